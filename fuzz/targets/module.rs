@@ -6,7 +6,7 @@ mod shuffle;
 
 use std::sync::Arc;
 
-use freehold_ptx::{Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width};
+use freehold_ptx::{Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, OutOfBounds, Unit, Width};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 /// Where the memory starts.
@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
     let Ok(unit) = Unit::compile(text) else { return };
     let Ok(image) = Image::link(vec![unit]) else { return };
     let Some((addresses, used)) = addresses(&image) else { return };
-    let (program, contents) = image.place(&addresses);
+    let (program, contents) = image.relocate(&addresses);
     let mut memory = Ram { bytes: vec![0; BYTES], next: used };
     for (address, content) in addresses.iter().zip(&contents) {
         let start = (address - START) as usize;
@@ -100,19 +100,19 @@ struct Ram {
 }
 
 impl Ram {
-    fn word(&mut self, width: Width, address: u64) -> Result<&mut [u8], Stray> {
+    fn word(&mut self, width: Width, address: u64) -> Result<&mut [u8], OutOfBounds> {
         assert!(address.is_multiple_of(width.bytes()), "{address:#x} is not aligned to {width:?}");
         let start = address.checked_sub(START).and_then(|start| usize::try_from(start).ok());
         let range = start.and_then(|start| Some(start..start.checked_add(width.bytes() as usize)?));
-        range.and_then(|range| self.bytes.get_mut(range)).ok_or(Stray { address })
+        range.and_then(|range| self.bytes.get_mut(range)).ok_or(OutOfBounds { address })
     }
 
-    fn read(&mut self, width: Width, address: u64) -> Result<u64, Stray> {
+    fn read(&mut self, width: Width, address: u64) -> Result<u64, OutOfBounds> {
         let word = self.word(width, address)?;
         Ok(word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    fn write(&mut self, width: Width, address: u64, value: u64) -> Result<(), Stray> {
+    fn write(&mut self, width: Width, address: u64, value: u64) -> Result<(), OutOfBounds> {
         let word = self.word(width, address)?;
         let count = word.len();
         word.copy_from_slice(&value.to_le_bytes()[..count]);
@@ -131,7 +131,7 @@ impl Memory for Ram {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &mut [u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         for lane in active(lanes) {
             values[lane] = self.read(width, addresses[lane])?;
         }
@@ -144,14 +144,14 @@ impl Memory for Ram {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &[u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         for lane in active(lanes) {
             self.write(width, addresses[lane], values[lane])?;
         }
         Ok(())
     }
 
-    fn update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray> {
+    fn atomic_update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, OutOfBounds> {
         let old = self.read(width, address)?;
         self.write(width, address, change(old))?;
         Ok(old)

@@ -22,7 +22,7 @@ const STRIPPED: [(&str, &str); 2] =
 const FOLDERS: [&str; 2] = ["bench/peers", "examples/python"];
 
 /// Tests of the software driver alone say nothing of a GPU, and stay here. The script leaves out more by their names.
-fn meets_a_device(program: &Program) -> bool {
+fn needs_device(program: &Program) -> bool {
     program.name != "softcuda.soft"
         && !["ptx.", "libcuda.", "testing."].iter().any(|part| program.name.starts_with(part))
 }
@@ -101,7 +101,7 @@ fn build() -> Result<Vec<Program>, Failure> {
             .envs(STRIPPED),
     )?;
     let mut programs: Vec<_> = programs::programs(&binary).filter(|program| program.kind == Kind::Binary).collect();
-    programs.extend(programs::programs(&tests).filter(|program| program.kind == Kind::Test && meets_a_device(program)));
+    programs.extend(programs::programs(&tests).filter(|program| program.kind == Kind::Test && needs_device(program)));
     programs.extend(programs::programs(&benches).filter(|program| program.kind == Kind::Bench));
     programs.extend(programs::programs(&examples).filter(|program| program.kind == Kind::Example));
     Ok(programs)

@@ -32,7 +32,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Cargo with a progress bar on a terminal, and elsewhere without a line for each crate.
-pub(crate) fn building(arguments: &[&str]) -> Command {
+pub(crate) fn cargo_build(arguments: &[&str]) -> Command {
     let mut cargo = cargo(arguments);
     if !std::io::stderr().is_terminal() {
         cargo.arg("--quiet");
@@ -59,7 +59,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
 }
 
 /// Runs a command whose words matter only when it fails.
-pub(crate) fn quiet(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn run_quiet(command: &mut Command) -> Result<(), Failure> {
     let output = command.output().map_err(|error| format!("{command:?} does not start: {error}"))?;
     if output.status.success() {
         return Ok(());

@@ -89,13 +89,13 @@ fn source(work: &Path) -> Result<PathBuf, Failure> {
     let text =
         fs::read_to_string(&manifest).map_err(|error| format!("{} cannot be read: {error}", manifest.display()))?;
     write(&manifest, &(text + "\n[workspace]\n"))?;
-    shorten(&copy.join("src/driver/safe/launch.rs"))?;
+    patch_iteration_counts(&copy.join("src/driver/safe/launch.rs"))?;
     write(&copy.join("complete"), "")?;
     Ok(copy)
 }
 
 /// Has the kernel that keeps a stream busy do so for less long: a million rounds are nothing to a GPU and a minute here.
-fn shorten(path: &Path) -> Result<(), Failure> {
+fn patch_iteration_counts(path: &Path) -> Result<(), Failure> {
     let (long, short) = ("i < 1000000;", "i < 20000;");
     let text = fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     if !text.contains(long) {

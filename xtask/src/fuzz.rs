@@ -40,15 +40,15 @@ const OPTIONS: &[&str] =
 
 /// Builds the targets: a run of each, from the same seed each time.
 pub(crate) fn cases(each: Duration) -> Result<Vec<Case>, Failure> {
-    runs(each, 1)
+    cases_with_seed(each, 1)
 }
 
 /// A run of each from a seed that no run had before.
 pub(crate) fn fresh_cases(each: Duration) -> Result<Vec<Case>, Failure> {
-    runs(each, SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32))
+    cases_with_seed(each, SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32))
 }
 
-fn runs(each: Duration, seed: u32) -> Result<Vec<Case>, Failure> {
+fn cases_with_seed(each: Duration, seed: u32) -> Result<Vec<Case>, Failure> {
     apt::packages()?;
     let folder = build()?;
     TARGETS
@@ -56,7 +56,7 @@ fn runs(each: Duration, seed: u32) -> Result<Vec<Case>, Failure> {
         .map(|Target { name, seeds, options }| {
             let mut fuzz = command(folder.join(name), &[]);
             fuzz.args(OPTIONS).args(*options).arg(format!("-max_total_time={}", each.as_secs()));
-            fuzz.arg(format!("-seed={seed}")).arg(format!("-artifact_prefix={}/", found().display()));
+            fuzz.arg(format!("-seed={seed}")).arg(format!("-artifact_prefix={}/", artifacts().display()));
             fuzz.arg(corpus(name, seeds)?);
             let again = format!("cargo xtask test --only fuzz # or: {} FILE", folder.join(name).display());
             Ok(Case::command(format!("fuzz {name}, seed {seed}"), again, fuzz))
@@ -75,7 +75,7 @@ fn build() -> Result<PathBuf, Failure> {
 }
 
 /// Where inputs are kept that make a target fail.
-fn found() -> PathBuf {
+fn artifacts() -> PathBuf {
     let folder = root().join("target/fuzz/found");
     let _ = fs::create_dir_all(&folder);
     folder
@@ -85,24 +85,24 @@ fn found() -> PathBuf {
 fn corpus(target: &str, seeds: &[&str]) -> Result<PathBuf, Failure> {
     let folder = root().join("target/corpus").join(target);
     if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(failed("removing", &folder))?;
+        fs::remove_dir_all(&folder).map_err(io_failure("removing", &folder))?;
     }
-    fs::create_dir_all(&folder).map_err(failed("making", &folder))?;
+    fs::create_dir_all(&folder).map_err(io_failure("making", &folder))?;
     for seeds in seeds {
         let seeds = root().join(seeds);
-        for entry in fs::read_dir(&seeds).map_err(failed("reading", &seeds))? {
-            let path = entry.map_err(failed("reading", &seeds))?.path();
-            let bytes = fs::metadata(&path).map_err(failed("reading", &path))?.len();
+        for entry in fs::read_dir(&seeds).map_err(io_failure("reading", &seeds))? {
+            let path = entry.map_err(io_failure("reading", &seeds))?.path();
+            let bytes = fs::metadata(&path).map_err(io_failure("reading", &path))?.len();
             if let Some(name) =
                 path.file_name().filter(|_| bytes <= SEED_BYTES_MAX && path.extension() == Some("ptx".as_ref()))
             {
-                fs::copy(&path, folder.join(name)).map_err(failed("copying", &path))?;
+                fs::copy(&path, folder.join(name)).map_err(io_failure("copying", &path))?;
             }
         }
     }
     Ok(folder)
 }
 
-fn failed(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure {
+fn io_failure(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure {
     move |error| format!("{what} {}: {error}", path.display())
 }

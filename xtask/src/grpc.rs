@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use crate::apt;
-use crate::command::{Failure, command, quiet, root, target};
+use crate::command::{Failure, command, root, run_quiet, target};
 use crate::pip::{Packages, install};
 use crate::programs::freehold;
 use crate::runner::Case;
@@ -40,13 +40,13 @@ fn peer() -> Result<(), Failure> {
         command("openssl", &["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
     openssl.args(["-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
     openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "key.pem", "-out", "cert.pem"]);
-    quiet(openssl.current_dir(&folder))?;
+    run_quiet(openssl.current_dir(&folder))?;
     fs::write(folder.join("token"), "0123456789abcdef0123456789abcdef").map_err(failed)?;
     fs::set_permissions(folder.join("token"), fs::Permissions::from_mode(0o600)).map_err(failed)?;
     let (serve, address) = Serve::start(&freehold, &folder)?;
     let mut python = command("python3", &[]);
     python.arg(root().join("examples/python/grpc_peer.py")).args([&address, "cert.pem", "token"]);
-    let outcome = quiet(python.env("PYTHONPATH", packages).current_dir(&folder));
+    let outcome = run_quiet(python.env("PYTHONPATH", packages).current_dir(&folder));
     drop(serve);
     outcome
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, output, quiet, root, target};
+use crate::command::{Failure, output, root, run_quiet, target};
 use crate::pip::{Packages, install};
 use crate::programs::freehold;
 use crate::runner::Case;
@@ -39,11 +39,11 @@ const VIEWS: &[&str] = &["-DPLAIN", "-D__CUDA_API_VERSION_INTERNAL", "-DCUDA_API
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     install(&HEADERS_12)?;
     install(&HEADERS_13)?;
-    Ok(vec![Case::call("CUDA headers", "cargo xtask test --only headers", agree)])
+    Ok(vec![Case::call("CUDA headers", "cargo xtask test --only headers", compare_symbols)])
 }
 
 /// Compares with the headers of both versions.
-fn agree() -> Result<(), Failure> {
+fn compare_symbols() -> Result<(), Failure> {
     let (old, new) = (install(&HEADERS_12)?, install(&HEADERS_13)?);
     let work = target().join("headers");
     for (name, text) in OTHERS {
@@ -57,7 +57,7 @@ fn agree() -> Result<(), Failure> {
     let mut documented = BTreeSet::new();
     let old = [old.join("nvidia/cuda_runtime/include"), old.join("nvidia/cuda_profiler_api/include")];
     for folders in [&old[..], &[new.join("nvidia/cu13/include")]] {
-        declarations_agree(&work, folders)?;
+        compare_declarations(&work, folders)?;
         for view in VIEWS {
             documented.extend(declared(&work, folders, view)?);
         }
@@ -95,10 +95,10 @@ fn declared(work: &Path, folders: &[PathBuf], view: &str) -> Result<BTreeSet<Str
 }
 
 /// C allows a function to be declared twice only where both agree.
-fn declarations_agree(work: &Path, folders: &[PathBuf]) -> Result<(), Failure> {
+fn compare_declarations(work: &Path, folders: &[PathBuf]) -> Result<(), Failure> {
     let source = source(work, &["cuda.h", "freehold_cuda.h"])?;
     let ours = root().join("crates/libcuda/include");
-    quiet(compiler(work, folders).args(["-Wall", "-Werror", "-fsyntax-only", "-I"]).arg(ours).arg(source))
+    run_quiet(compiler(work, folders).args(["-Wall", "-Werror", "-fsyntax-only", "-I"]).arg(ours).arg(source))
 }
 
 fn source(work: &Path, headers: &[&str]) -> Result<PathBuf, Failure> {

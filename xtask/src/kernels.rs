@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::command::{Failure, command, quiet, root};
+use crate::command::{Failure, command, root, run_quiet};
 use crate::pip::{Packages, install, tools};
 use crate::runner::Case;
 
@@ -35,13 +35,13 @@ const PTXAS_13: Packages = Packages { folder: "ptxas-13", names: &["nvidia-cuda-
 
 /// What to do with the PTX that was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum OutputMode {
     Write,
     Compare,
 }
 
 /// Makes all PTX anew from its sources.
-pub(crate) fn make(aim: Aim) -> Result<(), Failure> {
+pub(crate) fn make(mode: OutputMode) -> Result<(), Failure> {
     let made = tools().join("made");
     fs::create_dir_all(&made).map_err(|error| format!("{} cannot be made: {error}", made.display()))?;
     let mut sources: Vec<(&Packages, PathBuf)> = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn make(aim: Aim) -> Result<(), Failure> {
         let paths: Vec<_> = sources.iter().filter(|(with, _)| with.folder == packages.folder).collect();
         if !paths.is_empty() {
             let folder = install(packages)?;
-            each(&paths, |(_, path)| compile(&folder, &made, path))?;
+            for_each_parallel(&paths, |(_, path)| compile(&folder, &made, path))?;
         }
     }
     let mut differing = Vec::new();
@@ -60,15 +60,15 @@ pub(crate) fn make(aim: Aim) -> Result<(), Failure> {
         let to = path.with_extension("ptx");
         let from = made.join(to.file_name().unwrap_or_default());
         let (new, old) = (read(&from)?, fs::read_to_string(&to).unwrap_or_default());
-        if code(&new) != code(&old) {
+        if code_lines(&new) != code_lines(&old) {
             differing.push(to.display().to_string());
-            if aim == Aim::Write {
+            if mode == OutputMode::Write {
                 fs::write(&to, new).map_err(|error| format!("{} cannot be written: {error}", to.display()))?;
             }
         }
     }
     println!("{} kernels compiled, {} of them other than before", sources.len(), differing.len());
-    if aim == Aim::Compare && !differing.is_empty() {
+    if mode == OutputMode::Compare && !differing.is_empty() {
         return Err(format!("not what the compilers make:\n{}", differing.join("\n")));
     }
     Ok(())
@@ -85,9 +85,9 @@ pub(crate) fn assemble() -> Result<(), Failure> {
     let (old, new) = (install(&PTXAS_12)?, install(&PTXAS_13)?);
     let (old, new) = (assembler(&old)?, assembler(&new)?);
     let paths = files(&["ptx"])?;
-    each(&paths, |path| {
+    for_each_parallel(&paths, |path| {
         let is_new = read(path)?.lines().any(|line| line.starts_with(".version 9"));
-        accept(if is_new { &new } else { &old }, path)
+        check_with_ptxas(if is_new { &new } else { &old }, path)
     })?;
     println!("ptxas accepts {} files", paths.len());
     Ok(())
@@ -127,7 +127,7 @@ fn compiler(path: &Path) -> Result<&'static Packages, Failure> {
 }
 
 /// PTX without the lines in which the compiler names itself.
-fn code(ptx: &str) -> Vec<&str> {
+fn code_lines(ptx: &str) -> Vec<&str> {
     ptx.lines().filter(|line| !line.starts_with("//")).collect()
 }
 
@@ -141,15 +141,15 @@ fn assembler(folder: &Path) -> Result<PathBuf, Failure> {
 
 fn compile(packages: &Path, made: &Path, source: &Path) -> Result<(), Failure> {
     let mut python = command("python3", &["xtask/src/kernels.py"]);
-    quiet(python.arg(packages).arg(made).arg(source))
+    run_quiet(python.arg(packages).arg(made).arg(source))
 }
 
-fn accept(ptxas: &Path, path: &Path) -> Result<(), Failure> {
-    quiet(Command::new(ptxas).args(["-arch=sm_90", "--compile-only", "-o", "/dev/null"]).arg(path))
+fn check_with_ptxas(ptxas: &Path, path: &Path) -> Result<(), Failure> {
+    run_quiet(Command::new(ptxas).args(["-arch=sm_90", "--compile-only", "-o", "/dev/null"]).arg(path))
 }
 
 /// Does the work for each item, on all cores, and tells all failures.
-fn each<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+fn for_each_parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {

@@ -74,15 +74,17 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Check { only } => steps::all(Tier::Check, &only),
-        Task::Test { only } => steps::all(Tier::Test, &only),
+        Task::Check { only } => steps::run_all(Tier::Check, &only),
+        Task::Test { only } => steps::run_all(Tier::Test, &only),
         Task::Soak { minutes, only } => soak::run(Duration::from_secs(60 * minutes), &only),
         Task::Library => {
             library::make(&[]).map(|library| println!("{}\n{}", library.object.display(), library.header.display()))
         }
         Task::Bundle { folder } => bundle::make(&folder),
-        Task::Kernels { check } => kernels::make(if check { kernels::Aim::Compare } else { kernels::Aim::Write })
-            .and_then(|()| kernels::assemble()),
+        Task::Kernels { check } => {
+            kernels::make(if check { kernels::OutputMode::Compare } else { kernels::OutputMode::Write })
+                .and_then(|()| kernels::assemble())
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

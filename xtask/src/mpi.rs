@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::apt;
-use crate::command::{Failure, building, cargo, output, run, target};
+use crate::command::{Failure, cargo, cargo_build, output, run, target};
 use crate::programs::{self, Kind, Program};
 use crate::runner::{Case, folder};
 
@@ -15,13 +15,13 @@ const MPICH: &str = "mpicc.mpich";
 const PACKAGE: &str = "freehold-mpi";
 
 /// What is built for one MPI library; all else serves both.
-const OF_ONE_LIBRARY: [&str; 3] = ["mpi-sys", "mpi", PACKAGE];
+const BUILT_PER_LIBRARY: [&str; 3] = ["mpi-sys", "mpi", PACKAGE];
 
 pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
     let programs = build(OPEN_MPI, &[])?;
     let mut cases = Vec::new();
     for program in programs.iter().filter(|program| program.kind == Kind::Test) {
-        let program = kept(program)?;
+        let program = keep_copy(program)?;
         cases.extend(program.tests()?.iter().map(|test| program.case(test, &[])));
     }
     Ok(cases)
@@ -30,9 +30,9 @@ pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
 /// Builds for MPICH, which overwrites the program that tests with Open MPI start: that is put back.
 pub(crate) fn mpich() -> Result<Vec<Case>, Failure> {
     let (program, copy) = (target().join("debug").join(PACKAGE), folder().join(PACKAGE));
-    copied(&program, &copy)?;
+    copy_file(&program, &copy)?;
     let programs = build(MPICH, &["--test", "it"])?;
-    copied(&copy, &program)?;
+    copy_file(&copy, &program)?;
     let program = programs.iter().find(|program| program.package == PACKAGE && program.target == "it");
     let program = program.ok_or("cargo built no tests of MPI")?;
     let tests = program.tests()?;
@@ -46,9 +46,9 @@ fn build(compiler: &str, targets: &[&str]) -> Result<Vec<Program>, Failure> {
     let last = target().join("mpi-library");
     if fs::read_to_string(&last).is_ok_and(|last| last != compiler) {
         let mut clean = cargo(&["clean", "--quiet"]);
-        run(clean.args(OF_ONE_LIBRARY.iter().flat_map(|package| ["--package", package])))?;
+        run(clean.args(BUILT_PER_LIBRARY.iter().flat_map(|package| ["--package", package])))?;
     }
-    let mut build = building(&["test", "--workspace", "--no-run"]);
+    let mut build = cargo_build(&["test", "--workspace", "--no-run"]);
     build.args(targets).args(["--message-format=json-render-diagnostics"]).env("MPICC", compiler);
     let messages = output(&mut build)?;
     fs::write(&last, compiler).map_err(|error| format!("{} cannot be written: {error}", last.display()))?;
@@ -56,13 +56,13 @@ fn build(compiler: &str, targets: &[&str]) -> Result<Vec<Program>, Failure> {
 }
 
 /// A copy of a program that the build for another library leaves alone.
-fn kept(program: &Program) -> Result<Program, Failure> {
+fn keep_copy(program: &Program) -> Result<Program, Failure> {
     let path = folder().join(&program.name);
-    copied(&program.path, &path)?;
+    copy_file(&program.path, &path)?;
     Ok(Program { path, ..program.clone() })
 }
 
-fn copied(from: &Path, to: &PathBuf) -> Result<(), Failure> {
+fn copy_file(from: &Path, to: &PathBuf) -> Result<(), Failure> {
     let _ = fs::remove_file(to);
     fs::copy(from, to).map(drop).map_err(|error| format!("{} cannot be copied: {error}", from.display()))
 }

@@ -6,25 +6,25 @@ use crate::programs::{self, Program, freehold};
 use crate::runner::Case;
 
 /// How device memory is allocated.
-const MANNERS: [&str; 2] = ["svm", "buffers"];
+const MEMORY_MODELS: [&str; 2] = ["svm", "buffers"];
 
 /// The tests of a program that have a word in their names, in one process, because PoCL takes long to start.
-fn tests(program: &Program, word: &str, manner: &str) -> Case {
+fn tests(program: &Program, word: &str, model: &str) -> Case {
     let mut command = program.command();
-    let variables = [("FREEHOLD_DEVICE", "opencl"), ("FREEHOLD_OPENCL_MEMORY", manner)];
+    let variables = [("FREEHOLD_DEVICE", "opencl"), ("FREEHOLD_OPENCL_MEMORY", model)];
     command.args([word, "--nocapture"]).envs(variables);
     let set = variables.map(|(name, value)| format!("{name}={value}")).join(" ");
-    let again = format!("{set} cargo test -p {} {} {word}", program.package, program.choice);
-    Case::command(format!("PoCL {manner} {} {word}", program.name), again, command)
+    let again = format!("{set} cargo test -p {} {} {word}", program.package, program.cargo_args);
+    Case::command(format!("PoCL {model} {} {word}", program.name), again, command)
 }
 
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     apt::packages()?;
     let programs = programs::build()?;
-    let named = |name| programs::named(programs, name);
+    let named = |name| programs::find(programs, name);
     let mut cases = vec![tests(named("driver.unit")?, "", "svm"), tests(named("driver.it")?, "opencl::", "svm")];
-    for manner in MANNERS {
-        cases.push(tests(named("freehold.it")?, "contract::", manner));
+    for model in MEMORY_MODELS {
+        cases.push(tests(named("freehold.it")?, "contract::", model));
     }
     let mut lab = command(freehold(), &[]);
     lab.args(["lab", "--device", "opencl"]);

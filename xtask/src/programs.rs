@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::command::{Failure, building, output, target};
+use crate::command::{Failure, cargo_build, output, target};
 use crate::runner::Case;
 
 /// A program that cargo built.
@@ -21,7 +21,7 @@ pub(crate) struct Program {
     /// Of its package: tests run there.
     pub(crate) folder: PathBuf,
     /// What tells cargo of this program alone, as in `--test it`.
-    pub(crate) choice: String,
+    pub(crate) cargo_args: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,8 +51,8 @@ impl Program {
         let mut command = self.command();
         command.args(["--exact", test, "--nocapture"]).envs(variables.iter().copied());
         let set: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
-        let again = format!("{set}cargo test -p {} {} -- --exact {test} --nocapture", self.package, self.choice);
-        Case::command(format!("{set}{} {test}", self.name), again, command)
+        let rerun = format!("{set}cargo test -p {} {} -- --exact {test} --nocapture", self.package, self.cargo_args);
+        Case::command(format!("{set}{} {test}", self.name), rerun, command)
     }
 }
 
@@ -90,7 +90,15 @@ pub(crate) fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
             _ => format!("{base}.{name}"),
         };
         let package = package(message.get("package_id")?.as_str()?).to_owned();
-        Some(Program { name: program, package, target: name.to_owned(), kind, path, folder: folder.clone(), choice })
+        Some(Program {
+            name: program,
+            package,
+            target: name.to_owned(),
+            kind,
+            path,
+            folder: folder.clone(),
+            cargo_args: choice,
+        })
     })
 }
 
@@ -107,7 +115,7 @@ pub(crate) fn build() -> Result<&'static [Program], Failure> {
     let built = BUILT.get_or_init(|| {
         println!("== building all tests, examples and benchmarks ...");
         let build = |targets: &[&str]| {
-            let mut build = building(&["test", "--workspace", "--exclude", "freehold-mpi", "--no-run"]);
+            let mut build = cargo_build(&["test", "--workspace", "--exclude", "freehold-mpi", "--no-run"]);
             output(build.args(targets).arg("--message-format=json-render-diagnostics"))
         };
         // Asked for by themselves: with all targets, examples would be built as tests.
@@ -118,7 +126,7 @@ pub(crate) fn build() -> Result<&'static [Program], Failure> {
 }
 
 /// The program of a name.
-pub(crate) fn named<'p>(programs: &'p [Program], name: &str) -> Result<&'p Program, Failure> {
+pub(crate) fn find<'p>(programs: &'p [Program], name: &str) -> Result<&'p Program, Failure> {
     programs.iter().find(|program| program.name == name).ok_or_else(|| format!("cargo built no {name}"))
 }
 

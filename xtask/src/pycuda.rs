@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::apt;
-use crate::command::{Failure, command, quiet, target};
+use crate::command::{Failure, command, run_quiet, target};
 use crate::headers::HEADERS_12;
 use crate::pip::install;
 use crate::programs::freehold;
@@ -48,7 +48,7 @@ fn modules() -> Result<PathBuf, Failure> {
     write(&source.join("siteconf.py"), &configuration(&headers, &stub(&work)?))?;
     println!("PyCUDA is built, once; this takes some minutes");
     let mut pip = pip(&["install", "--no-deps", "--upgrade", "--target"]);
-    quiet(pip.arg(&modules).arg(&source).args(OTHERS))?;
+    run_quiet(pip.arg(&modules).arg(&source).args(OTHERS))?;
     write(&mark, &wanted)?;
     Ok(modules)
 }
@@ -57,8 +57,8 @@ fn source(work: &Path) -> Result<PathBuf, Failure> {
     let name = format!("pycuda-{VERSION}");
     fs::create_dir_all(work).map_err(|error| format!("{} cannot be made: {error}", work.display()))?;
     let mut download = pip(&["download", "--no-deps", "--no-binary", "pycuda", "--dest"]);
-    quiet(download.arg(work).arg(format!("pycuda=={VERSION}")))?;
-    quiet(Command::new("tar").arg("-xzf").arg(work.join(format!("{name}.tar.gz"))).current_dir(work))?;
+    run_quiet(download.arg(work).arg(format!("pycuda=={VERSION}")))?;
+    run_quiet(Command::new("tar").arg("-xzf").arg(work.join(format!("{name}.tar.gz"))).current_dir(work))?;
     Ok(work.join(name))
 }
 
@@ -80,7 +80,7 @@ fn stub(work: &Path) -> Result<PathBuf, Failure> {
     let source = folder.join("stub.c");
     write(&source, "int cuInit(unsigned flags) { return flags; }\n")?;
     let mut compiler = command("cc", &["-shared", "-Wl,-soname,libcuda.so.1", "-o"]);
-    quiet(compiler.arg(folder.join("libcuda.so")).arg(source))?;
+    run_quiet(compiler.arg(folder.join("libcuda.so")).arg(source))?;
     Ok(folder)
 }
 

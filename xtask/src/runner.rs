@@ -26,7 +26,7 @@ pub(crate) struct Case {
     /// Unique among the cases of a run.
     pub(crate) name: String,
     /// What a shell is told to run it again, less effort and seed.
-    pub(crate) again: String,
+    pub(crate) rerun: String,
     pub(crate) work: Work,
 }
 
@@ -36,12 +36,12 @@ pub(crate) enum Work {
 }
 
 impl Case {
-    pub(crate) fn command(name: impl Into<String>, again: impl Into<String>, command: Command) -> Self {
-        Self { name: name.into(), again: again.into(), work: Work::Command(command) }
+    pub(crate) fn command(name: impl Into<String>, rerun: impl Into<String>, command: Command) -> Self {
+        Self { name: name.into(), rerun: rerun.into(), work: Work::Command(command) }
     }
 
-    pub(crate) fn call(name: &str, again: impl Into<String>, call: fn() -> Result<(), Failure>) -> Self {
-        Self { name: name.to_owned(), again: again.into(), work: Work::Call(call) }
+    pub(crate) fn call(name: &str, rerun: impl Into<String>, call: fn() -> Result<(), Failure>) -> Self {
+        Self { name: name.to_owned(), rerun: rerun.into(), work: Work::Call(call) }
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Settings {
 /// What became of one case.
 pub(crate) struct Outcome {
     pub(crate) name: String,
-    again: String,
+    rerun: String,
     took: Duration,
     failure: Option<Failure>,
     printed: String,
@@ -74,7 +74,7 @@ impl Outcome {
     fn replay(&self, effort: &str) -> String {
         let seed = self.lines("FREEHOLD_SEED=").last().and_then(|text| text.split_whitespace().next());
         let seed = seed.map_or_else(String::new, |seed| format!("FREEHOLD_SEED={seed} "));
-        format!("FREEHOLD_EFFORT={effort} {seed}{}", self.again)
+        format!("FREEHOLD_EFFORT={effort} {seed}{}", self.rerun)
     }
 
     /// Whether it draws random numbers, so that running it once more tries something new.
@@ -91,7 +91,7 @@ pub(crate) struct Report {
 
 /// Runs the cases, the longest of an earlier run first.
 pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
-    let times = times();
+    let times = load_times();
     // A case that was never seen may be the longest of all.
     cases.sort_by_cached_key(|case| std::cmp::Reverse(times.get(&case.name).copied().unwrap_or(u64::MAX)));
     let (total, slots) = (cases.len(), thread::available_parallelism().map_or(2, usize::from) + 2);
@@ -110,7 +110,7 @@ pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
                     let Some(case) = queue.lock().expect("no slot panics").next() else { return };
                     running.lock().expect("no slot panics").insert(case.name.clone(), Instant::now());
                     let name = case.name.clone();
-                    let outcome = one(case, slot, settings);
+                    let outcome = run_case(case, slot, settings);
                     let mut running = running.lock().expect("no slot panics");
                     running.remove(&name);
                     let mut outcomes = outcomes.lock().expect("no slot panics");
@@ -122,47 +122,48 @@ pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
     });
     progress.end();
     let report = Report { outcomes: outcomes.into_inner().expect("no slot panics"), effort: settings.effort };
-    report.remember(times);
+    report.save_times(times);
     report
 }
 
 /// Runs one case. What it prints goes to a file: whatever it leaves running may keep that open.
-fn one(case: Case, slot: usize, settings: &Settings) -> Outcome {
-    let Case { name, again, work } = case;
+fn run_case(case: Case, slot: usize, settings: &Settings) -> Outcome {
+    let Case { name, rerun, work } = case;
     let start = Instant::now();
     let (failure, printed) = match work {
         Work::Call(call) => (call().err(), String::new()),
         Work::Command(command) => {
             let path = folder().join(format!("slot-{}-{slot}", std::process::id()));
-            let failure = Apart::new().and_then(|apart| process(apart.command(command), &path, settings)).err();
+            let failure =
+                CaseSandbox::new().and_then(|apart| run_process(apart.command(command), &path, settings)).err();
             let printed = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
             let _ = fs::remove_file(&path);
             (failure, printed)
         }
     };
-    Outcome { name, again, took: start.elapsed(), failure, printed }
+    Outcome { name, rerun, took: start.elapsed(), failure, printed }
 }
 
 /// What a case has to itself: a folder for temporary files, and a software machine, so that no other process uses its devices.
-struct Apart {
+struct CaseSandbox {
     folder: PathBuf,
 }
 
-impl Apart {
+impl CaseSandbox {
     fn new() -> Result<Self, Failure> {
-        static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         // Sockets lie there, whose paths are short.
         let temporary = std::env::temp_dir();
         loop {
-            let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let folder = temporary.join(format!("freehold-{}-{number}", std::process::id()));
             match fs::create_dir(&folder) {
                 // Some tests have other users' processes write there.
                 Ok(()) => fs::set_permissions(&folder, Permissions::from_mode(0o1777))
-                    .map_err(|error| failed(&folder, &error))?,
+                    .map_err(|error| io_failure(&folder, &error))?,
                 // What is left of a run that was killed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(error) => return Err(failed(&folder, &error)),
+                Err(error) => return Err(io_failure(&folder, &error)),
             }
             return Ok(Self { folder });
         }
@@ -178,32 +179,32 @@ impl Apart {
     }
 }
 
-impl Drop for Apart {
+impl Drop for CaseSandbox {
     fn drop(&mut self) {
         // A process of the case may still write there; what is left does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> Failure {
+fn io_failure(path: &Path, error: &io::Error) -> Failure {
     format!("{}: {error}", path.display())
 }
 
-fn process(mut command: Command, log: &PathBuf, settings: &Settings) -> Result<(), Failure> {
-    let file = File::create(log).map_err(|error| failed(log, &error))?;
-    let copy = file.try_clone().map_err(|error| failed(log, &error))?;
+fn run_process(mut command: Command, log: &PathBuf, settings: &Settings) -> Result<(), Failure> {
+    let file = File::create(log).map_err(|error| io_failure(log, &error))?;
+    let copy = file.try_clone().map_err(|error| io_failure(log, &error))?;
     command.stdin(Stdio::null()).stdout(file).stderr(copy).process_group(0);
     let mut child = command
         .env("FREEHOLD_EFFORT", settings.effort)
         .spawn()
         .map_err(|error| format!("{} does not start: {error}", command.get_program().display()))?;
     let process = Pid::from_child(&child);
-    let ended = ends_within(process, settings.limit);
+    let ended = wait_timeout(process, settings.limit);
     if !matches!(ended, Ok(true)) {
-        end_group(process);
+        kill_group(process);
     }
     let status = child.wait().map_err(|error| format!("it cannot be waited for: {error}"))?;
-    end_group(process);
+    kill_group(process);
     match ended {
         Ok(true) if status.success() => Ok(()),
         Ok(true) => Err(status.to_string()),
@@ -213,7 +214,7 @@ fn process(mut command: Command, log: &PathBuf, settings: &Settings) -> Result<(
 }
 
 /// Whether a child ends by itself in time. It stays to be waited for.
-fn ends_within(process: Pid, limit: Duration) -> rustix::io::Result<bool> {
+fn wait_timeout(process: Pid, limit: Duration) -> rustix::io::Result<bool> {
     let descriptor = pidfd_open(process, PidfdFlags::empty())?;
     let until = Instant::now() + limit;
     loop {
@@ -227,7 +228,7 @@ fn ends_within(process: Pid, limit: Duration) -> rustix::io::Result<bool> {
 }
 
 /// Kills whatever is left of the processes that a case has started.
-fn end_group(group: Pid) {
+fn kill_group(group: Pid) {
     // None may be left, which is the rule.
     let _ = kill_process_group(group, Signal::KILL);
 }
@@ -236,11 +237,11 @@ fn end_group(group: Pid) {
 struct Progress {
     bar: ProgressBar,
     total: usize,
-    told: Mutex<Instant>,
+    last_printed: Mutex<Instant>,
 }
 
 impl Progress {
-    const PAUSE: Duration = Duration::from_secs(15);
+    const PRINT_INTERVAL: Duration = Duration::from_secs(15);
 
     fn new(total: usize) -> Self {
         let style = ProgressStyle::with_template("{pos}/{len} {elapsed} {wide_msg}").expect("the template is valid");
@@ -248,7 +249,7 @@ impl Progress {
             true => ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr()).with_style(style),
             false => ProgressBar::hidden(),
         };
-        Self { bar, total, told: Mutex::new(Instant::now()) }
+        Self { bar, total, last_printed: Mutex::new(Instant::now()) }
     }
 
     fn step(&self, outcomes: &[Outcome], running: &BTreeMap<String, Instant>) {
@@ -260,8 +261,8 @@ impl Progress {
         if let Some(Outcome { name, failure: Some(failure), .. }) = outcomes.last() {
             self.bar.suspend(|| println!("FAILED {name}: {failure}"));
         }
-        let mut told = self.told.lock().expect("no slot panics");
-        if self.bar.is_hidden() && told.elapsed() > Self::PAUSE {
+        let mut told = self.last_printed.lock().expect("no slot panics");
+        if self.bar.is_hidden() && told.elapsed() > Self::PRINT_INTERVAL {
             *told = Instant::now();
             println!("   {} of {}, longest running: {longest}", outcomes.len(), self.total);
         }
@@ -313,7 +314,7 @@ impl Report {
     }
 
     /// Keeps how long each case took, for the order of the next run.
-    fn remember(&self, mut times: BTreeMap<String, u64>) {
+    fn save_times(&self, mut times: BTreeMap<String, u64>) {
         times.extend(self.outcomes.iter().map(|outcome| (outcome.name.clone(), outcome.took.as_millis() as u64)));
         let lines: String = times.iter().map(|(name, ms)| format!("{ms} {name}\n")).collect();
         // Without it the next run has another order, and nothing else.
@@ -322,7 +323,7 @@ impl Report {
 }
 
 /// How many milliseconds each case took when it last ran here.
-fn times() -> BTreeMap<String, u64> {
+fn load_times() -> BTreeMap<String, u64> {
     let text = fs::read_to_string(folder().join("times")).unwrap_or_default();
     let line = |line: &str| line.split_once(' ').and_then(|(ms, name)| Some((name.to_owned(), ms.parse().ok()?)));
     text.lines().filter_map(line).collect()

@@ -11,8 +11,8 @@ use crate::runner::{self, Report, Settings};
 use crate::{fuzz, mpi, programs, steps};
 
 /// The part of a round's time for fuzzing, and the least.
-const FUZZ_PARTS: u32 = 8;
-const FUZZ_LEAST: Duration = Duration::from_secs(20);
+const FUZZ_TIME_DIVISOR: u32 = 8;
+const FUZZ_TIME_MIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
     let start = Instant::now();
@@ -23,7 +23,7 @@ pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
         let mut cases = steps::tests()?;
         cases.extend(mpi::open_mpi()?);
         cases.retain(|case| random.as_ref().is_none_or(|random| random.contains(&case.name)));
-        cases.extend(fuzz::fresh_cases((time / FUZZ_PARTS).max(FUZZ_LEAST))?);
+        cases.extend(fuzz::fresh_cases((time / FUZZ_TIME_DIVISOR).max(FUZZ_TIME_MIN))?);
         cases.retain(|case| case.name.contains(only));
         if cases.is_empty() {
             return Err(format!("no test and no fuzz target is called {only:?}"));

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::{Failure, building, cargo, command, quiet, run};
+use crate::command::{Failure, cargo, cargo_build, command, run, run_quiet};
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
 use crate::{apt, cudarc, fuzz, grpc, headers, kernels, mpi, opencl, pycuda, warm_path};
@@ -42,7 +42,7 @@ const fn step(name: &'static str, prepare: fn() -> Result<Vec<Case>, Failure>) -
 
 const CHECK: &[Step] = &[
     step("formatting", formatting),
-    step("lints", || nothing_more(lints("freehold-mpi"))),
+    step("lints", || no_cases(lints("freehold-mpi"))),
     step("tests", tests),
     step("doc tests", doc_tests),
 ];
@@ -57,7 +57,7 @@ const TEST: &[Step] = &[
     step("lab", lab),
     step("OpenCL on PoCL", opencl::cases),
     step("Open MPI", mpi::open_mpi),
-    step("lints", || nothing_more(lints(""))),
+    step("lints", || no_cases(lints(""))),
     step("documentation", documentation),
     step("doc tests", doc_tests),
     step("instruction counts", warm_path::cases),
@@ -65,8 +65,8 @@ const TEST: &[Step] = &[
 ];
 
 /// Elsewhere.
-const ASIDE: &[Step] = &[
-    step("Debian packages", || nothing_more(apt::packages())),
+const BACKGROUND: &[Step] = &[
+    step("Debian packages", || no_cases(apt::packages())),
     step("ptxas", kernels::cases),
     step("CUDA headers", headers::cases),
     step("gRPC from Python", grpc::cases),
@@ -76,35 +76,35 @@ const ASIDE: &[Step] = &[
 ];
 
 /// Runs the steps of a tier whose names have these words, and fails if anything does.
-pub(crate) fn all(tier: Tier, only: &str) -> Result<(), Failure> {
+pub(crate) fn run_all(tier: Tier, only: &str) -> Result<(), Failure> {
     let start = Instant::now();
     tools()?;
-    let (lane, aside): (_, &[Step]) = match tier {
+    let (foreground, background): (_, &[Step]) = match tier {
         Tier::Check => (CHECK, &[]),
-        Tier::Test => (TEST, ASIDE),
+        Tier::Test => (TEST, BACKGROUND),
     };
     let chosen = |steps: &'static [Step]| steps.iter().filter(|step| step.name.contains(only)).collect::<Vec<_>>();
-    let (lane, aside) = (chosen(lane), chosen(aside));
-    if lane.is_empty() && aside.is_empty() {
+    let (foreground, background) = (chosen(foreground), chosen(background));
+    if foreground.is_empty() && background.is_empty() {
         return Err(format!("no step is called {only:?}"));
     }
-    if !lane.iter().any(|step| step.name == "tests") {
+    if !foreground.iter().any(|step| step.name == "tests") {
         // Every case runs a program of this repository, or one on top of it.
         programs::build()?;
     }
     let prepared = Prepared::default();
     thread::scope(|scope| {
-        scope.spawn(|| aside.iter().for_each(|step| prepared.add(step)));
-        lane.iter().for_each(|step| prepared.add(step));
+        scope.spawn(|| background.iter().for_each(|step| prepared.add(step)));
+        foreground.iter().for_each(|step| prepared.add(step));
     });
     let Prepared { cases, mut failures } = prepared;
-    let cases = cases.into_inner().expect("no lane panics");
+    let cases = cases.into_inner().expect("no preparing thread panics");
     println!("\n== {} cases, at {} effort", cases.len(), tier.effort());
     let settings = Settings { effort: tier.effort(), limit: Duration::from_secs(600), until: None };
     let report = runner::run(cases, &settings);
     report.print();
     println!("{:.0} s in all", start.elapsed().as_secs_f64());
-    let failures = failures.get_mut().expect("no lane panics");
+    let failures = failures.get_mut().expect("no preparing thread panics");
     if report.failed() > 0 {
         failures.push(format!("{} cases failed; the commands above repeat them", report.failed()));
     }
@@ -128,23 +128,23 @@ impl Prepared {
             Ok(cases) => {
                 let count = if cases.is_empty() { String::new() } else { format!(", {} cases", cases.len()) };
                 println!("== {}: ready after {took:.0} s{count}", step.name);
-                self.cases.lock().expect("no lane panics").extend(cases);
+                self.cases.lock().expect("no preparing thread panics").extend(cases);
             }
             Err(failure) => {
                 println!("== {}: FAILED after {took:.0} s: {failure}", step.name);
-                self.failures.lock().expect("no lane panics").push(format!("{}: {failure}", step.name));
+                self.failures.lock().expect("no preparing thread panics").push(format!("{}: {failure}", step.name));
             }
         }
     }
 }
 
-fn nothing_more(outcome: Result<(), Failure>) -> Result<Vec<Case>, Failure> {
+fn no_cases(outcome: Result<(), Failure>) -> Result<Vec<Case>, Failure> {
     outcome.map(|()| Vec::new())
 }
 
 fn tools() -> Result<(), Failure> {
     for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
-        if quiet(&mut cargo(&[tool, "--version"])).is_err() {
+        if run_quiet(&mut cargo(&[tool, "--version"])).is_err() {
             run(&mut command("rustup", &["component", "add", component]))?;
         }
     }
@@ -153,12 +153,12 @@ fn tools() -> Result<(), Failure> {
 
 fn formatting() -> Result<Vec<Case>, Failure> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    nothing_more(run(&mut cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"])))
+    no_cases(run(&mut cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"])))
 }
 
 /// Lints of all packages but one, if it has a name.
 fn lints(but: &str) -> Result<(), Failure> {
-    let mut clippy = building(&["clippy", "--workspace", "--all-targets"]);
+    let mut clippy = cargo_build(&["clippy", "--workspace", "--all-targets"]);
     if !but.is_empty() {
         clippy.args(["--exclude", but]);
     }
@@ -178,7 +178,7 @@ pub(crate) fn tests() -> Result<Vec<Case>, Failure> {
 /// The tests of the driver's contract under schedules that the environment names.
 fn contract() -> Result<Vec<Case>, Failure> {
     let programs = programs::build()?;
-    let program = programs::named(programs, "softcuda.contract")?;
+    let program = programs::find(programs, "softcuda.contract")?;
     let mut cases = Vec::new();
     for schedule in ["eager", "seed:1"] {
         let tests = program.tests()?;
@@ -222,8 +222,8 @@ fn lab() -> Result<Vec<Case>, Failure> {
 }
 
 fn documentation() -> Result<Vec<Case>, Failure> {
-    let mut doc = building(&["doc", "--workspace", "--no-deps"]);
-    nothing_more(run(doc.env("RUSTDOCFLAGS", "-D warnings").env("MPICC", mpi::OPEN_MPI)))
+    let mut doc = cargo_build(&["doc", "--workspace", "--no-deps"]);
+    no_cases(run(doc.env("RUSTDOCFLAGS", "-D warnings").env("MPICC", mpi::OPEN_MPI)))
 }
 
 /// One case: rustdoc compiles them while others run.

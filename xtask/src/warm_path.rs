@@ -15,7 +15,7 @@ const SIZES: [(&str, u64); 3] = [("512 B", 512), ("64 KiB", 64 << 10), ("2 MiB",
 
 /// How a pair is asked for, the function with the loop, and how many instructions a pair has at the most, with those of the loop.
 /// More than this is a mistake, not another compiler.
-const WAYS: [(&str, &str, f64); 2] =
+const METHODS: [(&str, &str, f64); 2] =
     [("c", "warm_path::pairs_by_address", 210.0), ("blocks", "warm_path::pairs_by_block", 290.0)];
 
 /// Builds the program with the optimisations of a release where they matter: see the profile.
@@ -23,18 +23,18 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     apt::packages()?;
     let build = ["build", "--quiet", "--profile", PROFILE, "--package", "freehold-capi", "--example", "warm_path"];
     run(&mut cargo(&build))?;
-    Ok(vec![Case::call("instruction counts", "cargo xtask test --only instruction", instructions)])
+    Ok(vec![Case::call("instruction counts", "cargo xtask test --only instruction", check_counts)])
 }
 
 /// Counts for each size, and prints what came out before it judges.
-fn instructions() -> Result<(), Failure> {
+fn check_counts() -> Result<(), Failure> {
     let mut above = Vec::new();
-    for (way, function, instructions_max) in WAYS {
+    for (method, function, instructions_max) in METHODS {
         for (name, bytes) in SIZES {
-            let pair = executed(way, function, bytes)? / PAIRS as f64;
-            println!("allocate and free {name}, {way}: {pair:.1} instructions");
+            let pair = instructions_per_pair(method, function, bytes)? / PAIRS as f64;
+            println!("allocate and free {name}, {method}: {pair:.1} instructions");
             if pair > instructions_max {
-                above.push(format!("{name}, {way}, more than {instructions_max}"));
+                above.push(format!("{name}, {method}, more than {instructions_max}"));
             }
         }
     }
@@ -45,12 +45,16 @@ fn instructions() -> Result<(), Failure> {
 }
 
 /// The instructions of all pairs.
-fn executed(way: &str, function: &str, bytes: u64) -> Result<f64, Failure> {
+fn instructions_per_pair(method: &str, function: &str, bytes: u64) -> Result<f64, Failure> {
     let mut counted = command("valgrind", &["--tool=callgrind"]);
     // Not /dev/null: root's valgrind removes what is there, and makes a file of that name.
     counted.arg(format!("--callgrind-out-file={}", target().join("xtask/callgrind").display()));
     counted.arg(format!("--toggle-collect={function}"));
-    counted.arg(target().join(PROFILE).join("examples/warm_path")).args([way, &PAIRS.to_string(), &bytes.to_string()]);
+    counted.arg(target().join(PROFILE).join("examples/warm_path")).args([
+        method,
+        &PAIRS.to_string(),
+        &bytes.to_string(),
+    ]);
     let output = counted
         .env("FREEHOLD_DEVICE", "soft")
         .output()

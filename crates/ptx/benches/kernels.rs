@@ -6,7 +6,9 @@ use std::thread;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
-use freehold_ptx::{Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width};
+use freehold_ptx::{
+    Access, Extent, Grid, Image, LANES, Launch, Memory, OutOfBounds, Pointer, Progress, Slice, Unit, Width,
+};
 
 fn main() {
     divan::main();
@@ -23,9 +25,9 @@ impl Words {
         Self((0..count).map(|word| AtomicU32::new((word as f32).to_bits())).collect())
     }
 
-    fn word(&self, address: u64) -> Result<&AtomicU32, Stray> {
+    fn word(&self, address: u64) -> Result<&AtomicU32, OutOfBounds> {
         let index = usize::try_from(address.wrapping_sub(BASE) / 4).unwrap_or(usize::MAX);
-        self.0.get(index).ok_or(Stray { address })
+        self.0.get(index).ok_or(OutOfBounds { address })
     }
 }
 
@@ -36,7 +38,7 @@ impl Memory for Words {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &mut [u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         assert_eq!(width, Width::Four, "the kernels here have words of four bytes");
         for lane in 0..LANES {
             if lanes >> lane & 1 != 0 {
@@ -52,7 +54,7 @@ impl Memory for Words {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &[u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         assert_eq!(width, Width::Four, "the kernels here have words of four bytes");
         for lane in 0..LANES {
             if lanes >> lane & 1 != 0 {
@@ -62,8 +64,8 @@ impl Memory for Words {
         Ok(())
     }
 
-    fn update(&mut self, _: Width, address: u64, _: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray> {
-        Err(Stray { address })
+    fn atomic_update(&mut self, _: Width, address: u64, _: &mut dyn FnMut(u64) -> u64) -> Result<u64, OutOfBounds> {
+        Err(OutOfBounds { address })
     }
 
     fn fence(&mut self) {}
@@ -103,7 +105,7 @@ impl Bench {
     ) -> Self {
         let unit = Unit::compile(text).expect("the text is right");
         let image = Image::link(vec![unit]).expect("the text stands alone");
-        let (program, _) = image.place(&vec![BASE; image.variables().len()]);
+        let (program, _) = image.relocate(&vec![BASE; image.variables().len()]);
         let launch =
             Launch { kernel: 0, grid, block, shared_bytes: 0, parameters, pointers, workspace: 0, stack_bytes: 1024 };
         Self { grid: Arc::new(Grid::new(program, launch)), memory: Words::new(words) }
@@ -208,7 +210,7 @@ fn load_lines(bencher: Bencher<'_, '_>, lines: usize) {
     let text = text_of(lines);
     bencher.counter(BytesCount::of_str(&text)).bench(|| {
         let unit = Unit::compile(black_box(&text)).expect("the text is right");
-        Image::link(vec![unit]).expect("the text stands alone").place(&[])
+        Image::link(vec![unit]).expect("the text stands alone").relocate(&[])
     });
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::program::Origins;
+use crate::program::PointerProvenance;
 
 /// What a launch may do with a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Extent {
         self.start.saturating_add(self.bytes)
     }
 
-    fn holds(&self, address: u64, bytes: u64) -> bool {
+    fn contains(&self, address: u64, bytes: u64) -> bool {
         let offset = address.wrapping_sub(self.start);
         offset < self.bytes && self.bytes - offset >= bytes
     }
@@ -46,9 +46,9 @@ impl Extent {
     }
 
     /// What is wrong with an access that it does not allow, in words.
-    fn refusal(&self, address: u64, bytes: u64) -> String {
+    fn describe_violation(&self, address: u64, bytes: u64) -> String {
         let block = format!("a block of {} bytes at {:#x}", self.bytes, self.start);
-        if self.holds(address, bytes) {
+        if self.contains(address, bytes) {
             return match self.access {
                 Access::Released => format!("{block} that was released before the launch"),
                 Access::Read | Access::ReadWrite => format!("{block} that the launch may only read"),
@@ -75,18 +75,18 @@ pub struct Pointer {
 
 /// For each set of arguments that addresses of a kernel come from, what accesses there may do.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bounds(Vec<Option<Limits>>);
+pub(crate) struct Bounds(Vec<Option<AllowedBlocks>>);
 
 /// What accesses may do whose addresses come from one set of arguments.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+pub(crate) struct AllowedBlocks {
     blocks: Vec<Extent>,
     /// Beyond these nothing is known, and nothing refused here.
     regions: Vec<Range<u64>>,
 }
 
 impl Bounds {
-    pub(crate) fn new(origins: &Origins, pointers: &[Pointer]) -> Self {
+    pub(crate) fn new(origins: &PointerProvenance, pointers: &[Pointer]) -> Self {
         if pointers.is_empty() {
             return Self::default();
         }
@@ -94,7 +94,7 @@ impl Bounds {
         let found: Vec<_> = origins.words.iter().map(of_word).collect();
         let limits = origins.sets.iter().map(|set| {
             let is_in = |index: &usize| set >> index & 1 != 0;
-            Limits::of((0..found.len()).filter(is_in).filter_map(|index| found[index]))
+            AllowedBlocks::from_pointers((0..found.len()).filter(is_in).filter_map(|index| found[index]))
         });
         Self(limits.collect())
     }
@@ -104,14 +104,14 @@ impl Bounds {
         self.0.is_empty()
     }
 
-    pub(crate) fn of(&self, set: usize) -> Option<&Limits> {
+    pub(crate) fn for_set(&self, set: usize) -> Option<&AllowedBlocks> {
         self.0.get(set)?.as_ref()
     }
 }
 
-impl Limits {
+impl AllowedBlocks {
     /// Nothing where some pointer leads nobody knows where, or none leads anywhere.
-    fn of<'p>(pointers: impl Iterator<Item = &'p Pointer>) -> Option<Self> {
+    fn from_pointers<'p>(pointers: impl Iterator<Item = &'p Pointer>) -> Option<Self> {
         let (mut blocks, mut regions) = (Vec::new(), Vec::new());
         for pointer in pointers {
             if pointer.blocks.is_empty() {
@@ -124,14 +124,14 @@ impl Limits {
     }
 
     /// Whether one block holds all from the lowest address to the end of the highest access.
-    pub(crate) fn hold_all(&self, low: u64, high: u64, bytes: u64, write: bool) -> bool {
+    pub(crate) fn contains_all(&self, low: u64, high: u64, bytes: u64, write: bool) -> bool {
         let span = high.wrapping_sub(low).saturating_add(bytes);
-        self.blocks.iter().any(|block| block.allows(write) && block.holds(low, span))
+        self.blocks.iter().any(|block| block.allows(write) && block.contains(low, span))
     }
 
     /// Why an access is refused, in words; nothing if it is not.
-    pub(crate) fn refusal(&self, address: u64, bytes: u64, write: bool) -> Option<String> {
-        if self.hold_all(address, address, bytes, write) {
+    pub(crate) fn violation(&self, address: u64, bytes: u64, write: bool) -> Option<String> {
+        if self.contains_all(address, address, bytes, write) {
             return None;
         }
         let last = address.saturating_add(bytes - 1);
@@ -140,7 +140,7 @@ impl Limits {
             return None;
         }
         let nearest = self.blocks.iter().min_by_key(|block| block.distance(address))?;
-        Some(nearest.refusal(address, bytes))
+        Some(nearest.describe_violation(address, bytes))
     }
 }
 
@@ -150,28 +150,28 @@ mod tests {
 
     const BLOCK: Extent = Extent { start: 4096, bytes: 16, access: Access::ReadWrite };
 
-    fn limits(blocks: &[Extent]) -> Limits {
+    fn limits(blocks: &[Extent]) -> AllowedBlocks {
         let pointer = Pointer { offset: 0, region: 0..1 << 20, blocks: blocks.to_vec() };
-        Limits::of([pointer].iter()).unwrap()
+        AllowedBlocks::from_pointers([pointer].iter()).unwrap()
     }
 
     #[test]
     fn an_access_is_refused_from_one_byte_past_either_end() {
         let limits = limits(&[BLOCK]);
-        assert_eq!(limits.refusal(4096, 4, true), None);
-        assert_eq!(limits.refusal(4108, 4, true), None);
-        let said = |address, bytes| limits.refusal(address, bytes, true).unwrap();
+        assert_eq!(limits.violation(4096, 4, true), None);
+        assert_eq!(limits.violation(4108, 4, true), None);
+        let said = |address, bytes| limits.violation(address, bytes, true).unwrap();
         assert_eq!(said(4112, 4), "4 bytes past the end of a block of 16 bytes at 0x1000");
         assert_eq!(said(4109, 4), "1 bytes past the end of a block of 16 bytes at 0x1000");
         assert_eq!(said(4095, 1), "1 bytes before the start of a block of 16 bytes at 0x1000");
-        assert_eq!(limits.refusal(2 << 20, 4, true), None, "nothing is known there");
+        assert_eq!(limits.violation(2 << 20, 4, true), None, "nothing is known there");
     }
 
     #[test]
     fn a_block_to_read_refuses_writes_alone() {
         let limits = limits(&[Extent { access: Access::Read, ..BLOCK }]);
-        assert_eq!(limits.refusal(4096, 4, false), None);
-        let said = limits.refusal(4096, 4, true).unwrap();
+        assert_eq!(limits.violation(4096, 4, false), None);
+        let said = limits.violation(4096, 4, true).unwrap();
         assert_eq!(said, "a block of 16 bytes at 0x1000 that the launch may only read");
     }
 
@@ -179,24 +179,24 @@ mod tests {
     fn of_two_blocks_either_may_be_used_and_nothing_between_them() {
         let other = Extent { start: 8192, bytes: 8, access: Access::ReadWrite };
         let limits = limits(&[BLOCK, other]);
-        assert_eq!(limits.refusal(8196, 4, true), None);
-        assert!(limits.hold_all(4096, 4108, 4, true) && !limits.hold_all(4096, 8192, 4, true));
-        let said = limits.refusal(8188, 4, true).unwrap();
+        assert_eq!(limits.violation(8196, 4, true), None);
+        assert!(limits.contains_all(4096, 4108, 4, true) && !limits.contains_all(4096, 8192, 4, true));
+        let said = limits.violation(8188, 4, true).unwrap();
         assert_eq!(said, "4 bytes before the start of a block of 8 bytes at 0x2000");
     }
 
     #[test]
     fn a_released_block_may_not_be_used() {
         let limits = limits(&[Extent { access: Access::Released, ..BLOCK }]);
-        let said = limits.refusal(4100, 4, false).unwrap();
+        let said = limits.violation(4100, 4, false).unwrap();
         assert_eq!(said, "a block of 16 bytes at 0x1000 that was released before the launch");
     }
 
     #[test]
-    fn a_pointer_that_leads_nobody_knows_where_lifts_the_limits() {
+    fn a_pointer_of_unknown_target_disables_the_bounds() {
         let known = Pointer { offset: 0, region: 0..1 << 20, blocks: vec![BLOCK] };
         let unknown = Pointer { offset: 8, region: 0..1 << 20, blocks: Vec::new() };
-        assert!(Limits::of([known.clone(), unknown].iter()).is_none());
-        assert!(Limits::of([known].iter()).is_some());
+        assert!(AllowedBlocks::from_pointers([known.clone(), unknown].iter()).is_none());
+        assert!(AllowedBlocks::from_pointers([known].iter()).is_some());
     }
 }

@@ -21,7 +21,7 @@ pub enum ErrorKind {
     /// The text breaks the rules of the language.
     Syntax,
     /// The text keeps the rules of the language and means nothing: an unknown name, a wrong type or operand.
-    Meaning,
+    Semantic,
     /// It is PTX, and not supported here.
     Unsupported,
     /// A version or a target beyond what is supported.

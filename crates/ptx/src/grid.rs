@@ -37,7 +37,7 @@ pub struct Grid {
 
 impl Grid {
     /// The same launch, whose blocks meet at another address.
-    pub fn meeting_at(&self, workspace: u64) -> Self {
+    pub fn with_workspace(&self, workspace: u64) -> Self {
         let launch = Launch { workspace, ..self.launch.clone() };
         Self { program: Arc::clone(&self.program), launch, bounds: self.bounds.clone() }
     }
@@ -50,7 +50,7 @@ impl Grid {
         let dimensions = launch.grid.iter().chain(&launch.block);
         assert!(dimensions.copied().all(|length| length > 0), "a launch has no empty dimension");
         let code = program.kernel_code(launch.kernel);
-        let bounds = Bounds::new(&code.origins, &launch.pointers);
+        let bounds = Bounds::new(&code.provenance, &launch.pointers);
         Self { program, launch, bounds }
     }
 
@@ -87,9 +87,9 @@ pub enum Progress {
     /// Every thread has ended.
     Done,
     /// The slice is over.
-    Runs,
+    Running,
     /// Every thread that could go on sleeps (`nanosleep`) until this time.
-    Sleeps { until_nanoseconds: u64 },
+    Sleeping { until_nanoseconds: u64 },
 }
 
 impl Block {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::exec::Builtin;
-use crate::lower::{self, Home, LoweredUnit, Symbol, SymbolKind};
+use crate::lower::{self, LoweredUnit, Symbol, SymbolKind, VariableSpace};
 use crate::program::{Code, FUNCTION_BYTES, FUNCTION_WINDOW, Signature};
 use crate::syntax;
 use crate::syntax::tree::Linkage;
@@ -108,12 +108,12 @@ pub struct Image {
     linked: Arc<Linked>,
     variables: Vec<GlobalVariable>,
     /// What each variable starts with.
-    data: Vec<Initial>,
+    data: Vec<InitialData>,
 }
 
 /// The bytes of a variable, and the addresses to be written into them.
 #[derive(Debug, Default)]
-struct Initial {
+struct InitialData {
     bytes: Vec<u8>,
     unit: usize,
     relocations: Vec<lower::Relocation>,
@@ -148,7 +148,7 @@ pub(crate) enum Resolved {
     Shared(usize),
     DynamicShared,
     /// Declared, not defined, and not used.
-    Nothing,
+    Unused,
 }
 
 /// Where a kernel starts, and how its shared memory is laid out.
@@ -168,7 +168,7 @@ impl Image {
         let mut linker = Linker::new(units.into_iter().map(|unit| unit.lowered).collect());
         linker.define()?;
         linker.resolve()?;
-        linker.check_mentions()?;
+        linker.check_references()?;
         linker.finish()
     }
 
@@ -183,7 +183,7 @@ impl Image {
     /// Gives the variables their addresses, in the order of [`variables`](Self::variables), and returns the program
     /// and the bytes that each variable starts with; what is missing to its size is zero. The same image may be placed
     /// many times.
-    pub fn place(&self, addresses: &[u64]) -> (Arc<Program>, Vec<Vec<u8>>) {
+    pub fn relocate(&self, addresses: &[u64]) -> (Arc<Program>, Vec<Vec<u8>>) {
         assert_eq!(addresses.len(), self.variables.len(), "every variable has an address");
         let initial = self.data.iter().map(|initial| {
             let mut bytes = initial.bytes.clone();
@@ -225,7 +225,7 @@ impl Program {
 
     /// Where the words lie in a kernel's arguments, in bytes, that addresses of its accesses come from.
     pub fn pointer_words(&self, kernel: usize) -> &[u32] {
-        &self.kernel_code(kernel).origins.words
+        &self.kernel_code(kernel).provenance.words
     }
 
     pub(crate) fn kernel_code(&self, kernel: usize) -> &Code {
@@ -251,7 +251,7 @@ struct Linker {
     /// First function of each unit in the list of all.
     first_function: Vec<usize>,
     variables: Vec<GlobalVariable>,
-    data: Vec<Initial>,
+    data: Vec<InitialData>,
     /// Bytes and alignment of each shared variable.
     shared: Vec<(u64, u64)>,
     dynamic_align: u64,
@@ -325,13 +325,13 @@ impl Linker {
                     all.push(undefined(symbol)?);
                     continue;
                 };
-                if !agrees(symbol, self.behind_aliases(definition)) {
+                if !matches_declaration(symbol, self.resolve_alias(definition)) {
                     return Err(LinkError::Mismatch { name: symbol.name.clone() });
                 }
                 let place = match places.get(&definition) {
                     Some(&place) => place,
                     None => {
-                        let place = self.give_place(definition);
+                        let place = self.assign_storage(definition);
                         places.insert(definition, place);
                         place
                     }
@@ -344,41 +344,41 @@ impl Linker {
     }
 
     /// A definition, or the function that it is another name of.
-    fn behind_aliases(&self, (unit, index): Definition) -> &Symbol {
+    fn resolve_alias(&self, (unit, index): Definition) -> &Symbol {
         let symbol = &self.units[unit].symbols[index];
         match symbol.kind {
-            SymbolKind::Alias(target) => self.behind_aliases((unit, target as usize)),
+            SymbolKind::Alias(target) => self.resolve_alias((unit, target as usize)),
             _ => symbol,
         }
     }
 
-    fn give_place(&mut self, (unit, index): Definition) -> Resolved {
+    fn assign_storage(&mut self, (unit, index): Definition) -> Resolved {
         let first_function = self.first_function[unit];
         let symbol = &mut self.units[unit].symbols[index];
         match &mut symbol.kind {
             SymbolKind::Function { code: Some(code), .. } => Resolved::Function(first_function + *code),
-            SymbolKind::Function { code: None, .. } => Resolved::Nothing,
+            SymbolKind::Function { code: None, .. } => Resolved::Unused,
             SymbolKind::Alias(target) => {
                 let target = *target as usize;
-                self.give_place((unit, target))
+                self.assign_storage((unit, target))
             }
-            SymbolKind::Variable(variable) => match variable.home {
-                Home::Global | Home::Const => {
+            SymbolKind::Variable(variable) => match variable.space {
+                VariableSpace::Global | VariableSpace::Const => {
                     let data = std::mem::take(&mut variable.initial);
                     self.variables.push(GlobalVariable {
                         name: symbol.name.clone(),
                         bytes: variable.bytes,
                         align: variable.align,
-                        constant: variable.home == Home::Const,
+                        constant: variable.space == VariableSpace::Const,
                     });
-                    self.data.push(Initial { bytes: data.bytes, unit, relocations: data.relocations });
+                    self.data.push(InitialData { bytes: data.bytes, unit, relocations: data.relocations });
                     Resolved::Global(self.variables.len() - 1)
                 }
-                Home::Shared => {
+                VariableSpace::Shared => {
                     self.shared.push((variable.bytes, variable.align));
                     Resolved::Shared(self.shared.len() - 1)
                 }
-                Home::DynamicShared => {
+                VariableSpace::DynamicShared => {
                     self.dynamic_align = self.dynamic_align.max(variable.align);
                     Resolved::DynamicShared
                 }
@@ -387,18 +387,18 @@ impl Linker {
     }
 
     /// Whatever is used must be somewhere.
-    fn check_mentions(&self) -> Result<(), LinkError> {
+    fn check_references(&self) -> Result<(), LinkError> {
         for (unit, lowered) in self.units.iter().enumerate() {
             let from_code = lowered.functions.iter().flat_map(|code| code.mentions.iter().copied());
             for symbol in from_code {
-                if self.resolved[unit][symbol as usize] == Resolved::Nothing {
+                if self.resolved[unit][symbol as usize] == Resolved::Unused {
                     return Err(LinkError::Undefined { name: lowered.symbols[symbol as usize].name.clone() });
                 }
             }
         }
         for initial in &self.data {
             for relocation in &initial.relocations {
-                if self.resolved[initial.unit][relocation.symbol as usize] == Resolved::Nothing {
+                if self.resolved[initial.unit][relocation.symbol as usize] == Resolved::Unused {
                     let name = &self.units[initial.unit].symbols[relocation.symbol as usize].name;
                     return Err(LinkError::Undefined { name: name.clone() });
                 }
@@ -422,7 +422,7 @@ impl Linker {
         }
         let mut code = Vec::new();
         for (kernel, function) in &mut kernels {
-            let (layout, shared_bytes) = self.lay_out(*function, &functions);
+            let (layout, shared_bytes) = self.layout_shared(*function, &functions);
             if shared_bytes > SHARED_BYTES_MAX {
                 return Err(LinkError::SharedMemory { kernel: kernel.name.clone(), bytes: shared_bytes });
             }
@@ -437,7 +437,7 @@ impl Linker {
     }
 
     /// Puts the shared variables that a kernel can reach one after the other.
-    fn lay_out(&self, kernel: usize, functions: &[LinkedFunction]) -> (KernelCode, u64) {
+    fn layout_shared(&self, kernel: usize, functions: &[LinkedFunction]) -> (KernelCode, u64) {
         let mut reached: HashSet<usize> = HashSet::from([kernel]);
         let mut ahead = vec![kernel];
         let mut used = vec![false; self.shared.len()];
@@ -487,11 +487,11 @@ fn bytes_of(symbol: &Symbol) -> u64 {
     }
 }
 
-fn agrees(declared: &Symbol, defined: &Symbol) -> bool {
+fn matches_declaration(declared: &Symbol, defined: &Symbol) -> bool {
     match (&declared.kind, &defined.kind) {
         (SymbolKind::Function { signature: a, .. }, SymbolKind::Function { signature: b, .. }) => a == b,
         (SymbolKind::Variable(a), SymbolKind::Variable(b)) => {
-            a.home == b.home && (a.defined || a.bytes == 0 || a.bytes == b.bytes)
+            a.space == b.space && (a.defined || a.bytes == 0 || a.bytes == b.bytes)
         }
         // A name that is an alias here stands for its function here.
         (SymbolKind::Alias(_), SymbolKind::Function { .. }) => true,
@@ -501,15 +501,15 @@ fn agrees(declared: &Symbol, defined: &Symbol) -> bool {
 
 /// What a name without a definition is: one of the functions that are always there, or an open end.
 fn undefined(symbol: &Symbol) -> Result<Resolved, LinkError> {
-    let SymbolKind::Function { signature, .. } = &symbol.kind else { return Ok(Resolved::Nothing) };
-    let Some(builtin) = Builtin::named(&symbol.name) else { return Ok(Resolved::Nothing) };
+    let SymbolKind::Function { signature, .. } = &symbol.kind else { return Ok(Resolved::Unused) };
+    let Some(builtin) = Builtin::from_name(&symbol.name) else { return Ok(Resolved::Unused) };
     let bytes = |signature: &Signature| {
         let parameters: Vec<u32> = signature.parameters.iter().map(|formal| formal.bytes).collect();
         let returns: Vec<u32> = signature.returns.iter().map(|formal| formal.bytes).collect();
         (parameters, returns)
     };
     let (parameters, returns) = bytes(signature);
-    match builtin.shape() == (&parameters, &returns) {
+    match builtin.signature() == (&parameters, &returns) {
         true => Ok(Resolved::Builtin(builtin)),
         false => Err(LinkError::Mismatch { name: symbol.name.clone() }),
     }

@@ -22,4 +22,4 @@ pub use error::{Error, ErrorKind};
 pub use fault::{Fault, FaultKind};
 pub use grid::{Block, Grid, Launch, Progress, Slice};
 pub use image::{GlobalVariable, Image, Kernel, KernelParameter, LinkError, Program, Unit};
-pub use memory::{LANES, Memory, Stray, Width};
+pub use memory::{LANES, Memory, OutOfBounds, Width};

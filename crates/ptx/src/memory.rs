@@ -22,17 +22,17 @@ impl Width {
 
 /// An access that met no memory it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stray {
+pub struct OutOfBounds {
     pub address: u64,
 }
 
-impl fmt::Display for Stray {
+impl fmt::Display for OutOfBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no memory at {:#x}", self.address)
     }
 }
 
-impl std::error::Error for Stray {}
+impl std::error::Error for OutOfBounds {}
 
 /// Global memory. Addresses are aligned to the width: that was checked before. Only lanes whose bit is set in `lanes`
 /// take part; values are zero-extended.
@@ -45,21 +45,31 @@ pub trait Memory {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &mut [u64; LANES],
-    ) -> Result<(), Stray>;
+    ) -> Result<(), OutOfBounds>;
 
     /// Writes lane after lane, so that of two lanes with one address the higher one wins.
     ///
     /// # Errors
     /// The first lane that strays; lanes before it have written.
-    fn store(&mut self, width: Width, addresses: &[u64; LANES], lanes: u32, values: &[u64; LANES])
-    -> Result<(), Stray>;
+    fn store(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+    ) -> Result<(), OutOfBounds>;
 
     /// Replaces the word (2, 4 or 8 bytes) at `address` by what `change` makes of it, as one atomic step, and returns what was there.
     /// `change` may be called more than once.
     ///
     /// # Errors
     /// The address strays.
-    fn update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray>;
+    fn atomic_update(
+        &mut self,
+        width: Width,
+        address: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, OutOfBounds>;
 
     /// Orders what came before against what comes after, for everybody.
     fn fence(&mut self);

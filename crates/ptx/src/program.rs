@@ -6,11 +6,11 @@
 
 mod instruction;
 mod operands;
-mod origin;
+mod provenance;
 
 pub(crate) use instruction::*;
 pub(crate) use operands::*;
-pub(crate) use origin::{Origins, origins};
+pub(crate) use provenance::{PointerProvenance, analyze};
 
 /// An index into one of the three files of a frame; which one, the instruction says.
 pub(crate) type Slot = u32;
@@ -38,7 +38,7 @@ pub(crate) struct Code {
     pub(crate) wide: u32,
     pub(crate) predicates: u32,
     /// Slots with a value from the start.
-    pub(crate) constants: Vec<(Place, Constant)>,
+    pub(crate) constants: Vec<(Reg, Constant)>,
     /// Local variables, formal parameters and call arguments of one thread.
     pub(crate) local_bytes: u32,
     /// What the start of the frame is a multiple of.
@@ -49,7 +49,7 @@ pub(crate) struct Code {
     /// Whether it calls through addresses.
     pub(crate) calls_indirectly: bool,
     /// Which arguments of a launch its addresses come from.
-    pub(crate) origins: Origins,
+    pub(crate) provenance: PointerProvenance,
 }
 
 /// Index into the symbols of a unit.
@@ -57,7 +57,7 @@ pub(crate) type SymbolIndex = u32;
 
 /// Where a value of a thread is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum Reg {
     Narrow(Slot),
     Wide(Slot),
     Predicate(Slot),
@@ -128,14 +128,14 @@ pub(crate) enum Timer {
 /// The results and parameters of a function, as bytes at the start of its frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Signature {
-    pub(crate) returns: Vec<Formal>,
-    pub(crate) parameters: Vec<Formal>,
+    pub(crate) returns: Vec<FormalParameter>,
+    pub(crate) parameters: Vec<FormalParameter>,
     /// All of them with the gaps.
     pub(crate) bytes: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Formal {
+pub(crate) struct FormalParameter {
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
-use freehold_ptx::{LANES, Memory, Stray, Width};
+use freehold_ptx::{LANES, Memory, OutOfBounds, Width};
 
 use crate::context::Context;
 use crate::memory::place::is_mapped;
@@ -82,17 +82,17 @@ impl<'c> View<'c> {
     }
 
     /// Where the driver reaches `bytes` at `address`.
-    fn pointer(&mut self, address: u64, bytes: u64, access: Access) -> Result<*mut u8, Stray> {
+    fn pointer(&mut self, address: u64, bytes: u64, access: Access) -> Result<*mut u8, OutOfBounds> {
         if !self.windows[self.last].holds(address, bytes) {
             let found = self.windows.iter().position(|window| window.holds(address, bytes));
             self.last = match found {
                 Some(index) => index,
-                None => self.open(address, bytes).ok_or(Stray { address })?,
+                None => self.open(address, bytes).ok_or(OutOfBounds { address })?,
             };
         }
         let window = &self.windows[self.last];
         if access == Access::Write && !window.writable {
-            return Err(Stray { address });
+            return Err(OutOfBounds { address });
         }
         Ok(window.at(address))
     }
@@ -187,7 +187,7 @@ impl Memory for View<'_> {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &mut [u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         self.refresh();
         if let Some(window) = self.common(width, addresses, lanes, Access::Read) {
             match lanes {
@@ -209,7 +209,7 @@ impl Memory for View<'_> {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &[u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         self.refresh();
         if let Some(window) = self.common(width, addresses, lanes, Access::Write) {
             match lanes {
@@ -225,7 +225,12 @@ impl Memory for View<'_> {
         Ok(())
     }
 
-    fn update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray> {
+    fn atomic_update(
+        &mut self,
+        width: Width,
+        address: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, OutOfBounds> {
         self.refresh();
         let pointer = self.pointer(address, width.bytes(), Access::Write)?;
         Ok(update(pointer, width, change))

@@ -54,7 +54,7 @@ impl Module {
     ) -> Result<Arc<Self>, CUerror> {
         let variables = allocate(world, context, image)?;
         let addresses: Vec<_> = variables.iter().map(|variable| variable.address).collect();
-        let (program, contents) = image.place(&addresses);
+        let (program, contents) = image.relocate(&addresses);
         for (variable, content) in variables.iter().zip(&contents) {
             // What the text does not say is zero.
             let place = Place::device(&context.device.arena, variable.address);

@@ -6,9 +6,9 @@ mod tests;
 
 use super::Rounding;
 use super::half::Half;
-use super::soft::{self, Finite, Layout, Number};
+use super::softfloat::{self, Finite, Layout, Number};
 
-pub(crate) use packed::{Eighth, pack_eighths, pack_eighths_of_halves, pack_halves, tf32, unpack_eighths};
+pub(crate) use packed::{Fp8, pack_fp8, pack_fp8_from_halves, pack_halves, tf32, unpack_fp8};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
@@ -44,7 +44,7 @@ pub(crate) struct Convert {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Shape {
+enum NumberClass {
     Integer { bits: u32, signed: bool },
     Float(Layout),
 }
@@ -66,20 +66,20 @@ impl Format {
         Format::F64,
     ];
 
-    const fn shape(self) -> Shape {
+    const fn class(self) -> NumberClass {
         match self {
-            Format::U8 => Shape::Integer { bits: 8, signed: false },
-            Format::U16 => Shape::Integer { bits: 16, signed: false },
-            Format::U32 => Shape::Integer { bits: 32, signed: false },
-            Format::U64 => Shape::Integer { bits: 64, signed: false },
-            Format::S8 => Shape::Integer { bits: 8, signed: true },
-            Format::S16 => Shape::Integer { bits: 16, signed: true },
-            Format::S32 => Shape::Integer { bits: 32, signed: true },
-            Format::S64 => Shape::Integer { bits: 64, signed: true },
-            Format::F16 => Shape::Float(Layout::HALF),
-            Format::Bf16 => Shape::Float(Layout::BRAIN),
-            Format::F32 => Shape::Float(Layout::SINGLE),
-            Format::F64 => Shape::Float(Layout::DOUBLE),
+            Format::U8 => NumberClass::Integer { bits: 8, signed: false },
+            Format::U16 => NumberClass::Integer { bits: 16, signed: false },
+            Format::U32 => NumberClass::Integer { bits: 32, signed: false },
+            Format::U64 => NumberClass::Integer { bits: 64, signed: false },
+            Format::S8 => NumberClass::Integer { bits: 8, signed: true },
+            Format::S16 => NumberClass::Integer { bits: 16, signed: true },
+            Format::S32 => NumberClass::Integer { bits: 32, signed: true },
+            Format::S64 => NumberClass::Integer { bits: 64, signed: true },
+            Format::F16 => NumberClass::Float(Layout::F16),
+            Format::Bf16 => NumberClass::Float(Layout::BF16),
+            Format::F32 => NumberClass::Float(Layout::F32),
+            Format::F64 => NumberClass::Float(Layout::F64),
         }
     }
 }
@@ -89,14 +89,16 @@ impl Format {
 #[inline]
 pub(crate) fn convert(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
     if how.ftz || how.sat || how.finite || how.relu {
-        return exact(to, from, bits, how);
+        return convert_exact(to, from, bits, how);
     }
-    moved(to, from, bits, how).or_else(|| fast(to, from, bits, how)).unwrap_or_else(|| exact(to, from, bits, how))
+    convert_by_move(to, from, bits, how)
+        .or_else(|| convert_fast(to, from, bits, how))
+        .unwrap_or_else(|| convert_exact(to, from, bits, how))
 }
 
 /// The assembler makes moves of these and a shift, which let every NaN through.
 #[inline]
-fn moved(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
+fn convert_by_move(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
     match (to, from, how.rounding) {
         (Format::F32, Format::F32, None) => Some(bits & 0xffff_ffff),
         (Format::F64, Format::F64, None) => Some(bits),
@@ -107,10 +109,10 @@ fn moved(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
 
 /// The conversions that are common in programs, by the processor's instructions.
 #[inline]
-fn fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
+fn convert_fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
     let value = f32::from_bits(bits as u32);
-    if let (Shape::Integer { bits: width, signed }, Shape::Integer { bits: to_width, signed: to_signed }) =
-        (from.shape(), to.shape())
+    if let (NumberClass::Integer { bits: width, signed }, NumberClass::Integer { bits: to_width, signed: to_signed }) =
+        (from.class(), to.class())
     {
         return Some(extend(extend(bits, width, signed), to_width, to_signed));
     }
@@ -138,7 +140,7 @@ fn fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
 
 #[inline]
 fn bits_of(value: f32) -> u64 {
-    if value.is_nan() { Layout::SINGLE.nan } else { value.to_bits().into() }
+    if value.is_nan() { Layout::F32.nan } else { value.to_bits().into() }
 }
 
 /// The low `width` bits, extended as the type says.
@@ -148,23 +150,23 @@ fn extend(bits: u64, width: u32, signed: bool) -> u64 {
     if signed { ((bits << unused) as i64 >> unused) as u64 } else { bits << unused >> unused }
 }
 
-fn exact(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
-    match (from.shape(), to.shape()) {
-        (Shape::Integer { bits: width, signed }, Shape::Integer { bits: to_width, signed: to_signed }) => {
+fn convert_exact(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
+    match (from.class(), to.class()) {
+        (NumberClass::Integer { bits: width, signed }, NumberClass::Integer { bits: to_width, signed: to_signed }) => {
             let value = integer(bits, width, signed);
             let value = if how.sat { clamp(value, to_width, to_signed) } else { value };
             integer(value as u64, to_width, to_signed) as u64
         }
-        (Shape::Integer { bits: width, signed }, Shape::Float(layout)) => {
+        (NumberClass::Integer { bits: width, signed }, NumberClass::Float(layout)) => {
             let value = integer(bits, width, signed);
             let value = Finite { negative: value < 0, exponent: 0, significand: value.unsigned_abs() };
-            finish(to, soft::round(layout, how.rounding.unwrap_or(Rounding::Nearest), value), how)
+            finish(to, softfloat::round(layout, how.rounding.unwrap_or(Rounding::Nearest), value), how)
         }
-        (Shape::Float(layout), Shape::Integer { bits: width, signed }) => {
+        (NumberClass::Float(layout), NumberClass::Integer { bits: width, signed }) => {
             float_to_integer(operand(to, from, layout, bits, how), from, layout, (width, signed), how)
         }
-        (Shape::Float(layout), Shape::Float(to_layout)) => {
-            let to_layout = to_layout.flushing(how.ftz && to == Format::F32);
+        (NumberClass::Float(layout), NumberClass::Float(to_layout)) => {
+            let to_layout = to_layout.with_ftz(how.ftz && to == Format::F32);
             finish(to, float_to_float(operand(to, from, layout, bits, how), layout, to_layout, how), how)
         }
     }
@@ -198,7 +200,7 @@ fn operand(to: Format, from: Format, layout: Layout, bits: u64, how: Convert) ->
 }
 
 fn finish(to: Format, result: u64, how: Convert) -> u64 {
-    let Shape::Float(layout) = to.shape() else { return result };
+    let NumberClass::Float(layout) = to.class() else { return result };
     let mut result = if how.ftz && to == Format::F32 { layout.flush(result) } else { result };
     if how.sat {
         result = layout.saturate(result);
@@ -216,30 +218,34 @@ fn finish(to: Format, result: u64, how: Convert) -> u64 {
 /// destination's highest bit alone, says the document.
 fn float_to_integer(bits: u64, from: Format, layout: Layout, (width, signed): (u32, bool), how: Convert) -> u64 {
     let (least, most) = range(width, signed);
-    let value = match soft::take_apart(layout, bits) {
+    let value = match softfloat::unpack(layout, bits) {
         Number::NaN if from == Format::F64 || width == 64 => integer(1 << (width - 1), width, signed),
         Number::NaN => 0,
         Number::Infinite { negative: false } => most,
         Number::Infinite { negative: true } => least,
-        Number::Finite(value) => value.integral(how.rounding.unwrap_or(Rounding::Zero)).clamped(least, most),
+        Number::Finite(value) => {
+            value.round_to_integral(how.rounding.unwrap_or(Rounding::Zero)).saturating_to_int(least, most)
+        }
     };
     value as u64
 }
 
 fn float_to_float(bits: u64, from: Layout, to: Layout, how: Convert) -> u64 {
     let rounding = how.rounding.unwrap_or(Rounding::Nearest);
-    match soft::take_apart(from, bits) {
+    match softfloat::unpack(from, bits) {
         Number::NaN => nan(bits, from, to),
         Number::Infinite { negative: false } => to.infinity(),
         Number::Infinite { negative: true } => to.infinity() | to.sign(),
-        Number::Finite(value) => soft::round(to, rounding, if how.integral { value.integral(rounding) } else { value }),
+        Number::Finite(value) => {
+            softfloat::round(to, rounding, if how.integral { value.round_to_integral(rounding) } else { value })
+        }
     }
 }
 
 /// To and from double, a NaN's sign and the upper bits of its payload are kept, and it is made quiet; every other format
 /// has one NaN of its own.
 fn nan(bits: u64, from: Layout, to: Layout) -> u64 {
-    if to.sign() != Layout::DOUBLE.sign() && from.sign() != Layout::DOUBLE.sign() {
+    if to.sign() != Layout::F64.sign() && from.sign() != Layout::F64.sign() {
         return to.nan;
     }
     let sign = if bits & from.sign() != 0 { to.sign() } else { 0 };

@@ -9,13 +9,13 @@ mod tests;
 
 use std::cmp::Ordering;
 
-use super::soft::{self, Layout};
+use super::softfloat::{self, Layout};
 use super::{MinMax, Property, Rounding};
 
 /// What arithmetic on numbers gives where there is no number.
 pub(crate) const NAN: u64 = LAYOUT.nan;
 
-const LAYOUT: Layout = Layout::DOUBLE;
+const LAYOUT: Layout = Layout::F64;
 const SIGN: u64 = LAYOUT.sign();
 const ONE: u64 = 0x3ff0_0000_0000_0000;
 
@@ -24,7 +24,7 @@ pub(crate) fn add(a: u64, b: u64, rounding: Rounding) -> u64 {
     let sum = if rounding == Rounding::Nearest {
         (f64::from_bits(a) + f64::from_bits(b)).to_bits()
     } else {
-        soft::add(LAYOUT, a, b, rounding)
+        softfloat::add(LAYOUT, a, b, rounding)
     };
     canonical(sum, [b, a, a])
 }
@@ -35,7 +35,7 @@ pub(crate) fn sub(a: u64, b: u64, rounding: Rounding) -> u64 {
     let difference = if rounding == Rounding::Nearest {
         (f64::from_bits(a) - f64::from_bits(b)).to_bits()
     } else {
-        soft::add(LAYOUT, a, b ^ SIGN, rounding)
+        softfloat::add(LAYOUT, a, b ^ SIGN, rounding)
     };
     canonical(difference, [b, a, a])
 }
@@ -45,7 +45,7 @@ pub(crate) fn mul(a: u64, b: u64, rounding: Rounding) -> u64 {
     let product = if rounding == Rounding::Nearest {
         (f64::from_bits(a) * f64::from_bits(b)).to_bits()
     } else {
-        soft::mul(LAYOUT, a, b, rounding)
+        softfloat::mul(LAYOUT, a, b, rounding)
     };
     canonical(product, [b, a, a])
 }
@@ -55,7 +55,7 @@ pub(crate) fn fma(a: u64, b: u64, c: u64, rounding: Rounding) -> u64 {
     let sum = if rounding == Rounding::Nearest {
         f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)).to_bits()
     } else {
-        soft::fma(LAYOUT, a, b, c, rounding)
+        softfloat::fma(LAYOUT, a, b, c, rounding)
     };
     canonical(sum, [b, c, a])
 }
@@ -65,7 +65,7 @@ pub(crate) fn div(a: u64, b: u64, rounding: Rounding) -> u64 {
     let quotient = if rounding == Rounding::Nearest {
         (f64::from_bits(a) / f64::from_bits(b)).to_bits()
     } else {
-        soft::div(LAYOUT, a, b, rounding)
+        softfloat::div(LAYOUT, a, b, rounding)
     };
     canonical(quotient, [a, b, a])
 }
@@ -80,7 +80,7 @@ pub(crate) fn sqrt(a: u64, rounding: Rounding) -> u64 {
     let root = if rounding == Rounding::Nearest {
         f64::from_bits(a).sqrt().to_bits()
     } else {
-        soft::sqrt(LAYOUT, a, rounding)
+        softfloat::sqrt(LAYOUT, a, rounding)
     };
     canonical(root, [a, a, a])
 }
@@ -88,12 +88,12 @@ pub(crate) fn sqrt(a: u64, rounding: Rounding) -> u64 {
 /// Only the upper 32 bits of the operand count, and only those of the result can be set: the sign, the exponent and 20
 /// bits of the fraction.
 pub(crate) fn rcp_approx_ftz(a: u64) -> u64 {
-    gross(a, |x| 1.0 / x)
+    approximate_high_word(a, |x| 1.0 / x)
 }
 
 /// As `rcp_approx_ftz`; -0 gives -infinity.
 pub(crate) fn rsqrt_approx_ftz(a: u64) -> u64 {
-    gross(a, |x| 1.0 / x.sqrt())
+    approximate_high_word(a, |x| 1.0 / x.sqrt())
 }
 
 /// The document allows some error; this one is of two roundings.
@@ -103,12 +103,12 @@ pub(crate) fn rsqrt_approx(a: u64) -> u64 {
 
 #[inline]
 pub(crate) fn min(a: u64, b: u64) -> u64 {
-    canonical(LAYOUT.choose(a, b, MinMax::default(), Ordering::Less), [b, a, a])
+    canonical(LAYOUT.min_max(a, b, MinMax::default(), Ordering::Less), [b, a, a])
 }
 
 #[inline]
 pub(crate) fn max(a: u64, b: u64) -> u64 {
-    canonical(LAYOUT.choose(a, b, MinMax::default(), Ordering::Greater), [b, a, a])
+    canonical(LAYOUT.min_max(a, b, MinMax::default(), Ordering::Greater), [b, a, a])
 }
 
 /// A NaN keeps even its sign.
@@ -149,7 +149,7 @@ fn canonical(result: u64, inputs: [u64; 3]) -> u64 {
     if f64::from_bits(result).is_nan() { nan } else { result }
 }
 
-fn gross(a: u64, function: fn(f64) -> f64) -> u64 {
+fn approximate_high_word(a: u64, function: fn(f64) -> f64) -> u64 {
     const UPPER: u64 = 0xffff_ffff_0000_0000;
     const GROSS_NAN: u64 = 0x7fff_ffff_0000_0000;
     let value = function(f64::from_bits(LAYOUT.flush(a) & UPPER));

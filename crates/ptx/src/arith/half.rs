@@ -8,7 +8,7 @@ mod tests;
 use std::cmp::Ordering;
 
 use super::MinMax;
-use super::soft::{self, Layout};
+use super::softfloat::{self, Layout};
 
 /// A format of 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,8 +31,8 @@ pub(crate) struct HalfMode {
 impl Half {
     pub(crate) const fn layout(self) -> Layout {
         match self {
-            Half::F16 => Layout::HALF,
-            Half::Bf16 => Layout::BRAIN,
+            Half::F16 => Layout::F16,
+            Half::Bf16 => Layout::BF16,
         }
     }
 
@@ -58,15 +58,15 @@ impl Half {
     #[inline]
     pub(crate) fn fma(self, a: u16, b: u16, c: u16, mode: HalfMode) -> u16 {
         let [a, b, c] = [a, b, c].map(|bits| self.value(self.operand(bits, mode.ftz)));
-        self.finish(self.flush_exact(soft::sum_to_odd(a * b, c), mode.ftz), mode)
+        self.finish(self.flush_exact(softfloat::sum_to_odd(a * b, c), mode.ftz), mode)
     }
 
     pub(crate) fn min(self, a: u16, b: u16, how: MinMax) -> u16 {
-        self.layout().choose(a.into(), b.into(), how, Ordering::Less) as u16
+        self.layout().min_max(a.into(), b.into(), how, Ordering::Less) as u16
     }
 
     pub(crate) fn max(self, a: u16, b: u16, how: MinMax) -> u16 {
-        self.layout().choose(a.into(), b.into(), how, Ordering::Greater) as u16
+        self.layout().min_max(a.into(), b.into(), how, Ordering::Greater) as u16
     }
 
     /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
@@ -116,7 +116,7 @@ impl Half {
         /// Doubles from here on have no fraction: adding it rounds to an integer.
         const INTEGERS: f64 = f64::from_bits((1023 + 52) << 52);
         let layout = self.layout();
-        let (fraction_bits, lowest) = (layout.quiet().trailing_zeros() + 1, layout.lowest());
+        let (fraction_bits, lowest) = (layout.quiet().trailing_zeros() + 1, layout.exponent_min());
         let exponent = (value.to_bits() >> 52 & 0x7ff) as i32 - 1023;
         let last = (exponent - fraction_bits as i32).max(lowest);
         let scale = f64::from_bits(((1023 - last) as u64) << 52);
@@ -132,7 +132,7 @@ impl Half {
     #[inline]
     fn flush_exact(self, value: f64, ftz: bool) -> u16 {
         let narrow = self.narrow(value);
-        if ftz && value.abs() < self.layout().flushed_below() { narrow & SIGN } else { narrow }
+        if ftz && value.abs() < self.layout().flush_threshold() { narrow & SIGN } else { narrow }
     }
 
     #[inline]

@@ -7,7 +7,7 @@
 mod operation;
 
 use freehold_testing::{at_effort, covered};
-use operation::{Kind, answer, operands, tolerance};
+use operation::{Kind, evaluate, operands, tolerance};
 
 const RECORD: &str = include_str!("hardware/h200.txt");
 
@@ -24,7 +24,7 @@ fn the_answers_to_corner_values_are_the_hardwares() {
             *value = hexadecimal(word);
         }
         let expected = hexadecimal(expected);
-        let ours = answer(name, values).unwrap_or_else(|| panic!("{name} is not known"));
+        let ours = evaluate(name, values).unwrap_or_else(|| panic!("{name} is not known"));
         count += 1;
         if ours != expected && !tolerance(name).is_some_and(|of| of.holds(name, values, ours, expected)) {
             wrong.push(format!("{line}, here {ours:x}"));
@@ -64,7 +64,7 @@ fn hash(name: &str, kinds: [Kind; 3], draws: u64) -> u64 {
     for i in 0..draws {
         let seed = 1_000_003 + i * 3;
         let values = [0, 1, 2].map(|operand: usize| draw(kinds[operand], mix(seed + operand as u64)));
-        let result = answer(name, values).unwrap_or_else(|| panic!("{name} is not known"));
+        let result = evaluate(name, values).unwrap_or_else(|| panic!("{name} is not known"));
         for byte in result.to_le_bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         }

@@ -56,7 +56,7 @@ pub(crate) fn sub_sat(a: u32, b: u32) -> u32 {
 #[inline]
 pub(crate) fn dp4a(a: u32, a_signed: bool, b: u32, b_signed: bool, c: u32) -> u32 {
     (0..4).fold(c, |sum, i| {
-        let product = part(a, 8, i, a_signed).wrapping_mul(part(b, 8, i, b_signed));
+        let product = sub_field(a, 8, i, a_signed).wrapping_mul(sub_field(b, 8, i, b_signed));
         sum.wrapping_add(product as u32)
     })
 }
@@ -66,13 +66,13 @@ pub(crate) fn dp4a(a: u32, a_signed: bool, b: u32, b_signed: bool, c: u32) -> u3
 pub(crate) fn dp2a(a: u32, a_signed: bool, b: u32, b_signed: bool, upper: bool, c: u32) -> u32 {
     let first = if upper { 2 } else { 0 };
     (0..2).fold(c, |sum, i| {
-        let product = part(a, 16, i, a_signed).wrapping_mul(part(b, 8, first + i, b_signed));
+        let product = sub_field(a, 16, i, a_signed).wrapping_mul(sub_field(b, 8, first + i, b_signed));
         sum.wrapping_add(product as u32)
     })
 }
 
 #[inline]
-fn part(a: u32, width: u32, index: u32, signed: bool) -> i32 {
+fn sub_field(a: u32, width: u32, index: u32, signed: bool) -> i32 {
     let shifted = a >> (width * index) << (32 - width);
     if signed { (shifted as i32) >> (32 - width) } else { (shifted >> (32 - width)) as i32 }
 }

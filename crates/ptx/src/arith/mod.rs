@@ -12,7 +12,7 @@ pub(crate) mod integer;
 #[cfg(test)]
 mod random;
 pub(crate) mod single;
-pub(crate) mod soft;
+pub(crate) mod softfloat;
 
 /// Where a result between two representable ones goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

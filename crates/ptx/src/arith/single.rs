@@ -9,7 +9,7 @@ mod tests;
 
 use std::cmp::Ordering;
 
-use super::soft::{self, Layout};
+use super::softfloat::{self, Layout};
 use super::{MinMax, Mode, Property, Rounding};
 
 pub(crate) use approximate::{
@@ -20,7 +20,7 @@ pub(crate) use approximate::{
 /// What arithmetic gives where there is no number.
 pub(crate) const NAN: u32 = 0x7fff_ffff;
 
-const LAYOUT: Layout = Layout::SINGLE;
+const LAYOUT: Layout = Layout::F32;
 const SIGN: u32 = 0x8000_0000;
 const SMALLEST_NORMAL: u32 = 0x0080_0000;
 const ONE: u32 = 0x3f80_0000;
@@ -37,7 +37,7 @@ pub(crate) fn add(a: u32, b: u32, mode: Mode) -> u32 {
     let sum = if mode.rounding == Rounding::Nearest {
         canonical(f32::from_bits(a) + f32::from_bits(b))
     } else {
-        soft::add(LAYOUT, a.into(), b.into(), mode.rounding) as u32
+        softfloat::add(LAYOUT, a.into(), b.into(), mode.rounding) as u32
     };
     finish(sum, mode)
 }
@@ -54,7 +54,7 @@ pub(crate) fn mul(a: u32, b: u32, mode: Mode) -> u32 {
         let (x, y) = (f32::from_bits(a), f32::from_bits(b));
         flush_if(mode.ftz && (x * FAR_UP * y).abs() < SMALLEST_FAR_UP, canonical(x * y))
     } else {
-        soft::mul(LAYOUT.flushing(mode.ftz), a.into(), b.into(), mode.rounding) as u32
+        softfloat::mul(LAYOUT.with_ftz(mode.ftz), a.into(), b.into(), mode.rounding) as u32
     };
     finish(product, mode)
 }
@@ -66,7 +66,7 @@ pub(crate) fn fma(a: u32, b: u32, c: u32, mode: Mode) -> u32 {
         let (sum, tiny) = fused(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c));
         flush_if(mode.ftz && tiny, canonical(sum))
     } else {
-        soft::fma(LAYOUT.flushing(mode.ftz), a.into(), b.into(), c.into(), mode.rounding) as u32
+        softfloat::fma(LAYOUT.with_ftz(mode.ftz), a.into(), b.into(), c.into(), mode.rounding) as u32
     };
     finish(sum, mode)
 }
@@ -79,7 +79,7 @@ pub(crate) fn div(a: u32, b: u32, mode: Mode) -> u32 {
         // No quotient of singles is so near below 1 that it is rounded to 1: comparing tells what is flushed.
         flush_if(mode.ftz && x.abs() * FAR_UP < y.abs() * SMALLEST_FAR_UP, canonical(x / y))
     } else {
-        soft::div(LAYOUT.flushing(mode.ftz), a.into(), b.into(), mode.rounding) as u32
+        softfloat::div(LAYOUT.with_ftz(mode.ftz), a.into(), b.into(), mode.rounding) as u32
     };
     finish(quotient, mode)
 }
@@ -95,19 +95,19 @@ pub(crate) fn sqrt(a: u32, mode: Mode) -> u32 {
     let root = if mode.rounding == Rounding::Nearest {
         canonical(f32::from_bits(a).sqrt())
     } else {
-        soft::sqrt(LAYOUT, a.into(), mode.rounding) as u32
+        softfloat::sqrt(LAYOUT, a.into(), mode.rounding) as u32
     };
     finish(root, mode)
 }
 
 #[inline]
 pub(crate) fn min(a: u32, b: u32, how: MinMax) -> u32 {
-    LAYOUT.choose(a.into(), b.into(), how, Ordering::Less) as u32
+    LAYOUT.min_max(a.into(), b.into(), how, Ordering::Less) as u32
 }
 
 #[inline]
 pub(crate) fn max(a: u32, b: u32, how: MinMax) -> u32 {
-    LAYOUT.choose(a.into(), b.into(), how, Ordering::Greater) as u32
+    LAYOUT.min_max(a.into(), b.into(), how, Ordering::Greater) as u32
 }
 
 /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
@@ -183,6 +183,6 @@ fn fused(a: f32, b: f32, c: f32) -> (f32, bool) {
 #[cfg(not(target_feature = "fma"))]
 #[inline]
 fn fused(a: f32, b: f32, c: f32) -> (f32, bool) {
-    let sum = soft::sum_to_odd(f64::from(a) * f64::from(b), c.into());
-    (sum as f32, sum.abs() < LAYOUT.flushed_below())
+    let sum = softfloat::sum_to_odd(f64::from(a) * f64::from(b), c.into());
+    (sum as f32, sum.abs() < LAYOUT.flush_threshold())
 }

@@ -1,28 +1,28 @@
 //! Reads and writes of memory, in every space, each checked.
 
-use super::frame::{ALL, each};
-use super::run::{Run, Wrong, address, first, sign_extend};
+use super::frame::{ALL, lanes_of};
+use super::run::{LaneFault, Run, address, first, sign_extend};
 use super::warp::Warp;
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::bounds::Limits;
+use crate::bounds::AllowedBlocks;
 use crate::fault::FaultKind;
 use crate::memory::{LANES, Width};
 use crate::program::{
-    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Place, SHARED_WINDOW, WINDOW_BYTES,
+    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Reg, SHARED_WINDOW, WINDOW_BYTES,
     WINDOWS,
 };
 
 /// Which space an address of one lane is in, and where there.
 #[derive(Debug, Clone, Copy)]
-enum Spot {
+enum SpaceAddress {
     Global(u64),
     Shared(u64),
     Local(u64),
     Param(u64),
 }
 
-impl Spot {
+impl SpaceAddress {
     fn space(self) -> &'static str {
         match self {
             Self::Global(_) => "global",
@@ -33,25 +33,25 @@ impl Spot {
     }
 }
 
-fn spot(space: MemorySpace, address: u64) -> Spot {
+fn resolve_space(space: MemorySpace, address: u64) -> SpaceAddress {
     let within = |window: u64| address.wrapping_sub(window) < WINDOW_BYTES;
     match space {
-        MemorySpace::Global | MemorySpace::Const => Spot::Global(address),
-        MemorySpace::Shared => Spot::Shared(address),
-        MemorySpace::Local => Spot::Local(address),
+        MemorySpace::Global | MemorySpace::Const => SpaceAddress::Global(address),
+        MemorySpace::Shared => SpaceAddress::Shared(address),
+        MemorySpace::Local => SpaceAddress::Local(address),
         MemorySpace::Generic | MemorySpace::Param => match address {
-            _ if address < WINDOWS => Spot::Global(address),
-            _ if within(SHARED_WINDOW) => Spot::Shared(address - SHARED_WINDOW),
-            _ if within(LOCAL_WINDOW) => Spot::Local(address - LOCAL_WINDOW),
-            _ if within(PARAM_WINDOW) => Spot::Param(address - PARAM_WINDOW),
-            _ => Spot::Global(address),
+            _ if address < WINDOWS => SpaceAddress::Global(address),
+            _ if within(SHARED_WINDOW) => SpaceAddress::Shared(address - SHARED_WINDOW),
+            _ if within(LOCAL_WINDOW) => SpaceAddress::Local(address - LOCAL_WINDOW),
+            _ if within(PARAM_WINDOW) => SpaceAddress::Param(address - PARAM_WINDOW),
+            _ => SpaceAddress::Global(address),
         },
     }
 }
 
 /// `width` bytes from a table of bytes, or nothing beyond its end.
 #[inline]
-fn take(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
+fn read_le(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     Some(match width {
         Width::One => u64::from(*bytes.get(at)?),
@@ -62,7 +62,7 @@ fn take(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
 }
 
 #[inline]
-fn put(bytes: &mut [u8], at: u64, width: Width, value: u64) -> Option<()> {
+fn write_le(bytes: &mut [u8], at: u64, width: Width, value: u64) -> Option<()> {
     let at = usize::try_from(at).ok()?;
     match width {
         Width::One => *bytes.get_mut(at)? = value as u8,
@@ -85,16 +85,16 @@ impl Run<'_> {
         addresses: &[u64; LANES],
         lanes: u32,
         align: u64,
-    ) -> Result<[u64; LANES], Wrong> {
+    ) -> Result<[u64; LANES], LaneFault> {
         self.check_alignment(space, addresses, lanes, align)?;
         let mut values = [0; LANES];
         if space == MemorySpace::Shared {
             if width == Width::Four && self.load_words(addresses, lanes, &mut values) {
                 return Ok(values);
             }
-            for lane in each(lanes) {
-                values[lane] = take(self.shared, addresses[lane], width)
-                    .ok_or_else(|| self.stray(lane, Spot::Shared(addresses[lane]), width, false))?;
+            for lane in lanes_of(lanes) {
+                values[lane] = read_le(self.shared, addresses[lane], width)
+                    .ok_or_else(|| self.out_of_bounds(lane, SpaceAddress::Shared(addresses[lane]), width, false))?;
             }
             return Ok(values);
         }
@@ -102,13 +102,14 @@ impl Run<'_> {
             let loaded = self.memory.load(width, addresses, lanes, &mut values);
             return match loaded {
                 Ok(()) => Ok(values),
-                Err(stray) => Err(self.stray_at(addresses, lanes, stray.address, width, false)),
+                Err(stray) => Err(self.out_of_bounds_at(addresses, lanes, stray.address, width, false)),
             };
         }
-        for lane in each(lanes) {
-            let spot = spot(space, addresses[lane]);
-            values[lane] =
-                self.load_one(warp, frame, lane, spot, width).ok_or_else(|| self.stray(lane, spot, width, false))?;
+        for lane in lanes_of(lanes) {
+            let spot = resolve_space(space, addresses[lane]);
+            values[lane] = self
+                .load_one(warp, frame, lane, spot, width)
+                .ok_or_else(|| self.out_of_bounds(lane, spot, width, false))?;
         }
         Ok(values)
     }
@@ -126,16 +127,16 @@ impl Run<'_> {
         true
     }
 
-    fn load_one(&mut self, warp: &Warp, frame: usize, lane: usize, spot: Spot, width: Width) -> Option<u64> {
+    fn load_one(&mut self, warp: &Warp, frame: usize, lane: usize, spot: SpaceAddress, width: Width) -> Option<u64> {
         match spot {
-            Spot::Global(address) => {
+            SpaceAddress::Global(address) => {
                 let mut values = [0; LANES];
                 self.memory.load(width, &[address; LANES], 1 << lane, &mut values).ok()?;
                 Some(values[lane])
             }
-            Spot::Shared(at) => take(self.shared, at, width),
-            Spot::Local(at) => take(warp.local_of(frame, lane), at, width),
-            Spot::Param(at) => take(&self.launch.parameters, at, width),
+            SpaceAddress::Shared(at) => read_le(self.shared, at, width),
+            SpaceAddress::Local(at) => read_le(warp.local_of(frame, lane), at, width),
+            SpaceAddress::Param(at) => read_le(&self.launch.parameters, at, width),
         }
     }
 
@@ -150,31 +151,31 @@ impl Run<'_> {
         lanes: u32,
         values: &[u64; LANES],
         align: u64,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), LaneFault> {
         self.check_alignment(space, addresses, lanes, align)?;
         if space == MemorySpace::Shared {
-            for lane in each(lanes) {
-                put(self.shared, addresses[lane], width, values[lane])
-                    .ok_or_else(|| self.stray(lane, Spot::Shared(addresses[lane]), width, true))?;
+            for lane in lanes_of(lanes) {
+                write_le(self.shared, addresses[lane], width, values[lane])
+                    .ok_or_else(|| self.out_of_bounds(lane, SpaceAddress::Shared(addresses[lane]), width, true))?;
             }
             return Ok(());
         }
         if is_all_global(space, addresses, lanes) {
             let stored = self.memory.store(width, addresses, lanes, values);
-            return stored.map_err(|stray| self.stray_at(addresses, lanes, stray.address, width, true));
+            return stored.map_err(|stray| self.out_of_bounds_at(addresses, lanes, stray.address, width, true));
         }
-        for lane in each(lanes) {
-            let spot = spot(space, addresses[lane]);
+        for lane in lanes_of(lanes) {
+            let spot = resolve_space(space, addresses[lane]);
             let done = match spot {
-                Spot::Global(address) => {
+                SpaceAddress::Global(address) => {
                     self.memory.store(width, &[address; LANES], 1 << lane, &[values[lane]; LANES]).ok()
                 }
-                Spot::Shared(at) => put(self.shared, at, width, values[lane]),
-                Spot::Local(at) => put(warp.local_of_mut(frame, lane), at, width, values[lane]),
+                SpaceAddress::Shared(at) => write_le(self.shared, at, width, values[lane]),
+                SpaceAddress::Local(at) => write_le(warp.local_of_mut(frame, lane), at, width, values[lane]),
                 // Parameters of a kernel are read only.
-                Spot::Param(_) => None,
+                SpaceAddress::Param(_) => None,
             };
-            done.ok_or_else(|| self.stray(lane, spot, width, true))?;
+            done.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))?;
         }
         Ok(())
     }
@@ -183,7 +184,7 @@ impl Run<'_> {
     /// instruction.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "each is a part of one access")]
-    pub(super) fn keep_within(
+    pub(super) fn check_bounds(
         &self,
         warp: &Warp,
         group: usize,
@@ -192,13 +193,13 @@ impl Run<'_> {
         lanes: u32,
         bytes: u64,
         write: bool,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), LaneFault> {
         if self.bounds.is_empty() {
             return Ok(());
         }
         let group = &warp.groups[group];
-        let set = warp.frame(group.frame).code.origins.set_of(group.position);
-        match set.and_then(|set| self.bounds.of(set)) {
+        let set = warp.frame(group.frame).code.provenance.pointer_set(group.position);
+        match set.and_then(|set| self.bounds.for_set(set)) {
             None => Ok(()),
             Some(limits) => check_limits(limits, space, addresses, lanes, bytes, write),
         }
@@ -210,7 +211,7 @@ impl Run<'_> {
         addresses: &[u64; LANES],
         lanes: u32,
         align: u64,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), LaneFault> {
         let mask = align - 1;
         let uneven = (0..LANES).fold(0, |bits, lane| {
             let counts = 0u64.wrapping_sub(u64::from(lanes >> lane & 1));
@@ -219,42 +220,49 @@ impl Run<'_> {
         if uneven == 0 {
             return Ok(());
         }
-        let lane = each(lanes).find(|&lane| addresses[lane] & mask != 0).unwrap_or(0);
+        let lane = lanes_of(lanes).find(|&lane| addresses[lane] & mask != 0).unwrap_or(0);
         let address = addresses[lane];
-        Err((lane, FaultKind::Misaligned { space: spot(space, address).space(), address, bytes: align }))
+        Err((lane, FaultKind::Misaligned { space: resolve_space(space, address).space(), address, bytes: align }))
     }
 
-    fn stray(&mut self, lane: usize, spot: Spot, width: Width, write: bool) -> Wrong {
+    fn out_of_bounds(&mut self, lane: usize, spot: SpaceAddress, width: Width, write: bool) -> LaneFault {
         let (address, what) = match spot {
-            Spot::Global(address) => (address, self.memory.describe(address)),
-            Spot::Shared(at) => (at, format!("the block has {} bytes", self.shared.len())),
-            Spot::Local(at) => (at, "the stack of the thread ends before".to_owned()),
-            Spot::Param(at) if write => (at, "parameters are read only".to_owned()),
-            Spot::Param(at) => (at, format!("there are {} bytes of parameters", self.launch.parameters.len())),
+            SpaceAddress::Global(address) => (address, self.memory.describe(address)),
+            SpaceAddress::Shared(at) => (at, format!("the block has {} bytes", self.shared.len())),
+            SpaceAddress::Local(at) => (at, "the stack of the thread ends before".to_owned()),
+            SpaceAddress::Param(at) if write => (at, "parameters are read only".to_owned()),
+            SpaceAddress::Param(at) => (at, format!("there are {} bytes of parameters", self.launch.parameters.len())),
         };
         (lane, FaultKind::Address { space: spot.space(), address, bytes: width.bytes(), write, what })
     }
 
     /// The fault of the lane whose access met no memory at `address`.
-    fn stray_at(&mut self, addresses: &[u64; LANES], lanes: u32, address: u64, width: Width, write: bool) -> Wrong {
+    fn out_of_bounds_at(
+        &mut self,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        address: u64,
+        width: Width,
+        write: bool,
+    ) -> LaneFault {
         let near = |lane: &usize| address.wrapping_sub(addresses[*lane]) < width.bytes();
-        let lane = each(lanes).find(near).unwrap_or(first(lanes));
-        self.stray(lane, Spot::Global(addresses[lane]), width, write)
+        let lane = lanes_of(lanes).find(near).unwrap_or(first(lanes));
+        self.out_of_bounds(lane, SpaceAddress::Global(addresses[lane]), width, write)
     }
 
-    pub(super) fn parameter(&mut self, offset: u64, width: Width, lanes: u32) -> Result<u64, Wrong> {
-        take(&self.launch.parameters, offset, width)
-            .ok_or_else(|| self.stray(first(lanes), Spot::Param(offset), width, false))
+    pub(super) fn parameter(&mut self, offset: u64, width: Width, lanes: u32) -> Result<u64, LaneFault> {
+        read_le(&self.launch.parameters, offset, width)
+            .ok_or_else(|| self.out_of_bounds(first(lanes), SpaceAddress::Param(offset), width, false))
     }
 
-    pub(super) fn vector(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), Wrong> {
+    pub(super) fn vector(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), LaneFault> {
         let index = warp.groups[group].frame;
         match op {
             Op::LoadVector { space, width, signed, to, at } => {
                 let mut addresses = address(warp.frame(index), at);
                 let bytes = width.bytes() * to.len() as u64;
                 self.check_alignment(*space, &addresses, active, bytes)?;
-                self.keep_within(warp, group, *space, &addresses, active, bytes, false)?;
+                self.check_bounds(warp, group, *space, &addresses, active, bytes, false)?;
                 // The addresses are copies: an element may go to the register that held them.
                 for to in to {
                     let values = self.load(warp, index, *space, *width, &addresses, active, width.bytes())?;
@@ -269,7 +277,7 @@ impl Run<'_> {
                 let mut addresses = address(warp.frame(index), at);
                 let bytes = width.bytes() * from.len() as u64;
                 self.check_alignment(*space, &addresses, active, bytes)?;
-                self.keep_within(warp, group, *space, &addresses, active, bytes, true)?;
+                self.check_bounds(warp, group, *space, &addresses, active, bytes, true)?;
                 for from in from {
                     let values = warp.frame(index).read(*from);
                     self.store(warp, index, *space, *width, &addresses, active, &values, width.bytes())?;
@@ -281,7 +289,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn copy(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), Wrong> {
+    pub(super) fn copy(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), LaneFault> {
         let Op::CopyAsync { to, from, bytes, source_bytes } = op else { unreachable!("only copies come here") };
         let index = warp.groups[group].frame;
         let frame = warp.frame(index);
@@ -289,9 +297,9 @@ impl Run<'_> {
         let sources = source_bytes.map_or([*bytes; LANES], |slot| frame.narrow[slot as usize].map(|n| n.min(*bytes)));
         self.check_alignment(MemorySpace::Shared, &to, active, u64::from(*bytes))?;
         self.check_alignment(MemorySpace::Global, &from, active, u64::from(*bytes))?;
-        for lane in each(active).filter(|&lane| sources[lane] > 0) {
+        for lane in lanes_of(active).filter(|&lane| sources[lane] > 0) {
             let read = u64::from(sources[lane]);
-            self.keep_within(warp, group, MemorySpace::Global, &from, 1 << lane, read, false)?;
+            self.check_bounds(warp, group, MemorySpace::Global, &from, 1 << lane, read, false)?;
         }
         // Words, or bytes where a source ends within one. What the source does not have is zero.
         let width = if sources.iter().all(|bytes| bytes % 4 == 0) { Width::Four } else { Width::One };
@@ -299,7 +307,7 @@ impl Run<'_> {
             let source = from.map(|address| address.wrapping_add(offset));
             let target = to.map(|address| address.wrapping_add(offset));
             let has = |lane: &usize| offset < u64::from(sources[*lane]);
-            let real = each(active).filter(has).fold(0, |lanes, lane| lanes | 1 << lane);
+            let real = lanes_of(active).filter(has).fold(0, |lanes, lane| lanes | 1 << lane);
             let values = self.load(warp, index, MemorySpace::Global, width, &source, real, width.bytes())?;
             self.store(warp, index, MemorySpace::Shared, width, &target, active, &values, width.bytes())?;
         }
@@ -327,24 +335,30 @@ impl Run<'_> {
             }
             Op::IsSpace { space, to, from } => {
                 let values = frame.read(from).map(|address| {
-                    let found = spot(MemorySpace::Generic, address);
+                    let found = resolve_space(MemorySpace::Generic, address);
                     u64::from(match space {
-                        MemorySpace::Shared => matches!(found, Spot::Shared(_)),
-                        MemorySpace::Local => matches!(found, Spot::Local(_)),
-                        MemorySpace::Param => matches!(found, Spot::Param(_)),
+                        MemorySpace::Shared => matches!(found, SpaceAddress::Shared(_)),
+                        MemorySpace::Local => matches!(found, SpaceAddress::Local(_)),
+                        MemorySpace::Param => matches!(found, SpaceAddress::Param(_)),
                         MemorySpace::Const => program.is_constant(address),
                         MemorySpace::Global | MemorySpace::Generic => {
-                            matches!(found, Spot::Global(_)) && !program.is_constant(address)
+                            matches!(found, SpaceAddress::Global(_)) && !program.is_constant(address)
                         }
                     })
                 });
-                frame.write(Place::Predicate(to), active, &values);
+                frame.write(Reg::Predicate(to), active, &values);
             }
             _ => unreachable!("only translations come here"),
         }
     }
 
-    pub(super) fn atomic(&mut self, warp: &mut Warp, group: usize, atomic: &Atomic, active: u32) -> Result<(), Wrong> {
+    pub(super) fn atomic(
+        &mut self,
+        warp: &mut Warp,
+        group: usize,
+        atomic: &Atomic,
+        active: u32,
+    ) -> Result<(), LaneFault> {
         let index = warp.groups[group].frame;
         let frame = warp.frame(index);
         let addresses = address(frame, &atomic.at);
@@ -352,20 +366,20 @@ impl Run<'_> {
         let swap = atomic.swap.map_or([0; LANES], |swap| frame.read(swap));
         let width = width_of(atomic.kind);
         self.check_alignment(atomic.space, &addresses, active, width.bytes())?;
-        self.keep_within(warp, group, atomic.space, &addresses, active, width.bytes(), true)?;
+        self.check_bounds(warp, group, atomic.space, &addresses, active, width.bytes(), true)?;
         let mut before = [0; LANES];
-        for lane in each(active) {
-            let spot = spot(atomic.space, addresses[lane]);
-            let flush = matches!(spot, Spot::Global(_));
-            let mut change = |old: u64| change(atomic, old, operand[lane], swap[lane], flush);
+        for lane in lanes_of(active) {
+            let spot = resolve_space(atomic.space, addresses[lane]);
+            let flush = matches!(spot, SpaceAddress::Global(_));
+            let mut change = |old: u64| apply_atomic(atomic, old, operand[lane], swap[lane], flush);
             let old = match spot {
-                Spot::Global(address) => self.memory.update(width, address, &mut change).ok(),
-                Spot::Shared(at) => take(self.shared, at, width).inspect(|&old| {
-                    put(self.shared, at, width, change(old));
+                SpaceAddress::Global(address) => self.memory.atomic_update(width, address, &mut change).ok(),
+                SpaceAddress::Shared(at) => read_le(self.shared, at, width).inspect(|&old| {
+                    write_le(self.shared, at, width, change(old));
                 }),
-                Spot::Local(_) | Spot::Param(_) => None,
+                SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
             };
-            before[lane] = old.ok_or_else(|| self.stray(lane, spot, width, true))?;
+            before[lane] = old.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))?;
         }
         if let Some(to) = atomic.to {
             warp.frame_mut(index).write(to, active, &before);
@@ -376,29 +390,29 @@ impl Run<'_> {
 
 /// Holds an access against what it may do: all lanes at once where one block has them all.
 fn check_limits(
-    limits: &Limits,
+    limits: &AllowedBlocks,
     space: MemorySpace,
     addresses: &[u64; LANES],
     lanes: u32,
     bytes: u64,
     write: bool,
-) -> Result<(), Wrong> {
+) -> Result<(), LaneFault> {
     let (mut low, mut high) = (u64::MAX, 0);
     if lanes == ALL {
         for &address in addresses {
             (low, high) = (low.min(address), high.max(address));
         }
     } else {
-        for lane in each(lanes) {
+        for lane in lanes_of(lanes) {
             (low, high) = (low.min(addresses[lane]), high.max(addresses[lane]));
         }
     }
-    if limits.hold_all(low, high, bytes, write) {
+    if limits.contains_all(low, high, bytes, write) {
         return Ok(());
     }
-    for lane in each(lanes) {
-        if let Spot::Global(address) = spot(space, addresses[lane])
-            && let Some(what) = limits.refusal(address, bytes, write)
+    for lane in lanes_of(lanes) {
+        if let SpaceAddress::Global(address) = resolve_space(space, addresses[lane])
+            && let Some(what) = limits.violation(address, bytes, write)
         {
             return Err((lane, FaultKind::Address { space: "global", address, bytes, write, what }));
         }
@@ -427,7 +441,7 @@ fn width_of(kind: AtomicKind) -> Width {
 }
 
 /// What an atomic operation makes of a word. Sums of singles in global memory flush subnormals.
-fn change(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
+fn apply_atomic(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
     match (atomic.op, atomic.kind) {
         (AtomicOp::Exchange, _) => operand,
         (AtomicOp::CompareExchange, AtomicKind::Bits16) => {

@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use crate::arith::integer::{self, s16, s32, s64, u16 as u16s, u32 as u32s, u64 as u64s};
 use crate::memory::LANES;
-use crate::program::{Bits, BitsWide, CarryOp, Extend, Integer, Logic, Op, Place, Shift};
+use crate::program::{Bits, BitsWide, CarryOp, Extend, Integer, Logic, Op, Reg, Shift};
 
 /// One value of each lane.
 pub(super) type Lanes<T> = [T; LANES];
@@ -45,11 +45,11 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
     match *op {
         Op::MoveNarrow { to, from } => {
             let value = frame.narrow[from as usize];
-            frame.put_narrow(to, lanes, value);
+            frame.write_narrow(to, lanes, value);
         }
         Op::MoveWide { to, from } => {
             let value = frame.wide[from as usize];
-            frame.put_wide(to, lanes, value);
+            frame.write_wide(to, lanes, value);
         }
         Op::MovePredicate { to, from, negated } => {
             let bits = frame.holds(from, negated);
@@ -58,7 +58,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
         Op::Narrow { op, half: None, to, a, b, c } => {
             let file = &frame.narrow;
             let values = narrow(op, &file[a as usize], &file[b as usize], &file[c as usize]);
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         Op::Narrow { op, half: Some(extend), to, a, b, c } => {
             let extend = |slot: u32| match extend {
@@ -66,7 +66,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
                 Extend::Sign => map1(&frame.narrow[slot as usize], |value| value as i16 as u32),
             };
             let values = half(op, &extend(a), &extend(b), &extend(c));
-            frame.put_narrow(to, lanes, map1(&values, |value| value & 0xffff));
+            frame.write_narrow(to, lanes, map1(&values, |value| value & 0xffff));
         }
         Op::Packed { op, extend, to, a, b } => {
             let part = |slot: u32, shift: u32| match extend {
@@ -74,12 +74,12 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
                 Extend::Sign => map1(&frame.narrow[slot as usize], |value| (value >> shift) as i16 as u32),
             };
             let [low, high] = [0, 16].map(|shift| half(op, &part(a, shift), &part(b, shift), &[0; LANES]));
-            frame.put_narrow(to, lanes, map2(&low, &high, |low, high| low & 0xffff | high << 16));
+            frame.write_narrow(to, lanes, map2(&low, &high, |low, high| low & 0xffff | high << 16));
         }
         Op::Wide { op, to, a, b, c } => {
             let file = &frame.wide;
             let values = wide(op, &file[a as usize], &file[b as usize], &file[c as usize]);
-            frame.put_wide(to, lanes, values);
+            frame.write_wide(to, lanes, values);
         }
         Op::Widening { signed, half, to, a, b, c } => widening(frame, lanes, signed, half, to, [a, b], c),
         Op::ShiftWide { op, to, a, amount } => {
@@ -89,12 +89,12 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
                 Shift::RightUnsigned => map2(a, amount, u64s::shr),
                 Shift::RightSigned => map2(a, amount, s64::shr),
             };
-            frame.put_wide(to, lanes, values);
+            frame.write_wide(to, lanes, values);
         }
         Op::Bits { op, to, a, b, c } => {
             let file = &frame.narrow;
             let values = bits(op, &file[a as usize], &file[b as usize], &file[c as usize]);
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         Op::BitsWide { op, to, a, b, c, d } => bits_wide(frame, lanes, op, to, [a, b, c, d]),
         Op::Carry { op, reads, writes, to, a, b, c } => carry(frame, lanes, op, [reads, writes], to, [a, b, c]),
@@ -102,13 +102,13 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
             let chosen = frame.holds(predicate, negated);
             let (a, b) = (frame.narrow[a as usize], frame.narrow[b as usize]);
             let values = std::array::from_fn(|lane| if chosen >> lane & 1 != 0 { a[lane] } else { b[lane] });
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         Op::SelectWide { to, a, b, predicate, negated } => {
             let chosen = frame.holds(predicate, negated);
             let (a, b) = (frame.wide[a as usize], frame.wide[b as usize]);
             let values = std::array::from_fn(|lane| if chosen >> lane & 1 != 0 { a[lane] } else { b[lane] });
-            frame.put_wide(to, lanes, values);
+            frame.write_wide(to, lanes, values);
         }
         Op::Logic { op, to, a, a_negated, b, b_negated } => {
             let bits = logic(op, frame.holds(a, a_negated), frame.holds(b, b_negated));
@@ -251,14 +251,14 @@ fn widening(frame: &mut Frame, lanes: u32, signed: bool, half: bool, to: u32, [a
             false => map2(a, b, |a, b| u16s::mul_wide(a as u16, b as u16)),
         };
         let sum = c.map_or(product, |c| map2(&product, &frame.narrow[c as usize], u32::wrapping_add));
-        return frame.put_narrow(to, lanes, sum);
+        return frame.write_narrow(to, lanes, sum);
     }
     let product = match signed {
         true => map2(a, b, s32::mul_wide),
         false => map2(a, b, u32s::mul_wide),
     };
     let sum = c.map_or(product, |c| map2(&product, &frame.wide[c as usize], u64::wrapping_add));
-    frame.put_wide(to, lanes, sum);
+    frame.write_wide(to, lanes, sum);
 }
 
 fn bits(op: Bits, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> {
@@ -308,17 +308,17 @@ fn bits_wide(frame: &mut Frame, lanes: u32, op: BitsWide, to: u32, [a, b, c, d]:
     let narrow = |slot: u32| &frame.narrow[slot as usize];
     let wide = |slot: u32| &frame.wide[slot as usize];
     match op {
-        BitsWide::ExtractUnsigned => frame.put_wide(to, lanes, map3(wide(a), narrow(b), narrow(c), u64s::bfe)),
-        BitsWide::ExtractSigned => frame.put_wide(to, lanes, map3(wide(a), narrow(b), narrow(c), s64::bfe)),
+        BitsWide::ExtractUnsigned => frame.write_wide(to, lanes, map3(wide(a), narrow(b), narrow(c), u64s::bfe)),
+        BitsWide::ExtractSigned => frame.write_wide(to, lanes, map3(wide(a), narrow(b), narrow(c), s64::bfe)),
         BitsWide::Insert => {
             let (a, b, c, d) = (wide(a), wide(b), narrow(c), narrow(d));
             let values = std::array::from_fn(|lane| integer::bfi64(a[lane], b[lane], c[lane], d[lane]));
-            frame.put_wide(to, lanes, values);
+            frame.write_wide(to, lanes, values);
         }
         BitsWide::InsertNarrow => {
             let (a, b, c, d) = (narrow(a), narrow(b), narrow(c), narrow(d));
             let values = std::array::from_fn(|lane| integer::bfi32(a[lane], b[lane], c[lane], d[lane]));
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         BitsWide::Find { signed, shift_amount } => {
             let values = match (signed, shift_amount) {
@@ -327,16 +327,16 @@ fn bits_wide(frame: &mut Frame, lanes: u32, op: BitsWide, to: u32, [a, b, c, d]:
                 (true, false) => map1(wide(a), s64::bfind),
                 (true, true) => map1(wide(a), s64::bfind_shiftamt),
             };
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
-        BitsWide::Reverse => frame.put_wide(to, lanes, map1(wide(a), u64::reverse_bits)),
-        BitsWide::LeadingZeros => frame.put_narrow(to, lanes, map1(wide(a), u64::leading_zeros)),
-        BitsWide::Count => frame.put_narrow(to, lanes, map1(wide(a), u64::count_ones)),
+        BitsWide::Reverse => frame.write_wide(to, lanes, map1(wide(a), u64::reverse_bits)),
+        BitsWide::LeadingZeros => frame.write_narrow(to, lanes, map1(wide(a), u64::leading_zeros)),
+        BitsWide::Count => frame.write_narrow(to, lanes, map1(wide(a), u64::count_ones)),
     }
 }
 
-fn carry(frame: &mut Frame, lanes: u32, op: CarryOp, [reads, writes]: [bool; 2], to: Place, from: [Place; 3]) {
-    let is_wide = matches!(to, Place::Wide(_));
+fn carry(frame: &mut Frame, lanes: u32, op: CarryOp, [reads, writes]: [bool; 2], to: Reg, from: [Reg; 3]) {
+    let is_wide = matches!(to, Reg::Wide(_));
     let [a, b, c] = from.map(|place| frame.read(place));
     let before = if reads { frame.carry } else { 0 };
     let mut after = 0u32;

@@ -1,11 +1,11 @@
 //! Barriers of a block: the sixteen numbered ones, and those in words of shared memory.
 
-use super::frame::{Frame, each};
-use super::run::{Run, Wrong, address, first};
+use super::frame::{Frame, lanes_of};
+use super::run::{LaneFault, Run, address, first};
 use super::warp::{State, Warp};
 use crate::fault::FaultKind;
 use crate::memory::{LANES, Width};
-use crate::program::{Barrier, BarrierKind, BarrierReduce, BarrierWord, BarrierWordOp, Place};
+use crate::program::{Barrier, BarrierKind, BarrierReduce, Mbarrier, MbarrierOp, Reg};
 
 const BARRIERS: usize = 16;
 
@@ -21,14 +21,14 @@ struct BarrierState {
     arrived: u32,
     /// Lanes that do not exist or have ended, of warps that came with all others: a count of threads is one of whole
     /// warps.
-    absent: u32,
+    exited: u32,
     /// How many threads it is for; nothing for all of the block that are left.
     expected: Option<u32>,
     /// Threads that came with a true predicate.
-    yes: u32,
+    votes: u32,
     /// Of the phase that is complete.
     last_arrived: u32,
-    last_yes: u32,
+    last_votes: u32,
 }
 
 impl Barriers {
@@ -36,14 +36,14 @@ impl Barriers {
     fn check(&mut self, id: usize, live: u32) -> bool {
         let state = &mut self.states[id];
         let complete = match state.expected {
-            Some(expected) => state.arrived + state.absent >= expected,
+            Some(expected) => state.arrived + state.exited >= expected,
             None => state.arrived >= live,
         };
         if state.arrived == 0 || !complete {
             return false;
         }
-        (state.last_arrived, state.last_yes) = (state.arrived, state.yes);
-        (state.arrived, state.absent, state.yes) = (0, 0, 0);
+        (state.last_arrived, state.last_votes) = (state.arrived, state.votes);
+        (state.arrived, state.exited, state.votes) = (0, 0, 0);
         self.complete |= 1 << id;
         true
     }
@@ -53,7 +53,7 @@ impl Barriers {
         for (id, state) in self.states.iter_mut().enumerate() {
             let waiting = waiting(warp, id as u32);
             if waiting != 0 && waiting == warp.alive {
-                state.absent += LANES as u32 - waiting.count_ones();
+                state.exited += LANES as u32 - waiting.count_ones();
             }
         }
         let mut complete = false;
@@ -67,9 +67,9 @@ impl Barriers {
     fn result(&self, id: usize, op: BarrierReduce) -> u64 {
         let state = &self.states[id];
         match op {
-            BarrierReduce::Count => u64::from(state.last_yes),
-            BarrierReduce::And => u64::from(state.last_yes == state.last_arrived),
-            BarrierReduce::Or => u64::from(state.last_yes != 0),
+            BarrierReduce::Count => u64::from(state.last_votes),
+            BarrierReduce::And => u64::from(state.last_votes == state.last_arrived),
+            BarrierReduce::Or => u64::from(state.last_votes != 0),
         }
     }
 
@@ -103,7 +103,7 @@ fn waiting(warp: &Warp, id: u32) -> u32 {
 /// A barrier in a word of 64 bits, in a form of our own: arrivals that are pending, those of a phase, bytes that are
 /// pending, and the phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Word {
+struct MbarrierState {
     /// 20 bits.
     pending: u32,
     /// 20 bits.
@@ -116,7 +116,7 @@ struct Word {
 const COUNT_MAX: u32 = (1 << 20) - 1;
 const VALID: u64 = 1 << 62;
 
-impl Word {
+impl MbarrierState {
     fn from_bits(bits: u64) -> Option<Self> {
         (bits & VALID != 0).then(|| Self {
             pending: bits as u32 & COUNT_MAX,
@@ -150,27 +150,27 @@ impl Run<'_> {
         warp: &mut Warp,
         group: usize,
         barrier: &Barrier,
-    ) -> Result<super::run::Next, Wrong> {
+    ) -> Result<super::run::Next, LaneFault> {
         use super::run::Next;
         let this = warp.groups[group];
         let (lane, frame) = (first(this.lanes), warp.frame(this.frame));
         let id = frame.narrow[barrier.id as usize][lane];
-        let wrong = |message: String| Err((lane, FaultKind::Instruction { message }));
+        let invalid = |message: String| Err((lane, FaultKind::Instruction { message }));
         if id as usize >= BARRIERS {
-            return wrong(format!("barrier {id} of 0 to 15"));
+            return invalid(format!("barrier {id} of 0 to 15"));
         }
         let expected = barrier.threads.map(|threads| frame.narrow[threads as usize][lane]);
         if expected.is_some_and(|threads| threads == 0 || threads % LANES as u32 != 0) {
-            return wrong(format!("a barrier of {} threads, which is no multiple of 32", expected.unwrap_or(0)));
+            return invalid(format!("a barrier of {} threads, which is no multiple of 32", expected.unwrap_or(0)));
         }
         let state = &mut self.barriers.states[id as usize];
         state.arrived += this.lanes.count_ones();
         if waiting(warp, id) | this.lanes == warp.alive {
-            state.absent += LANES as u32 - warp.alive.count_ones();
+            state.exited += LANES as u32 - warp.alive.count_ones();
         }
         state.expected = expected;
         if let BarrierKind::Reduce { predicate, negated, .. } = barrier.kind {
-            state.yes += (frame.holds(predicate, negated) & this.lanes).count_ones();
+            state.votes += (frame.holds(predicate, negated) & this.lanes).count_ones();
         }
         let complete = self.barriers.check(id as usize, *self.live);
         if matches!(barrier.kind, BarrierKind::Arrive) {
@@ -178,28 +178,29 @@ impl Run<'_> {
         } else {
             warp.groups[group].state = State::Barrier { id };
         }
-        Ok(if complete { Next::Released } else { Next::Decide })
+        Ok(if complete { Next::BarrierComplete } else { Next::Reschedule })
     }
 
-    pub(super) fn barrier_word(
+    pub(super) fn mbarrier(
         &mut self,
         warp: &mut Warp,
         index: usize,
-        word: &BarrierWord,
+        word: &Mbarrier,
         active: u32,
-    ) -> Result<(), Wrong> {
-        if let BarrierWordOp::PendingCount { to, state } = word.op {
+    ) -> Result<(), LaneFault> {
+        if let MbarrierOp::PendingCount { to, state } = word.op {
             let frame = warp.frame_mut(index);
-            let counts = frame.wide[state as usize].map(|state| Word::from_bits(state).map_or(0, |word| word.pending));
-            frame.put_narrow(to, active, counts);
+            let counts =
+                frame.wide[state as usize].map(|state| MbarrierState::from_bits(state).map_or(0, |word| word.pending));
+            frame.write_narrow(to, active, counts);
             return Ok(());
         }
         let addresses = address(warp.frame(index), &word.at);
         // Lane after lane: each sees what the one before it did.
-        for lane in each(active) {
+        for lane in lanes_of(active) {
             let mask = 1 << lane;
             let bits = self.load(warp, index, word.space, Width::Eight, &addresses, mask, 8)?[lane];
-            let after = barrier_step(warp.frame_mut(index), word.op, lane, bits)
+            let after = mbarrier_step(warp.frame_mut(index), word.op, lane, bits)
                 .map_err(|message| (lane, FaultKind::Instruction { message: message.to_owned() }))?;
             if after != bits {
                 self.store(warp, index, word.space, Width::Eight, &addresses, mask, &[after; LANES], 8)?;
@@ -210,28 +211,28 @@ impl Run<'_> {
 }
 
 /// What one lane does to a barrier: the word afterwards.
-fn barrier_step(frame: &mut Frame, op: BarrierWordOp, lane: usize, bits: u64) -> Result<u64, &'static str> {
+fn mbarrier_step(frame: &mut Frame, op: MbarrierOp, lane: usize, bits: u64) -> Result<u64, &'static str> {
     let narrow = |frame: &Frame, slot: u32| frame.narrow[slot as usize][lane];
     let mask = 1u32 << lane;
-    if let BarrierWordOp::Init { count } = op {
+    if let MbarrierOp::Init { count } = op {
         let count = narrow(frame, count);
         if count == 0 || count > COUNT_MAX {
             return Err("mbarrier.init with a count that is not between 1 and 1048575");
         }
-        return Ok(Word { pending: count, expected: count, bytes: 0, phase: false }.bits());
+        return Ok(MbarrierState { pending: count, expected: count, bytes: 0, phase: false }.bits());
     }
-    if let BarrierWordOp::Invalidate = op {
+    if let MbarrierOp::Invalidate = op {
         return Ok(0);
     }
-    let mut word = Word::from_bits(bits).ok_or("an mbarrier that was not initialised")?;
+    let mut word = MbarrierState::from_bits(bits).ok_or("an mbarrier that was not initialised")?;
     match op {
-        BarrierWordOp::Arrive { state, count, drop, expect } => {
+        MbarrierOp::Arrive { state, count, drop, expect } => {
             let count = count.map_or(1, |count| narrow(frame, count));
             if let Some(bytes) = expect {
                 word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed());
             }
             if let Some(state) = state {
-                frame.write(Place::Wide(state), mask, &[word.bits(); LANES]);
+                frame.write(Reg::Wide(state), mask, &[word.bits(); LANES]);
             }
             word.pending = word.pending.checked_sub(count).ok_or("more arrivals than an mbarrier expects")?;
             if drop {
@@ -239,23 +240,22 @@ fn barrier_step(frame: &mut Frame, op: BarrierWordOp, lane: usize, bits: u64) ->
             }
             word = word.advance();
         }
-        BarrierWordOp::ExpectBytes { bytes } => {
-            word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed())
-        }
-        BarrierWordOp::CompleteBytes { bytes } => {
+        MbarrierOp::ExpectBytes { bytes } => word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed()),
+        MbarrierOp::CompleteBytes { bytes } => {
             word.bytes = word.bytes.wrapping_sub(narrow(frame, bytes).cast_signed());
             word = word.advance();
         }
-        BarrierWordOp::TestState { to, state } => {
-            let then = Word::from_bits(frame.wide[state as usize][lane]).ok_or("a state that no mbarrier gave")?;
+        MbarrierOp::TestState { to, state } => {
+            let then =
+                MbarrierState::from_bits(frame.wide[state as usize][lane]).ok_or("a state that no mbarrier gave")?;
             frame.set_predicate(to, mask, if then.phase != word.phase { mask } else { 0 });
         }
-        BarrierWordOp::TestParity { to, parity } => {
+        MbarrierOp::TestParity { to, parity } => {
             let parity = narrow(frame, parity) & 1 != 0;
             // The phase with this parity is over when the current one has the other.
             frame.set_predicate(to, mask, if parity != word.phase { mask } else { 0 });
         }
-        BarrierWordOp::Init { .. } | BarrierWordOp::Invalidate | BarrierWordOp::PendingCount { .. } => {}
+        MbarrierOp::Init { .. } | MbarrierOp::Invalidate | MbarrierOp::PendingCount { .. } => {}
     }
     Ok(word.bits())
 }

@@ -1,7 +1,7 @@
 //! A block on its way: its warps in turn, until all of them have ended or the slice is over.
 
 use super::barrier::Barriers;
-use super::run::{Broken, Run, Stop};
+use super::run::{Run, Stop, WarpFault};
 use super::warp::Warp;
 use crate::bounds::Bounds;
 use crate::fault::{Fault, FaultKind};
@@ -10,7 +10,7 @@ use crate::image::Program;
 use crate::memory::{LANES, Memory};
 
 /// Instructions that a warp goes on for before another has its turn.
-const TURN: u64 = 1024;
+const QUANTUM: u64 = 1024;
 
 #[derive(Debug)]
 pub(crate) struct BlockState {
@@ -25,9 +25,9 @@ pub(crate) struct BlockState {
     pub(crate) printed: Vec<u8>,
     pub(crate) executed: u64,
     /// The warp whose turn is next.
-    turn: usize,
+    next_warp: usize,
     /// The latest time that threads have seen.
-    seen: u64,
+    latest_time: u64,
 }
 
 /// A small generator (splitmix64).
@@ -59,8 +59,8 @@ impl BlockState {
             live: threads,
             printed: Vec::new(),
             executed: 0,
-            turn: 0,
-            seen: 0,
+            next_warp: 0,
+            latest_time: 0,
         }
     }
 
@@ -76,40 +76,40 @@ impl BlockState {
             self.start(program, launch, bounds, memory);
         }
         let mut random = slice.seed.map(Random);
-        let nanoseconds = slice.nanoseconds.max(self.seen);
+        let nanoseconds = slice.nanoseconds.max(self.latest_time);
         let mut since = 0;
         let progress = loop {
             let Some(index) = self.next_warp(nanoseconds + since, &mut random) else {
-                match self.idle(nanoseconds + since) {
+                match self.wake_or_finish(nanoseconds + since) {
                     Some(progress) => break progress,
                     None => return Err(self.deadlock(program, launch)),
                 }
             };
             let mut warp = std::mem::take(&mut self.warps[index]);
-            let turn = random.as_mut().map_or(TURN, |random| 1 + random.below(TURN));
-            let mut run = self.run_of(program, launch, bounds, memory, index, nanoseconds, &mut since);
-            let stop = run.warp(&mut warp, turn);
+            let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.below(QUANTUM));
+            let mut run = self.run_context(program, launch, bounds, memory, index, nanoseconds, &mut since);
+            let stop = run.warp(&mut warp, quantum);
             self.warps[index] = warp;
             match stop {
-                Ok(Stop::Turn) => {}
-                Ok(Stop::Released) => {
+                Ok(Stop::QuantumEnd) => {}
+                Ok(Stop::BarrierComplete) => {
                     for warp in &mut self.warps {
                         self.barriers.release(warp);
                     }
                     self.barriers.complete = 0;
                 }
-                Err(broken) => return Err(self.fault(program, launch, index, broken)),
+                Err(warp_fault) => return Err(self.fault(program, launch, index, warp_fault)),
             }
             if since >= slice.instructions {
-                break Progress::Runs;
+                break Progress::Running;
             }
         };
-        self.seen = nanoseconds + since;
+        self.latest_time = nanoseconds + since;
         Ok(if self.live == 0 { Progress::Done } else { progress })
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a part of what threads share")]
-    fn run_of<'r>(
+    fn run_context<'r>(
         &'r mut self,
         program: &'r Program,
         launch: &'r Launch,
@@ -145,7 +145,7 @@ impl BlockState {
             let count = (threads - index as u32 * LANES as u32).min(LANES as u32);
             let lanes = u32::MAX >> (LANES as u32 - count);
             let mut since = 0;
-            let run = self.run_of(program, launch, bounds, memory, index, 0, &mut since);
+            let run = self.run_context(program, launch, bounds, memory, index, 0, &mut since);
             let frame = run.new_frame(run.kernel.function, 0, 0, None);
             let end = frame.local_end();
             self.warps[index].grow_local(lanes, end);
@@ -158,14 +158,14 @@ impl BlockState {
         let count = self.warps.len();
         let start = match random {
             Some(random) => random.below(count as u64) as usize,
-            None => self.turn,
+            None => self.next_warp,
         };
         for step in 0..count {
             let index = (start + step) % count;
             let warp = &mut self.warps[index];
             warp.wake_sleepers(now);
             if warp.is_ready() {
-                self.turn = (index + 1) % count;
+                self.next_warp = (index + 1) % count;
                 return Some(index);
             }
         }
@@ -173,12 +173,12 @@ impl BlockState {
     }
 
     /// What a block is at in which no warp can go on; nothing if it never will.
-    fn idle(&mut self, now: u64) -> Option<Progress> {
+    fn wake_or_finish(&mut self, now: u64) -> Option<Progress> {
         if self.live == 0 {
             return Some(Progress::Done);
         }
         let next = self.warps.iter_mut().filter_map(|warp| warp.wake_sleepers(now)).min()?;
-        Some(Progress::Sleeps { until_nanoseconds: next })
+        Some(Progress::Sleeping { until_nanoseconds: next })
     }
 
     fn deadlock(&self, program: &Program, launch: &Launch) -> Fault {
@@ -187,17 +187,17 @@ impl BlockState {
             let line = warp.frame(group.frame).code.lines[group.position as usize];
             (index, super::run::first(group.lanes), line)
         });
-        let broken = Broken { lane, line, kind: FaultKind::Deadlock { waiting: self.live } };
-        self.fault(program, launch, index, broken)
+        let warp_fault = WarpFault { lane, line, kind: FaultKind::Deadlock { waiting: self.live } };
+        self.fault(program, launch, index, warp_fault)
     }
 
-    fn fault(&self, program: &Program, launch: &Launch, warp: usize, broken: Broken) -> Fault {
-        let thread = (warp * LANES + broken.lane) as u32;
+    fn fault(&self, program: &Program, launch: &Launch, warp: usize, warp_fault: WarpFault) -> Fault {
+        let thread = (warp * LANES + warp_fault.lane) as u32;
         let [width, height, _] = launch.block;
         Fault {
-            kind: broken.kind,
+            kind: warp_fault.kind,
             kernel: program.kernels()[launch.kernel].name.clone(),
-            line: broken.line,
+            line: warp_fault.line,
             block: self.block,
             thread: [thread % width, thread / width % height, thread / width / height],
         }

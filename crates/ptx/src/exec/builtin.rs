@@ -1,9 +1,9 @@
 //! Functions that every program may call without defining them: `printf`, `assert`, `malloc` and `free` of the device.
 
 use super::call::{copy_in, copy_out};
-use super::frame::each;
+use super::frame::lanes_of;
 use super::print;
-use super::run::{Run, Wrong};
+use super::run::{LaneFault, Run};
 use super::warp::Warp;
 use crate::fault::FaultKind;
 use crate::memory::{LANES, Width};
@@ -12,34 +12,34 @@ use crate::program::{Call, MemorySpace};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Builtin {
     /// `vprintf(format, arguments)`
-    Print,
+    Printf,
     /// `__assertfail(message, file, line, function, character size)`
     AssertFail,
-    Allocate,
-    Release,
+    Malloc,
+    Free,
 }
 
 /// A text longer than this is cut.
 const TEXT_BYTES_MAX: usize = 4096;
 
 impl Builtin {
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
-            "vprintf" => Some(Self::Print),
+            "vprintf" => Some(Self::Printf),
             "__assertfail" => Some(Self::AssertFail),
-            "malloc" => Some(Self::Allocate),
-            "free" => Some(Self::Release),
+            "malloc" => Some(Self::Malloc),
+            "free" => Some(Self::Free),
             _ => None,
         }
     }
 
     /// Bytes of the parameters and of the result.
-    pub(crate) fn shape(self) -> (&'static [u32], &'static [u32]) {
+    pub(crate) fn signature(self) -> (&'static [u32], &'static [u32]) {
         match self {
-            Self::Print => (&[8, 8], &[4]),
+            Self::Printf => (&[8, 8], &[4]),
             Self::AssertFail => (&[8, 8, 4, 8, 8], &[]),
-            Self::Allocate => (&[8], &[8]),
-            Self::Release => (&[8], &[]),
+            Self::Malloc => (&[8], &[8]),
+            Self::Free => (&[8], &[]),
         }
     }
 }
@@ -52,13 +52,13 @@ impl Run<'_> {
         builtin: Builtin,
         call: &Call,
         lanes: u32,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), LaneFault> {
         let base = warp.frame(frame).local_end();
         warp.grow_local(lanes, base + call.signature.bytes);
         for (argument, formal) in call.arguments.iter().zip(&call.signature.parameters) {
             copy_in(warp, frame, lanes, base, *argument, *formal);
         }
-        for lane in each(lanes) {
+        for lane in lanes_of(lanes) {
             let argument = |warp: &Warp, index: usize| {
                 let formal = call.signature.parameters[index];
                 let start = (base + formal.offset) as usize;
@@ -67,13 +67,13 @@ impl Run<'_> {
                 u64::from_le_bytes(word)
             };
             let result = match builtin {
-                Builtin::Print => {
+                Builtin::Printf => {
                     let (format, arguments) = (argument(warp, 0), argument(warp, 1));
                     let format = self.text(warp, frame, lane, format)?;
-                    let mut source = Arguments { run: self, warp, frame, lane, at: arguments, wrong: None };
+                    let mut source = Arguments { run: self, warp, frame, lane, at: arguments, fault: None };
                     let (text, count) = print::format(&format, &mut source);
-                    if let Some(wrong) = source.wrong {
-                        return Err(wrong);
+                    if let Some(fault) = source.fault {
+                        return Err(fault);
                     }
                     self.printed.extend_from_slice(&text);
                     u64::from(count)
@@ -81,15 +81,15 @@ impl Run<'_> {
                 Builtin::AssertFail => {
                     let text = |run: &mut Self, index| {
                         let bytes = run.text(warp, frame, lane, argument(warp, index))?;
-                        Ok::<_, Wrong>(String::from_utf8_lossy(&bytes).into_owned())
+                        Ok::<_, LaneFault>(String::from_utf8_lossy(&bytes).into_owned())
                     };
                     let (message, file) = (text(self, 0)?, text(self, 1)?);
                     let (line, function) = (argument(warp, 2), text(self, 3)?);
                     let message = format!("{file}:{line}: {function}: assertion `{message}` failed");
                     return Err((lane, FaultKind::Assert { message }));
                 }
-                Builtin::Allocate => self.memory.allocate(argument(warp, 0)),
-                Builtin::Release => {
+                Builtin::Malloc => self.memory.allocate(argument(warp, 0)),
+                Builtin::Free => {
                     let address = argument(warp, 0);
                     if address != 0 && !self.memory.release(address) {
                         let what = self.memory.describe(address);
@@ -112,7 +112,7 @@ impl Run<'_> {
     }
 
     /// A text that ends with a zero byte, as C has it.
-    fn text(&mut self, warp: &Warp, frame: usize, lane: usize, mut at: u64) -> Result<Vec<u8>, Wrong> {
+    fn text(&mut self, warp: &Warp, frame: usize, lane: usize, mut at: u64) -> Result<Vec<u8>, LaneFault> {
         let mut text = Vec::new();
         while text.len() < TEXT_BYTES_MAX {
             match self.word(warp, frame, lane, at, Width::One)? as u8 {
@@ -124,7 +124,7 @@ impl Run<'_> {
         Ok(text)
     }
 
-    fn word(&mut self, warp: &Warp, frame: usize, lane: usize, at: u64, width: Width) -> Result<u64, Wrong> {
+    fn word(&mut self, warp: &Warp, frame: usize, lane: usize, at: u64, width: Width) -> Result<u64, LaneFault> {
         let values = self.load(warp, frame, MemorySpace::Generic, width, &[at; LANES], 1 << lane, width.bytes())?;
         Ok(values[lane])
     }
@@ -138,7 +138,7 @@ struct Arguments<'a, 'r> {
     lane: usize,
     at: u64,
     /// The first access that failed.
-    wrong: Option<Wrong>,
+    fault: Option<LaneFault>,
 }
 
 impl Arguments<'_, '_> {
@@ -149,15 +149,15 @@ impl Arguments<'_, '_> {
         self.at = at.wrapping_add(bytes);
         match self.run.word(self.warp, self.frame, self.lane, at, width) {
             Ok(value) => value,
-            Err(wrong) => {
-                self.wrong.get_or_insert(wrong);
+            Err(fault) => {
+                self.fault.get_or_insert(fault);
                 0
             }
         }
     }
 }
 
-impl print::Source for Arguments<'_, '_> {
+impl print::ArgumentSource for Arguments<'_, '_> {
     fn word(&mut self) -> u32 {
         self.take(Width::Four) as u32
     }
@@ -169,8 +169,8 @@ impl print::Source for Arguments<'_, '_> {
     fn text(&mut self, at: u64) -> Vec<u8> {
         match self.run.text(self.warp, self.frame, self.lane, at) {
             Ok(text) => text,
-            Err(wrong) => {
-                self.wrong.get_or_insert(wrong);
+            Err(fault) => {
+                self.fault.get_or_insert(fault);
                 Vec::new()
             }
         }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::frame::{Caller, Frame, each};
-use super::run::{Next, Run, Wrong, first};
+use super::frame::{Caller, Frame, lanes_of};
+use super::run::{LaneFault, Next, Run, first};
 use super::warp::Warp;
 use crate::fault::FaultKind;
 use crate::image::Resolved;
 use crate::memory::LANES;
 use crate::program::{
-    Argument, Call, Constant, FUNCTION_BYTES, FUNCTION_WINDOW, Formal, LOCAL_WINDOW, LaneMask, Op, Place,
+    Argument, Call, Constant, FUNCTION_BYTES, FUNCTION_WINDOW, FormalParameter, LOCAL_WINDOW, LaneMask, Op, Reg,
     SHARED_WINDOW, Special, Target,
 };
 
@@ -44,7 +44,7 @@ impl Warp {
         if self.local.is_empty() {
             self.local.resize_with(LANES, Vec::new);
         }
-        for lane in each(lanes) {
+        for lane in lanes_of(lanes) {
             if self.local[lane].len() < end as usize {
                 self.local[lane].resize(end as usize, 0);
             }
@@ -66,13 +66,13 @@ impl Run<'_> {
             local_base,
             depth,
             caller,
-            users: 0,
+            references: 0,
             code: Arc::clone(&code),
         };
         for &(place, constant) in &code.constants {
             let values = self.constant(&frame, constant);
             match place {
-                Place::Predicate(slot) => frame.predicates[slot as usize] = values[0] as u32,
+                Reg::Predicate(slot) => frame.predicates[slot as usize] = values[0] as u32,
                 _ => frame.write(place, super::frame::ALL, &values),
             }
         }
@@ -99,7 +99,7 @@ impl Run<'_> {
                         let window = if generic { SHARED_WINDOW } else { 0 };
                         window + u64::from(self.kernel.dynamic_shared)
                     }
-                    Resolved::Builtin(_) | Resolved::Nothing => 0,
+                    Resolved::Builtin(_) | Resolved::Unused => 0,
                 };
                 [address.wrapping_add_signed(addend); LANES]
             }
@@ -145,7 +145,7 @@ impl Run<'_> {
     }
 
     /// Calls a function with the lanes of a group. Lanes that call different ones part.
-    pub(super) fn call(&mut self, warp: &mut Warp, group: usize, call: &Call) -> Result<Next, Wrong> {
+    pub(super) fn call(&mut self, warp: &mut Warp, group: usize, call: &Call) -> Result<Next, LaneFault> {
         let this = warp.groups[group];
         let frame = warp.frame(this.frame);
         let function = match call.target {
@@ -153,22 +153,22 @@ impl Run<'_> {
                 Resolved::Function(function) => function,
                 Resolved::Builtin(builtin) => {
                     self.builtin(warp, this.frame, builtin, call, this.lanes)?;
-                    return Ok(Next::Go(this.position + 1));
+                    return Ok(Next::Continue(this.position + 1));
                 }
                 _ => unreachable!("the lowering calls functions"),
             },
             Target::Address(slot) => {
                 let addresses = frame.wide[slot as usize];
                 let lane = first(this.lanes);
-                let same = each(this.lanes)
+                let same = lanes_of(this.lanes)
                     .filter(|&other| addresses[other] == addresses[lane])
                     .fold(0, |lanes, lane| lanes | 1 << lane);
                 if same != this.lanes {
                     warp.add_group(this.position, this.lanes & !same, this.frame);
                     warp.groups[group].lanes = same;
                 }
-                let wrong = (lane, FaultKind::Call { address: addresses[lane] });
-                self.function_at(addresses[lane], call).ok_or(wrong)?
+                let fault = (lane, FaultKind::Call { address: addresses[lane] });
+                self.function_at(addresses[lane], call).ok_or(fault)?
             }
         };
         self.enter(warp, group, function, call)?;
@@ -183,7 +183,7 @@ impl Run<'_> {
         (code.signature == call.signature).then_some(function)
     }
 
-    fn enter(&mut self, warp: &mut Warp, group: usize, function: usize, call: &Call) -> Result<(), Wrong> {
+    fn enter(&mut self, warp: &mut Warp, group: usize, function: usize, call: &Call) -> Result<(), LaneFault> {
         let this = warp.groups[group];
         let caller = warp.frame(this.frame);
         let align = self.program.linked.functions[function].code.local_align;
@@ -202,7 +202,7 @@ impl Run<'_> {
         }
         let callee = warp.add_frame(frame);
         // The caller loses a group and gains a callee.
-        warp.frame_mut(callee).users = 1;
+        warp.frame_mut(callee).references = 1;
         let group = &mut warp.groups[group];
         (group.frame, group.position) = (callee, 0);
         Ok(())
@@ -215,7 +215,7 @@ impl Run<'_> {
     }
 
     /// Ends a call: results go to the caller's registers or variables.
-    pub(super) fn finish_call(&mut self, warp: &mut Warp, group: usize) -> Result<Next, Wrong> {
+    pub(super) fn finish_call(&mut self, warp: &mut Warp, group: usize) -> Result<Next, LaneFault> {
         let this = warp.groups[group];
         let base = warp.frame(this.frame).local_base;
         let Some(caller) = warp.return_to_caller(group) else {
@@ -234,40 +234,54 @@ impl Run<'_> {
 }
 
 /// Copies an argument to its place in the local memory of a callee that starts at `base`.
-pub(super) fn copy_in(warp: &mut Warp, frame: usize, lanes: u32, base: u32, argument: Argument, formal: Formal) {
+pub(super) fn copy_in(
+    warp: &mut Warp,
+    frame: usize,
+    lanes: u32,
+    base: u32,
+    argument: Argument,
+    formal: FormalParameter,
+) {
     let to = (base + formal.offset) as usize;
     match argument {
         Argument::Nothing => {}
         Argument::Frame { offset, bytes } => {
             let from = (warp.frame(frame).local_base + offset) as usize;
-            for lane in each(lanes) {
+            for lane in lanes_of(lanes) {
                 warp.local[lane].copy_within(from..from + bytes as usize, to);
             }
         }
         Argument::Register(place) => {
             let values = warp.frame(frame).read(place);
             let bytes = formal.bytes.min(8) as usize;
-            for lane in each(lanes) {
+            for lane in lanes_of(lanes) {
                 warp.local[lane][to..to + bytes].copy_from_slice(&values[lane].to_le_bytes()[..bytes]);
             }
         }
     }
 }
 
-pub(super) fn copy_out(warp: &mut Warp, frame: usize, lanes: u32, base: u32, result: Argument, formal: Formal) {
+pub(super) fn copy_out(
+    warp: &mut Warp,
+    frame: usize,
+    lanes: u32,
+    base: u32,
+    result: Argument,
+    formal: FormalParameter,
+) {
     let from = (base + formal.offset) as usize;
     match result {
         Argument::Nothing => {}
         Argument::Frame { offset, bytes } => {
             let to = (warp.frame(frame).local_base + offset) as usize;
-            for lane in each(lanes) {
+            for lane in lanes_of(lanes) {
                 warp.local[lane].copy_within(from..from + bytes as usize, to);
             }
         }
         Argument::Register(place) => {
             let bytes = formal.bytes.min(8) as usize;
             let mut values = [0u64; LANES];
-            for lane in each(lanes) {
+            for lane in lanes_of(lanes) {
                 let mut word = [0; 8];
                 word[..bytes].copy_from_slice(&warp.local[lane][from..from + bytes]);
                 values[lane] = u64::from_le_bytes(word);

@@ -7,7 +7,7 @@ use super::frame::Frame;
 use crate::arith::convert::{self, Convert, Format};
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::program::{Compare, CompareKind, Float, Op, Place, Relation};
+use crate::program::{Compare, CompareKind, Float, Op, Reg, Relation};
 
 /// Carries out an instruction on floating-point numbers. False if it is of another kind.
 pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
@@ -15,12 +15,12 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
         Op::Single { op, mode, to, a, b, c } => {
             let file = &frame.narrow;
             let values = singles(op, mode, &file[a as usize], &file[b as usize], &file[c as usize]);
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         Op::Double { op, mode, to, a, b, c } => {
             let file = &frame.wide;
             let values = doubles(op, mode, &file[a as usize], &file[b as usize], &file[c as usize]);
-            frame.put_wide(to, lanes, values);
+            frame.write_wide(to, lanes, values);
         }
         Op::Half { op, format, packed, mode, relu, to, a, b, c } => {
             let file = &frame.narrow;
@@ -30,7 +30,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
                 true => pairs([a, b, c], |[a, b, c]| one(a, b, c)),
                 false => u32::from(one(a as u16, b as u16, c as u16)),
             });
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         Op::Convert { to_format, from_format, how, to, from } => {
             convert_lanes(frame, lanes, to_format, from_format, how, to, from);
@@ -42,31 +42,31 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
             };
             let file = &frame.narrow;
             let values = map2(&file[a as usize], &file[b as usize], |a, b| convert::pack_halves(format, a, b, how));
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         Op::ConvertTf32 { how, to, a } => {
             let values = map1(&frame.narrow[a as usize], |a| convert::tf32(a, how));
-            frame.put_narrow(to, lanes, values);
+            frame.write_narrow(to, lanes, values);
         }
         Op::PackEighths { format, relu, to, a, b: Some(b) } => {
             let file = &frame.narrow;
-            let values = map2(&file[a as usize], &file[b as usize], |a, b| convert::pack_eighths(format, a, b, relu));
-            frame.put_narrow(to, lanes, values.map(u32::from));
+            let values = map2(&file[a as usize], &file[b as usize], |a, b| convert::pack_fp8(format, a, b, relu));
+            frame.write_narrow(to, lanes, values.map(u32::from));
         }
         Op::PackEighths { format, relu, to, a, b: None } => {
-            let values = map1(&frame.narrow[a as usize], |a| convert::pack_eighths_of_halves(format, a, relu));
-            frame.put_narrow(to, lanes, values.map(u32::from));
+            let values = map1(&frame.narrow[a as usize], |a| convert::pack_fp8_from_halves(format, a, relu));
+            frame.write_narrow(to, lanes, values.map(u32::from));
         }
         Op::UnpackEighths { format, relu, to, a } => {
-            let values = map1(&frame.narrow[a as usize], |a| convert::unpack_eighths(format, a as u16, relu));
-            frame.put_narrow(to, lanes, values);
+            let values = map1(&frame.narrow[a as usize], |a| convert::unpack_fp8(format, a as u16, relu));
+            frame.write_narrow(to, lanes, values);
         }
         Op::Compare(ref compare) => compare_lanes(frame, lanes, compare),
         Op::Test { class, to, from } => {
             let bits = match from {
-                Place::Narrow(slot) => mask_of(map1(&frame.narrow[slot as usize], |a| single::testp(class, a))),
-                Place::Wide(slot) => mask_of(map1(&frame.wide[slot as usize], |a| double::testp(class, a))),
-                Place::Predicate(_) => unreachable!("testp is for numbers"),
+                Reg::Narrow(slot) => mask_of(map1(&frame.narrow[slot as usize], |a| single::testp(class, a))),
+                Reg::Wide(slot) => mask_of(map1(&frame.wide[slot as usize], |a| double::testp(class, a))),
+                Reg::Predicate(_) => unreachable!("testp is for numbers"),
             };
             frame.set_predicate(to, lanes, bits);
         }
@@ -173,29 +173,29 @@ fn convert_lanes(
     to_format: Format,
     from_format: Format,
     how: Convert,
-    to: Place,
-    from: Place,
+    to: Reg,
+    from: Reg,
 ) {
     // The conversions of addresses and indices, which are everywhere, without the detour.
     let plain = !how.sat && !how.ftz;
     match (to_format, from_format, to, from) {
-        (Format::U64, Format::U32, Place::Wide(to), Place::Narrow(from)) => {
+        (Format::U64, Format::U32, Reg::Wide(to), Reg::Narrow(from)) => {
             let values = map1(&frame.narrow[from as usize], u64::from);
-            return frame.put_wide(to, lanes, values);
+            return frame.write_wide(to, lanes, values);
         }
-        (Format::S64, Format::S32, Place::Wide(to), Place::Narrow(from)) => {
+        (Format::S64, Format::S32, Reg::Wide(to), Reg::Narrow(from)) => {
             let values = map1(&frame.narrow[from as usize], |a| i64::from(a.cast_signed()).cast_unsigned());
-            return frame.put_wide(to, lanes, values);
+            return frame.write_wide(to, lanes, values);
         }
-        (Format::U32 | Format::S32, Format::U64 | Format::S64, Place::Narrow(to), Place::Wide(from)) if !how.sat => {
+        (Format::U32 | Format::S32, Format::U64 | Format::S64, Reg::Narrow(to), Reg::Wide(from)) if !how.sat => {
             let values = map1(&frame.wide[from as usize], |a| a as u32);
-            return frame.put_narrow(to, lanes, values);
+            return frame.write_narrow(to, lanes, values);
         }
-        (Format::F32, Format::S32, Place::Narrow(to), Place::Narrow(from))
+        (Format::F32, Format::S32, Reg::Narrow(to), Reg::Narrow(from))
             if plain && how.rounding == Some(Rounding::Nearest) =>
         {
             let values = map1(&frame.narrow[from as usize], |a| (a.cast_signed() as f32).to_bits());
-            return frame.put_narrow(to, lanes, values);
+            return frame.write_narrow(to, lanes, values);
         }
         _ => {}
     }
@@ -252,12 +252,12 @@ fn relates(relation: Relation, order: Option<Ordering>) -> bool {
 /// The outcome of a comparison; of packed halves that of the low ones, and that of the high ones.
 fn outcome(frame: &Frame, compare: &Compare) -> (u32, Option<u32>) {
     let relation = compare.relation;
-    let narrow = |place: Place| match place {
-        Place::Narrow(slot) => &frame.narrow[slot as usize],
+    let narrow = |place: Reg| match place {
+        Reg::Narrow(slot) => &frame.narrow[slot as usize],
         _ => unreachable!("the lowering compares registers of the size of the type"),
     };
-    let wide = |place: Place| match place {
-        Place::Wide(slot) => &frame.wide[slot as usize],
+    let wide = |place: Reg| match place {
+        Reg::Wide(slot) => &frame.wide[slot as usize],
         _ => unreachable!("the lowering compares registers of the size of the type"),
     };
     let (a, b) = (compare.a, compare.b);

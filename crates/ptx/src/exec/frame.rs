@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::memory::LANES;
-use crate::program::{Code, Place, Slot};
+use crate::program::{Code, Reg, Slot};
 
 /// All lanes.
 pub(super) const ALL: u32 = u32::MAX;
@@ -25,7 +25,7 @@ pub(super) struct Frame {
     pub(super) depth: u32,
     pub(super) caller: Option<Caller>,
     /// Groups that are in it, and frames that it called.
-    pub(super) users: u32,
+    pub(super) references: u32,
 }
 
 /// Where a call returns to.
@@ -44,11 +44,11 @@ impl Frame {
 
     /// A value of each lane, zero-extended.
     #[inline]
-    pub(super) fn read(&self, place: Place) -> [u64; LANES] {
-        match place {
-            Place::Narrow(slot) => self.narrow[slot as usize].map(u64::from),
-            Place::Wide(slot) => self.wide[slot as usize],
-            Place::Predicate(slot) => {
+    pub(super) fn read(&self, reg: Reg) -> [u64; LANES] {
+        match reg {
+            Reg::Narrow(slot) => self.narrow[slot as usize].map(u64::from),
+            Reg::Wide(slot) => self.wide[slot as usize],
+            Reg::Predicate(slot) => {
                 let bits = self.predicates[slot as usize];
                 std::array::from_fn(|lane| u64::from(bits >> lane & 1))
             }
@@ -57,11 +57,11 @@ impl Frame {
 
     /// Writes the low bits that the place holds.
     #[inline]
-    pub(super) fn write(&mut self, place: Place, lanes: u32, values: &[u64; LANES]) {
-        match place {
-            Place::Narrow(slot) => put(&mut self.narrow, slot, lanes, values.map(|value| value as u32)),
-            Place::Wide(slot) => put(&mut self.wide, slot, lanes, *values),
-            Place::Predicate(slot) => {
+    pub(super) fn write(&mut self, reg: Reg, lanes: u32, values: &[u64; LANES]) {
+        match reg {
+            Reg::Narrow(slot) => write_lanes(&mut self.narrow, slot, lanes, values.map(|value| value as u32)),
+            Reg::Wide(slot) => write_lanes(&mut self.wide, slot, lanes, *values),
+            Reg::Predicate(slot) => {
                 let bits = (0..LANES).fold(0, |bits, lane| bits | (values[lane] as u32 & 1) << lane);
                 self.set_predicate(slot, lanes, bits);
             }
@@ -69,13 +69,13 @@ impl Frame {
     }
 
     #[inline]
-    pub(super) fn put_narrow(&mut self, to: Slot, lanes: u32, values: [u32; LANES]) {
-        put(&mut self.narrow, to, lanes, values);
+    pub(super) fn write_narrow(&mut self, to: Slot, lanes: u32, values: [u32; LANES]) {
+        write_lanes(&mut self.narrow, to, lanes, values);
     }
 
     #[inline]
-    pub(super) fn put_wide(&mut self, to: Slot, lanes: u32, values: [u64; LANES]) {
-        put(&mut self.wide, to, lanes, values);
+    pub(super) fn write_wide(&mut self, to: Slot, lanes: u32, values: [u64; LANES]) {
+        write_lanes(&mut self.wide, to, lanes, values);
     }
 
     #[inline]
@@ -86,7 +86,7 @@ impl Frame {
 
     /// Exchanges all registers of some lanes with another call of the same function.
     pub(super) fn swap_lanes(&mut self, other: &mut Self, lanes: u32) {
-        for lane in each(lanes) {
+        for lane in lanes_of(lanes) {
             for (a, b) in self.narrow.iter_mut().zip(&mut other.narrow) {
                 std::mem::swap(&mut a[lane], &mut b[lane]);
             }
@@ -109,7 +109,7 @@ impl Frame {
 }
 
 #[inline(always)]
-fn put<T: Copy>(file: &mut [[T; LANES]], to: Slot, lanes: u32, values: [T; LANES]) {
+fn write_lanes<T: Copy>(file: &mut [[T; LANES]], to: Slot, lanes: u32, values: [T; LANES]) {
     let target = &mut file[to as usize];
     if lanes == ALL {
         *target = values;
@@ -123,7 +123,7 @@ fn put<T: Copy>(file: &mut [[T; LANES]], to: Slot, lanes: u32, values: [T; LANES
 }
 
 /// The lanes of a mask, lowest first.
-pub(super) fn each(mut lanes: u32) -> impl Iterator<Item = usize> {
+pub(super) fn lanes_of(mut lanes: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if lanes == 0 {
             return None;

@@ -1,6 +1,6 @@
 //! What lanes of a warp tell each other. The lanes that take part are those of one group.
 
-use super::frame::{Frame, each};
+use super::frame::{Frame, lanes_of};
 use crate::memory::LANES;
 use crate::program::{Op, ReduceOp, ShuffleMode, VoteMode};
 
@@ -19,7 +19,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
                 let present = active & members[lane] & (1 << source) != 0;
                 if present { a[source as usize] } else { a[lane] }
             });
-            frame.put_narrow(to, active, values);
+            frame.write_narrow(to, active, values);
             if let Some(valid) = valid {
                 frame.set_predicate(valid, active, inside);
             }
@@ -31,10 +31,10 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
             match mode {
                 VoteMode::Ballot => {
                     let values = std::array::from_fn(|lane| votes(lane).1);
-                    frame.put_narrow(to, active, values);
+                    frame.write_narrow(to, active, values);
                 }
                 _ => {
-                    let bits = each(active).fold(0, |bits, lane| {
+                    let bits = lanes_of(active).fold(0, |bits, lane| {
                         let (all, yes) = votes(lane);
                         let outcome = match mode {
                             VoteMode::All => yes == all,
@@ -53,14 +53,14 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
             let masks = std::array::from_fn(|lane| {
                 let peers = active & members[lane];
                 let same =
-                    each(peers).filter(|&peer| values[peer] == values[lane]).fold(0, |mask, peer| mask | 1 << peer);
+                    lanes_of(peers).filter(|&peer| values[peer] == values[lane]).fold(0, |mask, peer| mask | 1 << peer);
                 if !all {
                     return same;
                 }
                 agree |= u32::from(same == peers) << lane;
                 if same == peers { peers } else { 0 }
             });
-            frame.put_narrow(to, active, masks);
+            frame.write_narrow(to, active, masks);
             if let Some(valid) = valid {
                 frame.set_predicate(valid, active, agree);
             }
@@ -68,18 +68,18 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
         Op::Reduce { op, to, from, members } => {
             let (values, members) = (frame.narrow[from as usize], frame.narrow[members as usize]);
             let results = std::array::from_fn(|lane| {
-                each(active & members[lane]).map(|peer| values[peer]).reduce(|a, b| reduce(op, a, b)).unwrap_or(0)
+                lanes_of(active & members[lane]).map(|peer| values[peer]).reduce(|a, b| reduce(op, a, b)).unwrap_or(0)
             });
-            frame.put_narrow(to, active, results);
+            frame.write_narrow(to, active, results);
         }
         Op::Elect { to, elected, members } => {
             let members = frame.narrow[members as usize];
             let leader = |lane: usize| (active & members[lane]).trailing_zeros();
-            let bits = each(active).fold(0, |bits, lane| bits | u32::from(leader(lane) == lane as u32) << lane);
+            let bits = lanes_of(active).fold(0, |bits, lane| bits | u32::from(leader(lane) == lane as u32) << lane);
             let leaders = std::array::from_fn(leader);
             frame.set_predicate(elected, active, bits);
             if let Some(to) = to {
-                frame.put_narrow(to, active, leaders);
+                frame.write_narrow(to, active, leaders);
             }
         }
         _ => unreachable!("only instructions across lanes come here"),

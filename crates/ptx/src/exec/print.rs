@@ -1,7 +1,7 @@
 //! The formats of C's `printf`, without C.
 
 /// Where the values come from, one after the other.
-pub(super) trait Source {
+pub(super) trait ArgumentSource {
     /// 4 bytes.
     fn word(&mut self) -> u32;
     /// 8 bytes: also doubles and addresses.
@@ -14,7 +14,7 @@ pub(super) trait Source {
 const WIDTH_MAX: usize = 4096;
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Field {
+struct FormatSpec {
     left: bool,
     plus: bool,
     space: bool,
@@ -27,13 +27,13 @@ struct Field {
 }
 
 /// The text, and how many values it took.
-pub(super) fn format(format: &[u8], source: &mut impl Source) -> (Vec<u8>, u32) {
+pub(super) fn format(format: &[u8], source: &mut impl ArgumentSource) -> (Vec<u8>, u32) {
     let mut out = Vec::with_capacity(format.len());
     let mut count = 0;
     let mut rest = format;
     while let Some(start) = rest.iter().position(|&byte| byte == b'%') {
         out.extend_from_slice(&rest[..start]);
-        let (field, length) = field(&rest[start + 1..], source, &mut count);
+        let (field, length) = parse_spec(&rest[start + 1..], source, &mut count);
         let Some(&conversion) = rest.get(start + 1 + length) else {
             out.extend_from_slice(&rest[start..]);
             return (out, count);
@@ -53,8 +53,8 @@ pub(super) fn format(format: &[u8], source: &mut impl Source) -> (Vec<u8>, u32) 
 }
 
 /// Flags, width, precision and length, and how many bytes they have.
-fn field(text: &[u8], source: &mut impl Source, count: &mut u32) -> (Field, usize) {
-    let mut field = Field::default();
+fn parse_spec(text: &[u8], source: &mut impl ArgumentSource, count: &mut u32) -> (FormatSpec, usize) {
+    let mut field = FormatSpec::default();
     let mut at = 0;
     let byte = |at: usize| text.get(at).copied().unwrap_or(0);
     loop {
@@ -100,7 +100,7 @@ fn field(text: &[u8], source: &mut impl Source, count: &mut u32) -> (Field, usiz
 }
 
 /// Writes one value. False if there is no such conversion.
-fn convert(conversion: u8, field: Field, source: &mut impl Source, out: &mut Vec<u8>) -> bool {
+fn convert(conversion: u8, field: FormatSpec, source: &mut impl ArgumentSource, out: &mut Vec<u8>) -> bool {
     let (sign, body, is_number) = match conversion {
         b'd' | b'i' => {
             let value = match (field.long, field.short) {
@@ -159,7 +159,7 @@ fn convert(conversion: u8, field: Field, source: &mut impl Source, out: &mut Vec
     true
 }
 
-fn sign_of(negative: bool, field: Field) -> &'static str {
+fn sign_of(negative: bool, field: FormatSpec) -> &'static str {
     match (negative, field.plus, field.space) {
         (true, ..) => "-",
         (_, true, _) => "+",
@@ -168,7 +168,7 @@ fn sign_of(negative: bool, field: Field) -> &'static str {
     }
 }
 
-fn pad(out: &mut Vec<u8>, field: Field, sign: &str, body: &[u8], zeros: bool) {
+fn pad(out: &mut Vec<u8>, field: FormatSpec, sign: &str, body: &[u8], zeros: bool) {
     let missing = field.width.saturating_sub(sign.len() + body.len());
     let zeros = zeros && field.zero && !field.left;
     if !field.left && !zeros {
@@ -199,7 +199,7 @@ fn digits(value: u64, base: u64, upper: bool, precision: Option<usize>) -> Strin
 }
 
 /// A number that is not negative.
-fn float(value: f64, conversion: u8, field: Field) -> String {
+fn float(value: f64, conversion: u8, field: FormatSpec) -> String {
     if value.is_nan() {
         return "nan".to_owned();
     }
@@ -226,11 +226,11 @@ fn float(value: f64, conversion: u8, field: Field) -> String {
     }
 }
 
-fn with_point(text: String, field: Field) -> String {
+fn with_point(text: String, field: FormatSpec) -> String {
     if field.alternate && !text.contains('.') { text + "." } else { text }
 }
 
-fn exponential(value: f64, precision: usize, field: Field) -> String {
+fn exponential(value: f64, precision: usize, field: FormatSpec) -> String {
     let text = format!("{value:.precision$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -287,7 +287,7 @@ mod tests {
 
     struct Values<'v>(std::slice::Iter<'v, u64>);
 
-    impl Source for Values<'_> {
+    impl ArgumentSource for Values<'_> {
         fn word(&mut self) -> u32 {
             self.long() as u32
         }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_conversion_stays_as_it_is() {
+    fn an_unknown_conversion_is_printed_verbatim() {
         assert_eq!(printed("%y 100%", &[]), "%y 100%");
     }
 }

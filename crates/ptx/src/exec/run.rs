@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::barrier::Barriers;
-use super::frame::{Frame, each};
+use super::frame::{Frame, lanes_of};
 use super::warp::{Group, State, Warp};
 use super::{alu, float};
 use crate::bounds::Bounds;
@@ -11,7 +11,7 @@ use crate::fault::FaultKind;
 use crate::grid::Launch;
 use crate::image::{KernelCode, Program};
 use crate::memory::{LANES, Memory};
-use crate::program::{Op, Place, Timer};
+use crate::program::{Op, Reg, Timer};
 
 /// Cycles of the clock that a nanosecond has.
 const CYCLES_PER_NANOSECOND: u64 = 2;
@@ -41,44 +41,44 @@ pub(super) struct Run<'r> {
 
 /// A fault, the lane that made it, and the line where.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct WarpFault {
     pub(super) lane: usize,
     pub(super) line: u32,
     pub(super) kind: FaultKind,
 }
 
 /// A fault of a lane.
-pub(super) type Wrong = (usize, FaultKind);
+pub(super) type LaneFault = (usize, FaultKind);
 
 /// How a group goes on after an instruction that can part lanes.
 pub(super) enum Next {
     /// All its lanes, at this position of the same frame.
-    Go(u32),
+    Continue(u32),
     /// The group stays; what it does next is to be decided.
-    Decide,
+    Reschedule,
     /// The group stays, in another frame.
     Enter,
     /// The group is no more.
-    Gone,
+    Exited,
     /// A barrier of the block is complete: whoever waits for it goes on.
-    Released,
+    BarrierComplete,
 }
 
 /// Why a warp stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// Its turn is over, or nothing in it can go on.
-    Turn,
+    QuantumEnd,
     /// A barrier of the block is complete.
-    Released,
+    BarrierComplete,
 }
 
 impl Run<'_> {
     /// Runs a warp for about `budget` instructions.
-    pub(super) fn warp(&mut self, warp: &mut Warp, budget: u64) -> Result<Stop, Broken> {
+    pub(super) fn warp(&mut self, warp: &mut Warp, budget: u64) -> Result<Stop, WarpFault> {
         let end = warp.time + budget;
         while warp.time < end {
-            let Some(group) = warp.next_group() else { return Ok(Stop::Turn) };
+            let Some(group) = warp.next_group() else { return Ok(Stop::QuantumEnd) };
             let id = warp.groups[group].id;
             let released = self.group(warp, group, end)?;
             if let Some(group) = warp.groups.iter().position(|group| group.id == id) {
@@ -88,73 +88,72 @@ impl Run<'_> {
                 }
             }
             if released {
-                return Ok(Stop::Released);
+                return Ok(Stop::BarrierComplete);
             }
         }
-        Ok(Stop::Turn)
+        Ok(Stop::QuantumEnd)
     }
 
     /// Runs a group until it parts, waits or ends, or the time `end` is reached. True if a barrier was completed.
-    fn group(&mut self, warp: &mut Warp, group: usize, end: u64) -> Result<bool, Broken> {
+    fn group(&mut self, warp: &mut Warp, group: usize, end: u64) -> Result<bool, WarpFault> {
         loop {
             let (index, lanes) = (warp.groups[group].frame, warp.groups[group].lanes);
             let code = Arc::clone(&warp.frame(index).code);
             let mut position = warp.groups[group].position;
-            let next = loop {
-                let instruction = &code.instructions[position as usize];
-                let frame = warp.frame_mut(index);
-                let active = match instruction.guard {
-                    None => lanes,
-                    Some(guard) => lanes & frame.holds(guard.predicate, guard.negated),
-                };
-                warp.time += 1;
-                *self.since += 1;
-                *self.executed += u64::from(active.count_ones());
-                if active == 0 {
-                    position += 1;
-                    continue;
-                }
-                let frame = warp.frame_mut(index);
-                if alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active) {
-                    position += 1;
-                    continue;
-                }
-                warp.groups[group].position = position;
-                let next = self.special(warp, group, &instruction.op, active).map_err(|(lane, kind)| Broken {
-                    lane,
-                    line: code.lines[position as usize],
-                    kind,
-                })?;
-                match next {
-                    Next::Go(to) => {
-                        let is_boundary = to != position + 1 || matches!(instruction.op, Op::Land);
-                        let parted = warp.groups[group].lanes != lanes;
-                        position = to;
-                        if parted || is_boundary && (warp.groups.len() > 1 || warp.time >= end) {
-                            warp.groups[group].position = position;
-                            break Next::Decide;
-                        }
+            let next =
+                loop {
+                    let instruction = &code.instructions[position as usize];
+                    let frame = warp.frame_mut(index);
+                    let active = match instruction.guard {
+                        None => lanes,
+                        Some(guard) => lanes & frame.holds(guard.predicate, guard.negated),
+                    };
+                    warp.time += 1;
+                    *self.since += 1;
+                    *self.executed += u64::from(active.count_ones());
+                    if active == 0 {
+                        position += 1;
+                        continue;
                     }
-                    other => break other,
-                }
-            };
+                    let frame = warp.frame_mut(index);
+                    if alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active) {
+                        position += 1;
+                        continue;
+                    }
+                    warp.groups[group].position = position;
+                    let next = self
+                        .special(warp, group, &instruction.op, active)
+                        .map_err(|(lane, kind)| WarpFault { lane, line: code.lines[position as usize], kind })?;
+                    match next {
+                        Next::Continue(to) => {
+                            let is_boundary = to != position + 1 || matches!(instruction.op, Op::Label);
+                            let parted = warp.groups[group].lanes != lanes;
+                            position = to;
+                            if parted || is_boundary && (warp.groups.len() > 1 || warp.time >= end) {
+                                warp.groups[group].position = position;
+                                break Next::Reschedule;
+                            }
+                        }
+                        other => break other,
+                    }
+                };
             match next {
                 Next::Enter if warp.groups.len() == 1 && warp.time < end => {}
-                Next::Released => return Ok(true),
+                Next::BarrierComplete => return Ok(true),
                 _ => return Ok(false),
             }
         }
     }
 
     /// Memory, control, and whatever lanes do together. The group's position is that of the instruction.
-    fn special(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<Next, Wrong> {
+    fn special(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<Next, LaneFault> {
         let position = warp.groups[group].position;
         let index = warp.groups[group].frame;
-        let go = Next::Go(position + 1);
+        let go = Next::Continue(position + 1);
         match op {
             Op::Load { space, width, signed, to, at } => {
                 let addresses = address(warp.frame(index), at);
-                self.keep_within(warp, group, *space, &addresses, active, *width as u64, false)?;
+                self.check_bounds(warp, group, *space, &addresses, active, *width as u64, false)?;
                 let values = self.load(warp, index, *space, *width, &addresses, active, *width as u64)?;
                 let values = if *signed { sign_extend(values, *width) } else { values };
                 warp.frame_mut(index).write(*to, active, &values);
@@ -167,7 +166,7 @@ impl Run<'_> {
             Op::Store { space, width, from, at } => {
                 let frame = warp.frame(index);
                 let (addresses, values) = (address(frame, at), frame.read(*from));
-                self.keep_within(warp, group, *space, &addresses, active, *width as u64, true)?;
+                self.check_bounds(warp, group, *space, &addresses, active, *width as u64, true)?;
                 self.store(warp, index, *space, *width, &addresses, active, &values, *width as u64)?;
             }
             Op::LoadVector { .. } | Op::StoreVector { .. } => self.vector(warp, group, op, active)?,
@@ -177,43 +176,43 @@ impl Run<'_> {
             Op::IsSpace { .. } | Op::ToGeneric { .. } | Op::FromGeneric { .. } => {
                 self.translate(warp, index, op, active)
             }
-            Op::BarrierWord(word) => self.barrier_word(warp, index, word, active)?,
+            Op::BarrierWord(word) => self.mbarrier(warp, index, word, active)?,
             Op::Read { timer, to } => {
                 let value = self.time(*timer);
                 warp.frame_mut(index).write(*to, active, &[value; LANES]);
             }
 
-            Op::Land => {}
+            Op::Label => {}
             Op::Branch { target } => return Ok(branch(warp, group, active, *target)),
             Op::BranchIndexed { index, targets } => return self.branch_indexed(warp, group, active, *index, targets),
             Op::Call(call) => {
-                part(warp, group, active);
+                diverge(warp, group, active);
                 return self.call(warp, group, call);
             }
             Op::Return => {
-                part(warp, group, active);
+                diverge(warp, group, active);
                 return self.finish_call(warp, group);
             }
             Op::Exit => return Ok(self.exit(warp, group, active)),
             Op::Trap => return Err((first(active), FaultKind::Trap)),
             Op::Breakpoint => return Err((first(active), FaultKind::Breakpoint)),
             Op::Sleep { nanoseconds } => {
-                part(warp, group, active);
+                diverge(warp, group, active);
                 let wanted = warp.frame(index).narrow[*nanoseconds as usize][first(active)];
                 let until = self.now() + u64::from(wanted.min(1_000_000));
                 warp.groups[group].position = position + 1;
-                warp.groups[group].state = State::Asleep { until };
-                return Ok(Next::Decide);
+                warp.groups[group].state = State::Sleeping { until };
+                return Ok(Next::Reschedule);
             }
             Op::Yield => {
                 warp.groups[group].position = position + 1;
                 warp.time += 64;
-                return Ok(Next::Decide);
+                return Ok(Next::Reschedule);
             }
 
-            Op::ActiveMask { to } => warp.frame_mut(index).put_narrow(*to, active, [active; LANES]),
+            Op::ActiveMask { to } => warp.frame_mut(index).write_narrow(*to, active, [active; LANES]),
             Op::WarpBarrier { .. } => {
-                part(warp, group, active);
+                diverge(warp, group, active);
                 return Ok(warp_barrier(warp, group));
             }
             Op::Shuffle { members: None, .. } | Op::Vote { members: None, .. } => {
@@ -224,20 +223,20 @@ impl Run<'_> {
             | Op::Match { members, .. }
             | Op::Reduce { members, .. }
             | Op::Elect { members, .. } => {
-                part(warp, group, active);
-                if !meet(warp, group, *members) {
-                    meet_across_calls(warp, group, op, *members);
-                    return Ok(Next::Decide);
+                diverge(warp, group, active);
+                if !converge(warp, group, *members) {
+                    converge_across_calls(warp, group, op, *members);
+                    return Ok(Next::Reschedule);
                 }
                 let lanes = warp.groups[group].lanes;
                 super::lanes::execute(warp.frame_mut(index), op, lanes);
                 if warp.groups.len() > 1 {
                     warp.groups[group].position = position + 1;
-                    return Ok(Next::Decide);
+                    return Ok(Next::Reschedule);
                 }
             }
             Op::Barrier(barrier) => {
-                part(warp, group, active);
+                diverge(warp, group, active);
                 return self.arrive(warp, group, barrier);
             }
             _ => unreachable!("every instruction is executed somewhere: {op:?}"),
@@ -269,8 +268,8 @@ impl Run<'_> {
         active: u32,
         slot: u32,
         targets: &[u32],
-    ) -> Result<Next, Wrong> {
-        part(warp, group, active);
+    ) -> Result<Next, LaneFault> {
+        diverge(warp, group, active);
         let indices = warp.frame(warp.groups[group].frame).narrow[slot as usize];
         let mut left = warp.groups[group].lanes;
         loop {
@@ -280,10 +279,10 @@ impl Run<'_> {
                 let message = format!("brx.idx with index {index}, and only {} targets", targets.len());
                 return Err((lane, FaultKind::Instruction { message }));
             };
-            let same = each(left).filter(|&lane| indices[lane] == index).fold(0, |lanes, lane| lanes | 1 << lane);
+            let same = lanes_of(left).filter(|&lane| indices[lane] == index).fold(0, |lanes, lane| lanes | 1 << lane);
             if same == left {
                 warp.groups[group].lanes = same;
-                return Ok(Next::Go(target));
+                return Ok(Next::Continue(target));
             }
             let frame = warp.groups[group].frame;
             warp.add_group(target, same, frame);
@@ -296,7 +295,7 @@ impl Run<'_> {
         warp.alive &= !active;
         *self.live -= active.count_ones();
         warp.groups[group].lanes &= !active;
-        warp.wake_meetings();
+        warp.wake_converging();
         let gone = warp.groups[group].lanes == 0;
         if gone {
             warp.remove_group(group);
@@ -304,9 +303,9 @@ impl Run<'_> {
             warp.groups[group].position = position + 1;
         }
         if self.barriers.check_all(warp, *self.live) {
-            return Next::Released;
+            return Next::BarrierComplete;
         }
-        if gone { Next::Gone } else { Next::Decide }
+        if gone { Next::Exited } else { Next::Reschedule }
     }
 }
 
@@ -316,7 +315,7 @@ pub(super) fn first(lanes: u32) -> usize {
 }
 
 /// Leaves lanes that do not take part in an instruction behind it, in a group of their own.
-fn part(warp: &mut Warp, group: usize, active: u32) {
+fn diverge(warp: &mut Warp, group: usize, active: u32) {
     let this = warp.groups[group];
     if this.lanes != active {
         warp.add_group(this.position + 1, this.lanes & !active, this.frame);
@@ -327,49 +326,49 @@ fn part(warp: &mut Warp, group: usize, active: u32) {
 fn branch(warp: &mut Warp, group: usize, taken: u32, target: u32) -> Next {
     let this = warp.groups[group];
     if this.lanes == taken {
-        return Next::Go(target);
+        return Next::Continue(target);
     }
     warp.add_group(target, taken, this.frame);
     warp.groups[group].lanes = this.lanes & !taken;
     warp.groups[group].position = this.position + 1;
-    Next::Decide
+    Next::Reschedule
 }
 
 /// Whether the lanes of a group that an instruction names are all here; those whose partners are elsewhere wait.
-fn meet(warp: &mut Warp, group: usize, members: u32) -> bool {
+fn converge(warp: &mut Warp, group: usize, members: u32) -> bool {
     let this = warp.groups[group];
     let members = warp.frame(this.frame).narrow[members as usize];
     let missing = warp.alive & !this.lanes;
     let complete =
-        each(this.lanes).filter(|&lane| members[lane] & missing == 0).fold(0, |lanes, lane| lanes | 1 << lane);
+        lanes_of(this.lanes).filter(|&lane| members[lane] & missing == 0).fold(0, |lanes, lane| lanes | 1 << lane);
     if complete == this.lanes {
         return true;
     }
     if complete == 0 {
-        warp.groups[group].state = State::Meeting;
+        warp.groups[group].state = State::Converging;
         return false;
     }
     warp.add_group(this.position, this.lanes & !complete, this.frame);
     let waiting = warp.groups.len() - 1;
-    warp.groups[waiting].state = State::Meeting;
+    warp.groups[waiting].state = State::Converging;
     warp.groups[group].lanes = complete;
     true
 }
 
 /// Lets a group meet those that wait at the same instruction in other calls of the function, if then nobody is missing.
-fn meet_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
+fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
     let this = warp.groups[group];
     let code = Arc::clone(&warp.frame(this.frame).code);
     let is_here = |other: &Group| {
         let frame = warp.frame(other.frame);
-        other.state == State::Meeting && other.position == this.position && Arc::ptr_eq(&frame.code, &code)
+        other.state == State::Converging && other.position == this.position && Arc::ptr_eq(&frame.code, &code)
     };
     let here: Vec<Group> = warp.groups.iter().filter(|other| is_here(other)).copied().collect();
     let lanes = here.iter().fold(0, |lanes, other| lanes | other.lanes);
     let missing = warp.alive & !lanes;
     let lacks = |other: &Group| {
         let members = warp.frame(other.frame).narrow[members as usize];
-        each(other.lanes).any(|lane| members[lane] & missing != 0)
+        lanes_of(other.lanes).any(|lane| members[lane] & missing != 0)
     };
     if here.len() == 1 || here.iter().any(lacks) {
         return;
@@ -396,13 +395,13 @@ fn meet_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
 
 /// `bar.warp.sync`: unlike other meetings, lanes may come to it at different places.
 fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
-    warp.groups[group].state = State::Meeting;
+    warp.groups[group].state = State::Converging;
     let wanted = |warp: &Warp, index: usize| {
         let group = &warp.groups[index];
         let frame = warp.frame(group.frame);
         match frame.code.instructions[group.position as usize].op {
-            Op::WarpBarrier { members } if group.state == State::Meeting => {
-                Some(each(group.lanes).fold(0, |all, lane| all | frame.narrow[members as usize][lane]))
+            Op::WarpBarrier { members } if group.state == State::Converging => {
+                Some(lanes_of(group.lanes).fold(0, |all, lane| all | frame.narrow[members as usize][lane]))
             }
             _ => None,
         }
@@ -417,16 +416,16 @@ fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
         }
     }
     match warp.groups[group].state {
-        State::Ready if warp.groups.len() == 1 => Next::Go(warp.groups[group].position),
-        _ => Next::Decide,
+        State::Ready if warp.groups.len() == 1 => Next::Continue(warp.groups[group].position),
+        _ => Next::Reschedule,
     }
 }
 
 pub(super) fn address(frame: &Frame, at: &crate::program::Address) -> [u64; LANES] {
     match at.base {
-        Place::Narrow(slot) => frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32))),
-        Place::Wide(slot) => frame.wide[slot as usize].map(|base| base.wrapping_add_signed(at.offset)),
-        Place::Predicate(_) => unreachable!("an address is a number"),
+        Reg::Narrow(slot) => frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32))),
+        Reg::Wide(slot) => frame.wide[slot as usize].map(|base| base.wrapping_add_signed(at.offset)),
+        Reg::Predicate(_) => unreachable!("an address is a number"),
     }
 }
 

@@ -7,9 +7,9 @@
 use super::frame::{Caller, Frame};
 
 /// After so many instructions of others a group that could go on does.
-const PATIENCE: u64 = 512;
+const STARVATION_LIMIT: u64 = 512;
 /// How far it goes then before the others have a turn again.
-const FAVOUR: u64 = 256;
+const STARVED_QUANTUM: u64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Warp {
@@ -23,8 +23,8 @@ pub(super) struct Warp {
     /// Instructions of this warp so far.
     pub(super) time: u64,
     /// The group that has a turn of its own, and until when.
-    favour: Option<(u64, u64)>,
-    groups_made: u64,
+    boosted: Option<(u64, u64)>,
+    groups_created: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ pub(super) struct Group {
     pub(super) frame: usize,
     pub(super) state: State,
     /// When it last ran, in instructions of the warp.
-    ran: u64,
+    last_ran: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub(super) enum State {
         id: u32,
     },
     /// At an instruction for which lanes of the warp meet.
-    Meeting,
+    Converging,
     /// Until a time in nanoseconds.
-    Asleep {
+    Sleeping {
         until: u64,
     },
 }
@@ -84,18 +84,18 @@ impl Warp {
 
     /// A group of its own for lanes that part ways. The frame has one more user.
     pub(super) fn add_group(&mut self, position: u32, lanes: u32, frame: usize) {
-        self.frame_mut(frame).users += 1;
-        self.groups_made += 1;
-        let group = Group { id: self.groups_made, position, lanes, frame, state: State::Ready, ran: self.time };
+        self.frame_mut(frame).references += 1;
+        self.groups_created += 1;
+        let group = Group { id: self.groups_created, position, lanes, frame, state: State::Ready, last_ran: self.time };
         self.groups.push(group);
     }
 
     /// A user of a frame is gone; frames that nobody uses any more go, callers after callees.
-    pub(super) fn leave_frame(&mut self, mut index: usize) {
+    pub(super) fn release_frame(&mut self, mut index: usize) {
         loop {
             let frame = self.frame_mut(index);
-            frame.users -= 1;
-            if frame.users > 0 {
+            frame.references -= 1;
+            if frame.references > 0 {
                 return;
             }
             let caller = frame.caller;
@@ -112,8 +112,8 @@ impl Warp {
     pub(super) fn return_to_caller(&mut self, group: usize) -> Option<Caller> {
         let index = self.groups[group].frame;
         let caller = self.frame(index).caller?;
-        self.frame_mut(caller.frame).users += 1;
-        self.leave_frame(index);
+        self.frame_mut(caller.frame).references += 1;
+        self.release_frame(index);
         self.groups[group].frame = caller.frame;
         Some(caller)
     }
@@ -122,13 +122,13 @@ impl Warp {
     pub(super) fn remove_group(&mut self, group: usize) {
         let frame = self.groups[group].frame;
         self.groups.swap_remove(group);
-        self.leave_frame(frame);
+        self.release_frame(frame);
     }
 
     /// Joins a group with another that stands at the same place, if there is one.
     pub(super) fn merge(&mut self, group: usize) {
         let this = self.groups[group];
-        let can_merge = |state: State| matches!(state, State::Ready | State::Meeting);
+        let can_merge = |state: State| matches!(state, State::Ready | State::Converging);
         if !can_merge(this.state) {
             return;
         }
@@ -145,9 +145,9 @@ impl Warp {
     }
 
     /// Lanes that meet look again: somebody ended or came.
-    pub(super) fn wake_meetings(&mut self) {
+    pub(super) fn wake_converging(&mut self) {
         for group in &mut self.groups {
-            if group.state == State::Meeting {
+            if group.state == State::Converging {
                 group.state = State::Ready;
             }
         }
@@ -157,7 +157,7 @@ impl Warp {
     pub(super) fn wake_sleepers(&mut self, now: u64) -> Option<u64> {
         let mut next = None;
         for group in &mut self.groups {
-            if let State::Asleep { until } = group.state {
+            if let State::Sleeping { until } = group.state {
                 if until <= now {
                     group.state = State::Ready;
                 } else {
@@ -177,17 +177,17 @@ impl Warp {
         if let [group] = self.groups.as_slice() {
             return (group.state == State::Ready).then_some(0);
         }
-        if let Some((id, until)) = self.favour {
+        if let Some((id, until)) = self.boosted {
             let favoured = self.groups.iter().position(|group| group.id == id && group.state == State::Ready);
             match favoured {
                 Some(group) if self.time < until => return Some(group),
-                _ => self.favour = None,
+                _ => self.boosted = None,
             }
         }
         let ready = || self.groups.iter().enumerate().filter(|(_, group)| group.state == State::Ready);
-        let (oldest, group) = ready().min_by_key(|(_, group)| group.ran)?;
-        if self.time.saturating_sub(group.ran) > PATIENCE {
-            self.favour = Some((group.id, self.time + FAVOUR));
+        let (oldest, group) = ready().min_by_key(|(_, group)| group.last_ran)?;
+        if self.time.saturating_sub(group.last_ran) > STARVATION_LIMIT {
+            self.boosted = Some((group.id, self.time + STARVED_QUANTUM));
             return Some(oldest);
         }
         ready()
@@ -197,6 +197,6 @@ impl Warp {
 
     /// Notes that a group ran until now.
     pub(super) fn note_run(&mut self, group: usize) {
-        self.groups[group].ran = self.time;
+        self.groups[group].last_ran = self.time;
     }
 }

@@ -1,7 +1,7 @@
 //! Arithmetic on integers and floating-point numbers.
 
 use super::function::Builder;
-use super::words::Words;
+use super::modifiers::Modifiers;
 use crate::arith::half::Half;
 use crate::arith::{Mode, Rounding};
 use crate::error::Error;
@@ -9,9 +9,9 @@ use crate::program::{CarryOp, Extend, Float, Integer, Logic, Op, Slot};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
-    pub(super) fn mode(&self, words: &mut Words<'_>) -> Mode {
-        let rounding = words.rounding().unwrap_or(Rounding::Nearest);
-        Mode { rounding, ftz: words.has("ftz"), sat: words.has("sat") }
+    pub(super) fn mode(&self, modifiers: &mut Modifiers<'_>) -> Mode {
+        let rounding = modifiers.rounding().unwrap_or(Rounding::Nearest);
+        Mode { rounding, ftz: modifiers.has("ftz"), sat: modifiers.has("sat") }
     }
 
     /// An integer instruction on 16, 32 or 64 bits.
@@ -99,33 +99,38 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// The mode of an instruction that must say how it rounds.
-    fn rounded_mode(&self, words: &mut Words<'_>) -> Result<Mode, Error> {
-        let rounding = words.rounding().ok_or_else(|| self.error("the instruction needs a rounding"))?;
-        Ok(Mode { rounding, ftz: words.has("ftz"), sat: words.has("sat") })
+    fn rounded_mode(&self, modifiers: &mut Modifiers<'_>) -> Result<Mode, Error> {
+        let rounding = modifiers.rounding().ok_or_else(|| self.error("the instruction needs a rounding"))?;
+        Ok(Mode { rounding, ftz: modifiers.has("ftz"), sat: modifiers.has("sat") })
     }
 
-    pub(super) fn sum(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if words.has("cc") {
-            return self.carry(opcode, words, operands, false, true);
+    pub(super) fn sum(
+        &mut self,
+        opcode: &str,
+        modifiers: &mut Modifiers<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        if modifiers.has("cc") {
+            return self.carry(opcode, modifiers, operands, false, true);
         }
-        if let Some(extend) = packed(words) {
+        if let Some(extend) = packed(modifiers) {
             let op = if opcode == "add" { Integer::Add } else { return Err(self.error("expected 'add'")) };
             return self.pairs(op, extend, operands);
         }
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         let [to, a, b] = self.operands(operands)?;
         if ty.is_float() {
             let op = if opcode == "add" { Float::Add } else { Float::Sub };
-            let mode = self.mode(words);
+            let mode = self.mode(modifiers);
             // f32 sums of halves: the operand is widened first.
             if ty == Type::F32
-                && let Some(narrow) = words.ty()
+                && let Some(narrow) = modifiers.ty()
             {
                 return Err(self.unsupported(format!("a sum of .f32 and .{narrow:?}").to_lowercase()));
             }
             return self.float(op, ty, mode, false, to, &[a, b]);
         }
-        let sat = words.has("sat");
+        let sat = modifiers.has("sat");
         if sat && ty != Type::S32 {
             return Err(self.error("'.sat' is for .s32"));
         }
@@ -155,23 +160,23 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn carried_sum(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
         reads: bool,
     ) -> Result<(), Error> {
-        let writes = words.has("cc");
-        self.carry(opcode, words, operands, reads, writes)
+        let writes = modifiers.has("cc");
+        self.carry(opcode, modifiers, operands, reads, writes)
     }
 
     fn carry(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
         reads: bool,
         writes: bool,
     ) -> Result<(), Error> {
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64) {
             return Err(self.wrong_type(ty));
         }
@@ -182,23 +187,23 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    pub(super) fn carried_mad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let writes = words.has("cc");
-        self.mad_with_carry(words, operands, true, writes)
+    pub(super) fn carried_mad(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let writes = modifiers.has("cc");
+        self.mad_with_carry(modifiers, operands, true, writes)
     }
 
     fn mad_with_carry(
         &mut self,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
         reads: bool,
         writes: bool,
     ) -> Result<(), Error> {
-        let high = words.has("hi");
-        if !high && !words.has("lo") {
+        let high = modifiers.has("hi");
+        if !high && !modifiers.has("lo") {
             return Err(self.error("expected '.lo' or '.hi'"));
         }
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64) {
             return Err(self.wrong_type(ty));
         }
@@ -210,15 +215,15 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    pub(super) fn product(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn product(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
-        if words.has("wide") {
-            return self.widening(words, to, a, b, None);
+        if modifiers.has("wide") {
+            return self.widening(modifiers, to, a, b, None);
         }
-        let (high, low) = (words.has("hi"), words.has("lo"));
-        let ty = self.some_type(words)?;
+        let (high, low) = (modifiers.has("hi"), modifiers.has("lo"));
+        let ty = self.some_type(modifiers)?;
         if ty.is_float() {
-            let mode = self.mode(words);
+            let mode = self.mode(modifiers);
             return self.float(Float::Mul, ty, mode, false, to, &[a, b]);
         }
         if !ty.is_integer() || ty.bits() == 8 {
@@ -235,13 +240,13 @@ impl<'m> Builder<'_, 'm> {
 
     fn widening(
         &mut self,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         to: &Operand<'m>,
         a: &Operand<'m>,
         b: &Operand<'m>,
         c: Option<&Operand<'m>>,
     ) -> Result<(), Error> {
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         let signed = ty.is_signed();
         let (a, b) = (self.narrow(a, ty)?, self.narrow(b, ty)?);
         let (half, to, c) = match ty {
@@ -259,28 +264,33 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    pub(super) fn mad(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn mad(
+        &mut self,
+        opcode: &str,
+        modifiers: &mut Modifiers<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
         let [to, a, b, c] = self.operands(operands)?;
-        if words.has("cc") {
-            return self.mad_with_carry(words, operands, false, true);
+        if modifiers.has("cc") {
+            return self.mad_with_carry(modifiers, operands, false, true);
         }
-        if words.has("wide") {
-            return self.widening(words, to, a, b, Some(c));
+        if modifiers.has("wide") {
+            return self.widening(modifiers, to, a, b, Some(c));
         }
-        let (high, low) = (words.has("hi"), words.has("lo"));
-        let ty = self.some_type(words)?;
+        let (high, low) = (modifiers.has("hi"), modifiers.has("lo"));
+        let ty = self.some_type(modifiers)?;
         if ty.is_float() {
-            if words.has("oob") {
+            if modifiers.has("oob") {
                 return Err(self.unsupported("'fma.oob'"));
             }
-            let relu = words.has("relu");
-            let mode = self.rounded_mode(words)?;
+            let relu = modifiers.has("relu");
+            let mode = self.rounded_mode(modifiers)?;
             return self.float(Float::Fma, ty, mode, relu, to, &[a, b, c]);
         }
         if opcode == "fma" || !ty.is_integer() || ty.bits() == 8 {
             return Err(self.wrong_type(ty));
         }
-        let sat = words.has("sat");
+        let sat = modifiers.has("sat");
         let op = match (high, low) {
             (true, _) if sat && ty == Type::S32 => Integer::MadHighSat,
             (true, _) if ty.is_signed() => Integer::MadHighSigned,
@@ -297,12 +307,12 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn two_operands(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
-        if let Some(extend) = packed(words) {
-            let op = match (opcode, extend, words.has("relu")) {
+        if let Some(extend) = packed(modifiers) {
+            let op = match (opcode, extend, modifiers.has("relu")) {
                 ("min", Extend::Sign, true) => Integer::MinRelu,
                 ("max", Extend::Sign, true) => Integer::MaxRelu,
                 ("min", Extend::Sign, false) => Integer::MinSigned,
@@ -313,16 +323,16 @@ impl<'m> Builder<'_, 'm> {
             };
             return self.pairs(op, extend, operands);
         }
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if ty.is_float() {
-            let (approx, full) = (words.has("approx"), words.has("full"));
-            let (nan, xorsign) = (words.has("NaN"), words.has("xorsign"));
-            if xorsign && !words.has("abs") {
+            let (approx, full) = (modifiers.has("approx"), modifiers.has("full"));
+            let (nan, xorsign) = (modifiers.has("NaN"), modifiers.has("xorsign"));
+            if xorsign && !modifiers.has("abs") {
                 return Err(self.error("'.xorsign' comes with '.abs'"));
             }
             let mode = match opcode {
-                "div" if !approx && !full => self.rounded_mode(words)?,
-                _ => self.mode(words),
+                "div" if !approx && !full => self.rounded_mode(modifiers)?,
+                _ => self.mode(modifiers),
             };
             let op = match opcode {
                 "div" if approx && ty == Type::F32 => Float::DivApprox,
@@ -334,7 +344,7 @@ impl<'m> Builder<'_, 'm> {
             };
             return self.float(op, ty, mode, false, to, &[a, b]);
         }
-        let relu = words.has("relu");
+        let relu = modifiers.has("relu");
         let signed = ty.is_signed();
         if !ty.is_integer() || ty.bits() == 8 || (relu && ty != Type::S32) {
             return Err(self.wrong_type(ty));
@@ -357,11 +367,11 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn one_operand(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         let [to, a] = self.operands(operands)?;
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if !ty.is_float() {
             let op = if opcode == "neg" { Integer::Neg } else { Integer::Abs };
             if !matches!(opcode, "neg" | "abs") || !ty.is_signed() || ty.bits() == 8 {
@@ -369,10 +379,13 @@ impl<'m> Builder<'_, 'm> {
             }
             return self.integer(op, ty, to, [Some(a), None, None]);
         }
-        let approx = words.has("approx");
-        let rounded = words.rounding();
-        let mode =
-            Mode { rounding: rounded.unwrap_or(Rounding::Nearest), ftz: words.has("ftz"), sat: words.has("sat") };
+        let approx = modifiers.has("approx");
+        let rounded = modifiers.rounding();
+        let mode = Mode {
+            rounding: rounded.unwrap_or(Rounding::Nearest),
+            ftz: modifiers.has("ftz"),
+            sat: modifiers.has("sat"),
+        };
         if mode.sat {
             return Err(self.error("'.sat' does not belong here"));
         }
@@ -399,18 +412,18 @@ impl<'m> Builder<'_, 'm> {
         self.float(op, ty, mode, false, to, &[a])
     }
 
-    pub(super) fn copysign(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn copysign(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::F32 | Type::F64) {
             return Err(self.wrong_type(ty));
         }
         self.float(Float::CopySign, ty, Mode::NEAREST, false, to, &[a, b])
     }
 
-    pub(super) fn sad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn sad(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b, c] = self.operands(operands)?;
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if !ty.is_integer() || ty.bits() == 8 {
             return Err(self.wrong_type(ty));
         }
@@ -418,9 +431,14 @@ impl<'m> Builder<'_, 'm> {
         self.integer(op, ty, to, [Some(a), Some(b), Some(c)])
     }
 
-    pub(super) fn logic(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn logic(
+        &mut self,
+        opcode: &str,
+        modifiers: &mut Modifiers<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if ty == Type::Pred {
             let op = super::compare::logic_of(opcode).unwrap_or(Logic::Xor);
             let ((a, a_negated), (b, b_negated)) = (self.predicate(a)?, self.predicate(b)?);
@@ -455,11 +473,11 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn complement(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         let [to, a] = self.operands(operands)?;
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if ty == Type::Pred && opcode == "not" {
             let (from, negated) = self.predicate(a)?;
             let to = self.written_predicate(to)?;
@@ -473,8 +491,8 @@ impl<'m> Builder<'_, 'm> {
 }
 
 /// `.u16x2` or `.s16x2`
-fn packed(words: &mut Words<'_>) -> Option<Extend> {
-    words.take(|word| match word {
+fn packed(modifiers: &mut Modifiers<'_>) -> Option<Extend> {
+    modifiers.take(|word| match word {
         "u16x2" => Some(Extend::Zero),
         "s16x2" => Some(Extend::Sign),
         _ => None,

@@ -1,35 +1,35 @@
 //! Instructions on bits, and moves.
 
 use super::function::Builder;
-use super::words::Words;
+use super::modifiers::Modifiers;
 use crate::arith::integer::{FunnelMode, Permutation};
 use crate::error::Error;
-use crate::program::{Bits, BitsWide, Compare, CompareKind, Integer, Op, Place, Relation, Shift, Timer};
+use crate::program::{Bits, BitsWide, Compare, CompareKind, Integer, Op, Reg, Relation, Shift, Timer};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
     pub(super) fn bit_operation(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         match opcode {
-            "shl" | "shr" => self.shift(opcode, words, operands),
-            "shf" => self.funnel(words, operands),
-            "lop3" => self.lop3(words, operands),
-            "bfe" => self.extract(words, operands),
-            "bfi" => self.insert(words, operands),
-            "bfind" | "brev" | "clz" | "popc" => self.scan(opcode, words, operands),
-            "prmt" => self.permute(words, operands),
-            "mul24" | "mad24" => self.product24(opcode, words, operands),
-            "dp4a" | "dp2a" => self.dot(opcode, words, operands),
-            _ => self.rare(opcode, words, operands),
+            "shl" | "shr" => self.shift(opcode, modifiers, operands),
+            "shf" => self.funnel(modifiers, operands),
+            "lop3" => self.lop3(modifiers, operands),
+            "bfe" => self.extract(modifiers, operands),
+            "bfi" => self.insert(modifiers, operands),
+            "bfind" | "brev" | "clz" | "popc" => self.scan(opcode, modifiers, operands),
+            "prmt" => self.permute(modifiers, operands),
+            "mul24" | "mad24" => self.product24(opcode, modifiers, operands),
+            "dp4a" | "dp2a" => self.dot(opcode, modifiers, operands),
+            _ => self.uncommon_bit_operation(opcode, modifiers, operands),
         }
     }
 
-    fn shift(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let ty = self.some_type(words)?;
+    fn shift(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(modifiers)?;
         let [to, a, amount] = self.operands(operands)?;
         let right = opcode == "shr";
         if ty.is_float() || ty == Type::Pred || ty.bits() == 8 || (!right && !ty.is_untyped()) {
@@ -89,13 +89,13 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn funnel(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let left = words.has("l");
-        if !left && !words.has("r") {
+    fn funnel(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let left = modifiers.has("l");
+        if !left && !modifiers.has("r") {
             return Err(self.error("expected '.l' or '.r'"));
         }
-        let mode = self.funnel_mode(words)?;
-        if self.some_type(words)? != Type::B32 {
+        let mode = self.funnel_mode(modifiers)?;
+        if self.some_type(modifiers)? != Type::B32 {
             return Err(self.error("the instruction is for .b32"));
         }
         let [to, a, b, c] = self.operands(operands)?;
@@ -103,8 +103,8 @@ impl<'m> Builder<'_, 'm> {
         self.bits(op, to, &[a, b, c], &[Type::B32; 3])
     }
 
-    fn funnel_mode(&self, words: &mut Words<'m>) -> Result<FunnelMode, Error> {
-        let mode = words.take(|word| match word {
+    fn funnel_mode(&self, modifiers: &mut Modifiers<'m>) -> Result<FunnelMode, Error> {
+        let mode = modifiers.take(|word| match word {
             "wrap" => Some(FunnelMode::Wrap),
             "clamp" => Some(FunnelMode::Clamp),
             _ => None,
@@ -112,9 +112,9 @@ impl<'m> Builder<'_, 'm> {
         mode.ok_or_else(|| self.error("expected '.wrap' or '.clamp'"))
     }
 
-    fn lop3(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let logic = words.take(super::compare::logic_of);
-        if self.some_type(words)? != Type::B32 {
+    fn lop3(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let logic = modifiers.take(super::compare::logic_of);
+        if self.some_type(modifiers)? != Type::B32 {
             return Err(self.error("the instruction is for .b32"));
         }
         let (to, a, b, c, table, rest) = match operands {
@@ -133,8 +133,8 @@ impl<'m> Builder<'_, 'm> {
                 self.emit(Op::Compare(Box::new(Compare {
                     kind: CompareKind::Unsigned32,
                     relation: Relation::Ne,
-                    a: Place::Narrow(to),
-                    b: Place::Narrow(zero),
+                    a: Reg::Narrow(to),
+                    b: Reg::Narrow(zero),
                     combine: None,
                     to: Some(any),
                     second: None,
@@ -146,8 +146,8 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn extract(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let ty = self.some_type(words)?;
+    fn extract(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(modifiers)?;
         let [to, a, start, length] = self.operands(operands)?;
         match ty {
             Type::U32 => self.bits(Bits::ExtractUnsigned, to, &[a, start, length], &[ty, Type::U32, Type::U32]),
@@ -163,8 +163,8 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn insert(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let ty = self.some_type(words)?;
+    fn insert(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(modifiers)?;
         let [to, a, b, start, length] = self.operands(operands)?;
         let (c, d) = (self.narrow(start, Type::U32)?, self.narrow(length, Type::U32)?);
         let op = match ty {
@@ -182,9 +182,9 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn scan(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let shift_amount = opcode == "bfind" && words.has("shiftamt");
-        let ty = self.some_type(words)?;
+    fn scan(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let shift_amount = opcode == "bfind" && modifiers.has("shiftamt");
+        let ty = self.some_type(modifiers)?;
         let [to, a] = self.operands(operands)?;
         let fits = match opcode {
             "bfind" => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
@@ -218,11 +218,11 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn permute(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if self.some_type(words)? != Type::B32 {
+    fn permute(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if self.some_type(modifiers)? != Type::B32 {
             return Err(self.error("the instruction is for .b32"));
         }
-        let mode = words.take(|word| {
+        let mode = modifiers.take(|word| {
             Some(match word {
                 "f4e" => Permutation::Forward,
                 "b4e" => Permutation::Backward,
@@ -237,13 +237,18 @@ impl<'m> Builder<'_, 'm> {
         self.bits(Bits::Permute(mode), to, &[a, b, c], &[Type::B32; 3])
     }
 
-    fn product24(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let high = words.has("hi");
-        if !high && !words.has("lo") {
+    fn product24(
+        &mut self,
+        opcode: &str,
+        modifiers: &mut Modifiers<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        let high = modifiers.has("hi");
+        if !high && !modifiers.has("lo") {
             return Err(self.error("expected '.lo' or '.hi'"));
         }
-        let sat = words.has("sat");
-        let ty = self.some_type(words)?;
+        let sat = modifiers.has("sat");
+        let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::U32 | Type::S32) || (sat && !(high && ty == Type::S32 && opcode == "mad24")) {
             return Err(self.wrong_type(ty));
         }
@@ -257,12 +262,12 @@ impl<'m> Builder<'_, 'm> {
         self.bits(op, to, &[a, b, c], &[ty; 3])
     }
 
-    fn dot(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let high = opcode == "dp2a" && words.has("hi");
-        if opcode == "dp2a" && !high && !words.has("lo") {
+    fn dot(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let high = opcode == "dp2a" && modifiers.has("hi");
+        if opcode == "dp2a" && !high && !modifiers.has("lo") {
             return Err(self.error("expected '.lo' or '.hi'"));
         }
-        let (first, second) = (self.some_type(words)?, self.some_type(words)?);
+        let (first, second) = (self.some_type(modifiers)?, self.some_type(modifiers)?);
         let (a_signed, b_signed) = (first.is_signed(), second.is_signed());
         let [to, a, b, c] = self.operands(operands)?;
         let op = match opcode {
@@ -272,14 +277,19 @@ impl<'m> Builder<'_, 'm> {
         self.bits(op, to, &[a, b, c], &[Type::B32; 3])
     }
 
-    fn rare(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    fn uncommon_bit_operation(
+        &mut self,
+        opcode: &str,
+        modifiers: &mut Modifiers<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
         if opcode == "fns" {
-            let _b32 = words.ty();
+            let _b32 = modifiers.ty();
             let [to, a, b, c] = self.operands(operands)?;
             return self.bits(Bits::NthSet, to, &[a, b, c], &[Type::B32; 3]);
         }
-        let mode = self.funnel_mode(words)?;
-        let ty = self.some_type(words)?;
+        let mode = self.funnel_mode(modifiers)?;
+        let ty = self.some_type(modifiers)?;
         let [to, a, b] = self.operands(operands)?;
         let op = match opcode {
             "szext" => Bits::SignZeroExtend { signed: ty.is_signed(), mode },
@@ -288,9 +298,9 @@ impl<'m> Builder<'_, 'm> {
         self.bits(op, to, &[a, b], &[Type::B32; 3])
     }
 
-    pub(super) fn mov(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let vector = words.vector();
-        let ty = self.some_type(words)?;
+    pub(super) fn mov(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let vector = modifiers.vector();
+        let ty = self.some_type(modifiers)?;
         let [to, from] = self.operands(operands)?;
         if vector > 1 || (self.is_vector(to) && self.is_vector(from)) {
             let (from, to) = (self.source_vector(from, ty, vector)?, self.target_vector(to, ty, vector)?);
@@ -324,10 +334,10 @@ impl<'m> Builder<'_, 'm> {
         self.emit_move(to, from)
     }
 
-    pub(super) fn emit_move(&mut self, to: Place, from: Place) -> Result<(), Error> {
+    pub(super) fn emit_move(&mut self, to: Reg, from: Reg) -> Result<(), Error> {
         match (to, from) {
-            (Place::Narrow(to), Place::Narrow(from)) => self.emit(Op::MoveNarrow { to, from }),
-            (Place::Wide(to), Place::Wide(from)) => self.emit(Op::MoveWide { to, from }),
+            (Reg::Narrow(to), Reg::Narrow(from)) => self.emit(Op::MoveNarrow { to, from }),
+            (Reg::Wide(to), Reg::Wide(from)) => self.emit(Op::MoveWide { to, from }),
             _ => return Err(self.error("the two sides differ in size")),
         }
         Ok(())

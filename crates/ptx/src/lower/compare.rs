@@ -1,24 +1,24 @@
 //! Comparisons, and what is chosen by them.
 
 use super::function::Builder;
-use super::words::Words;
+use super::modifiers::Modifiers;
 use crate::arith::Property;
 use crate::arith::half::Half;
 use crate::error::Error;
-use crate::program::{Compare, CompareKind, Integer, Logic, Op, Place, Relation, Slot};
+use crate::program::{Compare, CompareKind, Integer, Logic, Op, Reg, Relation, Slot};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
     /// What `setp` and `set` share: the comparison up to its results.
     fn comparison(
         &mut self,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         ty: Type,
         relation: Relation,
         [a, b]: [&Operand<'m>; 2],
         combine: Option<(Logic, &Operand<'m>)>,
     ) -> Result<Compare, Error> {
-        let ftz = words.has("ftz");
+        let ftz = modifiers.has("ftz");
         let half = |format| CompareKind::Half { format, ftz };
         let packed = |format| CompareKind::PackedHalf { format, ftz };
         let kind = match ty {
@@ -55,16 +55,16 @@ impl<'m> Builder<'_, 'm> {
         Ok(Compare { kind, relation, a, b, combine, to: None, second: None })
     }
 
-    pub(super) fn setp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let relation = words.relation().ok_or_else(|| self.error("expected a comparison"))?;
-        let logic = words.take(logic_of);
-        let ty = self.some_type(words)?;
+    pub(super) fn setp(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let relation = modifiers.relation().ok_or_else(|| self.error("expected a comparison"))?;
+        let logic = modifiers.take(logic_of);
+        let ty = self.some_type(modifiers)?;
         let (to, a, b, combine) = match (operands, logic) {
             ([to, a, b], None) => (to, a, b, None),
             ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
             _ => return Err(self.error("wrong number of operands")),
         };
-        let mut compare = self.comparison(words, ty, relation, [a, b], combine)?;
+        let mut compare = self.comparison(modifiers, ty, relation, [a, b], combine)?;
         (compare.to, compare.second) = match to {
             Operand::Pair(pair) => (self.predicate_target(&pair.0)?, self.predicate_target(&pair.1)?),
             one => (self.predicate_target(one)?, None),
@@ -73,16 +73,16 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    pub(super) fn set(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let relation = words.relation().ok_or_else(|| self.error("expected a comparison"))?;
-        let logic = words.take(logic_of);
-        let (to_type, ty) = (self.some_type(words)?, self.some_type(words)?);
+    pub(super) fn set(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let relation = modifiers.relation().ok_or_else(|| self.error("expected a comparison"))?;
+        let logic = modifiers.take(logic_of);
+        let (to_type, ty) = (self.some_type(modifiers)?, self.some_type(modifiers)?);
         let (to, a, b, combine) = match (operands, logic) {
             ([to, a, b], None) => (to, a, b, None),
             ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
             _ => return Err(self.error("wrong number of operands")),
         };
-        let mut compare = self.comparison(words, ty, relation, [a, b], combine)?;
+        let mut compare = self.comparison(modifiers, ty, relation, [a, b], combine)?;
         let (first, second) = (self.new_predicate(), self.new_predicate());
         (compare.to, compare.second) = (Some(first), Some(second));
         let packed = matches!(compare.kind, CompareKind::PackedHalf { .. });
@@ -122,10 +122,10 @@ impl<'m> Builder<'_, 'm> {
     ) -> Result<(), Error> {
         let (a, b, to) = (self.source(a, ty)?, self.source(b, ty)?, self.target(to, ty)?);
         match (to, a, b) {
-            (Place::Narrow(to), Place::Narrow(a), Place::Narrow(b)) => {
+            (Reg::Narrow(to), Reg::Narrow(a), Reg::Narrow(b)) => {
                 self.emit(Op::SelectNarrow { to, a, b, predicate, negated });
             }
-            (Place::Wide(to), Place::Wide(a), Place::Wide(b)) => {
+            (Reg::Wide(to), Reg::Wide(a), Reg::Wide(b)) => {
                 self.emit(Op::SelectWide { to, a, b, predicate, negated });
             }
             _ => return Err(self.wrong_type(ty)),
@@ -133,31 +133,31 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    pub(super) fn selp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let ty = self.some_type(words)?;
+    pub(super) fn selp(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(modifiers)?;
         let [to, a, b, predicate] = self.operands(operands)?;
         let predicate = self.predicate(predicate)?;
         self.select_value(ty, to, [a, b], predicate)
     }
 
-    pub(super) fn slct(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let ty = self.some_type(words)?;
-        let by = self.some_type(words)?;
+    pub(super) fn slct(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(modifiers)?;
+        let by = self.some_type(modifiers)?;
         let [to, a, b, c] = self.operands(operands)?;
         let zero = match by {
             Type::S32 => Operand::Integer(0),
             Type::F32 => Operand::Single(0),
             _ => return Err(self.wrong_type(by)),
         };
-        let mut compare = self.comparison(words, by, Relation::Ge, [c, &zero], None)?;
+        let mut compare = self.comparison(modifiers, by, Relation::Ge, [c, &zero], None)?;
         let predicate = self.new_predicate();
         compare.to = Some(predicate);
         self.emit(Op::Compare(Box::new(compare)));
         self.select_value(ty, to, [a, b], (predicate, false))
     }
 
-    pub(super) fn testp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let class = words.take(|word| {
+    pub(super) fn testp(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let class = modifiers.take(|word| {
             Some(match word {
                 "finite" => Property::Finite,
                 "infinite" => Property::Infinite,
@@ -169,7 +169,7 @@ impl<'m> Builder<'_, 'm> {
             })
         });
         let class = class.ok_or_else(|| self.error("expected a class of numbers"))?;
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::F32 | Type::F64) {
             return Err(self.wrong_type(ty));
         }

@@ -2,20 +2,20 @@
 
 use super::SymbolKind;
 use super::function::Builder;
+use super::modifiers::Modifiers;
 use super::scope::Variable;
-use super::words::Words;
 use crate::error::Error;
-use crate::program::{Argument, Call, Formal, Op, Signature, Target};
+use crate::program::{Argument, Call, FormalParameter, Op, Signature, Target};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
     pub(super) fn control(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
-        let _uniform = words.has("uni");
+        let _uniform = modifiers.has("uni");
         match opcode {
             "bra" => {
                 let [Operand::Name(name)] = self.operands(operands)? else {
@@ -24,11 +24,11 @@ impl<'m> Builder<'_, 'm> {
                 let target = self.label(name)?;
                 self.emit(Op::Branch { target });
             }
-            "brx" => self.branch_indexed(words, operands)?,
+            "brx" => self.branch_indexed(modifiers, operands)?,
             "call" => self.call(operands)?,
             "ret" => {
                 let [] = self.operands(operands)?;
-                self.leave()?;
+                self.emit_return()?;
             }
             "exit" => {
                 let [] = self.operands(operands)?;
@@ -37,20 +37,25 @@ impl<'m> Builder<'_, 'm> {
             "trap" => self.emit(Op::Trap),
             "brkpt" => self.emit(Op::Breakpoint),
             "nanosleep" => {
-                let _u32 = words.ty();
+                let _u32 = modifiers.ty();
                 let [time] = self.operands(operands)?;
                 let nanoseconds = self.narrow(time, Type::U32)?;
                 self.emit(Op::Sleep { nanoseconds });
             }
             "pmevent" => {
-                let _mask = words.has("mask");
+                let _mask = modifiers.has("mask");
             }
             "setmaxnreg" => {
-                let _words = (words.has_any(&["inc", "dec"]), words.has("sync"), words.has("aligned"), words.ty());
+                let _modifiers = (
+                    modifiers.has_any(&["inc", "dec"]),
+                    modifiers.has("sync"),
+                    modifiers.has("aligned"),
+                    modifiers.ty(),
+                );
             }
             _ => {
                 // What a grid depends on is over when it starts.
-                let _words = words.has_any(&["launch_dependents", "wait"]);
+                let _modifiers = modifiers.has_any(&["launch_dependents", "wait"]);
             }
         }
         Ok(())
@@ -60,8 +65,8 @@ impl<'m> Builder<'_, 'm> {
         self.find_label(name).ok_or_else(|| self.error(format!("unknown label '{name}'")))
     }
 
-    fn branch_indexed(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if !words.has("idx") {
+    fn branch_indexed(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !modifiers.has("idx") {
             return Err(self.error("expected '.idx'"));
         }
         let [index, Operand::Name(name)] = self.operands(operands)? else {
@@ -123,14 +128,14 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn arguments(&mut self, operands: &[Operand<'m>], formals: &[Formal]) -> Result<Vec<Argument>, Error> {
+    fn arguments(&mut self, operands: &[Operand<'m>], formals: &[FormalParameter]) -> Result<Vec<Argument>, Error> {
         if operands.len() != formals.len() {
             return Err(self.error(format!("the function takes {} of these, found {}", formals.len(), operands.len())));
         }
         operands.iter().zip(formals).map(|(operand, formal)| self.argument(operand, *formal)).collect()
     }
 
-    fn argument(&mut self, operand: &Operand<'m>, formal: Formal) -> Result<Argument, Error> {
+    fn argument(&mut self, operand: &Operand<'m>, formal: FormalParameter) -> Result<Argument, Error> {
         if matches!(operand, Operand::Sink) {
             return Ok(Argument::Nothing);
         }

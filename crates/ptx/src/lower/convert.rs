@@ -1,43 +1,43 @@
 //! `cvt`, and addresses from space to space.
 
 use super::function::Builder;
-use super::words::Words;
+use super::modifiers::Modifiers;
 use crate::arith::Rounding;
-use crate::arith::convert::{Convert, Eighth, Format};
+use crate::arith::convert::{Convert, Format, Fp8};
 use crate::arith::half::Half;
 use crate::error::Error;
 use crate::program::{Bits, Constant, MemorySpace, Op};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
-    pub(super) fn cvt(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let integral = words.integral_rounding();
-        let rounding = integral.or_else(|| words.rounding());
+    pub(super) fn cvt(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let integral = modifiers.integral_rounding();
+        let rounding = integral.or_else(|| modifiers.rounding());
         let how = Convert {
             rounding,
             integral: integral.is_some(),
-            ftz: words.has("ftz"),
-            sat: words.has("sat"),
-            finite: words.has("satfinite"),
-            relu: words.has("relu"),
+            ftz: modifiers.has("ftz"),
+            sat: modifiers.has("sat"),
+            finite: modifiers.has("satfinite"),
+            relu: modifiers.has("relu"),
         };
-        if words.has("pack") {
-            return self.pack(words, operands, how.sat);
+        if modifiers.has("pack") {
+            return self.pack(modifiers, operands, how.sat);
         }
-        if words.has("tf32") {
-            let from = self.some_type(words)?;
+        if modifiers.has("tf32") {
+            let from = self.some_type(modifiers)?;
             let [to, a] = self.operands(operands)?;
             let (a, to) = (self.narrow(a, from)?, self.narrow_target(to, Type::B32)?);
             self.emit(Op::ConvertTf32 { how, to, a });
             return Ok(());
         }
-        for (name, format) in [("e4m3x2", Eighth::E4m3), ("e5m2x2", Eighth::E5m2)] {
-            if words.has(name) {
-                return self.cvt_eighths(format, how, words, operands);
+        for (name, format) in [("e4m3x2", Fp8::E4m3), ("e5m2x2", Fp8::E5m2)] {
+            if modifiers.has(name) {
+                return self.cvt_fp8(format, how, modifiers, operands);
             }
         }
-        let to_type = self.some_type(words)?;
-        let from_type = self.some_type(words)?;
+        let to_type = self.some_type(modifiers)?;
+        let from_type = self.some_type(modifiers)?;
         if let [to, a, b] = operands {
             let format = match (to_type, from_type) {
                 (Type::F16x2, Type::F32) => Half::F16,
@@ -59,7 +59,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// Two integers, saturated, side by side; of small ones more than two, shifted in.
-    fn pack(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>], sat: bool) -> Result<(), Error> {
+    fn pack(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>], sat: bool) -> Result<(), Error> {
         let small = |word| match word {
             "u2" => Some((2, false)),
             "s2" => Some((2, true)),
@@ -71,13 +71,13 @@ impl<'m> Builder<'_, 'm> {
             "s16" => Some((16, true)),
             _ => None,
         };
-        let (bits, signed) = words.take(small).ok_or_else(|| self.error("expected the type to convert to"))?;
-        if !sat || words.ty() != Some(Type::S32) {
+        let (bits, signed) = modifiers.take(small).ok_or_else(|| self.error("expected the type to convert to"))?;
+        if !sat || modifiers.ty() != Some(Type::S32) {
             return Err(self.error("expected '.sat' and '.s32'"));
         }
         let (to, a, b, c) = match operands {
             [to, a, b] if bits == 16 => (to, a, b, None),
-            [to, a, b, c] if bits < 16 && words.ty() == Some(Type::B32) => (to, a, b, Some(c)),
+            [to, a, b, c] if bits < 16 && modifiers.ty() == Some(Type::B32) => (to, a, b, Some(c)),
             _ => return Err(self.error("wrong number of operands")),
         };
         let (a, b) = (self.narrow(a, Type::S32)?, self.narrow(b, Type::S32)?);
@@ -91,17 +91,17 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// The way to the small floats takes `.satfinite`, the way back does not.
-    fn cvt_eighths(
+    fn cvt_fp8(
         &mut self,
-        format: Eighth,
+        format: Fp8,
         how: Convert,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         if how.rounding != Some(Rounding::Nearest) || how.integral {
             return Err(self.error("the conversion needs '.rn'"));
         }
-        let (ty, relu) = (self.some_type(words)?, how.relu);
+        let (ty, relu) = (self.some_type(modifiers)?, how.relu);
         match (ty, how.finite, operands) {
             (Type::F32, true, [to, a, b]) => {
                 let (a, b) = (self.narrow(a, Type::F32)?, self.narrow(b, Type::F32)?);
@@ -165,10 +165,10 @@ impl<'m> Builder<'_, 'm> {
         })
     }
 
-    pub(super) fn cvta(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let back = words.has("to");
-        let space = words.space().ok_or_else(|| self.error("expected a space"))?;
-        let ty = self.some_type(words)?;
+    pub(super) fn cvta(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let back = modifiers.has("to");
+        let space = modifiers.space().ok_or_else(|| self.error("expected a space"))?;
+        let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::U32 | Type::U64) {
             return Err(self.wrong_type(ty));
         }
@@ -193,17 +193,17 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn constant_of(&mut self, constant: Constant, ty: Type) -> crate::program::Place {
+    fn constant_of(&mut self, constant: Constant, ty: Type) -> crate::program::Reg {
         match ty.bits() {
             64 => self.constant_wide(constant),
             _ => self.constant_in_narrow(constant),
         }
     }
 
-    pub(super) fn isspacep(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let space = match words.has("shared::cluster") {
+    pub(super) fn isspacep(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let space = match modifiers.has("shared::cluster") {
             true => MemorySpace::Shared,
-            false => words.space().ok_or_else(|| self.error("expected a space"))?,
+            false => modifiers.space().ok_or_else(|| self.error("expected a space"))?,
         };
         let [to, from] = self.operands(operands)?;
         let ty = match self.register_type(from) {

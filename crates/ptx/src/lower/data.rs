@@ -1,7 +1,7 @@
 //! What variables start with.
 
 use super::unit::{Data, Relocation};
-use super::{Lowering, SymbolKind, Variable, meaning};
+use super::{Lowering, SymbolKind, Variable, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::{Initial, Position, Type, Variable as Declared};
 
@@ -18,7 +18,7 @@ impl<'m> Lowering<'m> {
         let Some(initial) = &declared.initial else { return Ok(()) };
         let (bytes, _) = super::size(declared)?;
         if bytes > INITIAL_BYTES_MAX {
-            return Err(meaning(declared.at, format!("'{}' is too large to be initialised", declared.name)));
+            return Err(semantic_error(declared.at, format!("'{}' is too large to be initialised", declared.name)));
         }
         let mut writer = Writer { lowering: self, at: declared.at, ty: declared.ty, data: Data::default(), bytes };
         writer.write(initial)?;
@@ -62,8 +62,11 @@ impl Writer<'_, '_> {
                 _ => self.put(&bits.to_le_bytes()[..self.ty.bytes().min(8) as usize]),
             },
             Initial::Address { at, name, addend, mask, .. } => {
-                let symbol =
-                    *self.lowering.names.get(name).ok_or_else(|| meaning(*at, format!("unknown name '{name}'")))?;
+                let symbol = *self
+                    .lowering
+                    .names
+                    .get(name)
+                    .ok_or_else(|| semantic_error(*at, format!("unknown name '{name}'")))?;
                 let bytes = self.ty.bytes().min(8);
                 self.put(&[0; 8][..bytes as usize])?;
                 self.data.relocations.push(Relocation { offset, bytes, symbol, addend: *addend, mask: *mask });
@@ -75,7 +78,7 @@ impl Writer<'_, '_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.data.bytes.extend_from_slice(bytes);
         match self.data.bytes.len() as u64 > self.bytes {
-            true => Err(meaning(self.at, "more initial values than elements")),
+            true => Err(semantic_error(self.at, "more initial values than elements")),
             false => Ok(()),
         }
     }

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::scope::{Family, Label, Register, Scope, Variable};
-use super::words::{WORDS_MAX, Words};
-use super::{Lowering, meaning, signature, size};
+use super::modifiers::{MODIFIERS_MAX, Modifiers};
+use super::scope::{Label, Register, RegisterRange, Scope, Variable};
+use super::{Lowering, semantic_error, signature, size};
 use crate::error::{Error, ErrorKind};
 use crate::program::{
-    Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Place, Signature, Slot, SymbolIndex, origins,
+    Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex, analyze,
 };
 use crate::syntax::tree::{
     self, Function, FunctionKind, Operand, Parameter, Position, Space, Statement, Type, Variable as Declared,
@@ -26,14 +26,14 @@ pub(super) struct Builder<'l, 'm> {
     function: &'m Function<'m>,
     pub(super) scopes: Vec<Scope<'m>>,
     /// Places of registers that were declared many at once, by family and index.
-    pub(super) members: HashMap<(u32, u32), Place>,
-    families: u32,
+    pub(super) members: HashMap<(u32, u32), Reg>,
+    range_count: u32,
     instructions: Vec<Instruction>,
     lines: Vec<u32>,
     narrow: u32,
     wide: u32,
     predicates: u32,
-    pub(super) constants: HashMap<(File, Constant), Place>,
+    pub(super) constants: HashMap<(RegisterFile, Constant), Reg>,
     /// Where each label stands.
     labels: Vec<Option<u32>>,
     /// Names of labels that are branched to.
@@ -60,13 +60,13 @@ enum Access {
 
 /// Which register file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum File {
+pub(super) enum RegisterFile {
     Narrow,
     Wide,
     Predicate,
 }
 
-impl File {
+impl RegisterFile {
     pub(super) fn of(ty: Type) -> Option<Self> {
         match ty.bits() {
             1 => Some(Self::Predicate),
@@ -88,7 +88,7 @@ pub(super) fn lower<'m>(
         function,
         scopes: vec![Scope::default()],
         members: HashMap::new(),
-        families: 0,
+        range_count: 0,
         instructions: Vec::new(),
         lines: Vec::new(),
         narrow: 0,
@@ -110,11 +110,11 @@ pub(super) fn lower<'m>(
     builder.parameters()?;
     builder.statements(body)?;
     builder.at = function.at;
-    builder.leave()?;
+    builder.emit_return()?;
     builder.resolve_labels()?;
     let local_bytes = builder.frame_bytes();
-    let constants: Vec<_> = builder.constants.iter().map(|(&(_, constant), &place)| (place, constant)).collect();
-    let origins = origins(&builder.instructions, &constants, builder.wide);
+    let constants: Vec<_> = builder.constants.iter().map(|(&(_, constant), &reg)| (reg, constant)).collect();
+    let origins = analyze(&builder.instructions, &constants, builder.wide);
     let code = Code {
         instructions: builder.instructions,
         lines: builder.lines,
@@ -127,7 +127,7 @@ pub(super) fn lower<'m>(
         signature: builder.signature,
         mentions: builder.mentions,
         calls_indirectly: builder.calls_indirectly,
-        origins,
+        provenance: origins,
     };
     Ok((code, builder.declared_local_bytes as u32))
 }
@@ -160,7 +160,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn error(&self, message: impl Into<String>) -> Error {
-        meaning(self.at, message)
+        semantic_error(self.at, message)
     }
 
     pub(super) fn unsupported(&self, message: impl Into<String>) -> Error {
@@ -176,9 +176,9 @@ impl<'m> Builder<'_, 'm> {
         let function = self.function;
         if self.is_kernel() {
             let kernel = self.unit.kernel(function)?;
-            for (parameter, place) in function.parameters.iter().zip(&kernel.parameters) {
+            for (parameter, reg) in function.parameters.iter().zip(&kernel.parameters) {
                 if let Parameter::Param(variable) = parameter {
-                    let offset = place.offset as u32;
+                    let offset = reg.offset as u32;
                     self.scope().variables.insert(variable.name, Variable::Kernel { offset });
                 }
             }
@@ -193,8 +193,8 @@ impl<'m> Builder<'_, 'm> {
             match parameter {
                 Parameter::Param(variable) => {
                     self.local_align = self.local_align.max(size(variable)?.1);
-                    let place = Variable::Frame { offset: formal.offset, bytes: formal.bytes, is_param: true };
-                    self.scope().variables.insert(variable.name, place);
+                    let reg = Variable::Frame { offset: formal.offset, bytes: formal.bytes, is_param: true };
+                    self.scope().variables.insert(variable.name, reg);
                 }
                 Parameter::Register { ty, name, at } => {
                     self.at = *at;
@@ -212,7 +212,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// Returns from a function: results in registers go to their places in the frame first.
-    pub(super) fn leave(&mut self) -> Result<(), Error> {
+    pub(super) fn emit_return(&mut self) -> Result<(), Error> {
         if self.is_kernel() {
             self.emit(Op::Exit);
             return Ok(());
@@ -234,8 +234,8 @@ impl<'m> Builder<'_, 'm> {
         let at = Address { base, offset: 0 };
         let space = MemorySpace::Local;
         Ok(match access {
-            Access::Store => Op::Store { space, width, from: register.place, at },
-            Access::Load => Op::Load { space, width, signed: false, to: register.place, at },
+            Access::Store => Op::Store { space, width, from: register.reg, at },
+            Access::Load => Op::Load { space, width, signed: false, to: register.reg, at },
         })
     }
 
@@ -245,7 +245,7 @@ impl<'m> Builder<'_, 'm> {
                 let label = self.labels.len() as Label;
                 self.labels.push(None);
                 if self.scope().labels.insert(name, label).is_some() {
-                    return Err(meaning(*at, format!("label '{name}' stands twice")));
+                    return Err(semantic_error(*at, format!("label '{name}' stands twice")));
                 }
             }
             if let Statement::Targets { name, targets, .. } = statement {
@@ -274,7 +274,7 @@ impl<'m> Builder<'_, 'm> {
                             || !matches!(last.op, Op::Branch { .. } | Op::Return | Op::Exit | Op::BranchIndexed { .. })
                     });
                     if falls {
-                        self.emit(Op::Land);
+                        self.emit(Op::Label);
                     }
                 }
                 self.labels[label as usize] = Some(self.instructions.len() as u32);
@@ -316,30 +316,30 @@ impl<'m> Builder<'_, 'm> {
             }
             return Ok(());
         };
-        if File::of(ty).is_none() {
+        if RegisterFile::of(ty).is_none() {
             return Err(self.unsupported("registers of 128 bits"));
         }
-        self.families += 1;
-        let family = Family { ty, count, id: self.families };
-        if self.scope().families.insert(name, family).is_some() {
+        self.range_count += 1;
+        let family = RegisterRange { ty, count, id: self.range_count };
+        if self.scope().ranges.insert(name, family).is_some() {
             return Err(self.error(format!("registers '{name}' are declared twice")));
         }
         Ok(())
     }
 
     pub(super) fn new_register(&mut self, ty: Type) -> Result<Register, Error> {
-        let file = File::of(ty).ok_or_else(|| self.unsupported("registers of 128 bits"))?;
-        Ok(Register { ty, place: self.new_place(file) })
+        let file = RegisterFile::of(ty).ok_or_else(|| self.unsupported("registers of 128 bits"))?;
+        Ok(Register { ty, reg: self.new_reg(file) })
     }
 
-    pub(super) fn new_place(&mut self, file: File) -> Place {
-        let (counter, place): (_, fn(Slot) -> Place) = match file {
-            File::Narrow => (&mut self.narrow, Place::Narrow),
-            File::Wide => (&mut self.wide, Place::Wide),
-            File::Predicate => (&mut self.predicates, Place::Predicate),
+    pub(super) fn new_reg(&mut self, file: RegisterFile) -> Reg {
+        let (counter, reg): (_, fn(Slot) -> Reg) = match file {
+            RegisterFile::Narrow => (&mut self.narrow, Reg::Narrow),
+            RegisterFile::Wide => (&mut self.wide, Reg::Wide),
+            RegisterFile::Predicate => (&mut self.predicates, Reg::Predicate),
         };
         *counter += 1;
-        place(*counter - 1)
+        reg(*counter - 1)
     }
 
     pub(super) fn new_predicate(&mut self) -> Slot {
@@ -354,7 +354,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn declare_variable(&mut self, variable: &'m Declared<'m>) -> Result<(), Error> {
         self.at = variable.at;
-        let place = match variable.space {
+        let reg = match variable.space {
             Space::Local | Space::Param => {
                 let (bytes, align) = size(variable)?;
                 let offset = self.local_bytes.next_multiple_of(align);
@@ -381,7 +381,7 @@ impl<'m> Builder<'_, 'm> {
                 Variable::Symbol(index)
             }
         };
-        if self.scope().variables.insert(variable.name, place).is_some() {
+        if self.scope().variables.insert(variable.name, reg).is_some() {
             return Err(self.error(format!("variable '{}' is declared twice", variable.name)));
         }
         Ok(())
@@ -390,23 +390,23 @@ impl<'m> Builder<'_, 'm> {
     fn instruction(&mut self, instruction: &'m tree::Instruction<'m>) -> Result<(), Error> {
         self.at = instruction.at;
         self.line = instruction.at.line;
-        if instruction.modifiers.len() > WORDS_MAX {
-            return Err(self.error("too many words"));
+        if instruction.modifiers.len() > MODIFIERS_MAX {
+            return Err(self.error("too many modifiers"));
         }
         let guard = match instruction.guard {
             None => None,
             Some(guard) => {
                 let register = self.find_register(guard.register);
-                let Some(Register { place: Place::Predicate(predicate), .. }) = register else {
+                let Some(Register { reg: Reg::Predicate(predicate), .. }) = register else {
                     return Err(self.error(format!("'{}' is no predicate", guard.register)));
                 };
                 Some(Guard { predicate, negated: guard.negated })
             }
         };
         let first = self.instructions.len();
-        let mut words = Words::new(&instruction.modifiers);
-        self.select(instruction.opcode, &mut words, &instruction.operands)?;
-        if let Some(word) = words.left_over() {
+        let mut modifiers = Modifiers::new(&instruction.modifiers);
+        self.select(instruction.opcode, &mut modifiers, &instruction.operands)?;
+        if let Some(word) = modifiers.unused() {
             return Err(self.error(format!("'.{word}' does not belong to '{}' here", instruction.opcode)));
         }
         if let Some(guard) = guard {

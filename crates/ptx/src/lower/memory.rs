@@ -1,8 +1,8 @@
 //! Loads, stores, atomics, fences.
 
 use super::function::Builder;
+use super::modifiers::Modifiers;
 use super::scope::Variable;
-use super::words::Words;
 use crate::arith::half::Half;
 use crate::error::Error;
 use crate::program::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op};
@@ -12,18 +12,18 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn memory_access(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         match opcode {
-            "ld" | "ldu" => self.load(words, operands),
-            "st" => self.store(words, operands),
-            "atom" | "red" => self.atomic(opcode, words, operands),
-            "membar" | "fence" => self.fence(words, operands),
-            "cp" => self.copy(words, operands),
+            "ld" | "ldu" => self.load(modifiers, operands),
+            "st" => self.store(modifiers, operands),
+            "atom" | "red" => self.atomic(opcode, modifiers, operands),
+            "membar" | "fence" => self.fence(modifiers, operands),
+            "cp" => self.copy(modifiers, operands),
             "prefetch" | "prefetchu" => {
-                let _hint = words.space();
-                if !words.has_any(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]) {
+                let _hint = modifiers.space();
+                if !modifiers.has_any(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]) {
                     return Err(self.error("expected a cache"));
                 }
                 let [at] = self.operands(operands)?;
@@ -34,19 +34,19 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn load(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let space = self.access_space(words)?;
-        words.skip_memory_qualifiers();
-        let vector = words.vector();
-        let ty = self.some_type(words)?;
+    fn load(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let space = self.access_space(modifiers)?;
+        modifiers.skip_memory_qualifiers();
+        let vector = modifiers.vector();
+        let ty = self.some_type(modifiers)?;
         let [to, at] = self.operands(operands)?;
         let (width, signed) = (self.width(ty)?, ty.is_signed());
         if vector > 1 {
             self.check_vector(vector, ty)?;
-            let places = self.target_vector(to, ty, vector)?;
-            let (space, at) = self.place_of_access(at, space)?;
-            self.emit(Op::LoadVector { space, width, signed, to: places, at });
-            self.trim_signed(to, ty);
+            let regs = self.target_vector(to, ty, vector)?;
+            let (space, at) = self.access_address(at, space)?;
+            self.emit(Op::LoadVector { space, width, signed, to: regs, at });
+            self.truncate_signed(to, ty);
             return Ok(());
         }
         // The assembler takes a single element in braces.
@@ -65,18 +65,18 @@ impl<'m> Builder<'_, 'm> {
             };
             self.emit(Op::LoadParameter { width, signed, to, offset });
         } else {
-            let (space, at) = self.place_of_access(at, space)?;
+            let (space, at) = self.access_address(at, space)?;
             self.emit(Op::Load { space, width, signed, to, at });
         }
-        self.trim_signed(register, ty);
+        self.truncate_signed(register, ty);
         Ok(())
     }
 
-    fn store(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let space = self.access_space(words)?;
-        words.skip_memory_qualifiers();
-        let vector = words.vector();
-        let ty = self.some_type(words)?;
+    fn store(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let space = self.access_space(modifiers)?;
+        modifiers.skip_memory_qualifiers();
+        let vector = modifiers.vector();
+        let ty = self.some_type(modifiers)?;
         let [at, from] = self.operands(operands)?;
         let width = self.width(ty)?;
         if matches!(space, MemorySpace::Const) {
@@ -91,7 +91,7 @@ impl<'m> Builder<'_, 'm> {
         if vector > 1 {
             self.check_vector(vector, ty)?;
             let from = self.source_vector(from, ty, vector)?;
-            let (space, at) = self.place_of_access(at, space)?;
+            let (space, at) = self.access_address(at, space)?;
             self.emit(Op::StoreVector { space, width, from, at });
             return Ok(());
         }
@@ -99,19 +99,19 @@ impl<'m> Builder<'_, 'm> {
             Operand::Vector(parts) if parts.len() == 1 => self.source_as(&parts[0], ty, true)?,
             _ => self.source_as(from, ty, true)?,
         };
-        let (space, at) = self.place_of_access(at, space)?;
+        let (space, at) = self.access_address(at, space)?;
         self.emit(Op::Store { space, width, from, at });
         Ok(())
     }
 
-    fn access_space(&self, words: &mut Words<'m>) -> Result<MemorySpace, Error> {
-        if words.has("shared::cluster") {
+    fn access_space(&self, modifiers: &mut Modifiers<'m>) -> Result<MemorySpace, Error> {
+        if modifiers.has("shared::cluster") {
             return Ok(MemorySpace::Shared);
         }
-        if words.has("L2::cache_hint") {
+        if modifiers.has("L2::cache_hint") {
             return Err(self.unsupported("'.L2::cache_hint'"));
         }
-        Ok(words.space().unwrap_or(MemorySpace::Generic))
+        Ok(modifiers.space().unwrap_or(MemorySpace::Generic))
     }
 
     fn check_vector(&self, count: usize, ty: Type) -> Result<(), Error> {
@@ -122,7 +122,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// Parameters of functions lie in the frame.
-    fn place_of_access(
+    fn access_address(
         &mut self,
         at: &Operand<'m>,
         space: MemorySpace,
@@ -140,13 +140,13 @@ impl<'m> Builder<'_, 'm> {
         Ok((if space == MemorySpace::Param { MemorySpace::Generic } else { space }, at))
     }
 
-    fn atomic(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if words.has("async") {
+    fn atomic(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if modifiers.has("async") {
             return Err(self.unsupported("'red.async'"));
         }
-        let space = self.access_space(words)?;
-        words.skip_memory_qualifiers();
-        let op = words.take(|word| {
+        let space = self.access_space(modifiers)?;
+        modifiers.skip_memory_qualifiers();
+        let op = modifiers.take(|word| {
             Some(match word {
                 "add" => AtomicOp::Add,
                 "min" => AtomicOp::Min,
@@ -162,9 +162,9 @@ impl<'m> Builder<'_, 'm> {
             })
         });
         let op = op.ok_or_else(|| self.error("expected an operation"))?;
-        let _noftz = words.has("noftz");
-        let vector = words.vector();
-        let ty = self.some_type(words)?;
+        let _noftz = modifiers.has("noftz");
+        let vector = modifiers.vector();
+        let ty = self.some_type(modifiers)?;
         let kind = self.atomic_kind(op, ty)?;
         let (to, at, operand, swap) = match (opcode, op, operands) {
             ("atom", AtomicOp::CompareExchange, [to, at, compare, swap]) => (Some(to), at, compare, Some(swap)),
@@ -198,7 +198,7 @@ impl<'m> Builder<'_, 'm> {
         // What was there is kept aside first: a target may be the operand of a later element.
         let mut kept = Vec::new();
         for (&operand, &to) in values.iter().zip(&targets) {
-            let aside = to.map(|to| Ok((to, self.new_register(ty)?.place))).transpose()?;
+            let aside = to.map(|to| Ok((to, self.new_register(ty)?.reg))).transpose()?;
             kept.extend(aside);
             let to = aside.map(|(_, aside)| aside);
             self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap: None })));
@@ -231,7 +231,7 @@ impl<'m> Builder<'_, 'm> {
         })
     }
 
-    fn fence(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    fn fence(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [] = self.operands(operands)?;
         const KNOWN: [&str; 19] = [
             "cta",
@@ -254,32 +254,32 @@ impl<'m> Builder<'_, 'm> {
             "sync_restrict::shared::cta",
             "async::shared::cluster",
         ];
-        while words.has_any(&KNOWN) {}
+        while modifiers.has_any(&KNOWN) {}
         self.emit(Op::Fence);
         Ok(())
     }
 
     /// `cp.async` copies at once: whoever waits for it waits for nothing.
-    fn copy(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if !words.has("async") || words.has("bulk") || words.has("reduce") {
+    fn copy(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !modifiers.has("async") || modifiers.has("bulk") || modifiers.has("reduce") {
             return Err(self.unsupported("only 'cp.async' of up to 16 bytes is supported"));
         }
-        if words.has("commit_group") {
+        if modifiers.has("commit_group") {
             let [] = self.operands(operands)?;
             return Ok(());
         }
-        if words.has("wait_all") || words.has("wait_group") {
+        if modifiers.has("wait_all") || modifiers.has("wait_group") {
             return Ok(());
         }
-        if words.has("mbarrier") || words.has("mbarrier::arrive") {
-            return self.copy_arrives(words, operands);
+        if modifiers.has("mbarrier") || modifiers.has("mbarrier::arrive") {
+            return self.cp_async_mbarrier_arrive(modifiers, operands);
         }
-        words.skip_memory_qualifiers();
-        let _to_shared = words.has("shared::cluster") || words.has("shared") || words.has("shared::cta");
-        if !words.has("global") {
+        modifiers.skip_memory_qualifiers();
+        let _to_shared = modifiers.has("shared::cluster") || modifiers.has("shared") || modifiers.has("shared::cta");
+        if !modifiers.has("global") {
             return Err(self.error("expected '.shared.global'"));
         }
-        words.skip_memory_qualifiers();
+        modifiers.skip_memory_qualifiers();
         let (to, from, bytes, source) = match operands {
             [to, from, Operand::Integer(bytes)] => (to, from, *bytes, None),
             [to, from, Operand::Integer(bytes), source] => (to, from, *bytes, Some(source)),

@@ -1,4 +1,4 @@
-//! Tree to program: names become slots and symbols, words become instructions, and what means nothing is refused with
+//! Tree to program: names become slots and symbols, modifiers become instructions, and what means nothing is refused with
 //! its place in the text.
 
 mod arithmetic;
@@ -10,24 +10,24 @@ mod data;
 mod function;
 mod mbarrier;
 mod memory;
+mod modifiers;
 mod operand;
 mod scope;
 mod select;
 mod unit;
 mod warp;
-mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::image::{Kernel, KernelParameter};
-use crate::program::{Formal, Signature, SymbolIndex};
+use crate::program::{FormalParameter, Signature, SymbolIndex};
 use crate::syntax::tree::{
     Function, FunctionKind, Item, Linkage, Module, Parameter, Position, Space, Type, Variable as Declared,
 };
 
-pub(crate) use unit::{Home, LoweredUnit, Relocation, Symbol, SymbolKind, Variable};
+pub(crate) use unit::{LoweredUnit, Relocation, Symbol, SymbolKind, Variable, VariableSpace};
 
 /// Bytes of kernel parameters that a launch can carry.
 const PARAMETER_BYTES_MAX: u64 = 32_764;
@@ -72,8 +72,8 @@ pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
 /// A number of registers such as a compiler might need: it grows with what the text declares, up to what a thread
 /// can have.
 fn estimate_registers(code: &crate::program::Code) -> u32 {
-    let words = code.narrow + 2 * code.wide;
-    (8 + words / 4).next_multiple_of(2).clamp(8, 255)
+    let modifiers = code.narrow + 2 * code.wide;
+    (8 + modifiers / 4).next_multiple_of(2).clamp(8, 255)
 }
 
 /// The unit while it is lowered.
@@ -84,8 +84,8 @@ struct Lowering<'m> {
     names: HashMap<&'m str, SymbolIndex>,
 }
 
-fn meaning(at: Position, message: impl Into<String>) -> Error {
-    Error::new(at, ErrorKind::Meaning, message)
+fn semantic_error(at: Position, message: impl Into<String>) -> Error {
+    Error::new(at, ErrorKind::Semantic, message)
 }
 
 impl<'m> Lowering<'m> {
@@ -111,13 +111,13 @@ impl<'m> Lowering<'m> {
         }
         for item in &module.items {
             if let Item::Alias { at, name, of } = item {
-                let target = *self.names.get(of).ok_or_else(|| meaning(*at, format!("unknown name '{of}'")))?;
+                let target = *self.names.get(of).ok_or_else(|| semantic_error(*at, format!("unknown name '{of}'")))?;
                 if !matches!(self.symbols[target as usize].kind, SymbolKind::Function { .. }) {
-                    return Err(meaning(*at, format!("'{of}' is no function")));
+                    return Err(semantic_error(*at, format!("'{of}' is no function")));
                 }
                 match self.names.get(name) {
                     Some(&declared) if declared == target => {
-                        return Err(meaning(*at, format!("'{name}' is another name of itself")));
+                        return Err(semantic_error(*at, format!("'{name}' is another name of itself")));
                     }
                     Some(&declared) => self.symbols[declared as usize].kind = SymbolKind::Alias(target),
                     None => {
@@ -131,17 +131,17 @@ impl<'m> Lowering<'m> {
                 }
             }
         }
-        self.refuse_second_bodies()
+        self.check_single_definition()
     }
 
-    fn refuse_second_bodies(&self) -> Result<(), Error> {
+    fn check_single_definition(&self) -> Result<(), Error> {
         let mut seen = HashMap::new();
         for item in &self.module.items {
             if let Item::Function(function) = item
                 && function.body.is_some()
                 && seen.insert(function.name, ()).is_some()
             {
-                return Err(meaning(function.at, format!("'{}' is defined twice", function.name)));
+                return Err(semantic_error(function.at, format!("'{}' is defined twice", function.name)));
             }
         }
         Ok(())
@@ -158,18 +158,18 @@ impl<'m> Lowering<'m> {
         match (&mut before.kind, symbol.kind) {
             (SymbolKind::Function { signature: first, .. }, SymbolKind::Function { signature: second, .. }) => {
                 if *first != second {
-                    return Err(meaning(at, format!("'{name}' was declared with other parameters")));
+                    return Err(semantic_error(at, format!("'{name}' was declared with other parameters")));
                 }
             }
             (SymbolKind::Variable(first), SymbolKind::Variable(second)) => {
                 if first.defined && second.defined {
-                    return Err(meaning(at, format!("'{name}' is defined twice")));
+                    return Err(semantic_error(at, format!("'{name}' is defined twice")));
                 }
                 if second.defined {
                     *first = second;
                 }
             }
-            _ => return Err(meaning(at, format!("'{name}' is already something else"))),
+            _ => return Err(semantic_error(at, format!("'{name}' is already something else"))),
         }
         if before.linkage == Linkage::Extern || before.linkage == Linkage::Local {
             before.linkage = symbol.linkage;
@@ -181,22 +181,23 @@ impl<'m> Lowering<'m> {
     fn variable(&mut self, variable: &Declared<'m>) -> Result<Symbol, Error> {
         let (bytes, align) = size(variable)?;
         let home = match variable.space {
-            Space::Global => Home::Global,
-            Space::Const => Home::Const,
-            Space::Shared if variable.linkage == Linkage::Extern => Home::DynamicShared,
-            Space::Shared => Home::Shared,
+            Space::Global => VariableSpace::Global,
+            Space::Const => VariableSpace::Const,
+            Space::Shared if variable.linkage == Linkage::Extern => VariableSpace::DynamicShared,
+            Space::Shared => VariableSpace::Shared,
             Space::Register | Space::Local | Space::Param => {
-                return Err(meaning(variable.at, format!("'{}' cannot live outside a function", variable.name)));
+                return Err(semantic_error(variable.at, format!("'{}' cannot live outside a function", variable.name)));
             }
         };
-        if home == Home::Shared && bytes > SHARED_BYTES_MAX {
-            return Err(meaning(
+        if home == VariableSpace::Shared && bytes > SHARED_BYTES_MAX {
+            return Err(semantic_error(
                 variable.at,
                 format!("{bytes} bytes of shared memory are more than {SHARED_BYTES_MAX}"),
             ));
         }
-        let defined = variable.linkage != Linkage::Extern || home == Home::DynamicShared;
-        let kind = SymbolKind::Variable(Variable { home, bytes, align, defined, initial: unit::Data::default() });
+        let defined = variable.linkage != Linkage::Extern || home == VariableSpace::DynamicShared;
+        let kind =
+            SymbolKind::Variable(Variable { space: home, bytes, align, defined, initial: unit::Data::default() });
         Ok(Symbol { name: variable.name.to_owned(), linkage: variable.linkage, kind })
     }
 
@@ -205,14 +206,17 @@ impl<'m> Lowering<'m> {
         let mut end = 0u64;
         for parameter in &function.parameters {
             let Parameter::Param(variable) = parameter else {
-                return Err(meaning(function.at, "a kernel takes its parameters in .param space"));
+                return Err(semantic_error(function.at, "a kernel takes its parameters in .param space"));
             };
             let (bytes, align) = size(variable)?;
             let offset = end.next_multiple_of(align);
             parameters.push(KernelParameter { offset, bytes });
             end = offset + bytes;
             if end > PARAMETER_BYTES_MAX {
-                return Err(meaning(variable.at, format!("more than {PARAMETER_BYTES_MAX} bytes of parameters")));
+                return Err(semantic_error(
+                    variable.at,
+                    format!("more than {PARAMETER_BYTES_MAX} bytes of parameters"),
+                ));
             }
         }
         let (major, minor) = self.module.version;
@@ -236,10 +240,11 @@ impl<'m> Lowering<'m> {
 /// Bytes and alignment of a variable.
 fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
     if variable.ty == Type::Pred {
-        return Err(meaning(variable.at, format!("'{}' cannot be a predicate in memory", variable.name)));
+        return Err(semantic_error(variable.at, format!("'{}' cannot be a predicate in memory", variable.name)));
     }
     let element = u64::from(variable.ty.bytes()) * u64::from(variable.vector);
-    let too_large = || meaning(variable.at, format!("'{}' is larger than {VARIABLE_BYTES_MAX} bytes", variable.name));
+    let too_large =
+        || semantic_error(variable.at, format!("'{}' is larger than {VARIABLE_BYTES_MAX} bytes", variable.name));
     let mut elements = 1u64;
     for (index, dimension) in variable.dimensions.iter().enumerate() {
         let length = match (dimension, &variable.initial) {
@@ -253,7 +258,7 @@ fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
     let natural = element.next_power_of_two();
     let align = variable.align.map_or(natural, |align| u64::from(align).max(natural));
     if !align.is_power_of_two() || align > 1 << 20 {
-        return Err(meaning(variable.at, format!("an alignment of {align} is no power of two up to 1048576")));
+        return Err(semantic_error(variable.at, format!("an alignment of {align} is no power of two up to 1048576")));
     }
     Ok((bytes, align))
 }
@@ -261,7 +266,7 @@ fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
 /// Where the results and parameters of a function lie in its frame.
 fn signature(returns: &[Parameter<'_>], parameters: &[Parameter<'_>]) -> Result<Signature, Error> {
     let mut end = 0u64;
-    let mut place = |parameter: &Parameter<'_>| {
+    let mut reg = |parameter: &Parameter<'_>| {
         let (at, (bytes, align)) = match parameter {
             Parameter::Param(variable) => (variable.at, size(variable)?),
             Parameter::Register { at, ty, .. } => (*at, (u64::from(ty.bytes()), u64::from(ty.bytes()))),
@@ -269,11 +274,11 @@ fn signature(returns: &[Parameter<'_>], parameters: &[Parameter<'_>]) -> Result<
         let offset = end.next_multiple_of(align);
         end = offset + bytes;
         if end > PARAMETER_BYTES_MAX {
-            return Err(meaning(at, format!("more than {PARAMETER_BYTES_MAX} bytes of parameters")));
+            return Err(semantic_error(at, format!("more than {PARAMETER_BYTES_MAX} bytes of parameters")));
         }
-        Ok(Formal { offset: offset as u32, bytes: bytes as u32 })
+        Ok(FormalParameter { offset: offset as u32, bytes: bytes as u32 })
     };
-    let returns = returns.iter().map(&mut place).collect::<Result<_, _>>()?;
-    let parameters = parameters.iter().map(&mut place).collect::<Result<_, _>>()?;
+    let returns = returns.iter().map(&mut reg).collect::<Result<_, _>>()?;
+    let parameters = parameters.iter().map(&mut reg).collect::<Result<_, _>>()?;
     Ok(Signature { returns, parameters, bytes: end as u32 })
 }

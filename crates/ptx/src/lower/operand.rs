@@ -1,37 +1,37 @@
 //! Operands: what names, literals and addresses in an instruction stand for.
 
-use super::function::{Builder, File};
-use super::scope::{Found, Label, Register, Variable};
-use super::words::Words;
-use super::{Home, SymbolKind};
+use super::function::{Builder, RegisterFile};
+use super::modifiers::Modifiers;
+use super::scope::{FoundRegister, Label, Register, Variable};
+use super::{SymbolKind, VariableSpace};
 use crate::error::Error;
 use crate::memory::Width;
 use crate::program::{
-    Address, Constant, Integer, LaneMask, MemorySpace, Op, PARAM_WINDOW, Place, Signature, Slot, Special, SymbolIndex,
+    Address, Constant, Integer, LaneMask, MemorySpace, Op, PARAM_WINDOW, Reg, Signature, Slot, Special, SymbolIndex,
 };
 use crate::syntax::tree::{Base, Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
-    fn look_up(&self, name: &str) -> Option<Found> {
+    fn lookup(&self, name: &str) -> Option<FoundRegister> {
         self.scopes.iter().rev().find_map(|scope| scope.register(name))
     }
 
     pub(super) fn is_register(&self, name: &str) -> bool {
-        self.look_up(name).is_some()
+        self.lookup(name).is_some()
     }
 
     /// A register, which has a place from now on.
     pub(super) fn find_register(&mut self, name: &str) -> Option<Register> {
-        let (family, index) = match self.look_up(name)? {
-            Found::One(register) => return Some(register),
-            Found::Member(family, index) => (family, index),
+        let (family, index) = match self.lookup(name)? {
+            FoundRegister::One(register) => return Some(register),
+            FoundRegister::Member(family, index) => (family, index),
         };
-        if let Some(&place) = self.members.get(&(family.id, index)) {
-            return Some(Register { ty: family.ty, place });
+        if let Some(&reg) = self.members.get(&(family.id, index)) {
+            return Some(Register { ty: family.ty, reg });
         }
-        let place = self.new_place(File::of(family.ty)?);
-        self.members.insert((family.id, index), place);
-        Some(Register { ty: family.ty, place })
+        let reg = self.new_reg(RegisterFile::of(family.ty)?);
+        self.members.insert((family.id, index), reg);
+        Some(Register { ty: family.ty, reg })
     }
 
     /// The elements of a vector: those in braces, or those of a register of a vector type.
@@ -51,18 +51,13 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// The places that a vector is read from.
-    pub(super) fn source_vector(
-        &mut self,
-        operand: &Operand<'m>,
-        ty: Type,
-        count: usize,
-    ) -> Result<Box<[Place]>, Error> {
+    pub(super) fn source_vector(&mut self, operand: &Operand<'m>, ty: Type, count: usize) -> Result<Box<[Reg]>, Error> {
         let elements = self.elements_exactly(operand, count)?;
-        let places = elements.iter().map(|element| match element {
+        let regs = elements.iter().map(|element| match element {
             Element::Operand(operand) => self.source_as(operand, ty, true),
             Element::Register(register) => self.checked("the vector", *register, ty, true),
         });
-        places.collect()
+        regs.collect()
     }
 
     /// The places that a vector is written to; nothing where an element is not wanted.
@@ -71,18 +66,18 @@ impl<'m> Builder<'_, 'm> {
         operand: &Operand<'m>,
         ty: Type,
         count: usize,
-    ) -> Result<Box<[Option<Place>]>, Error> {
+    ) -> Result<Box<[Option<Reg>]>, Error> {
         let elements = self.elements_exactly(operand, count)?;
-        let places = elements.iter().map(|element| match element {
+        let regs = elements.iter().map(|element| match element {
             Element::Operand(Operand::Sink) => Ok(None),
             Element::Operand(operand) => self.target_as(operand, ty, true).map(Some),
             Element::Register(register) => self.checked("the vector", *register, ty, true).map(Some),
         });
-        places.collect()
+        regs.collect()
     }
 
     /// Cuts what a signed load extended to 32 bits to the registers that are smaller: they hold zeros above.
-    pub(super) fn trim_signed(&mut self, to: &Operand<'m>, ty: Type) {
+    pub(super) fn truncate_signed(&mut self, to: &Operand<'m>, ty: Type) {
         if !ty.is_signed() {
             return;
         }
@@ -93,7 +88,7 @@ impl<'m> Builder<'_, 'm> {
                 Element::Operand(Operand::Name(name)) => self.find_register(name),
                 Element::Operand(_) => None,
             };
-            if let Some(Register { ty, place: Place::Narrow(to) }) = register
+            if let Some(Register { ty, reg: Reg::Narrow(to) }) = register
                 && ty.bits() < 32
             {
                 let mask = self.constant_narrow(u32::MAX >> (32 - ty.bits()));
@@ -128,11 +123,11 @@ impl<'m> Builder<'_, 'm> {
 
     pub(super) fn find_symbol(&mut self, name: &str) -> Option<SymbolIndex> {
         let symbol = self.unit.names.get(name).copied()?;
-        self.mention(symbol);
+        self.add_reference(symbol);
         Some(symbol)
     }
 
-    fn mention(&mut self, symbol: SymbolIndex) {
+    fn add_reference(&mut self, symbol: SymbolIndex) {
         if !self.mentions.contains(&symbol) {
             self.mentions.push(symbol);
         }
@@ -142,33 +137,33 @@ impl<'m> Builder<'_, 'm> {
         matches!(self.unit.symbols[symbol as usize].kind, SymbolKind::Function { .. } | SymbolKind::Alias(_))
     }
 
-    fn constant(&mut self, file: File, constant: Constant) -> Place {
-        if let Some(&place) = self.constants.get(&(file, constant)) {
-            return place;
+    fn constant(&mut self, file: RegisterFile, constant: Constant) -> Reg {
+        if let Some(&reg) = self.constants.get(&(file, constant)) {
+            return reg;
         }
-        let place = self.new_place(file);
-        self.constants.insert((file, constant), place);
-        place
+        let reg = self.new_reg(file);
+        self.constants.insert((file, constant), reg);
+        reg
     }
 
-    pub(super) fn constant_wide(&mut self, constant: Constant) -> Place {
-        self.constant(File::Wide, constant)
+    pub(super) fn constant_wide(&mut self, constant: Constant) -> Reg {
+        self.constant(RegisterFile::Wide, constant)
     }
 
-    pub(super) fn constant_in_narrow(&mut self, constant: Constant) -> Place {
-        self.constant(File::Narrow, constant)
+    pub(super) fn constant_in_narrow(&mut self, constant: Constant) -> Reg {
+        self.constant(RegisterFile::Narrow, constant)
     }
 
     pub(super) fn constant_narrow(&mut self, value: u32) -> Slot {
-        match self.constant(File::Narrow, Constant::Bits(u64::from(value))) {
-            Place::Narrow(slot) => slot,
+        match self.constant(RegisterFile::Narrow, Constant::Bits(u64::from(value))) {
+            Reg::Narrow(slot) => slot,
             _ => unreachable!("a constant lies in the file it was asked for"),
         }
     }
 
     pub(super) fn constant_predicate(&mut self, value: bool) -> Slot {
-        match self.constant(File::Predicate, Constant::Bits(if value { u64::MAX } else { 0 })) {
-            Place::Predicate(slot) => slot,
+        match self.constant(RegisterFile::Predicate, Constant::Bits(if value { u64::MAX } else { 0 })) {
+            Reg::Predicate(slot) => slot,
             _ => unreachable!("a constant lies in the file it was asked for"),
         }
     }
@@ -184,7 +179,7 @@ impl<'m> Builder<'_, 'm> {
                 Constant::Bits(PARAM_WINDOW.wrapping_add(u64::from(offset)).wrapping_add_signed(addend))
             }
             Some(Variable::Symbol(symbol)) => {
-                self.mention(symbol);
+                self.add_reference(symbol);
                 Constant::Symbol { symbol, generic, addend }
             }
             None => Constant::Symbol { symbol: self.find_symbol(name)?, generic, addend },
@@ -192,8 +187,8 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// A source operand of a type; a register may be wider where `relaxed`.
-    pub(super) fn source_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Place, Error> {
-        let file = File::of(ty).ok_or_else(|| self.unsupported("operands of 128 bits"))?;
+    pub(super) fn source_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Reg, Error> {
+        let file = RegisterFile::of(ty).ok_or_else(|| self.unsupported("operands of 128 bits"))?;
         let constant = match *operand {
             Operand::Name(name) => {
                 if let Some(register) = self.find_register(name) {
@@ -228,38 +223,38 @@ impl<'m> Builder<'_, 'm> {
             Operand::Double(bits) if ty.bits() == 64 => Constant::Bits(bits),
             _ => return Err(self.error(format!("expected a register or a constant, found {}", kind_of(operand)))),
         };
-        if file == File::Predicate {
+        if file == RegisterFile::Predicate {
             return Err(self.error("expected a predicate"));
         }
         Ok(self.constant(file, constant))
     }
 
-    fn checked(&mut self, name: &str, register: Register, ty: Type, relaxed: bool) -> Result<Place, Error> {
+    fn checked(&mut self, name: &str, register: Register, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         let fits = match relaxed {
             true => register.ty.bits() >= ty.bits() && (register.ty == Type::Pred) == (ty == Type::Pred),
             false => register.ty.bits() == ty.bits() && ty.agrees_with(register.ty),
         };
         if fits {
-            return Ok(register.place);
+            return Ok(register.reg);
         }
         let (is, wants) = (format!("{:?}", register.ty).to_lowercase(), format!("{ty:?}").to_lowercase());
         Err(self.error(format!("'{name}' is .{is}, and the instruction wants .{wants}")))
     }
 
-    pub(super) fn source(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Place, Error> {
+    pub(super) fn source(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Reg, Error> {
         self.source_as(operand, ty, false)
     }
 
     pub(super) fn narrow(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.source(operand, ty)? {
-            Place::Narrow(slot) => Ok(slot),
+            Reg::Narrow(slot) => Ok(slot),
             _ => Err(self.error("expected a register of at most 32 bits")),
         }
     }
 
     pub(super) fn wide(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.source(operand, ty)? {
-            Place::Wide(slot) => Ok(slot),
+            Reg::Wide(slot) => Ok(slot),
             _ => Err(self.error("expected a register of 64 bits")),
         }
     }
@@ -273,38 +268,38 @@ impl<'m> Builder<'_, 'm> {
             _ => return Err(self.error(format!("expected a predicate, found {}", kind_of(operand)))),
         };
         match self.find_register(name) {
-            Some(Register { place: Place::Predicate(slot), .. }) => Ok((slot, negated)),
+            Some(Register { reg: Reg::Predicate(slot), .. }) => Ok((slot, negated)),
             Some(_) => Err(self.error(format!("'{name}' is no predicate"))),
             None => Err(self.error(format!("unknown name '{name}'"))),
         }
     }
 
     /// A register to write; one to throw away for `_`.
-    pub(super) fn target_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Place, Error> {
+    pub(super) fn target_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         match *operand {
             Operand::Name(name) => match self.find_register(name) {
                 Some(register) => self.checked(name, register, ty, relaxed),
                 None => Err(self.error(format!("'{name}' is no register"))),
             },
-            Operand::Sink => Ok(self.new_register(ty)?.place),
+            Operand::Sink => Ok(self.new_register(ty)?.reg),
             _ => Err(self.error(format!("expected a register to write to, found {}", kind_of(operand)))),
         }
     }
 
-    pub(super) fn target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Place, Error> {
+    pub(super) fn target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Reg, Error> {
         self.target_as(operand, ty, false)
     }
 
     pub(super) fn narrow_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.target(operand, ty)? {
-            Place::Narrow(slot) => Ok(slot),
+            Reg::Narrow(slot) => Ok(slot),
             _ => Err(self.error("expected a register of at most 32 bits")),
         }
     }
 
     pub(super) fn wide_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.target(operand, ty)? {
-            Place::Wide(slot) => Ok(slot),
+            Reg::Wide(slot) => Ok(slot),
             _ => Err(self.error("expected a register of 64 bits")),
         }
     }
@@ -314,7 +309,7 @@ impl<'m> Builder<'_, 'm> {
             return Ok(None);
         }
         match self.target(operand, Type::Pred)? {
-            Place::Predicate(slot) => Ok(Some(slot)),
+            Reg::Predicate(slot) => Ok(Some(slot)),
             _ => Err(self.error("expected a predicate")),
         }
     }
@@ -322,9 +317,9 @@ impl<'m> Builder<'_, 'm> {
     /// The type of a register operand; a register's size decides for instructions that have no type of their own.
     pub(super) fn register_type(&self, operand: &Operand<'m>) -> Option<Type> {
         match operand {
-            Operand::Name(name) => self.look_up(name).map(|found| match found {
-                Found::One(register) => register.ty,
-                Found::Member(family, _) => family.ty,
+            Operand::Name(name) => self.lookup(name).map(|found| match found {
+                FoundRegister::One(register) => register.ty,
+                FoundRegister::Member(family, _) => family.ty,
             }),
             _ => None,
         }
@@ -339,10 +334,10 @@ impl<'m> Builder<'_, 'm> {
             None => self.unit.names.get(name).copied()?,
         };
         let SymbolKind::Variable(variable) = &self.unit.symbols[symbol as usize].kind else { return None };
-        Some(match variable.home {
-            Home::Global => MemorySpace::Global,
-            Home::Const => MemorySpace::Const,
-            Home::Shared | Home::DynamicShared => MemorySpace::Shared,
+        Some(match variable.space {
+            VariableSpace::Global => MemorySpace::Global,
+            VariableSpace::Const => MemorySpace::Const,
+            VariableSpace::Shared | VariableSpace::DynamicShared => MemorySpace::Shared,
         })
     }
 
@@ -357,7 +352,7 @@ impl<'m> Builder<'_, 'm> {
                 if let Some(register) = self.find_register(name) {
                     let fits = matches!(register.ty.bits(), 32 | 64) && !register.ty.is_float();
                     return match fits {
-                        true => Ok(Address { base: register.place, offset }),
+                        true => Ok(Address { base: register.reg, offset }),
                         false => Err(self.error(format!("'{name}' cannot hold an address"))),
                     };
                 }
@@ -380,8 +375,8 @@ impl<'m> Builder<'_, 'm> {
         operands.try_into().map_err(|_| self.error(format!("expected {N} operands, found {}", operands.len())))
     }
 
-    pub(super) fn some_type(&self, words: &mut Words<'_>) -> Result<Type, Error> {
-        words.ty().ok_or_else(|| self.error("the instruction needs a type"))
+    pub(super) fn some_type(&self, modifiers: &mut Modifiers<'_>) -> Result<Type, Error> {
+        modifiers.ty().ok_or_else(|| self.error("the instruction needs a type"))
     }
 
     pub(super) fn width(&self, ty: Type) -> Result<Width, Error> {

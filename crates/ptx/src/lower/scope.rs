@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Place, Signature, SymbolIndex};
+use crate::program::{Reg, Signature, SymbolIndex};
 use crate::syntax::tree::Type;
 
 /// Number of a label within a function.
@@ -13,7 +13,7 @@ pub(super) type Label = u32;
 pub(super) struct Scope<'t> {
     pub(super) registers: HashMap<&'t str, Register>,
     /// `%r<5>` by its stem: the registers are made one after the other.
-    pub(super) families: HashMap<&'t str, Family>,
+    pub(super) ranges: HashMap<&'t str, RegisterRange>,
     /// Registers of a vector type: their elements.
     pub(super) vectors: HashMap<&'t str, Vec<Register>>,
     pub(super) variables: HashMap<&'t str, Variable>,
@@ -25,13 +25,13 @@ pub(super) struct Scope<'t> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Register {
     pub(super) ty: Type,
-    pub(super) place: Place,
+    pub(super) reg: Reg,
 }
 
 /// Registers of one declaration. They get their places when they are first mentioned: what is declared and not used
 /// costs nothing.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Family {
+pub(super) struct RegisterRange {
     pub(super) ty: Type,
     pub(super) count: u32,
     /// Never the same for two families of a function.
@@ -40,9 +40,9 @@ pub(super) struct Family {
 
 /// What a name stands for among registers.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Found {
+pub(super) enum FoundRegister {
     One(Register),
-    Member(Family, u32),
+    Member(RegisterRange, u32),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +56,9 @@ pub(super) enum Variable {
 }
 
 impl Scope<'_> {
-    pub(super) fn register(&self, name: &str) -> Option<Found> {
+    pub(super) fn register(&self, name: &str) -> Option<FoundRegister> {
         if let Some(&found) = self.registers.get(name) {
-            return Some(Found::One(found));
+            return Some(FoundRegister::One(found));
         }
         if let Some((stem, component)) = name.rsplit_once('.') {
             let element = match component {
@@ -68,15 +68,15 @@ impl Scope<'_> {
                 "w" | "a" => 3,
                 _ => return None,
             };
-            return self.vectors.get(stem).and_then(|elements| elements.get(element).copied()).map(Found::One);
+            return self.vectors.get(stem).and_then(|elements| elements.get(element).copied()).map(FoundRegister::One);
         }
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let digits = &name[stem.len()..];
         if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
             return None;
         }
-        let family = self.families.get(stem)?;
+        let family = self.ranges.get(stem)?;
         let index: u32 = digits.parse().ok().filter(|&index| index < family.count)?;
-        Some(Found::Member(*family, index))
+        Some(FoundRegister::Member(*family, index))
     }
 }

@@ -1,7 +1,7 @@
 //! Which instruction an opcode is: the one list of opcodes, each with the family that lowers it.
 
 use super::function::Builder;
-use super::words::Words;
+use super::modifiers::Modifiers;
 use crate::error::Error;
 use crate::syntax::tree::Operand;
 
@@ -22,7 +22,7 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn select(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         let (target, since) = (self.unit.module.target, first_target(opcode));
@@ -30,38 +30,38 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.error(format!("'{opcode}' needs sm_{since} or higher, and the target is sm_{target}")));
         }
         match opcode {
-            "add" | "sub" => self.sum(opcode, words, operands),
-            "addc" | "subc" => self.carried_sum(opcode, words, operands, true),
-            "mul" => self.product(words, operands),
-            "mad" | "fma" => self.mad(opcode, words, operands),
-            "madc" => self.carried_mad(words, operands),
-            "div" | "rem" | "min" | "max" => self.two_operands(opcode, words, operands),
+            "add" | "sub" => self.sum(opcode, modifiers, operands),
+            "addc" | "subc" => self.carried_sum(opcode, modifiers, operands, true),
+            "mul" => self.product(modifiers, operands),
+            "mad" | "fma" => self.mad(opcode, modifiers, operands),
+            "madc" => self.carried_mad(modifiers, operands),
+            "div" | "rem" | "min" | "max" => self.two_operands(opcode, modifiers, operands),
             "neg" | "abs" | "sqrt" | "rsqrt" | "rcp" | "sin" | "cos" | "ex2" | "lg2" | "tanh" => {
-                self.one_operand(opcode, words, operands)
+                self.one_operand(opcode, modifiers, operands)
             }
-            "copysign" => self.copysign(words, operands),
-            "sad" => self.sad(words, operands),
-            "and" | "or" | "xor" => self.logic(opcode, words, operands),
-            "not" | "cnot" => self.complement(opcode, words, operands),
-            "setp" => self.setp(words, operands),
-            "set" => self.set(words, operands),
-            "selp" => self.selp(words, operands),
-            "slct" => self.slct(words, operands),
-            "testp" => self.testp(words, operands),
+            "copysign" => self.copysign(modifiers, operands),
+            "sad" => self.sad(modifiers, operands),
+            "and" | "or" | "xor" => self.logic(opcode, modifiers, operands),
+            "not" | "cnot" => self.complement(opcode, modifiers, operands),
+            "setp" => self.setp(modifiers, operands),
+            "set" => self.set(modifiers, operands),
+            "selp" => self.selp(modifiers, operands),
+            "slct" => self.slct(modifiers, operands),
+            "testp" => self.testp(modifiers, operands),
             "shl" | "shr" | "shf" | "lop3" | "bfe" | "bfi" | "bfind" | "brev" | "clz" | "popc" | "prmt" | "mul24"
-            | "mad24" | "dp4a" | "dp2a" | "szext" | "bmsk" | "fns" => self.bit_operation(opcode, words, operands),
-            "mov" => self.mov(words, operands),
-            "cvt" => self.cvt(words, operands),
-            "cvta" => self.cvta(words, operands),
-            "isspacep" => self.isspacep(words, operands),
+            | "mad24" | "dp4a" | "dp2a" | "szext" | "bmsk" | "fns" => self.bit_operation(opcode, modifiers, operands),
+            "mov" => self.mov(modifiers, operands),
+            "cvt" => self.cvt(modifiers, operands),
+            "cvta" => self.cvta(modifiers, operands),
+            "isspacep" => self.isspacep(modifiers, operands),
             "ld" | "ldu" | "st" | "atom" | "red" | "membar" | "fence" | "prefetch" | "prefetchu" | "cp" | "discard"
-            | "applypriority" | "createpolicy" | "mapa" => self.memory_access(opcode, words, operands),
+            | "applypriority" | "createpolicy" | "mapa" => self.memory_access(opcode, modifiers, operands),
             "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => {
-                self.warp_operation(opcode, words, operands)
+                self.warp_operation(opcode, modifiers, operands)
             }
-            "mbarrier" => self.mbarrier(words, operands),
+            "mbarrier" => self.mbarrier(modifiers, operands),
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" | "setmaxnreg"
-            | "griddepcontrol" => self.control(opcode, words, operands),
+            | "griddepcontrol" => self.control(opcode, modifiers, operands),
             "mma"
             | "wmma"
             | "wgmma"

@@ -35,7 +35,7 @@ pub(crate) enum SymbolKind {
 
 #[derive(Debug)]
 pub(crate) struct Variable {
-    pub(crate) home: Home,
+    pub(crate) space: VariableSpace,
     pub(crate) bytes: u64,
     pub(crate) align: u64,
     pub(crate) defined: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Variable {
 
 /// Where a variable of a whole unit lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum VariableSpace {
     Global,
     Const,
     Shared,

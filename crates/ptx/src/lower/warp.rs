@@ -1,7 +1,7 @@
 //! Instructions by which threads meet: barriers of the block, and everything that looks across a warp.
 
 use super::function::Builder;
-use super::words::Words;
+use super::modifiers::Modifiers;
 use crate::error::Error;
 use crate::program::{Barrier, BarrierKind, BarrierReduce, Op, ReduceOp, ShuffleMode, Slot, VoteMode};
 use crate::syntax::tree::{Operand, Type};
@@ -10,12 +10,12 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn warp_operation(
         &mut self,
         opcode: &str,
-        words: &mut Words<'m>,
+        modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         match opcode {
-            "bar" if words.has("warp") => {
-                if !words.has("sync") {
+            "bar" if modifiers.has("warp") => {
+                if !modifiers.has("sync") {
                     return Err(self.error("expected '.sync'"));
                 }
                 let [members] = self.operands(operands)?;
@@ -23,29 +23,29 @@ impl<'m> Builder<'_, 'm> {
                 self.emit(Op::WarpBarrier { members });
                 Ok(())
             }
-            "bar" | "barrier" => self.barrier(words, operands),
-            "shfl" => self.shuffle(words, operands),
-            "vote" => self.vote(words, operands),
-            "match" => self.match_lanes(words, operands),
-            "redux" => self.redux(words, operands),
+            "bar" | "barrier" => self.barrier(modifiers, operands),
+            "shfl" => self.shuffle(modifiers, operands),
+            "vote" => self.vote(modifiers, operands),
+            "match" => self.match_lanes(modifiers, operands),
+            "redux" => self.redux(modifiers, operands),
             "activemask" => {
-                let _b32 = words.ty();
+                let _b32 = modifiers.ty();
                 let [to] = self.operands(operands)?;
                 let to = self.narrow_target(to, Type::B32)?;
                 self.emit(Op::ActiveMask { to });
                 Ok(())
             }
-            _ => self.elect(words, operands),
+            _ => self.elect(modifiers, operands),
         }
     }
 
-    fn barrier(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if words.has("cluster") {
+    fn barrier(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if modifiers.has("cluster") {
             return Err(self.unsupported("barriers of a cluster"));
         }
-        let _of_block = words.has("cta");
-        let _aligned = words.has("aligned");
-        let kind = words.take(|word| ["sync", "arrive", "red"].iter().find(|&&known| known == word).copied());
+        let _of_block = modifiers.has("cta");
+        let _aligned = modifiers.has("aligned");
+        let kind = modifiers.take(|word| ["sync", "arrive", "red"].iter().find(|&&known| known == word).copied());
         let (id, threads, kind) = match (kind, operands) {
             (Some("sync"), [id]) => (id, None, BarrierKind::Sync),
             (Some("sync"), [id, threads]) => (id, Some(threads), BarrierKind::Sync),
@@ -56,7 +56,7 @@ impl<'m> Builder<'_, 'm> {
                     [threads, predicate] => (Some(threads), predicate),
                     _ => return Err(self.error("wrong number of operands")),
                 };
-                let op = words.take(|word| match word {
+                let op = modifiers.take(|word| match word {
                     "popc" => Some(BarrierReduce::Count),
                     "and" => Some(BarrierReduce::And),
                     "or" => Some(BarrierReduce::Or),
@@ -65,9 +65,9 @@ impl<'m> Builder<'_, 'm> {
                 let op = op.ok_or_else(|| self.error("expected an operation"))?;
                 let to = match op {
                     BarrierReduce::Count => self.target(to, Type::U32)?,
-                    _ => crate::program::Place::Predicate(self.written_predicate(to)?),
+                    _ => crate::program::Reg::Predicate(self.written_predicate(to)?),
                 };
-                let _type = words.ty();
+                let _type = modifiers.ty();
                 let (predicate, negated) = self.predicate(predicate)?;
                 (id, threads, BarrierKind::Reduce { op, to, predicate, negated })
             }
@@ -82,9 +82,9 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn shuffle(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let sync = words.has("sync");
-        let mode = words.take(|word| {
+    fn shuffle(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let sync = modifiers.has("sync");
+        let mode = modifiers.take(|word| {
             Some(match word {
                 "up" => ShuffleMode::Up,
                 "down" => ShuffleMode::Down,
@@ -94,7 +94,7 @@ impl<'m> Builder<'_, 'm> {
             })
         });
         let mode = mode.ok_or_else(|| self.error("expected '.up', '.down', '.bfly' or '.idx'"))?;
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if ty.bits() != 32 {
             return Err(self.wrong_type(ty));
         }
@@ -122,9 +122,9 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn vote(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let sync = words.has("sync");
-        let mode = words.take(|word| {
+    fn vote(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let sync = modifiers.has("sync");
+        let mode = modifiers.take(|word| {
             Some(match word {
                 "all" => VoteMode::All,
                 "any" => VoteMode::Any,
@@ -134,7 +134,7 @@ impl<'m> Builder<'_, 'm> {
             })
         });
         let mode = mode.ok_or_else(|| self.error("expected '.all', '.any', '.uni' or '.ballot'"))?;
-        let _type = words.ty();
+        let _type = modifiers.ty();
         let (to, predicate, members) = match (sync, operands) {
             (true, [to, predicate, members]) => (to, predicate, Some(members)),
             (false, [to, predicate]) => (to, predicate, None),
@@ -150,15 +150,15 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn match_lanes(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let all = words.has("all");
-        if !all && !words.has("any") {
+    fn match_lanes(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let all = modifiers.has("all");
+        if !all && !modifiers.has("any") {
             return Err(self.error("expected '.any' or '.all'"));
         }
-        if !words.has("sync") {
+        if !modifiers.has("sync") {
             return Err(self.error("expected '.sync'"));
         }
-        let ty = self.some_type(words)?;
+        let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::B32 | Type::B64) {
             return Err(self.wrong_type(ty));
         }
@@ -169,13 +169,13 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn redux(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if !words.has("sync") {
+    fn redux(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !modifiers.has("sync") {
             return Err(self.error("expected '.sync'"));
         }
-        let name =
-            words.take(|word| ["add", "min", "max", "and", "or", "xor"].iter().find(|&&known| known == word).copied());
-        let ty = self.some_type(words)?;
+        let name = modifiers
+            .take(|word| ["add", "min", "max", "and", "or", "xor"].iter().find(|&&known| known == word).copied());
+        let ty = self.some_type(modifiers)?;
         let op = match (name, ty) {
             (Some("add"), Type::U32 | Type::S32) => ReduceOp::Add,
             (Some("min"), Type::U32) => ReduceOp::MinUnsigned,
@@ -194,8 +194,8 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn elect(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if !words.has("sync") {
+    fn elect(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !modifiers.has("sync") {
             return Err(self.error("expected '.sync'"));
         }
         let [to, members] = self.operands(operands)?;

@@ -1,7 +1,7 @@
 //! An instruction: what it does, and to which slots.
 
 use super::*;
-use crate::arith::convert::{Convert, Eighth, Format};
+use crate::arith::convert::{Convert, Format, Fp8};
 use crate::arith::half::Half;
 use crate::arith::{Mode, Property};
 use crate::memory::Width;
@@ -21,7 +21,7 @@ pub(crate) struct Guard {
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     /// Falls into a place that branches come to.
-    Land,
+    Label,
     Branch {
         target: u32,
     },
@@ -55,18 +55,18 @@ pub(crate) enum Op {
     },
     /// Parts of a register, low ones first; `None` where a part is not wanted.
     Split {
-        from: Place,
+        from: Reg,
         part_bits: u32,
-        to: Box<[Option<Place>]>,
+        to: Box<[Option<Reg>]>,
     },
     Join {
-        to: Place,
+        to: Reg,
         part_bits: u32,
-        from: Box<[Place]>,
+        from: Box<[Reg]>,
     },
     Read {
         timer: Timer,
-        to: Place,
+        to: Reg,
     },
 
     /// Integers of 32 bits; of 16 bits where `half` says how operands are extended.
@@ -130,10 +130,10 @@ pub(crate) enum Op {
         op: CarryOp,
         reads: bool,
         writes: bool,
-        to: Place,
-        a: Place,
-        b: Place,
-        c: Place,
+        to: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
     },
 
     Single {
@@ -168,8 +168,8 @@ pub(crate) enum Op {
         to_format: Format,
         from_format: Format,
         how: Convert,
-        to: Place,
-        from: Place,
+        to: Reg,
+        from: Reg,
     },
     /// Two singles to a pair of halves: `a` becomes the high one.
     ConvertPair {
@@ -186,14 +186,14 @@ pub(crate) enum Op {
     },
     /// Of two f32, or without `b` of a pair of f16.
     PackEighths {
-        format: Eighth,
+        format: Fp8,
         relu: bool,
         to: Slot,
         a: Slot,
         b: Option<Slot>,
     },
     UnpackEighths {
-        format: Eighth,
+        format: Fp8,
         relu: bool,
         to: Slot,
         a: Slot,
@@ -218,7 +218,7 @@ pub(crate) enum Op {
     Test {
         class: Property,
         to: Slot,
-        from: Place,
+        from: Reg,
     },
     Logic {
         op: Logic,
@@ -233,33 +233,33 @@ pub(crate) enum Op {
         space: MemorySpace,
         width: Width,
         signed: bool,
-        to: Place,
+        to: Reg,
         at: Address,
     },
     /// From the arguments of the launch, the same for all lanes.
     LoadParameter {
         width: Width,
         signed: bool,
-        to: Place,
+        to: Reg,
         offset: u32,
     },
     LoadVector {
         space: MemorySpace,
         width: Width,
         signed: bool,
-        to: Box<[Option<Place>]>,
+        to: Box<[Option<Reg>]>,
         at: Address,
     },
     Store {
         space: MemorySpace,
         width: Width,
-        from: Place,
+        from: Reg,
         at: Address,
     },
     StoreVector {
         space: MemorySpace,
         width: Width,
-        from: Box<[Place]>,
+        from: Box<[Reg]>,
         at: Address,
     },
     Atomic(Box<Atomic>),
@@ -275,18 +275,18 @@ pub(crate) enum Op {
     IsSpace {
         space: MemorySpace,
         to: Slot,
-        from: Place,
+        from: Reg,
     },
     /// An address of a space to a generic one, or back.
     ToGeneric {
         space: MemorySpace,
-        to: Place,
-        from: Place,
+        to: Reg,
+        from: Reg,
     },
     FromGeneric {
         space: MemorySpace,
-        to: Place,
-        from: Place,
+        to: Reg,
+        from: Reg,
     },
 
     ActiveMask {
@@ -316,7 +316,7 @@ pub(crate) enum Op {
         all: bool,
         to: Slot,
         valid: Option<Slot>,
-        from: Place,
+        from: Reg,
         members: Slot,
     },
     Reduce {
@@ -331,5 +331,5 @@ pub(crate) enum Op {
         members: Slot,
     },
     Barrier(Box<Barrier>),
-    BarrierWord(Box<BarrierWord>),
+    BarrierWord(Box<Mbarrier>),
 }

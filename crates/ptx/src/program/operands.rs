@@ -179,8 +179,8 @@ pub(crate) enum Logic {
 pub(crate) struct Compare {
     pub(crate) kind: CompareKind,
     pub(crate) relation: Relation,
-    pub(crate) a: Place,
-    pub(crate) b: Place,
+    pub(crate) a: Reg,
+    pub(crate) b: Reg,
     pub(crate) combine: Option<(Logic, Slot, bool)>,
     /// The outcome, and that of its opposite; of packed types the two halves.
     pub(crate) to: Option<Slot>,
@@ -234,7 +234,7 @@ pub(crate) enum MemorySpace {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
-    pub(crate) base: Place,
+    pub(crate) base: Reg,
     pub(crate) offset: i64,
 }
 
@@ -244,11 +244,11 @@ pub(crate) struct Atomic {
     pub(crate) op: AtomicOp,
     pub(crate) kind: AtomicKind,
     /// Nothing for `red`.
-    pub(crate) to: Option<Place>,
+    pub(crate) to: Option<Reg>,
     pub(crate) at: Address,
-    pub(crate) operand: Place,
+    pub(crate) operand: Reg,
     /// What `cas` compares with is `operand`; this is what it writes.
-    pub(crate) swap: Option<Place>,
+    pub(crate) swap: Option<Reg>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -318,7 +318,7 @@ pub(crate) struct Barrier {
 pub(crate) enum BarrierKind {
     Sync,
     Arrive,
-    Reduce { op: BarrierReduce, to: Place, predicate: Slot, negated: bool },
+    Reduce { op: BarrierReduce, to: Reg, predicate: Slot, negated: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,14 +330,14 @@ pub(crate) enum BarrierReduce {
 
 /// An instruction on a barrier that lives in a word of shared memory.
 #[derive(Debug, Clone)]
-pub(crate) struct BarrierWord {
+pub(crate) struct Mbarrier {
     pub(crate) space: MemorySpace,
     pub(crate) at: Address,
-    pub(crate) op: BarrierWordOp,
+    pub(crate) op: MbarrierOp,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum BarrierWordOp {
+pub(crate) enum MbarrierOp {
     Init {
         count: Slot,
     },
@@ -393,6 +393,6 @@ pub(crate) enum Argument {
         offset: u32,
         bytes: u32,
     },
-    Register(Place),
+    Register(Reg),
     Nothing,
 }

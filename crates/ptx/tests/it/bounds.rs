@@ -194,7 +194,7 @@ fn a_pointer_to_the_middle_of_a_block_may_be_moved_within_it() {
 }
 
 #[test]
-fn beside_a_pointer_of_which_nothing_is_known_nothing_is_refused() {
+fn an_unknown_pointer_disables_bounds_checks() {
     let body = "setp.eq.u64 %p1, %c, 1; selp.b64 %x1, %a, %b, %p1; st.global.u32 [%x1+64], %r0;";
     let nowhere = BASE + 2048;
     served(run(body, &[FIRST.start, nowhere, 0]));
@@ -228,7 +228,7 @@ fn words_within_a_structure_are_followed_too() {
 }
 
 #[test]
-fn only_the_lanes_that_take_part_are_looked_at() {
+fn only_participating_lanes_are_read() {
     let text = ".visible .entry k(.param .u64 a) {\n.reg .b64 %x<4>; .reg .b32 %r<4>; .reg .pred %p;\n\
                 ld.param.u64 %x1, [a]; mov.u32 %r1, %tid.x; mad.wide.u32 %x2, %r1, 4, %x1;\n\
                 setp.lt.u32 %p, %r1, LIMIT; @%p st.global.u32 [%x2], %r1; ret;\n}";

@@ -19,7 +19,7 @@ fn fault(body: &str) -> Fault {
 }
 
 #[test]
-fn lanes_that_part_ways_meet_again() {
+fn diverged_lanes_reconverge() {
     let text = kernel(
         "and.b32 %r1, %i, 3;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra zero;\nmov.u32 %r2, 1;\nbra join;\n\
          zero: mov.u32 %r2, 2;\njoin: activemask.b32 %r3;\nadd.u32 %r2, %r2, %r3;\nst.global.u32 [%at], %r2;",
@@ -83,7 +83,7 @@ fn threads_that_ended_are_not_waited_for() {
 }
 
 #[test]
-fn a_barrier_that_nobody_completes_is_a_deadlock() {
+fn an_incomplete_barrier_is_a_deadlock() {
     let fault = fault("setp.lt.u32 %p1, %i, 32;\n@%p1 bra one;\nbar.sync 1;\nbra end;\none: bar.sync 2;\nend:");
     assert_eq!(fault.kind, FaultKind::Deadlock { waiting: 64 });
 }
@@ -114,7 +114,7 @@ fn a_function_calls_itself_with_its_own_registers() {
 }
 
 #[test]
-fn a_stray_access_names_kernel_line_thread_and_address() {
+fn an_out_of_bounds_access_names_kernel_line_thread_and_address() {
     let fault = fault("setp.ne.u32 %p1, %i, 37;\n@%p1 bra fine;\nst.global.u32 [%base+4096], 1;\nfine:");
     assert_eq!(
         fault.to_string(),
@@ -150,7 +150,7 @@ fn calls_without_end_run_out_of_stack() {
 }
 
 #[test]
-fn a_call_to_where_no_function_is_says_so() {
+fn a_call_to_a_non_function_address_is_reported() {
     let fault = fault("mov.u64 %rd1, 1234;\nproto: .callprototype _ ();\ncall %rd1, (), proto;");
     assert_eq!(fault.kind, FaultKind::Call { address: 1234 });
 }
@@ -203,7 +203,7 @@ fn lanes_that_come_to_a_barrier_one_by_one_are_counted_once() {
 }
 
 #[test]
-fn each_lane_goes_where_its_index_says() {
+fn indexed_branches_follow_each_lane() {
     let text = kernel(
         "and.b32 %r1, %i, 3;\nmov.u32 %r2, 50;\nto: .branchtargets end, one, two, next;\nbrx.idx %r1, to;\n\
          next: mov.u32 %r2, 13;\nbra end;\none: mov.u32 %r2, 11;\nbra end;\ntwo: mov.u32 %r2, 12;\n\

@@ -4,6 +4,6 @@
 
 mod bounds;
 mod common;
-mod corners;
+mod diagnostics;
+mod edge_cases;
 mod execution;
-mod mistakes;

@@ -154,7 +154,7 @@ impl Run {
         let site = self.site.again()?;
         let grid = match site.workspace() {
             None => Arc::clone(&self.grid),
-            Some(workspace) => Arc::new(self.grid.meeting_at(workspace)),
+            Some(workspace) => Arc::new(self.grid.with_workspace(workspace)),
         };
         Ok(Self::new(self.kernel.clone(), grid, site, self.residence))
     }
@@ -282,8 +282,8 @@ impl Run {
                 }
                 return;
             }
-            BlockProgress::Runs => 0,
-            BlockProgress::Sleeps { until_nanoseconds } => until_nanoseconds,
+            BlockProgress::Running => 0,
+            BlockProgress::Sleeping { until_nanoseconds } => until_nanoseconds,
         };
         if front.outcome.is_none() {
             front.resident = (front.resident + 1).min(self.resident_max);
@@ -303,7 +303,7 @@ impl Run {
                 _ => return,
             };
         }
-        self.put_back(block, BlockProgress::Runs);
+        self.put_back(block, BlockProgress::Running);
     }
 
     /// Goes on for about so many instructions, in the calling thread; for fewer if it goes nowhere.

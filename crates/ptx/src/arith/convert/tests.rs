@@ -69,7 +69,7 @@ fn a_float_out_of_range_is_the_nearest_integer() {
 }
 
 #[test]
-fn a_float_becomes_an_integer_in_the_direction_told() {
+fn float_to_integer_follows_the_rounding_mode() {
     for (value, nearest, zero, down, up) in [
         (0.5, 0, 0, 0, 1),
         (1.5, 2, 1, 1, 2),
@@ -107,7 +107,7 @@ fn an_integral_float_keeps_its_sign() {
 }
 
 #[test]
-fn an_integer_becomes_a_float_in_the_direction_told() {
+fn integer_to_float_follows_the_rounding_mode() {
     use Rounding::{Down, Nearest, Up, Zero};
     // 2^24 + 1 is a tie, 2^24 + 3 the next one.
     assert_eq!(convert(F32, U32, 0x0100_0001, to(Nearest)), 0x4b80_0000);
@@ -188,7 +188,7 @@ fn narrowing_rounds_and_overflows() {
 #[test]
 fn every_small_float_survives_the_way_through_a_bigger_one() {
     for small in [F16, Bf16] {
-        let Shape::Float(layout) = small.shape() else { panic!("a float") };
+        let NumberClass::Float(layout) = small.class() else { panic!("a float") };
         for bits in 0..=0xffff {
             for big in [F32, F64] {
                 let there = convert(big, small, bits, PLAIN);
@@ -219,8 +219,11 @@ fn the_fast_conversions_are_the_exact_ones() {
         for to in Format::ALL {
             for from in Format::ALL {
                 for how in [PLAIN, NEAREST, RNI, RZI, RMI, RPI] {
-                    let quick = fast(to, from, bits, how);
-                    assert!(quick.is_none_or(|quick| quick == exact(to, from, bits, how)), "{to:?} {from:?} {bits:#x}");
+                    let quick = convert_fast(to, from, bits, how);
+                    assert!(
+                        quick.is_none_or(|quick| quick == convert_exact(to, from, bits, how)),
+                        "{to:?} {from:?} {bits:#x}"
+                    );
                 }
             }
         }
@@ -236,9 +239,9 @@ fn every_pair_of_formats_gives_a_value_of_the_destination() {
             for bits in corners {
                 for how in [NEAREST, RNI, RZI, RMI, RPI, FTZ, Convert { sat: true, ..NEAREST }] {
                     let result = convert(to, from, bits, how);
-                    let in_range = match to.shape() {
-                        Shape::Integer { bits, signed } => integer(result, bits, signed) as u64,
-                        Shape::Float(layout) => result & (layout.sign() | (layout.sign() - 1)),
+                    let in_range = match to.class() {
+                        NumberClass::Integer { bits, signed } => integer(result, bits, signed) as u64,
+                        NumberClass::Float(layout) => result & (layout.sign() | (layout.sign() - 1)),
                     };
                     assert_eq!(result, in_range, "{to:?} from {from:?} of {bits:#x}");
                 }
@@ -288,18 +291,18 @@ fn a_nan_keeps_its_payload_to_and_from_double_only() {
 
 #[test]
 fn floats_of_8_bits_have_a_biggest_number_and_come_back() {
-    assert_eq!(pack_eighths(Eighth::E4m3, 0x43e0_0000, 0xff80_0000, false), 0x7efe);
-    assert_eq!(pack_eighths(Eighth::E4m3, 0x7fc0_0000, 0xbf80_0000, false), 0x7fb8);
-    assert_eq!(pack_eighths(Eighth::E4m3, 0x7fc0_0000, 0xbf80_0000, true), 0x7f00);
-    assert_eq!(pack_eighths(Eighth::E5m2, 0x7f80_0000, 0x3f80_0000, false), 0x7b3c);
-    assert_eq!(unpack_eighths(Eighth::E5m2, 0x7cfb, false), 0x7c00_fb00);
-    assert_eq!(unpack_eighths(Eighth::E4m3, 0x7e01, false), 0x5f00_1800);
-    for (kind, numbers) in [(Eighth::E4m3, 0x7f), (Eighth::E5m2, 0x7c)] {
+    assert_eq!(pack_fp8(Fp8::E4m3, 0x43e0_0000, 0xff80_0000, false), 0x7efe);
+    assert_eq!(pack_fp8(Fp8::E4m3, 0x7fc0_0000, 0xbf80_0000, false), 0x7fb8);
+    assert_eq!(pack_fp8(Fp8::E4m3, 0x7fc0_0000, 0xbf80_0000, true), 0x7f00);
+    assert_eq!(pack_fp8(Fp8::E5m2, 0x7f80_0000, 0x3f80_0000, false), 0x7b3c);
+    assert_eq!(unpack_fp8(Fp8::E5m2, 0x7cfb, false), 0x7c00_fb00);
+    assert_eq!(unpack_fp8(Fp8::E4m3, 0x7e01, false), 0x5f00_1800);
+    for (kind, numbers) in [(Fp8::E4m3, 0x7f), (Fp8::E5m2, 0x7c)] {
         for magnitude in 0..numbers {
             for bits in [magnitude, magnitude | 0x80] {
-                let half = unpack_eighths(kind, bits, false) & 0xffff;
+                let half = unpack_fp8(kind, bits, false) & 0xffff;
                 let wide = convert(F32, F16, half.into(), PLAIN) as u32;
-                assert_eq!(pack_eighths(kind, 0, wide, false), bits, "{kind:?}");
+                assert_eq!(pack_fp8(kind, 0, wide, false), bits, "{kind:?}");
             }
         }
     }
@@ -336,8 +339,8 @@ proptest! {
     #[test]
     fn floats_become_integers_as_the_processor_does(bits in any::<u64>(), single in any::<u32>()) {
         let (double, value) = (f64::from_bits(bits), f32::from_bits(single));
-        prop_assert_eq!(exact(S32, F32, single.into(), RZI), value as i32 as u64);
-        prop_assert_eq!(exact(U32, F32, single.into(), RZI), u64::from(value as u32));
+        prop_assert_eq!(convert_exact(S32, F32, single.into(), RZI), value as i32 as u64);
+        prop_assert_eq!(convert_exact(U32, F32, single.into(), RZI), u64::from(value as u32));
         prop_assert_eq!(convert(S32, F32, single.into(), RZI), value as i32 as u64);
         if !double.is_nan() {
             prop_assert_eq!(convert(S64, F64, bits, RZI), double as i64 as u64);
@@ -359,8 +362,8 @@ proptest! {
         let pairs = Format::ALL.into_iter().flat_map(|to| Format::ALL.map(|from| (to, from)));
         for (to, from) in pairs {
             for how in [PLAIN, NEAREST, RNI, RZI, RMI, RPI] {
-                let quick = fast(to, from, bits, how);
-                prop_assert!(quick.is_none_or(|quick| quick == exact(to, from, bits, how)), "{:?} {:?}", to, from);
+                let quick = convert_fast(to, from, bits, how);
+                prop_assert!(quick.is_none_or(|quick| quick == convert_exact(to, from, bits, how)), "{:?} {:?}", to, from);
             }
         }
     }

@@ -11,7 +11,7 @@ const QUIET: u64 = 0x7ff8_0000_0000_0123;
 const NEAREST: Rounding = Rounding::Nearest;
 
 #[test]
-fn where_there_is_no_number_the_nan_is_the_hardwares() {
+fn invalid_results_are_the_hardware_nan() {
     for way in [NEAREST, Rounding::Zero, Rounding::Down, Rounding::Up] {
         assert_eq!(add(INFINITY, MINUS_INFINITY, way), 0xfff8_0000_0000_0000);
         assert_eq!(sub(INFINITY, INFINITY, way), 0xfff8_0000_0000_0000);

@@ -89,7 +89,7 @@ fn a_fused_sum_is_rounded_once() {
 }
 
 #[test]
-fn results_are_flushed_and_clamped_when_told() {
+fn results_are_flushed_and_clamped_with_ftz_and_sat() {
     assert_eq!(Half::F16.add(1, 1, PLAIN), 2);
     assert_eq!(Half::F16.add(1, 1, FTZ), 0);
     assert_eq!(Half::F16.mul(0x0400, 0xb800, FTZ), 0x8000);
@@ -145,9 +145,9 @@ proptest! {
             let c = if near { half.mul(a, b, PLAIN) ^ SIGN ^ (c & 0x801f) } else { c };
             let [x, y, z] = [a, b, c].map(u64::from);
             let layout = half.layout();
-            prop_assert_eq!(u64::from(half.add(a, b, PLAIN)), soft::add(layout, x, y, Rounding::Nearest));
-            prop_assert_eq!(u64::from(half.mul(a, b, PLAIN)), soft::mul(layout, x, y, Rounding::Nearest));
-            prop_assert_eq!(u64::from(half.fma(a, b, c, PLAIN)), soft::fma(layout, x, y, z, Rounding::Nearest));
+            prop_assert_eq!(u64::from(half.add(a, b, PLAIN)), softfloat::add(layout, x, y, Rounding::Nearest));
+            prop_assert_eq!(u64::from(half.mul(a, b, PLAIN)), softfloat::mul(layout, x, y, Rounding::Nearest));
+            prop_assert_eq!(u64::from(half.fma(a, b, c, PLAIN)), softfloat::fma(layout, x, y, z, Rounding::Nearest));
         }
     }
 }
@@ -163,7 +163,7 @@ fn every_half_survives_being_a_double() {
 }
 
 #[test]
-fn what_is_flushed_is_told_from_11_bits() {
+fn flushing_is_decided_from_11_bits() {
     let flushing = HalfMode { ftz: true, ..PLAIN };
     // 2^-14 less 2^-25 and 2^-14 less 2^-26.
     assert_eq!(Half::F16.mul(0x3bff, 0x0400, PLAIN), 0x0400);

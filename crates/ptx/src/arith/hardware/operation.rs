@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::arith::convert::{
-    Convert, Eighth, Format, convert, pack_eighths, pack_eighths_of_halves, pack_halves, tf32, unpack_eighths,
+    Convert, Format, Fp8, convert, pack_fp8, pack_fp8_from_halves, pack_halves, tf32, unpack_fp8,
 };
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::integer::{self, FunnelMode, Permutation};
@@ -103,17 +103,17 @@ fn kind(part: &str) -> Option<Kind> {
 }
 
 /// The result as it lies in the destination register: of 16, 32 or 64 bits, 8-bit types having 32.
-pub(super) fn answer(name: &str, values: [u64; 3]) -> Option<u64> {
+pub(super) fn evaluate(name: &str, values: [u64; 3]) -> Option<u64> {
     let name = Name::new(name);
     match name.verb {
         "cvt" => conversion(&name, values),
         "setp" => comparison(&name, values),
         _ => match name.last() {
-            "f32" => of_single(&name, values),
-            "f64" => of_double(&name, values),
-            "f16" => of_half(&name, Half::F16, values),
-            "bf16" => of_half(&name, Half::Bf16, values),
-            _ => of_integer(&name, values),
+            "f32" => eval_f32(&name, values),
+            "f64" => eval_f64(&name, values),
+            "f16" => eval_half(&name, Half::F16, values),
+            "bf16" => eval_half(&name, Half::Bf16, values),
+            _ => eval_integer(&name, values),
         },
     }
 }
@@ -153,7 +153,7 @@ fn comparison(name: &Name, [a, b, _]: [u64; 3]) -> Option<u64> {
     Some((ordered || wanted.ends_with('u') && order.is_none()).into())
 }
 
-fn of_single(name: &Name, values: [u64; 3]) -> Option<u64> {
+fn eval_f32(name: &Name, values: [u64; 3]) -> Option<u64> {
     let [a, b, c] = values.map(|value| value as u32);
     let (mode, ftz) = (name.mode(), name.has("ftz"));
     let result = match (name.verb, name.has("approx")) {
@@ -185,7 +185,7 @@ fn of_single(name: &Name, values: [u64; 3]) -> Option<u64> {
     Some(result.into())
 }
 
-fn of_double(name: &Name, [a, b, c]: [u64; 3]) -> Option<u64> {
+fn eval_f64(name: &Name, [a, b, c]: [u64; 3]) -> Option<u64> {
     let rounding = name.rounding().unwrap_or(Rounding::Nearest);
     Some(match (name.verb, name.has("approx")) {
         ("add", _) => double::add(a, b, rounding),
@@ -208,7 +208,7 @@ fn of_double(name: &Name, [a, b, c]: [u64; 3]) -> Option<u64> {
     })
 }
 
-fn of_half(name: &Name, half: Half, values: [u64; 3]) -> Option<u64> {
+fn eval_half(name: &Name, half: Half, values: [u64; 3]) -> Option<u64> {
     let [a, b, c] = values.map(|value| value as u16);
     let ftz = name.has("ftz");
     let mode = HalfMode { ftz, sat: name.has("sat"), relu: name.has("relu") };
@@ -256,12 +256,12 @@ fn conversion(name: &Name, [a, b, _]: [u64; 3]) -> Option<u64> {
         finite: name.has("satfinite"),
         relu: name.has("relu"),
     };
-    let eighth = |part| if part == "e4m3x2" { Eighth::E4m3 } else { Eighth::E5m2 };
+    let eighth = |part| if part == "e4m3x2" { Fp8::E4m3 } else { Fp8::E5m2 };
     Some(match (to, from) {
         ("tf32", _) => tf32(a as u32, how).into(),
-        ("e4m3x2" | "e5m2x2", "f32") => pack_eighths(eighth(to), a as u32, b as u32, how.relu).into(),
-        ("e4m3x2" | "e5m2x2", _) => pack_eighths_of_halves(eighth(to), a as u32, how.relu).into(),
-        (_, "e4m3x2" | "e5m2x2") => unpack_eighths(eighth(from), a as u16, how.relu).into(),
+        ("e4m3x2" | "e5m2x2", "f32") => pack_fp8(eighth(to), a as u32, b as u32, how.relu).into(),
+        ("e4m3x2" | "e5m2x2", _) => pack_fp8_from_halves(eighth(to), a as u32, how.relu).into(),
+        (_, "e4m3x2" | "e5m2x2") => unpack_fp8(eighth(from), a as u16, how.relu).into(),
         ("f16x2", _) => pack_halves(Format::F16, a as u32, b as u32, how).into(),
         ("bf16x2", _) => pack_halves(Format::Bf16, a as u32, b as u32, how).into(),
         _ => {
@@ -275,7 +275,7 @@ fn conversion(name: &Name, [a, b, _]: [u64; 3]) -> Option<u64> {
     })
 }
 
-fn of_integer(name: &Name, values: [u64; 3]) -> Option<u64> {
+fn eval_integer(name: &Name, values: [u64; 3]) -> Option<u64> {
     let [a, b, c] = values.map(|value| value as u32);
     let signed = |index: usize| name.parts[name.parts.len() - index].starts_with('s');
     let both = |operation: fn(u16, u16) -> u16| pairs([a, b], |[x, y]| operation(x, y));
@@ -308,7 +308,7 @@ fn of_integer(name: &Name, values: [u64; 3]) -> Option<u64> {
         "max" if name.has("u16x2") => both(u16::max),
         "mad" if name.has("sat") => integer::s32::mad_hi_sat(a, b, c),
         "mad24" if name.has("sat") => integer::s32::mad24_hi_sat(a, b, c),
-        _ => return of_type(name, values),
+        _ => return eval_typed(name, values),
     };
     Some(result.into())
 }
@@ -396,7 +396,7 @@ macro_rules! factors {
 }
 
 /// Operations of 16 bits that are not of their own are done with 32.
-fn of_type(name: &Name, values: [u64; 3]) -> Option<u64> {
+fn eval_typed(name: &Name, values: [u64; 3]) -> Option<u64> {
     let [a, b, _] = values.map(|value| value as u16);
     let is_shift = matches!(name.verb, "shl" | "shr");
     let extended = |to_wide: fn(u16) -> u64| [to_wide(a), if is_shift { values[1] } else { to_wide(b) }, 0];
@@ -404,16 +404,16 @@ fn of_type(name: &Name, values: [u64; 3]) -> Option<u64> {
     match name.last() {
         "u16" | "b16" if name.has("wide") => Some(integer::u16::mul_wide(a, b).into()),
         "u16" | "b16" => {
-            common!(u16, u16, name, values).or_else(|| of_type_named(name, "u32", extended(u64::from)).map(low))
+            common!(u16, u16, name, values).or_else(|| eval_typed_as(name, "u32", extended(u64::from)).map(low))
         }
         "s16" if name.has("wide") => Some(integer::s16::mul_wide(a, b).into()),
         "s16" => common!(s16, u16, name, values)
-            .or_else(|| of_type_named(name, "s32", extended(|value| i64::from(value as i16) as u64)).map(low)),
-        other => of_type_named(name, other, values),
+            .or_else(|| eval_typed_as(name, "s32", extended(|value| i64::from(value as i16) as u64)).map(low)),
+        other => eval_typed_as(name, other, values),
     }
 }
 
-fn of_type_named(name: &Name, type_name: &str, values: [u64; 3]) -> Option<u64> {
+fn eval_typed_as(name: &Name, type_name: &str, values: [u64; 3]) -> Option<u64> {
     let [a, b, _] = values.map(|value| value as u32);
     match (type_name, name.verb) {
         ("s32", "min") if name.has("relu") => Some(integer::s32::min_relu(a, b).into()),

@@ -69,7 +69,7 @@ fn a_difference_of_equals_is_negative_only_when_rounding_down() {
 }
 
 #[test]
-fn a_tie_goes_to_the_even_neighbour_or_where_it_is_told() {
+fn a_tie_rounds_to_even_or_by_the_rounding_mode() {
     // 1 + 2^-24 lies in the middle of 1 and the next number.
     let half_step = 0x3380_0000;
     assert_eq!(add(ONE, half_step, NEAREST), 0x3f80_0000);
@@ -174,7 +174,7 @@ fn signs_change_without_arithmetic() {
 }
 
 #[test]
-fn properties_tell_the_kinds_apart() {
+fn properties_distinguish_the_kinds() {
     use Property::{Finite, Infinite, Normal, NotANumber, Number, Subnormal};
     let kinds = [Finite, Infinite, Number, NotANumber, Normal, Subnormal];
     for (value, expected) in [
@@ -223,7 +223,7 @@ fn approximations_have_the_documents_special_values() {
 }
 
 #[test]
-fn approximations_flush_only_when_told() {
+fn approximations_flush_only_with_ftz() {
     assert_eq!(rcp_approx(LEAST, true), INFINITY);
     assert_eq!(rcp_approx(0x7e80_0001, true), 0);
     assert_eq!(rcp_approx(0x7e80_0001, false), 0x007f_ffff);
@@ -266,15 +266,15 @@ proptest! {
     fn the_fast_paths_are_exact(a in operand_bits(), b in operand_bits(), c in operand_bits()) {
         let [x, y, z] = [a, b, c].map(u64::from);
         let way = Rounding::Nearest;
-        prop_assert_eq!(u64::from(add(a, b, NEAREST)), soft::add(LAYOUT, x, y, way));
-        prop_assert_eq!(u64::from(mul(a, b, NEAREST)), soft::mul(LAYOUT, x, y, way));
-        prop_assert_eq!(u64::from(fma(a, b, c, NEAREST)), soft::fma(LAYOUT, x, y, z, way));
-        prop_assert_eq!(u64::from(div(a, b, NEAREST)), soft::div(LAYOUT, x, y, way));
+        prop_assert_eq!(u64::from(add(a, b, NEAREST)), softfloat::add(LAYOUT, x, y, way));
+        prop_assert_eq!(u64::from(mul(a, b, NEAREST)), softfloat::mul(LAYOUT, x, y, way));
+        prop_assert_eq!(u64::from(fma(a, b, c, NEAREST)), softfloat::fma(LAYOUT, x, y, z, way));
+        prop_assert_eq!(u64::from(div(a, b, NEAREST)), softfloat::div(LAYOUT, x, y, way));
     }
 }
 
 #[test]
-fn what_is_flushed_is_told_from_24_bits() {
+fn flushing_is_decided_from_24_bits() {
     let (up, zero) = (Mode { ftz: true, ..UP }, Mode { ftz: true, ..ZERO });
     // 2^-126 less 2^-150 is a number of 24 bits, and flushed; only without `ftz` is it rounded to a subnormal's bits.
     assert_eq!(mul(0x3f7f_ffff, SMALLEST_NORMAL, NEAREST), SMALLEST_NORMAL);
@@ -297,12 +297,12 @@ proptest! {
     ) {
         // Exponents that put products and quotients near the smallest normal number, fractions with ones at the top.
         let near = |bits: u32, exponent: u32| bits & SIGN | exponent << 23 | (bits >> 9 | !(u32::MAX >> ones) >> 9);
-        let exact = LAYOUT.flushing(true);
+        let exact = LAYOUT.with_ftz(true);
         let (x, y) = (near(a, 126 - 60 + nearness), near(b, 60));
-        prop_assert_eq!(mul(x, y, FTZ), soft::mul(exact, x.into(), y.into(), Rounding::Nearest) as u32);
-        prop_assert_eq!(div(y, near(a, 186), FTZ), soft::div(exact, y.into(), near(a, 186).into(), Rounding::Nearest) as u32);
+        prop_assert_eq!(mul(x, y, FTZ), softfloat::mul(exact, x.into(), y.into(), Rounding::Nearest) as u32);
+        prop_assert_eq!(div(y, near(a, 186), FTZ), softfloat::div(exact, y.into(), near(a, 186).into(), Rounding::Nearest) as u32);
         let z = near(c, 1 + nearness);
-        let sum = soft::fma(exact, x.into(), y.into(), z.into(), Rounding::Nearest) as u32;
+        let sum = softfloat::fma(exact, x.into(), y.into(), z.into(), Rounding::Nearest) as u32;
         prop_assert_eq!(fma(x, y, z, FTZ), sum);
     }
 }

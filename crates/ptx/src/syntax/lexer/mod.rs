@@ -11,7 +11,7 @@ use super::tree::Position;
 
 /// What a token is, with the value of a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// `add`, `%r1`, `$L__BB0_1`, `_`
     Word,
     /// `.global`, `.2d`, `.L1::no_allocate`: with its dot.
@@ -27,14 +27,14 @@ pub(super) enum Kind {
     Double(u64),
     /// With its quotes.
     Text,
-    Mark(Mark),
+    Punct(Punct),
     /// What is wrong with it.
     Bad(&'static str),
     End,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum Punct {
     Comma,
     Semicolon,
     Colon,
@@ -69,7 +69,7 @@ pub(super) enum Mark {
     GreaterGreater,
 }
 
-impl Mark {
+impl Punct {
     /// As it is written.
     pub(super) fn text(self) -> &'static str {
         match self {
@@ -109,7 +109,7 @@ impl Mark {
     }
 
     /// The longest mark that starts with these two bytes.
-    fn read(first: u8, second: u8) -> Option<Self> {
+    fn from_bytes(first: u8, second: u8) -> Option<Self> {
         Some(match (first, second) {
             (b'<', b'=') => Self::LessEquals,
             (b'>', b'=') => Self::GreaterEquals,
@@ -150,7 +150,7 @@ impl Mark {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Token<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) text: &'a str,
     /// Offset of `text` in the whole text, in bytes.
     pub(super) start: usize,
@@ -186,13 +186,13 @@ impl<'a> Lexer<'a> {
         }
         let (start, at) = (self.next, self.position());
         let kind = match self.byte(0) {
-            0 if self.next == self.text.len() => Kind::End,
+            0 if self.next == self.text.len() => TokenKind::End,
             byte if byte.is_ascii_alphabetic() || byte == b'_' => self.word(),
             b'%' | b'$' if is_word(self.byte(1)) => self.word(),
             b'0'..=b'9' => self.number(),
             b'.' => self.dotted(),
             b'"' => self.quoted(),
-            first => self.mark(first),
+            first => self.punct(first),
         };
         Token { kind, text: &self.text[start..self.next], start, at }
     }
@@ -221,7 +221,7 @@ impl<'a> Lexer<'a> {
                     let (start, at) = (self.next, self.position());
                     if !self.skip_comment() {
                         let text = &self.text[start..];
-                        return Some(Token { kind: Kind::Bad("the comment is never closed"), text, start, at });
+                        return Some(Token { kind: TokenKind::Bad("the comment is never closed"), text, start, at });
                     }
                 }
                 _ => return None,
@@ -262,10 +262,10 @@ impl<'a> Lexer<'a> {
         false
     }
 
-    fn word(&mut self) -> Kind {
+    fn word(&mut self) -> TokenKind {
         self.next += 1;
         self.skip_word();
-        Kind::Word
+        TokenKind::Word
     }
 
     fn skip_word(&mut self) {
@@ -275,7 +275,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// A dot and its word, or a number that starts with its point.
-    fn dotted(&mut self) -> Kind {
+    fn dotted(&mut self) -> TokenKind {
         match self.byte(1) {
             b'0'..=b'9' if self.is_fraction() => self.number(),
             byte if is_word(byte) => {
@@ -285,11 +285,11 @@ impl<'a> Lexer<'a> {
                     self.next += 2;
                     self.skip_word();
                 }
-                Kind::Dotted
+                TokenKind::Dotted
             }
             _ => {
                 self.next += 1;
-                Kind::Bad("a dot without a word")
+                TokenKind::Bad("a dot without a word")
             }
         }
     }
@@ -305,29 +305,29 @@ impl<'a> Lexer<'a> {
     }
 
     /// A text in quotes, to the next quotation mark: there is no escape, and it may go over lines.
-    fn quoted(&mut self) -> Kind {
+    fn quoted(&mut self) -> TokenKind {
         self.next += 1;
         loop {
             match self.byte(0) {
                 b'"' => {
                     self.next += 1;
-                    return Kind::Text;
+                    return TokenKind::Text;
                 }
                 b'\n' => self.end_line(),
-                _ if self.next == self.text.len() => return Kind::Bad("the quotes are never closed"),
+                _ if self.next == self.text.len() => return TokenKind::Bad("the quotes are never closed"),
                 _ => self.next += 1,
             }
         }
     }
 
-    fn mark(&mut self, first: u8) -> Kind {
-        let Some(mark) = Mark::read(first, self.byte(1)) else {
+    fn punct(&mut self, first: u8) -> TokenKind {
+        let Some(punct) = Punct::from_bytes(first, self.byte(1)) else {
             // The whole character is taken, so that the next token starts at one.
             self.next += self.text[self.next..].chars().next().map_or(1, char::len_utf8);
-            return Kind::Bad("no token of PTX starts with this character");
+            return TokenKind::Bad("no token of PTX starts with this character");
         };
-        self.next += mark.text().len();
-        Kind::Mark(mark)
+        self.next += punct.text().len();
+        TokenKind::Punct(punct)
     }
 }
 

@@ -1,20 +1,20 @@
 //! The spelling of numbers.
 
-use super::{Kind, Lexer, is_word};
+use super::{Lexer, TokenKind, is_word};
 
 impl Lexer<'_> {
     /// A number; the next byte is a digit, or a point with one behind it.
-    pub(super) fn number(&mut self) -> Kind {
+    pub(super) fn number(&mut self) -> TokenKind {
         let kind = match (self.byte(0), self.byte(1)) {
             (b'0', b'x' | b'X') => self.integer(2, 16),
             (b'0', b'b' | b'B') => self.integer(2, 2),
             (b'0', b'f' | b'F') => match self.bits(8) {
-                Some(bits) => Kind::Single(bits as u32),
-                None => Kind::Bad("a single precision number has eight hexadecimal digits"),
+                Some(bits) => TokenKind::Single(bits as u32),
+                None => TokenKind::Bad("a single precision number has eight hexadecimal digits"),
             },
             (b'0', b'd' | b'D') => match self.bits(16) {
-                Some(bits) => Kind::Double(bits),
-                None => Kind::Bad("a double precision number has sixteen hexadecimal digits"),
+                Some(bits) => TokenKind::Double(bits),
+                None => TokenKind::Bad("a double precision number has sixteen hexadecimal digits"),
             },
             _ if self.is_decimal_float() => self.float(),
             (b'0', b'0'..=b'9') => self.integer(1, 8),
@@ -22,13 +22,13 @@ impl Lexer<'_> {
         };
         if is_word(self.byte(0)) {
             self.skip_word();
-            return if let Kind::Bad(_) = kind { kind } else { Kind::Bad("a number runs into a word") };
+            return if let TokenKind::Bad(_) = kind { kind } else { TokenKind::Bad("a number runs into a word") };
         }
         kind
     }
 
     /// An integer of this base behind so many bytes of prefix.
-    fn integer(&mut self, prefix: usize, base: u32) -> Kind {
+    fn integer(&mut self, prefix: usize, base: u32) -> TokenKind {
         self.next += prefix;
         let mut value = Some(0u64);
         let first = self.next;
@@ -38,13 +38,13 @@ impl Lexer<'_> {
             self.next += 1;
         }
         if self.next == first {
-            return Kind::Bad("a number without a digit");
+            return TokenKind::Bad("a number without a digit");
         }
         let suffix = self.byte(0) == b'U';
         self.next += usize::from(suffix);
         match value {
-            Some(value) => Kind::Integer { value, unsigned: suffix || i64::try_from(value).is_err() },
-            None => Kind::Bad("the number has more than 64 bits"),
+            Some(value) => TokenKind::Integer { value, unsigned: suffix || i64::try_from(value).is_err() },
+            None => TokenKind::Bad("the number has more than 64 bits"),
         }
     }
 
@@ -74,7 +74,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn float(&mut self) -> Kind {
+    fn float(&mut self) -> TokenKind {
         let first = self.next;
         self.skip_digits();
         if self.byte(0) == b'.' {
@@ -89,8 +89,8 @@ impl Lexer<'_> {
             }
         }
         match self.text[first..self.next].parse::<f64>() {
-            Ok(value) if value.is_finite() => Kind::Double(value.to_bits()),
-            _ => Kind::Bad("the number is too large for double precision"),
+            Ok(value) if value.is_finite() => TokenKind::Double(value.to_bits()),
+            _ => TokenKind::Bad("the number is too large for double precision"),
         }
     }
 

@@ -1,19 +1,19 @@
 //! Variables and registers: space, alignment, type, name, dimensions.
 
 use super::initial::Length;
-use super::{Kind, Mark, Parser, REGISTERS_MAX, meaningless, unsupported};
+use super::{Parser, Punct, REGISTERS_MAX, TokenKind, semantic_error, unsupported};
 use crate::error::Error;
 use crate::syntax::tree::{Linkage, Parameter, Space, Statement, Type, Variable};
 
 /// What stands between a declaration's space and its names.
-pub(super) struct Shape {
+pub(super) struct VariableType {
     pub(super) align: Option<u32>,
     pub(super) ty: Type,
     pub(super) vector: u32,
     pub(super) is_pointer: bool,
 }
 
-impl Shape {
+impl VariableType {
     /// How many values an initial vector has; nothing for a scalar.
     fn exact_length(&self) -> Option<Length> {
         (self.vector != 1).then_some(Length::Exactly(self.vector))
@@ -34,7 +34,7 @@ impl<'a> Parser<'a> {
             }
             _ => return Ok(None),
         };
-        self.take();
+        self.advance();
         Ok(Some(space))
     }
 
@@ -45,39 +45,39 @@ impl<'a> Parser<'a> {
         space: Space,
         mut keep: impl FnMut(Variable<'a>),
     ) -> Result<(), Error> {
-        let shape = self.shape()?;
+        let shape = self.variable_type()?;
         loop {
             let mut variable = self.variable(linkage, space, &shape)?;
             let at = self.token.at;
-            if self.accept(Mark::Equals) {
+            if self.accept(Punct::Equals) {
                 if linkage == Linkage::Extern || !matches!(space, Space::Global | Space::Const) {
-                    return meaningless(at, format!("'{}' may have no initial value", variable.name));
+                    return semantic_error(at, format!("'{}' may have no initial value", variable.name));
                 }
                 let lengths = variable.dimensions.iter().copied();
                 let lengths: Vec<_> = lengths.map(Length::Most).chain(shape.exact_length()).collect();
                 variable.initial = Some(self.initial(&lengths)?);
             } else if linkage != Linkage::Extern && variable.dimensions.first() == Some(&None) {
-                return meaningless(variable.at, format!("the length of '{}' is not known", variable.name));
+                return semantic_error(variable.at, format!("the length of '{}' is not known", variable.name));
             }
             keep(variable);
-            if !self.accept(Mark::Comma) {
+            if !self.accept(Punct::Comma) {
                 break;
             }
         }
-        if self.accept(Mark::Semicolon) { Ok(()) } else { self.expected("',' or ';'") }
+        if self.accept(Punct::Semicolon) { Ok(()) } else { self.expected("',' or ';'") }
     }
 
     /// `.param .u64 .ptr .global .align 4 x` or `.reg .b32 x`.
     pub(super) fn parameter(&mut self) -> Result<Parameter<'a>, Error> {
         match self.dotted() {
             ".param" => {
-                self.take();
-                let shape = self.shape()?;
+                self.advance();
+                let shape = self.variable_type()?;
                 Ok(Parameter::Param(self.variable(Linkage::Local, Space::Param, &shape)?))
             }
             ".reg" => {
-                self.take();
-                let Shape { ty, vector, .. } = self.shape()?;
+                self.advance();
+                let VariableType { ty, vector, .. } = self.variable_type()?;
                 let at = self.token.at;
                 if vector != 1 {
                     return unsupported(at, "a vector register as a parameter is not supported");
@@ -90,19 +90,19 @@ impl<'a> Parser<'a> {
 
     /// `.reg .b32 %r<5>, x;`
     pub(super) fn registers(&mut self) -> Result<Statement<'a>, Error> {
-        let at = self.take().at;
-        let Shape { ty, vector, .. } = self.shape()?;
+        let at = self.advance().at;
+        let VariableType { ty, vector, .. } = self.variable_type()?;
         let mut names = Vec::new();
         loop {
             let name = self.name("a name")?;
-            let count = if self.accept(Mark::Less) { Some(self.register_count()?) } else { None };
+            let count = if self.accept(Punct::Less) { Some(self.register_count()?) } else { None };
             self.count_registers(count.unwrap_or(1))?;
             names.push((name, count));
-            if !self.accept(Mark::Comma) {
+            if !self.accept(Punct::Comma) {
                 break;
             }
         }
-        if !self.accept(Mark::Semicolon) {
+        if !self.accept(Punct::Semicolon) {
             return self.expected("',' or ';'");
         }
         Ok(Statement::Registers { at, ty, vector, names })
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         if count > REGISTERS_MAX {
             return Err(Error::syntax(at, format!("{count} registers are more than {REGISTERS_MAX}")));
         }
-        self.expect(Mark::Greater)?;
+        self.expect(Punct::Greater)?;
         Ok(count)
     }
 
@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `.align 8 .v2 .f32`, with attributes skipped, and `.ptr`.
-    fn shape(&mut self) -> Result<Shape, Error> {
+    fn variable_type(&mut self) -> Result<VariableType, Error> {
         let mut align = None;
         loop {
             match self.dotted() {
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
             _ => 1,
         };
         if vector != 1 {
-            self.take();
+            self.advance();
         }
         let word = self.dotted();
         if matches!(word, ".texref" | ".samplerref" | ".surfref") {
@@ -154,16 +154,16 @@ impl<'a> Parser<'a> {
         let Some(ty) = type_of(word) else {
             return self.expected("a type");
         };
-        self.take();
+        self.advance();
         if vector != 1 && (ty == Type::Pred || type_bytes(ty) * i64::from(vector) > 16) {
-            return meaningless(at, format!("there are no vectors of {vector} {word}"));
+            return semantic_error(at, format!("there are no vectors of {vector} {word}"));
         }
         let is_pointer = self.dotted() == ".ptr" && self.pointer()?;
-        Ok(Shape { align, ty, vector, is_pointer })
+        Ok(VariableType { align, ty, vector, is_pointer })
     }
 
     fn alignment(&mut self) -> Result<u32, Error> {
-        self.take();
+        self.advance();
         let at = self.token.at;
         let align = self.integer("an alignment")?;
         if !align.is_power_of_two() {
@@ -175,10 +175,10 @@ impl<'a> Parser<'a> {
     /// `.ptr .global .align 4`: what a kernel's parameter points to. Whether that is memory of the device, which is addressed alike in
     /// all kernels.
     fn pointer(&mut self) -> Result<bool, Error> {
-        self.take();
+        self.advance();
         let is_device_memory = !matches!(self.dotted(), ".const" | ".local" | ".shared" | ".param");
         if !is_device_memory || self.dotted() == ".global" {
-            self.take();
+            self.advance();
         }
         if self.dotted() == ".align" {
             self.alignment()?;
@@ -187,23 +187,23 @@ impl<'a> Parser<'a> {
     }
 
     /// The name and the dimensions.
-    fn variable(&mut self, linkage: Linkage, space: Space, shape: &Shape) -> Result<Variable<'a>, Error> {
+    fn variable(&mut self, linkage: Linkage, space: Space, shape: &VariableType) -> Result<Variable<'a>, Error> {
         let at = self.token.at;
         // The parameters of a prototype have no names.
         let name = if space == Space::Param { self.word("a name")? } else { self.name("a name")? };
         if shape.ty == Type::Pred {
-            return meaningless(at, format!("'{name}' is a predicate, which is always a register"));
+            return semantic_error(at, format!("'{name}' is a predicate, which is always a register"));
         }
-        if self.is(Mark::Less) {
+        if self.is(Punct::Less) {
             return unsupported(self.token.at, "numbered names are supported for registers alone");
         }
         let mut bytes = type_bytes(shape.ty) * i64::from(shape.vector);
         let mut dimensions = Vec::new();
-        while self.accept(Mark::OpenBracket) {
+        while self.accept(Punct::OpenBracket) {
             let at = self.token.at;
             let length = self.length()?;
             if length.is_none() && !dimensions.is_empty() {
-                return meaningless(at, "only the first dimension may have no length");
+                return semantic_error(at, "only the first dimension may have no length");
             }
             let product = i64::try_from(length.unwrap_or(1)).ok().and_then(|length| bytes.checked_mul(length));
             let Some(product) = product else {
@@ -211,18 +211,18 @@ impl<'a> Parser<'a> {
             };
             bytes = product;
             dimensions.push(length);
-            self.expect(Mark::CloseBracket)?;
+            self.expect(Punct::CloseBracket)?;
         }
-        let Shape { align, ty, vector, is_pointer } = *shape;
+        let VariableType { align, ty, vector, is_pointer } = *shape;
         Ok(Variable { at, linkage, space, align, ty, vector, is_pointer, name, dimensions, initial: None })
     }
 
     /// The length of a dimension. Zero says as little as empty brackets do.
     fn length(&mut self) -> Result<Option<u64>, Error> {
         match self.token.kind {
-            Kind::Mark(Mark::CloseBracket) => Ok(None),
-            Kind::Integer { value, .. } => {
-                self.take();
+            TokenKind::Punct(Punct::CloseBracket) => Ok(None),
+            TokenKind::Integer { value, .. } => {
+                self.advance();
                 Ok(Some(value).filter(|value| *value != 0))
             }
             _ => self.expected("the length of the dimension"),

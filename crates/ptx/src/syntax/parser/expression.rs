@@ -1,6 +1,6 @@
 //! Constant expressions: read and evaluated in one go, with the 64-bit types that the language gives them.
 
-use super::{Kind, Mark, Parser, Position};
+use super::{Parser, Position, Punct, TokenKind};
 use crate::error::Error;
 use crate::syntax::tree::{Initial, Operand};
 
@@ -44,39 +44,39 @@ impl From<Value> for Operand<'_> {
 }
 
 /// How tightly an operator of two operands binds; nothing for other marks.
-fn strength(kind: Kind) -> Option<(u32, Mark)> {
-    let Kind::Mark(mark) = kind else { return None };
-    let strength = match mark {
-        Mark::BarBar => 1,
-        Mark::AmpersandAmpersand => 2,
-        Mark::Bar => 3,
-        Mark::Caret => 4,
-        Mark::Ampersand => 5,
-        Mark::EqualsEquals | Mark::BangEquals => 6,
-        Mark::Less | Mark::Greater | Mark::LessEquals | Mark::GreaterEquals => 7,
-        Mark::LessLess | Mark::GreaterGreater => 8,
-        Mark::Plus | Mark::Minus => 9,
-        Mark::Star | Mark::Slash | Mark::Percent => 10,
+fn precedence(kind: TokenKind) -> Option<(u32, Punct)> {
+    let TokenKind::Punct(punct) = kind else { return None };
+    let strength = match punct {
+        Punct::BarBar => 1,
+        Punct::AmpersandAmpersand => 2,
+        Punct::Bar => 3,
+        Punct::Caret => 4,
+        Punct::Ampersand => 5,
+        Punct::EqualsEquals | Punct::BangEquals => 6,
+        Punct::Less | Punct::Greater | Punct::LessEquals | Punct::GreaterEquals => 7,
+        Punct::LessLess | Punct::GreaterGreater => 8,
+        Punct::Plus | Punct::Minus => 9,
+        Punct::Star | Punct::Slash | Punct::Percent => 10,
         _ => return None,
     };
-    Some((strength, mark))
+    Some((strength, punct))
 }
 
 impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Result<Value, Error> {
         let at = self.token.at;
         let condition = self.operation(1)?;
-        if !self.accept(Mark::Question) {
+        if !self.accept(Punct::Question) {
             return Ok(condition);
         }
         let (yes, no) = self.nested(|parser| {
             let yes = parser.expression()?;
-            parser.expect(Mark::Colon)?;
+            parser.expect(Punct::Colon)?;
             Ok((yes, parser.expression()?))
         })?;
         let (Some(condition), Some(yes_bits), Some(no_bits)) = (condition.as_bits(), yes.as_bits(), no.as_bits())
         else {
-            return Err(not_an_integer(at, Mark::Question));
+            return Err(not_an_integer(at, Punct::Question));
         };
         let chosen = if condition != 0 { yes_bits } else { no_bits };
         Ok(match (yes, no) {
@@ -87,7 +87,7 @@ impl Parser<'_> {
 
     /// `+8`, `+-8`, `+2*4`: what is added to a name. Zero if there is nothing.
     pub(super) fn addend(&mut self) -> Result<i64, Error> {
-        if !self.accept(Mark::Plus) {
+        if !self.accept(Punct::Plus) {
             return Ok(0);
         }
         let at = self.token.at;
@@ -98,15 +98,15 @@ impl Parser<'_> {
     }
 
     /// Operators of two operands that bind at least so tightly.
-    fn operation(&mut self, strength_min: u32) -> Result<Value, Error> {
+    fn operation(&mut self, precedence_min: u32) -> Result<Value, Error> {
         let mut left = self.factor()?;
-        while let Some((strength, mark)) = strength(self.token.kind) {
-            if strength < strength_min {
+        while let Some((strength, punct)) = precedence(self.token.kind) {
+            if strength < precedence_min {
                 break;
             }
-            let at = self.take().at;
+            let at = self.advance().at;
             let right = self.operation(strength + 1)?;
-            left = apply(at, mark, left, right)?;
+            left = apply(at, punct, left, right)?;
         }
         Ok(left)
     }
@@ -115,27 +115,29 @@ impl Parser<'_> {
     fn factor(&mut self) -> Result<Value, Error> {
         let at = self.token.at;
         match self.token.kind {
-            Kind::Integer { value, unsigned } => {
-                self.take();
+            TokenKind::Integer { value, unsigned } => {
+                self.advance();
                 Ok(if unsigned { Value::Unsigned(value) } else { Value::Signed(value as i64) })
             }
-            Kind::Double(bits) => {
-                self.take();
+            TokenKind::Double(bits) => {
+                self.advance();
                 Ok(Value::Double(f64::from_bits(bits)))
             }
-            Kind::Single(_) => Err(Error::syntax(at, "an exact single precision number may not be calculated with")),
-            Kind::Mark(mark @ (Mark::Plus | Mark::Minus | Mark::Bang | Mark::Tilde)) => {
-                self.take();
-                let value = self.nested(Self::factor)?;
-                apply_sign(at, mark, value)
+            TokenKind::Single(_) => {
+                Err(Error::syntax(at, "an exact single precision number may not be calculated with"))
             }
-            Kind::Mark(Mark::OpenParenthesis) => {
-                self.take();
+            TokenKind::Punct(punct @ (Punct::Plus | Punct::Minus | Punct::Bang | Punct::Tilde)) => {
+                self.advance();
+                let value = self.nested(Self::factor)?;
+                apply_sign(at, punct, value)
+            }
+            TokenKind::Punct(Punct::OpenParenthesis) => {
+                self.advance();
                 match self.dotted() {
                     ".s64" | ".u64" => self.cast(),
                     _ => {
                         let value = self.nested(Self::expression)?;
-                        self.expect(Mark::CloseParenthesis)?;
+                        self.expect(Punct::CloseParenthesis)?;
                         Ok(value)
                     }
                 }
@@ -146,8 +148,8 @@ impl Parser<'_> {
 
     /// `.s64) factor`: what follows the parenthesis that opens a cast.
     fn cast(&mut self) -> Result<Value, Error> {
-        let signed = self.take().text == ".s64";
-        self.expect(Mark::CloseParenthesis)?;
+        let signed = self.advance().text == ".s64";
+        self.expect(Punct::CloseParenthesis)?;
         let at = self.token.at;
         let Some(bits) = self.nested(Self::factor)?.as_bits() else {
             return Err(Error::syntax(at, "only integers are cast"));
@@ -156,111 +158,111 @@ impl Parser<'_> {
     }
 }
 
-fn apply_sign(at: Position, mark: Mark, value: Value) -> Result<Value, Error> {
-    Ok(match (mark, value) {
-        (Mark::Plus, value) => value,
-        (Mark::Minus, Value::Signed(value)) => Value::Signed(value.wrapping_neg()),
-        (Mark::Minus, Value::Unsigned(value)) => Value::Unsigned(value.wrapping_neg()),
-        (Mark::Minus, Value::Double(value)) => Value::Double(-value),
+fn apply_sign(at: Position, punct: Punct, value: Value) -> Result<Value, Error> {
+    Ok(match (punct, value) {
+        (Punct::Plus, value) => value,
+        (Punct::Minus, Value::Signed(value)) => Value::Signed(value.wrapping_neg()),
+        (Punct::Minus, Value::Unsigned(value)) => Value::Unsigned(value.wrapping_neg()),
+        (Punct::Minus, Value::Double(value)) => Value::Double(-value),
         (_, value) => {
             let Some(bits) = value.as_bits() else {
-                return Err(not_an_integer(at, mark));
+                return Err(not_an_integer(at, punct));
             };
-            if mark == Mark::Bang { Value::Signed(i64::from(bits == 0)) } else { Value::Unsigned(!bits) }
+            if punct == Punct::Bang { Value::Signed(i64::from(bits == 0)) } else { Value::Unsigned(!bits) }
         }
     })
 }
 
-fn apply(at: Position, mark: Mark, left: Value, right: Value) -> Result<Value, Error> {
-    match mark {
-        Mark::BarBar | Mark::AmpersandAmpersand | Mark::Bar | Mark::Caret | Mark::Ampersand => {
+fn apply(at: Position, punct: Punct, left: Value, right: Value) -> Result<Value, Error> {
+    match punct {
+        Punct::BarBar | Punct::AmpersandAmpersand | Punct::Bar | Punct::Caret | Punct::Ampersand => {
             let (Some(left), Some(right)) = (left.as_bits(), right.as_bits()) else {
-                return Err(not_an_integer(at, mark));
+                return Err(not_an_integer(at, punct));
             };
-            return Ok(match mark {
-                Mark::BarBar => Value::Signed(i64::from(left != 0 || right != 0)),
-                Mark::AmpersandAmpersand => Value::Signed(i64::from(left != 0 && right != 0)),
-                Mark::Bar => Value::Unsigned(left | right),
-                Mark::Caret => Value::Unsigned(left ^ right),
+            return Ok(match punct {
+                Punct::BarBar => Value::Signed(i64::from(left != 0 || right != 0)),
+                Punct::AmpersandAmpersand => Value::Signed(i64::from(left != 0 && right != 0)),
+                Punct::Bar => Value::Unsigned(left | right),
+                Punct::Caret => Value::Unsigned(left ^ right),
                 _ => Value::Unsigned(left & right),
             });
         }
-        Mark::LessLess | Mark::GreaterGreater => return shift(at, mark, left, right),
+        Punct::LessLess | Punct::GreaterGreater => return shift(at, punct, left, right),
         _ => {}
     }
     match (left, right) {
-        (Value::Signed(left), Value::Signed(right)) => of_signed(at, mark, left, right),
-        (Value::Double(left), Value::Double(right)) => of_doubles(at, mark, left, right),
+        (Value::Signed(left), Value::Signed(right)) => apply_signed(at, punct, left, right),
+        (Value::Double(left), Value::Double(right)) => apply_doubles(at, punct, left, right),
         _ => match (left.as_bits(), right.as_bits()) {
-            (Some(left), Some(right)) => of_unsigned(at, mark, left, right),
+            (Some(left), Some(right)) => apply_unsigned(at, punct, left, right),
             _ => Err(Error::syntax(at, "an integer and a floating-point number are not calculated with each other")),
         },
     }
 }
 
 /// The result has the type of the left operand; bits that leave the word are lost, also when all of them do.
-fn shift(at: Position, mark: Mark, left: Value, right: Value) -> Result<Value, Error> {
+fn shift(at: Position, punct: Punct, left: Value, right: Value) -> Result<Value, Error> {
     let Some(count) = right.as_bits() else {
-        return Err(not_an_integer(at, mark));
+        return Err(not_an_integer(at, punct));
     };
     let count = u32::try_from(count).unwrap_or(u32::MAX);
-    Ok(match (mark, left) {
-        (_, Value::Double(_)) => return Err(not_an_integer(at, mark)),
-        (Mark::LessLess, Value::Signed(value)) => Value::Signed(value.checked_shl(count).unwrap_or(0)),
-        (Mark::LessLess, Value::Unsigned(value)) => Value::Unsigned(value.checked_shl(count).unwrap_or(0)),
+    Ok(match (punct, left) {
+        (_, Value::Double(_)) => return Err(not_an_integer(at, punct)),
+        (Punct::LessLess, Value::Signed(value)) => Value::Signed(value.checked_shl(count).unwrap_or(0)),
+        (Punct::LessLess, Value::Unsigned(value)) => Value::Unsigned(value.checked_shl(count).unwrap_or(0)),
         (_, Value::Signed(value)) => Value::Signed(value >> count.min(63)),
         (_, Value::Unsigned(value)) => Value::Unsigned(value.checked_shr(count).unwrap_or(0)),
     })
 }
 
-fn of_signed(at: Position, mark: Mark, left: i64, right: i64) -> Result<Value, Error> {
-    Ok(Value::Signed(match mark {
-        Mark::Plus => left.wrapping_add(right),
-        Mark::Minus => left.wrapping_sub(right),
-        Mark::Star => left.wrapping_mul(right),
-        Mark::Slash | Mark::Percent if right == 0 => return Err(division_by_zero(at)),
-        Mark::Slash => left.wrapping_div(right),
-        Mark::Percent => left.wrapping_rem(right),
-        _ => compared(mark, &left, &right),
+fn apply_signed(at: Position, punct: Punct, left: i64, right: i64) -> Result<Value, Error> {
+    Ok(Value::Signed(match punct {
+        Punct::Plus => left.wrapping_add(right),
+        Punct::Minus => left.wrapping_sub(right),
+        Punct::Star => left.wrapping_mul(right),
+        Punct::Slash | Punct::Percent if right == 0 => return Err(division_by_zero(at)),
+        Punct::Slash => left.wrapping_div(right),
+        Punct::Percent => left.wrapping_rem(right),
+        _ => compared(punct, &left, &right),
     }))
 }
 
-fn of_unsigned(at: Position, mark: Mark, left: u64, right: u64) -> Result<Value, Error> {
-    Ok(Value::Unsigned(match mark {
-        Mark::Plus => left.wrapping_add(right),
-        Mark::Minus => left.wrapping_sub(right),
-        Mark::Star => left.wrapping_mul(right),
-        Mark::Slash | Mark::Percent if right == 0 => return Err(division_by_zero(at)),
-        Mark::Slash => left / right,
-        Mark::Percent => left % right,
-        _ => return Ok(Value::Signed(compared(mark, &left, &right))),
+fn apply_unsigned(at: Position, punct: Punct, left: u64, right: u64) -> Result<Value, Error> {
+    Ok(Value::Unsigned(match punct {
+        Punct::Plus => left.wrapping_add(right),
+        Punct::Minus => left.wrapping_sub(right),
+        Punct::Star => left.wrapping_mul(right),
+        Punct::Slash | Punct::Percent if right == 0 => return Err(division_by_zero(at)),
+        Punct::Slash => left / right,
+        Punct::Percent => left % right,
+        _ => return Ok(Value::Signed(compared(punct, &left, &right))),
     }))
 }
 
-fn of_doubles(at: Position, mark: Mark, left: f64, right: f64) -> Result<Value, Error> {
-    Ok(Value::Double(match mark {
-        Mark::Plus => left + right,
-        Mark::Minus => left - right,
-        Mark::Star => left * right,
-        Mark::Slash => left / right,
-        Mark::Percent => return Err(not_an_integer(at, mark)),
-        _ => return Ok(Value::Signed(compared(mark, &left, &right))),
+fn apply_doubles(at: Position, punct: Punct, left: f64, right: f64) -> Result<Value, Error> {
+    Ok(Value::Double(match punct {
+        Punct::Plus => left + right,
+        Punct::Minus => left - right,
+        Punct::Star => left * right,
+        Punct::Slash => left / right,
+        Punct::Percent => return Err(not_an_integer(at, punct)),
+        _ => return Ok(Value::Signed(compared(punct, &left, &right))),
     }))
 }
 
-fn compared<T: PartialOrd>(mark: Mark, left: &T, right: &T) -> i64 {
-    i64::from(match mark {
-        Mark::Less => left < right,
-        Mark::Greater => left > right,
-        Mark::LessEquals => left <= right,
-        Mark::GreaterEquals => left >= right,
-        Mark::EqualsEquals => left == right,
+fn compared<T: PartialOrd>(punct: Punct, left: &T, right: &T) -> i64 {
+    i64::from(match punct {
+        Punct::Less => left < right,
+        Punct::Greater => left > right,
+        Punct::LessEquals => left <= right,
+        Punct::GreaterEquals => left >= right,
+        Punct::EqualsEquals => left == right,
         _ => left != right,
     })
 }
 
-fn not_an_integer(at: Position, mark: Mark) -> Error {
-    Error::syntax(at, format!("'{}' is an operator of integers", mark.text()))
+fn not_an_integer(at: Position, punct: Punct) -> Error {
+    Error::syntax(at, format!("'{}' is an operator of integers", punct.text()))
 }
 
 fn division_by_zero(at: Position) -> Error {

@@ -1,6 +1,6 @@
 //! Functions: their heads and the directives that follow.
 
-use super::{Kind, Mark, Parser, meaningless};
+use super::{Parser, Punct, TokenKind, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::{Function, FunctionKind, Linkage, Parameter};
 
@@ -15,17 +15,17 @@ const IGNORED_OF_FUNCTIONS: &[(&str, usize)] = &[(".abi_preserve", 1), (".abi_pr
 impl<'a> Parser<'a> {
     /// A function from its `.entry` or `.func` on.
     pub(super) fn function(&mut self, linkage: Linkage) -> Result<Function<'a>, Error> {
-        let kind = if self.take().text == ".entry" { FunctionKind::Kernel } else { FunctionKind::Device };
+        let kind = if self.advance().text == ".entry" { FunctionKind::Kernel } else { FunctionKind::Device };
         while self.dotted() == ".attribute" {
             self.skip_attribute()?;
         }
         let returns = match kind {
-            FunctionKind::Device if self.is(Mark::OpenParenthesis) => self.parameters()?,
+            FunctionKind::Device if self.is(Punct::OpenParenthesis) => self.parameters()?,
             _ => Vec::new(),
         };
         let at = self.token.at;
         let name = self.name("a function's name")?;
-        let parameters = if self.is(Mark::OpenParenthesis) { self.parameters()? } else { Vec::new() };
+        let parameters = if self.is(Punct::OpenParenthesis) { self.parameters()? } else { Vec::new() };
         if kind == FunctionKind::Kernel {
             check_kernel_parameters(&parameters)?;
         }
@@ -43,23 +43,23 @@ impl<'a> Parser<'a> {
             max_registers: None,
             body: None,
         };
-        while self.token.kind == Kind::Dotted {
+        while self.token.kind == TokenKind::Dotted {
             match kind {
                 FunctionKind::Kernel => self.kernel_directive(&mut function)?,
                 FunctionKind::Device => function.noreturn |= self.function_directive()?,
             }
         }
         if function.noreturn && !function.returns.is_empty() {
-            return meaningless(at, format!("'{name}' does not return, and returns something"));
+            return semantic_error(at, format!("'{name}' does not return, and returns something"));
         }
-        if self.accept(Mark::Semicolon) {
+        if self.accept(Punct::Semicolon) {
             return Ok(function);
         }
-        if !self.is(Mark::OpenBrace) {
+        if !self.is(Punct::OpenBrace) {
             return self.expected("'{' or ';'");
         }
         if linkage == Linkage::Extern {
-            return meaningless(self.token.at, format!("'{name}' is .extern and has a body"));
+            return semantic_error(self.token.at, format!("'{name}' is .extern and has a body"));
         }
         function.body = Some(self.block()?);
         Ok(function)
@@ -67,18 +67,18 @@ impl<'a> Parser<'a> {
 
     /// `(.param .b32 a, .reg .b32 b)`, also with nothing in it.
     pub(super) fn parameters(&mut self) -> Result<Vec<Parameter<'a>>, Error> {
-        self.expect(Mark::OpenParenthesis)?;
+        self.expect(Punct::OpenParenthesis)?;
         let mut parameters = Vec::new();
-        if self.accept(Mark::CloseParenthesis) {
+        if self.accept(Punct::CloseParenthesis) {
             return Ok(parameters);
         }
         loop {
             parameters.push(self.parameter()?);
-            if !self.accept(Mark::Comma) {
+            if !self.accept(Punct::Comma) {
                 break;
             }
         }
-        if self.accept(Mark::CloseParenthesis) { Ok(parameters) } else { self.expected("',' or ')'") }
+        if self.accept(Punct::CloseParenthesis) { Ok(parameters) } else { self.expected("',' or ')'") }
     }
 
     fn kernel_directive(&mut self, function: &mut Function<'a>) -> Result<(), Error> {
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
             _ => self.skip_directive(IGNORED_OF_KERNELS)?,
         }
         if function.max_threads.is_some() && function.required_threads.is_some() {
-            return meaningless(at, "a kernel has .maxntid or .reqntid, not both");
+            return semantic_error(at, "a kernel has .maxntid or .reqntid, not both");
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
         let noreturn = self.dotted() == ".noreturn";
         match self.dotted() {
             ".noreturn" => {
-                self.take();
+                self.advance();
             }
             ".attribute" => self.skip_attribute()?,
             ".pragma" => self.skip_pragma()?,
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
         let Some(&(_, integers_max)) = known.iter().find(|(word, _)| *word == self.dotted()) else {
             return self.expected("'{', ';' or a directive of functions");
         };
-        self.take();
+        self.advance();
         if integers_max > 0 {
             self.integers(integers_max)?;
         }
@@ -124,17 +124,17 @@ impl<'a> Parser<'a> {
 
     /// A directive with up to `count_max` integers, none of them zero.
     fn positive(&mut self, count_max: usize) -> Result<[u32; 3], Error> {
-        let word = self.take().text;
+        let word = self.advance().text;
         let at = self.token.at;
         let integers = self.integers(count_max)?;
-        if integers.contains(&0) { meaningless(at, format!("{word} of zero")) } else { Ok(integers) }
+        if integers.contains(&0) { semantic_error(at, format!("{word} of zero")) } else { Ok(integers) }
     }
 
     /// One to `count_max` integers, with 1 for those that are not said.
     fn integers(&mut self, count_max: usize) -> Result<[u32; 3], Error> {
         let mut integers = [1; 3];
         for (index, integer) in integers.iter_mut().take(count_max).enumerate() {
-            if index > 0 && !self.accept(Mark::Comma) {
+            if index > 0 && !self.accept(Punct::Comma) {
                 break;
             }
             *integer = self.integer("an integer")?;
@@ -148,10 +148,10 @@ fn check_kernel_parameters(parameters: &[Parameter<'_>]) -> Result<(), Error> {
     for parameter in parameters {
         match parameter {
             Parameter::Register { at, name, .. } => {
-                return meaningless(*at, format!("'{name}' is a register: a kernel's parameters are .param"));
+                return semantic_error(*at, format!("'{name}' is a register: a kernel's parameters are .param"));
             }
             Parameter::Param(variable) if variable.dimensions.first() == Some(&None) => {
-                return meaningless(variable.at, format!("the length of '{}' is not known", variable.name));
+                return semantic_error(variable.at, format!("the length of '{}' is not known", variable.name));
             }
             Parameter::Param(_) => {}
         }

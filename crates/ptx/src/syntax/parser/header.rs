@@ -1,6 +1,6 @@
 //! `.version`, `.target` and `.address_size`, which stand at the start of every text.
 
-use super::{Kind, Mark, Parser, Token};
+use super::{Parser, Punct, Token, TokenKind};
 use crate::error::{Error, ErrorKind};
 
 /// The newest version of the language that is supported.
@@ -55,9 +55,9 @@ impl Parser<'_> {
         if self.dotted() != ".version" {
             return self.expected(".version");
         }
-        self.take();
+        self.advance();
         let parts = match self.token.kind {
-            Kind::Double(_) => self.token.text.split_once('.'),
+            TokenKind::Double(_) => self.token.text.split_once('.'),
             _ => None,
         };
         let Some((Ok(major), Ok(minor))) = parts.map(|(major, minor)| (major.parse(), minor.parse())) else {
@@ -65,7 +65,7 @@ impl Parser<'_> {
         };
         let version = (major, minor);
         let at = self.token.at;
-        self.take();
+        self.advance();
         if version > VERSION_MAX {
             let message = format!("version {major}.{minor} is newer than {}.{}", VERSION_MAX.0, VERSION_MAX.1);
             return Err(Error::new(at, ErrorKind::Version, message));
@@ -77,12 +77,12 @@ impl Parser<'_> {
     fn target(&mut self, version: (u32, u32)) -> Result<u32, Error> {
         let mut highest = 0;
         loop {
-            self.take();
+            self.advance();
             if highest == 0 || !TARGET_OPTIONS.contains(&self.token.text) {
                 highest = highest.max(self.target_number(version)?);
             }
-            self.take();
-            if !self.is(Mark::Comma) {
+            self.advance();
+            if !self.is(Punct::Comma) {
                 return Ok(highest);
             }
         }
@@ -100,7 +100,7 @@ impl Parser<'_> {
                 return Ok(target);
             }
             let message = format!("target {word} needs version {}.{} or newer", since.0, since.1);
-            return Err(Error::new(at, ErrorKind::Meaning, message));
+            return Err(Error::new(at, ErrorKind::Semantic, message));
         }
         match number.trim_end_matches(['a', 'f']).parse::<u32>() {
             Ok(100..) => Err(Error::new(at, ErrorKind::Version, format!("target {word} is newer than sm_90"))),
@@ -113,15 +113,15 @@ impl Parser<'_> {
         if self.dotted() != ".address_size" {
             return Ok(());
         }
-        self.take();
+        self.advance();
         match self.token.kind {
-            Kind::Integer { value: 64, .. } => {}
-            Kind::Integer { value: 32, .. } => {
-                return Err(Error::new(self.token.at, ErrorKind::Meaning, "addresses of 32 bits are not supported"));
+            TokenKind::Integer { value: 64, .. } => {}
+            TokenKind::Integer { value: 32, .. } => {
+                return Err(Error::new(self.token.at, ErrorKind::Semantic, "addresses of 32 bits are not supported"));
             }
             _ => return self.expected("an address size of 32 or 64"),
         }
-        self.take();
+        self.advance();
         Ok(())
     }
 }

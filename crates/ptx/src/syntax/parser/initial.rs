@@ -1,6 +1,6 @@
 //! What a variable starts with.
 
-use super::{Kind, Mark, Parser, meaningless};
+use super::{Parser, Punct, TokenKind, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::Initial;
 
@@ -24,26 +24,26 @@ impl<'a> Parser<'a> {
 
     fn initial_list(&mut self, length: Length, inner: &[Length]) -> Result<Initial<'a>, Error> {
         let at = self.token.at;
-        self.expect(Mark::OpenBrace)?;
+        self.expect(Punct::OpenBrace)?;
         let mut values = Vec::new();
-        if !self.is(Mark::CloseBrace) {
+        if !self.is(Punct::CloseBrace) {
             loop {
                 if matches!(length, Length::Most(Some(most)) if values.len() as u64 == most) {
-                    return meaningless(self.token.at, "more initial values than the array has elements");
+                    return semantic_error(self.token.at, "more initial values than the array has elements");
                 }
                 values.push(self.initial(inner)?);
-                if !self.accept(Mark::Comma) {
+                if !self.accept(Punct::Comma) {
                     break;
                 }
             }
         }
-        if !self.accept(Mark::CloseBrace) {
+        if !self.accept(Punct::CloseBrace) {
             return self.expected("',' or '}'");
         }
         match length {
-            Length::Most(None) if values.is_empty() => meaningless(at, "an array of unknown length without a value"),
+            Length::Most(None) if values.is_empty() => semantic_error(at, "an array of unknown length without a value"),
             Length::Exactly(count) if values.len() != count as usize => {
-                meaningless(at, format!("a vector of {count} elements has {count} initial values"))
+                semantic_error(at, format!("a vector of {count} elements has {count} initial values"))
             }
             _ => Ok(Initial::List(values)),
         }
@@ -51,12 +51,12 @@ impl<'a> Parser<'a> {
 
     fn initial_scalar(&mut self) -> Result<Initial<'a>, Error> {
         match self.token.kind {
-            Kind::Word => self.initial_address(),
-            Kind::Integer { value, .. } if self.ahead.kind == Kind::Mark(Mark::OpenParenthesis) => {
+            TokenKind::Word => self.initial_address(),
+            TokenKind::Integer { value, .. } if self.lookahead.kind == TokenKind::Punct(Punct::OpenParenthesis) => {
                 self.initial_mask(value)
             }
-            Kind::Single(bits) => {
-                self.take();
+            TokenKind::Single(bits) => {
+                self.advance();
                 Ok(Initial::Single(bits))
             }
             _ => Ok(self.expression()?.into()),
@@ -67,11 +67,11 @@ impl<'a> Parser<'a> {
     fn initial_address(&mut self) -> Result<Initial<'a>, Error> {
         let mut at = self.token.at;
         let mut name = self.name("a name")?;
-        let generic = name == "generic" && self.accept(Mark::OpenParenthesis);
+        let generic = name == "generic" && self.accept(Punct::OpenParenthesis);
         if generic {
             at = self.token.at;
             name = self.name("a name")?;
-            self.expect(Mark::CloseParenthesis)?;
+            self.expect(Punct::CloseParenthesis)?;
         }
         let addend = self.addend()?;
         Ok(Initial::Address { at, name, generic, addend, mask: 0 })
@@ -82,10 +82,10 @@ impl<'a> Parser<'a> {
         if bits == 0 || bits >> bits.trailing_zeros() != 0xff || !bits.trailing_zeros().is_multiple_of(8) {
             return self.expected("a mask of one byte such as 0xff00");
         }
-        self.take();
-        self.expect(Mark::OpenParenthesis)?;
+        self.advance();
+        self.expect(Punct::OpenParenthesis)?;
         let mut address = self.initial_address()?;
-        self.expect(Mark::CloseParenthesis)?;
+        self.expect(Punct::CloseParenthesis)?;
         if let Initial::Address { mask, .. } = &mut address {
             *mask = bits;
         }

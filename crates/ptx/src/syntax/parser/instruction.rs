@@ -1,6 +1,6 @@
 //! Instructions: guard, opcode, modifiers, operands.
 
-use super::{Kind, Mark, Parser, unsupported};
+use super::{Parser, Punct, TokenKind, unsupported};
 use crate::error::Error;
 use crate::syntax::tree::{Base, Guard, Instruction, Operand};
 
@@ -16,23 +16,23 @@ impl<'a> Parser<'a> {
 
     fn instruction_at(&mut self, start: usize) -> Result<Instruction<'a>, Error> {
         let at = self.token.at;
-        let guard = if self.accept(Mark::At) { Some(self.guard()?) } else { None };
+        let guard = if self.accept(Punct::At) { Some(self.guard()?) } else { None };
         let opcode = self.name("an instruction")?;
         let mut modifiers = Vec::new();
-        while self.token.kind == Kind::Dotted {
-            modifiers.push(&self.take().text[1..]);
+        while self.token.kind == TokenKind::Dotted {
+            modifiers.push(&self.advance().text[1..]);
         }
         let mut operands = Vec::new();
-        if !self.is(Mark::Semicolon) {
+        if !self.is(Punct::Semicolon) {
             loop {
                 operands.push(self.operand(opcode)?);
-                if !self.accept(Mark::Comma) {
+                if !self.accept(Punct::Comma) {
                     break;
                 }
             }
         }
         let text = &self.text[start..self.taken_end];
-        if !self.accept(Mark::Semicolon) {
+        if !self.accept(Punct::Semicolon) {
             return self.expected("',' or ';'");
         }
         Ok(Instruction { at, guard, opcode, modifiers, operands, text })
@@ -56,21 +56,21 @@ impl<'a> Parser<'a> {
 
     /// `p` or `!p` behind the at sign.
     fn guard(&mut self) -> Result<Guard<'a>, Error> {
-        let negated = self.accept(Mark::Bang);
+        let negated = self.accept(Punct::Bang);
         Ok(Guard { register: self.name("a predicate")?, negated })
     }
 
     fn operand(&mut self, opcode: &str) -> Result<Operand<'a>, Error> {
         match self.token.kind {
-            Kind::Mark(Mark::OpenBracket) => self.address(),
-            Kind::Mark(Mark::OpenBrace) => self.several(Mark::CloseBrace).map(Operand::Vector),
+            TokenKind::Punct(Punct::OpenBracket) => self.address(),
+            TokenKind::Punct(Punct::OpenBrace) => self.operand_list(Punct::CloseBrace).map(Operand::Vector),
             // A call has lists; elsewhere a parenthesis opens a constant expression.
-            Kind::Mark(Mark::OpenParenthesis) if opcode == "call" => {
-                self.several(Mark::CloseParenthesis).map(Operand::List)
+            TokenKind::Punct(Punct::OpenParenthesis) if opcode == "call" => {
+                self.operand_list(Punct::CloseParenthesis).map(Operand::List)
             }
-            Kind::Word => {
+            TokenKind::Word => {
                 let first = self.scalar()?;
-                if !self.accept(Mark::Bar) {
+                if !self.accept(Punct::Bar) {
                     return Ok(first);
                 }
                 let second = self.scalar()?;
@@ -81,15 +81,15 @@ impl<'a> Parser<'a> {
     }
 
     /// Scalar operands between the mark that is next and `close`.
-    fn several(&mut self, close: Mark) -> Result<Vec<Operand<'a>>, Error> {
-        self.take();
+    fn operand_list(&mut self, close: Punct) -> Result<Vec<Operand<'a>>, Error> {
+        self.advance();
         let mut operands = Vec::new();
-        if close == Mark::CloseParenthesis && self.accept(close) {
+        if close == Punct::CloseParenthesis && self.accept(close) {
             return Ok(operands);
         }
         loop {
             operands.push(self.scalar()?);
-            if !self.accept(Mark::Comma) {
+            if !self.accept(Punct::Comma) {
                 break;
             }
         }
@@ -98,31 +98,31 @@ impl<'a> Parser<'a> {
 
     /// A name, a sum, a negated name, a constant, or `_`.
     fn scalar(&mut self) -> Result<Operand<'a>, Error> {
-        match (self.token.kind, self.ahead.kind) {
-            (Kind::Word, _) if self.token.text == "_" => {
-                self.take();
+        match (self.token.kind, self.lookahead.kind) {
+            (TokenKind::Word, _) if self.token.text == "_" => {
+                self.advance();
                 Ok(Operand::Sink)
             }
-            (Kind::Word, _) => {
+            (TokenKind::Word, _) => {
                 let name = self.dotted_name();
                 match self.token.kind {
-                    Kind::Mark(Mark::Plus) => Ok(Operand::Sum(name, self.addend()?)),
-                    Kind::Mark(Mark::OpenBracket) => {
+                    TokenKind::Punct(Punct::Plus) => Ok(Operand::Sum(name, self.addend()?)),
+                    TokenKind::Punct(Punct::OpenBracket) => {
                         unsupported(self.token.at, "an array's element as an operand is not supported")
                     }
                     _ => Ok(Operand::Name(name)),
                 }
             }
-            (Kind::Mark(Mark::Bang), Kind::Word) => {
-                self.take();
+            (TokenKind::Punct(Punct::Bang), TokenKind::Word) => {
+                self.advance();
                 Ok(Operand::Not(self.dotted_name()))
             }
-            (Kind::Single(bits), _) => {
-                self.take();
+            (TokenKind::Single(bits), _) => {
+                self.advance();
                 Ok(Operand::Single(bits))
             }
-            (Kind::Integer { .. } | Kind::Double(_), _)
-            | (Kind::Mark(Mark::Plus | Mark::Minus | Mark::Bang | Mark::Tilde | Mark::OpenParenthesis), _) => {
+            (TokenKind::Integer { .. } | TokenKind::Double(_), _)
+            | (TokenKind::Punct(Punct::Plus | Punct::Minus | Punct::Bang | Punct::Tilde | Punct::OpenParenthesis), _) => {
                 Ok(self.expression()?.into())
             }
             _ => self.expected("an operand"),
@@ -131,24 +131,25 @@ impl<'a> Parser<'a> {
 
     /// A word with the `.x` that stands directly behind it: `%tid.x` is one name.
     fn dotted_name(&mut self) -> &'a str {
-        let name = self.take();
-        if self.token.kind != Kind::Dotted || self.token.start != name.end() {
+        let name = self.advance();
+        if self.token.kind != TokenKind::Dotted || self.token.start != name.end() {
             return name.text;
         }
-        let end = self.take().end();
+        let end = self.advance().end();
         &self.text[name.start..end]
     }
 
     /// `[base+offset]`
     fn address(&mut self) -> Result<Operand<'a>, Error> {
-        self.take();
-        let (base, offset) = if self.token.kind == Kind::Word {
+        self.advance();
+        let (base, offset) = if self.token.kind == TokenKind::Word {
             let base = Base::Name(self.name("an address")?);
             (base, self.addend()?)
         } else {
             let at = self.token.at;
             match self.token.kind {
-                Kind::Integer { .. } | Kind::Mark(Mark::OpenParenthesis | Mark::Minus | Mark::Plus | Mark::Tilde) => {}
+                TokenKind::Integer { .. }
+                | TokenKind::Punct(Punct::OpenParenthesis | Punct::Minus | Punct::Plus | Punct::Tilde) => {}
                 _ => return self.expected("an address"),
             }
             let Some(bits) = self.expression()?.as_bits() else {
@@ -156,10 +157,10 @@ impl<'a> Parser<'a> {
             };
             (Base::Integer(bits), 0)
         };
-        if self.is(Mark::Comma) {
+        if self.is(Punct::Comma) {
             return unsupported(self.token.at, "an address of several parts is not supported");
         }
-        self.expect(Mark::CloseBracket)?;
+        self.expect(Punct::CloseBracket)?;
         Ok(Operand::Address { base, offset })
     }
 }

@@ -14,7 +14,7 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-use super::lexer::{Kind, Lexer, Mark, Token};
+use super::lexer::{Lexer, Punct, Token, TokenKind};
 use super::tree::{Item, Linkage, Module, Position, Space};
 use crate::error::{Error, ErrorKind};
 
@@ -30,12 +30,12 @@ const REGISTERS_MAX: u32 = 1_000_000;
 /// # Errors
 /// The first mistake in the text.
 pub fn parse(text: &str) -> Result<Module<'_>, Error> {
-    refuse_beyond_ascii(text)?;
+    check_ascii(text)?;
     Parser::new(text).module()
 }
 
 /// Letters beyond ASCII have no place in a text, not even in its comments.
-fn refuse_beyond_ascii(text: &str) -> Result<(), Error> {
+fn check_ascii(text: &str) -> Result<(), Error> {
     let Some(start) = text.bytes().position(|byte| !byte.is_ascii()) else { return Ok(()) };
     let before = &text[..start];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
@@ -49,7 +49,7 @@ struct Parser<'a> {
     lexer: Lexer<'a>,
     token: Token<'a>,
     /// The token after `token`.
-    ahead: Token<'a>,
+    lookahead: Token<'a>,
     /// Offset of the byte behind the last token taken.
     taken_end: usize,
     /// How deep the place being read is nested.
@@ -63,13 +63,13 @@ impl<'a> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let token = lexer.token();
         let ahead = lexer.token();
-        Self { text, lexer, token, ahead, taken_end: 0, nesting: 0, registers: 0 }
+        Self { text, lexer, token, lookahead: ahead, taken_end: 0, nesting: 0, registers: 0 }
     }
 
     fn module(mut self) -> Result<Module<'a>, Error> {
         let (version, target) = self.header()?;
         let mut module = Module { version, target, items: Vec::new() };
-        while self.token.kind != Kind::End {
+        while self.token.kind != TokenKind::End {
             self.module_item(&mut module)?;
         }
         Ok(module)
@@ -107,18 +107,18 @@ impl<'a> Parser<'a> {
             return self.expected("a variable or a function");
         };
         if linkage == Linkage::Common && space != Space::Global {
-            return meaningless(at, "only global variables are .common");
+            return semantic_error(at, "only global variables are .common");
         }
         self.variables(linkage, space, |variable| module.items.push(Item::Variable(variable)))
     }
 
     fn alias(&mut self) -> Result<Item<'a>, Error> {
-        self.take();
+        self.advance();
         let at = self.token.at;
         let name = self.name("a name")?;
-        self.expect(Mark::Comma)?;
+        self.expect(Punct::Comma)?;
         let of = self.name("a name")?;
-        self.expect(Mark::Semicolon)?;
+        self.expect(Punct::Semicolon)?;
         Ok(Item::Alias { at, name, of })
     }
 
@@ -136,36 +136,36 @@ impl<'a> Parser<'a> {
                 return self.expected("only one of .visible, .extern, .weak and .common");
             }
             linkage = next;
-            self.take();
+            self.advance();
         }
     }
 
-    fn take(&mut self) -> Token<'a> {
+    fn advance(&mut self) -> Token<'a> {
         self.taken_end = self.token.end();
-        let ahead = std::mem::replace(&mut self.ahead, self.lexer.token());
+        let ahead = std::mem::replace(&mut self.lookahead, self.lexer.token());
         std::mem::replace(&mut self.token, ahead)
     }
 
-    fn is(&self, mark: Mark) -> bool {
-        self.token.kind == Kind::Mark(mark)
+    fn is(&self, punct: Punct) -> bool {
+        self.token.kind == TokenKind::Punct(punct)
     }
 
     /// The word that starts with a dot, if one is next; else nothing.
     fn dotted(&self) -> &'a str {
-        if self.token.kind == Kind::Dotted { self.token.text } else { "" }
+        if self.token.kind == TokenKind::Dotted { self.token.text } else { "" }
     }
 
     /// Takes the mark if it is next.
-    fn accept(&mut self, mark: Mark) -> bool {
-        let is = self.is(mark);
+    fn accept(&mut self, punct: Punct) -> bool {
+        let is = self.is(punct);
         if is {
-            self.take();
+            self.advance();
         }
         is
     }
 
-    fn expect(&mut self, mark: Mark) -> Result<(), Error> {
-        if self.accept(mark) { Ok(()) } else { self.expected(&format!("'{}'", mark.text())) }
+    fn expect(&mut self, punct: Punct) -> Result<(), Error> {
+        if self.accept(punct) { Ok(()) } else { self.expected(&format!("'{}'", punct.text())) }
     }
 
     /// A word that names something: not `_`.
@@ -174,18 +174,18 @@ impl<'a> Parser<'a> {
     }
 
     fn word(&mut self, what: &str) -> Result<&'a str, Error> {
-        if self.token.kind == Kind::Word { Ok(self.take().text) } else { self.expected(what) }
+        if self.token.kind == TokenKind::Word { Ok(self.advance().text) } else { self.expected(what) }
     }
 
     /// A plain integer of at most 32 bits.
     fn integer(&mut self, what: &str) -> Result<u32, Error> {
-        let Kind::Integer { value, .. } = self.token.kind else {
+        let TokenKind::Integer { value, .. } = self.token.kind else {
             return self.expected(what);
         };
         let Ok(value) = u32::try_from(value) else {
             return Err(Error::syntax(self.token.at, format!("{} is too large for {what}", self.token.text)));
         };
-        self.take();
+        self.advance();
         Ok(value)
     }
 
@@ -193,8 +193,8 @@ impl<'a> Parser<'a> {
     fn expected<T>(&self, what: &str) -> Result<T, Error> {
         let Token { kind, text, at, .. } = self.token;
         let found = match kind {
-            Kind::End => "the end of the text".to_owned(),
-            Kind::Bad(why) => return Err(Error::syntax(at, format!("{why}: {}", quote(text)))),
+            TokenKind::End => "the end of the text".to_owned(),
+            TokenKind::Bad(why) => return Err(Error::syntax(at, format!("{why}: {}", quote(text)))),
             _ => quote(text),
         };
         Err(Error::syntax(at, format!("expected {what}, found {found}")))
@@ -212,8 +212,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn meaningless<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {
-    Err(Error::new(at, ErrorKind::Meaning, message))
+fn semantic_error<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {
+    Err(Error::new(at, ErrorKind::Semantic, message))
 }
 
 fn unsupported<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {

@@ -1,17 +1,17 @@
 //! What is read and dropped: debug information, pragmas, attributes.
 
-use super::{Kind, Mark, Parser};
+use super::{Parser, Punct, TokenKind};
 use crate::error::Error;
 
 impl Parser<'_> {
     /// `.file 1 "saxpy.cu", 1700000000, 512`
     pub(super) fn skip_file(&mut self) -> Result<(), Error> {
-        self.take();
+        self.advance();
         self.skip_integer("a file's number")?;
         self.skip_quoted("a file's name")?;
-        if self.accept(Mark::Comma) {
+        if self.accept(Punct::Comma) {
             self.skip_integer("a file's time")?;
-            self.expect(Mark::Comma)?;
+            self.expect(Punct::Comma)?;
             self.skip_integer("a file's size")?;
         }
         Ok(())
@@ -19,19 +19,19 @@ impl Parser<'_> {
 
     /// `.loc 1 20 5, function_name $L__info_string0, inlined_at 1 30 9`
     pub(super) fn skip_location(&mut self) -> Result<(), Error> {
-        self.take();
+        self.advance();
         self.skip_place()?;
-        while self.accept(Mark::Comma) {
+        while self.accept(Punct::Comma) {
             match self.token.text {
                 "function_name" => {
-                    self.take();
+                    self.advance();
                     self.word("a label")?;
-                    if self.accept(Mark::Plus) {
+                    if self.accept(Punct::Plus) {
                         self.skip_integer("an offset")?;
                     }
                 }
                 "inlined_at" => {
-                    self.take();
+                    self.advance();
                     self.skip_place()?;
                 }
                 _ => return self.expected("function_name or inlined_at"),
@@ -48,18 +48,18 @@ impl Parser<'_> {
 
     /// `.section .debug_info { .b32 12 .b32 .debug_abbrev label: .b8 1, 2 .b64 end-label }`
     pub(super) fn skip_section(&mut self) -> Result<(), Error> {
-        self.take();
-        if self.token.kind != Kind::Dotted {
+        self.advance();
+        if self.token.kind != TokenKind::Dotted {
             return self.expected("a section's name");
         }
-        self.take();
-        self.expect(Mark::OpenBrace)?;
-        while !self.accept(Mark::CloseBrace) {
+        self.advance();
+        self.expect(Punct::OpenBrace)?;
+        while !self.accept(Punct::CloseBrace) {
             match self.dotted() {
                 ".b8" | ".b16" | ".b32" | ".b64" => self.skip_data()?,
-                _ if self.token.kind == Kind::Word => {
-                    self.take();
-                    self.expect(Mark::Colon)?;
+                _ if self.token.kind == TokenKind::Word => {
+                    self.advance();
+                    self.expect(Punct::Colon)?;
                 }
                 _ => return self.expected("data of a section, or '}'"),
             }
@@ -69,77 +69,77 @@ impl Parser<'_> {
 
     /// Integers, or one place with what is added to it or taken from it.
     fn skip_data(&mut self) -> Result<(), Error> {
-        self.take();
-        if !matches!(self.token.kind, Kind::Word | Kind::Dotted) {
+        self.advance();
+        if !matches!(self.token.kind, TokenKind::Word | TokenKind::Dotted) {
             self.skip_signed()?;
-            while self.accept(Mark::Comma) {
+            while self.accept(Punct::Comma) {
                 self.skip_signed()?;
             }
             return Ok(());
         }
-        self.take();
-        if self.accept(Mark::Plus) {
+        self.advance();
+        if self.accept(Punct::Plus) {
             self.skip_integer("an offset")?;
-        } else if self.accept(Mark::Minus) {
+        } else if self.accept(Punct::Minus) {
             self.word("a label")?;
         }
         Ok(())
     }
 
     fn skip_signed(&mut self) -> Result<(), Error> {
-        self.accept(Mark::Minus);
+        self.accept(Punct::Minus);
         self.skip_integer("data of a section")
     }
 
     /// `.pragma "nounroll";`
     pub(super) fn skip_pragma(&mut self) -> Result<(), Error> {
-        self.take();
+        self.advance();
         self.skip_quoted("a pragma in quotes")?;
-        while self.accept(Mark::Comma) {
+        while self.accept(Punct::Comma) {
             self.skip_quoted("a pragma in quotes")?;
         }
-        self.expect(Mark::Semicolon)
+        self.expect(Punct::Semicolon)
     }
 
     /// `.attribute(.managed, .unified(1, 2))`
     pub(super) fn skip_attribute(&mut self) -> Result<(), Error> {
-        self.take();
-        self.expect(Mark::OpenParenthesis)?;
+        self.advance();
+        self.expect(Punct::OpenParenthesis)?;
         loop {
             match self.dotted() {
                 ".managed" => {
-                    self.take();
+                    self.advance();
                 }
                 ".unified" => {
-                    self.take();
-                    self.expect(Mark::OpenParenthesis)?;
+                    self.advance();
+                    self.expect(Punct::OpenParenthesis)?;
                     self.skip_integer("an integer")?;
-                    self.expect(Mark::Comma)?;
+                    self.expect(Punct::Comma)?;
                     self.skip_integer("an integer")?;
-                    self.expect(Mark::CloseParenthesis)?;
+                    self.expect(Punct::CloseParenthesis)?;
                 }
                 _ => return self.expected(".managed or .unified"),
             }
-            if !self.accept(Mark::Comma) {
+            if !self.accept(Punct::Comma) {
                 break;
             }
         }
-        self.expect(Mark::CloseParenthesis)
+        self.expect(Punct::CloseParenthesis)
     }
 
     fn skip_integer(&mut self, what: &str) -> Result<(), Error> {
-        let Kind::Integer { .. } = self.token.kind else {
+        let TokenKind::Integer { .. } = self.token.kind else {
             return self.expected(what);
         };
-        self.take();
+        self.advance();
         Ok(())
     }
 
     fn skip_quoted(&mut self, what: &str) -> Result<(), Error> {
-        if self.token.kind != Kind::Text {
+        if self.token.kind != TokenKind::Text {
             return self.expected(what);
         }
-        self.take();
+        self.advance();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! What stands in the body of a function.
 
-use super::{Kind, Mark, Parser};
+use super::{Parser, Punct, TokenKind};
 use crate::error::Error;
 use crate::syntax::tree::{Linkage, Position, Statement};
 
@@ -8,9 +8,9 @@ impl<'a> Parser<'a> {
     /// `{ ... }`
     pub(super) fn block(&mut self) -> Result<Vec<Statement<'a>>, Error> {
         self.nested(|parser| {
-            parser.expect(Mark::OpenBrace)?;
+            parser.expect(Punct::OpenBrace)?;
             let mut statements = Vec::new();
-            while !parser.accept(Mark::CloseBrace) {
+            while !parser.accept(Punct::CloseBrace) {
                 parser.statement(&mut statements)?;
             }
             Ok(statements)
@@ -19,10 +19,12 @@ impl<'a> Parser<'a> {
 
     fn statement(&mut self, statements: &mut Vec<Statement<'a>>) -> Result<(), Error> {
         match self.token.kind {
-            Kind::Word if self.ahead.kind == Kind::Mark(Mark::Colon) => statements.push(self.label()?),
-            Kind::Word | Kind::Mark(Mark::At) => statements.push(Statement::Instruction(self.instruction()?)),
-            Kind::Mark(Mark::OpenBrace) => statements.push(Statement::Block(self.block()?)),
-            Kind::Dotted => self.declaration(statements)?,
+            TokenKind::Word if self.lookahead.kind == TokenKind::Punct(Punct::Colon) => statements.push(self.label()?),
+            TokenKind::Word | TokenKind::Punct(Punct::At) => {
+                statements.push(Statement::Instruction(self.instruction()?))
+            }
+            TokenKind::Punct(Punct::OpenBrace) => statements.push(Statement::Block(self.block()?)),
+            TokenKind::Dotted => self.declaration(statements)?,
             _ => return self.expected("a statement or '}'"),
         }
         Ok(())
@@ -50,7 +52,7 @@ impl<'a> Parser<'a> {
     fn label(&mut self) -> Result<Statement<'a>, Error> {
         let at = self.token.at;
         let name = self.name("a label")?;
-        self.expect(Mark::Colon)?;
+        self.expect(Punct::Colon)?;
         match self.dotted() {
             ".branchtargets" | ".calltargets" => self.targets(at, name),
             ".callprototype" => self.prototype(at, name),
@@ -59,32 +61,32 @@ impl<'a> Parser<'a> {
     }
 
     fn targets(&mut self, at: Position, name: &'a str) -> Result<Statement<'a>, Error> {
-        self.take();
+        self.advance();
         let mut targets = Vec::new();
         loop {
             targets.push(self.name("a target")?);
-            if !self.accept(Mark::Comma) {
+            if !self.accept(Punct::Comma) {
                 break;
             }
         }
-        if !self.accept(Mark::Semicolon) {
+        if !self.accept(Punct::Semicolon) {
             return self.expected("',' or ';'");
         }
         Ok(Statement::Targets { at, name, targets })
     }
 
     fn prototype(&mut self, at: Position, name: &'a str) -> Result<Statement<'a>, Error> {
-        self.take();
-        let returns = if self.is(Mark::OpenParenthesis) { self.parameters()? } else { Vec::new() };
+        self.advance();
+        let returns = if self.is(Punct::OpenParenthesis) { self.parameters()? } else { Vec::new() };
         if self.token.text != "_" {
             return self.expected("'_'");
         }
-        self.take();
-        let parameters = if self.is(Mark::OpenParenthesis) { self.parameters()? } else { Vec::new() };
-        while self.token.kind == Kind::Dotted {
+        self.advance();
+        let parameters = if self.is(Punct::OpenParenthesis) { self.parameters()? } else { Vec::new() };
+        while self.token.kind == TokenKind::Dotted {
             self.function_directive()?;
         }
-        self.expect(Mark::Semicolon)?;
+        self.expect(Punct::Semicolon)?;
         Ok(Statement::Prototype { at, name, returns, parameters })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width};
+use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, OutOfBounds, Pointer, Progress, Slice, Unit, Width};
 use freehold_testing::{print_seed, seeds};
 
 /// Where the bytes start.
@@ -21,20 +21,20 @@ impl Flat {
         Self { bytes: vec![0; bytes], heap: Vec::new() }
     }
 
-    fn at(&self, address: u64, width: Width) -> Result<usize, Stray> {
+    fn at(&self, address: u64, width: Width) -> Result<usize, OutOfBounds> {
         let offset = address.wrapping_sub(BASE);
-        let end = offset.checked_add(width.bytes()).ok_or(Stray { address })?;
-        if end <= self.bytes.len() as u64 { Ok(offset as usize) } else { Err(Stray { address }) }
+        let end = offset.checked_add(width.bytes()).ok_or(OutOfBounds { address })?;
+        if end <= self.bytes.len() as u64 { Ok(offset as usize) } else { Err(OutOfBounds { address }) }
     }
 
-    fn get(&self, address: u64, width: Width) -> Result<u64, Stray> {
+    fn get(&self, address: u64, width: Width) -> Result<u64, OutOfBounds> {
         let at = self.at(address, width)?;
         let mut word = [0; 8];
         word[..width as usize].copy_from_slice(&self.bytes[at..at + width as usize]);
         Ok(u64::from_le_bytes(word))
     }
 
-    fn set(&mut self, address: u64, width: Width, value: u64) -> Result<(), Stray> {
+    fn set(&mut self, address: u64, width: Width, value: u64) -> Result<(), OutOfBounds> {
         let at = self.at(address, width)?;
         self.bytes[at..at + width as usize].copy_from_slice(&value.to_le_bytes()[..width as usize]);
         Ok(())
@@ -52,7 +52,7 @@ impl Memory for Flat {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &mut [u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
             values[lane] = self.get(addresses[lane], width)?;
         }
@@ -65,14 +65,19 @@ impl Memory for Flat {
         addresses: &[u64; LANES],
         lanes: u32,
         values: &[u64; LANES],
-    ) -> Result<(), Stray> {
+    ) -> Result<(), OutOfBounds> {
         for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
             self.set(addresses[lane], width, values[lane])?;
         }
         Ok(())
     }
 
-    fn update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray> {
+    fn atomic_update(
+        &mut self,
+        width: Width,
+        address: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, OutOfBounds> {
         let old = self.get(address, width)?;
         self.set(address, width, change(old))?;
         Ok(old)
@@ -140,7 +145,7 @@ pub(crate) fn launch_linked(texts: &[&str], size: Size, seed: Option<u64>) -> Re
     let image = Image::link(texts.iter().map(compiled).collect()).unwrap_or_else(|error| panic!("{error}"));
     let mut memory = Flat::new(size.bytes);
     let addresses: Vec<u64> = image.variables().iter().map(|variable| memory.allocate(variable.bytes.max(1))).collect();
-    let (program, initial) = image.place(&addresses);
+    let (program, initial) = image.relocate(&addresses);
     for (address, initial) in addresses.iter().zip(&initial) {
         for (offset, byte) in initial.iter().enumerate() {
             memory.set(address + offset as u64, Width::One, u64::from(*byte)).expect("a variable has its bytes");
@@ -177,7 +182,7 @@ pub(crate) fn launch_known(
     let unit = Unit::compile(&with_head(text)).unwrap_or_else(|error| panic!("{error}"));
     let image = Image::link(vec![unit]).unwrap_or_else(|error| panic!("{error}"));
     let addresses: Vec<u64> = image.variables().iter().map(|variable| memory.allocate(variable.bytes)).collect();
-    let (program, _) = image.place(&addresses);
+    let (program, _) = image.relocate(&addresses);
     let pointer = |&offset: &u32| Some(Pointer { offset, ..known(words[offset as usize / 8])? });
     let pointers = program.pointer_words(0).iter().filter_map(pointer).collect();
     let size = Size { grid: 1, block: [block, 1, 1], bytes: 0 };

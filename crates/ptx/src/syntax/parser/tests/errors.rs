@@ -41,7 +41,7 @@ fn a_missing_semicolon_is_found_at_the_next_word() {
 }
 
 #[test]
-fn what_is_ptx_and_not_supported_is_told_apart() {
+fn unsupported_ptx_is_not_a_syntax_error() {
     let cases = [
         ("tex.2d a, [t, {x, y}];", at(5, 13), "an address of several parts is not supported", "tex.2d a, [t, {x, y}]"),
         ("mov a, b[3];", at(5, 9), "an array's element as an operand is not supported", "mov a, b[3]"),
@@ -61,7 +61,7 @@ fn what_is_ptx_and_not_supported_is_told_apart() {
 }
 
 #[test]
-fn a_declaration_says_what_it_lacks() {
+fn a_declaration_error_names_what_is_missing() {
     let cases = [
         (".global x;", 9, "expected a type, found 'x'"),
         (".global .f99 x;", 9, "expected a type, found '.f99'"),
@@ -107,7 +107,7 @@ fn a_declaration_says_what_it_lacks() {
 }
 
 #[test]
-fn what_is_well_formed_and_means_nothing_is_told_apart() {
+fn semantic_errors_are_not_syntax_errors() {
     let cases = [
         (".common .shared .b32 x;", 9, "only global variables are .common"),
         (".extern .global .b32 x = 1;", 24, "'x' may have no initial value"),
@@ -126,7 +126,7 @@ fn what_is_well_formed_and_means_nothing_is_told_apart() {
         (".func (.reg .b32 r) f() .noreturn;", 21, "'f' does not return, and returns something"),
     ];
     for (text, column, message) in cases {
-        check(&mistake(text), ErrorKind::Meaning, at(4, column), message, "");
+        check(&mistake(text), ErrorKind::Semantic, at(4, column), message, "");
     }
     with_module(".extern .global .b32 x[]; .common .global .b32 y; .func f(.param .b8 p[]);", |module| {
         assert_eq!(module.items.len(), 3);

@@ -18,7 +18,7 @@ fn a_header_names_version_target_and_address_size() {
 #[test]
 fn addresses_of_32_bits_and_letters_beyond_ascii_are_mistakes() {
     let narrow = kind_of(".version 6.0\n.target sm_30\n.address_size 32");
-    assert_eq!(narrow, (ErrorKind::Meaning, at(3, 15), "addresses of 32 bits are not supported".to_owned()));
+    assert_eq!(narrow, (ErrorKind::Semantic, at(3, 15), "addresses of 32 bits are not supported".to_owned()));
     let letter = kind_of(".version 6.0\n// caf\u{e9}\n.target sm_30");
     assert_eq!(letter, (ErrorKind::Syntax, at(2, 7), "a character beyond ASCII".to_owned()));
 }
@@ -32,8 +32,8 @@ fn the_highest_of_several_targets_counts() {
 }
 
 #[test]
-fn versions_and_targets_beyond_those_supported_are_told_apart_from_mistakes() {
-    use ErrorKind::{Meaning, Syntax, Version};
+fn unsupported_versions_and_targets_are_not_syntax_errors() {
+    use ErrorKind::{Semantic, Syntax, Version};
     let cases = [
         (".version 9.1", Version, at(1, 10), "version 9.1 is newer than 9.0"),
         (".version 10.0", Version, at(1, 10), "version 10.0 is newer than 9.0"),
@@ -44,7 +44,7 @@ fn versions_and_targets_beyond_those_supported_are_told_apart_from_mistakes() {
         (".version 8.0\n.target h100", Syntax, at(2, 9), "expected a target such as sm_90, found 'h100'"),
         (".version 8.0\n.target sm_77", Syntax, at(2, 9), "expected a target such as sm_90, found 'sm_77'"),
         (".version 8.0\n.target sm_80a", Syntax, at(2, 9), "expected a target such as sm_90, found 'sm_80a'"),
-        (".version 7.0\n.target sm_90", Meaning, at(2, 9), "target sm_90 needs version 7.8 or newer"),
+        (".version 7.0\n.target sm_90", Semantic, at(2, 9), "target sm_90 needs version 7.8 or newer"),
     ];
     for (text, kind, place, message) in cases {
         assert_eq!(kind_of(text), (kind, place, message.to_owned()), "{text}");

@@ -67,39 +67,39 @@ proptest! {
     #![proptest_config(cases(500, 4096, 100_000))]
 
     #[test]
-    fn half_is_rounded_as_the_standard_says(operands in three(Layout::HALF)) {
-        agree::<Half>(Layout::HALF, operands)?;
+    fn half_is_rounded_as_the_standard_says(operands in three(Layout::F16)) {
+        agree::<Half>(Layout::F16, operands)?;
     }
 
     #[test]
-    fn brain_is_rounded_as_the_standard_says(operands in three(Layout::BRAIN)) {
-        agree::<BFloat>(Layout::BRAIN, operands)?;
+    fn brain_is_rounded_as_the_standard_says(operands in three(Layout::BF16)) {
+        agree::<BFloat>(Layout::BF16, operands)?;
     }
 
     #[test]
-    fn single_is_rounded_as_the_standard_says(operands in three(Layout::SINGLE)) {
-        agree::<Single>(Layout::SINGLE, operands)?;
+    fn single_is_rounded_as_the_standard_says(operands in three(Layout::F32)) {
+        agree::<Single>(Layout::F32, operands)?;
     }
 
     #[test]
-    fn double_is_rounded_as_the_standard_says(operands in three(Layout::DOUBLE)) {
-        agree::<Double>(Layout::DOUBLE, operands)?;
+    fn double_is_rounded_as_the_standard_says(operands in three(Layout::F64)) {
+        agree::<Double>(Layout::F64, operands)?;
     }
 
     /// A fused sum that almost cancels: `c` is close to the product.
     #[test]
     fn a_sum_that_almost_cancels_is_exact(
-        a in operand(Layout::DOUBLE), b in operand(Layout::DOUBLE), off in -3i64..4, negative in any::<bool>()
+        a in operand(Layout::F64), b in operand(Layout::F64), off in -3i64..4, negative in any::<bool>()
     ) {
-        let product = mul(Layout::DOUBLE, a, b, Rounding::Nearest);
-        let c = product.wrapping_add_signed(off) ^ if negative { Layout::DOUBLE.sign() } else { 0 };
-        agree::<Double>(Layout::DOUBLE, [a, b, c])?;
+        let product = mul(Layout::F64, a, b, Rounding::Nearest);
+        let c = product.wrapping_add_signed(off) ^ if negative { Layout::F64.sign() } else { 0 };
+        agree::<Double>(Layout::F64, [a, b, c])?;
     }
 
     /// The square of a root rounded down is at most the operand, that of the next number above it is more.
     #[test]
-    fn a_root_lies_between_its_neighbours(a in operand(Layout::DOUBLE)) {
-        let layout = Layout::DOUBLE;
+    fn a_root_lies_between_its_neighbours(a in operand(Layout::F64)) {
+        let layout = Layout::F64;
         // The remainder of a very small operand would itself be rounded to zero.
         let a = (a & !layout.sign()).max(1000 << 52);
         prop_assume!(layout.has(Property::Finite, a));
@@ -113,17 +113,17 @@ proptest! {
     }
 
     #[test]
-    fn a_root_to_nearest_is_the_processors(a in operand(Layout::SINGLE)) {
+    fn a_root_to_nearest_is_the_processors(a in operand(Layout::F32)) {
         let root = f32::from_bits(a as u32).sqrt();
-        let root = if root.is_nan() { Layout::SINGLE.nan } else { root.to_bits().into() };
-        prop_assert_eq!(sqrt(Layout::SINGLE, a, Rounding::Nearest), root);
+        let root = if root.is_nan() { Layout::F32.nan } else { root.to_bits().into() };
+        prop_assert_eq!(sqrt(Layout::F32, a, Rounding::Nearest), root);
     }
 
     #[test]
-    fn a_single_becomes_an_integer_as_the_processor_does(a in operand(Layout::SINGLE)) {
+    fn a_single_becomes_an_integer_as_the_processor_does(a in operand(Layout::F32)) {
         let value = f32::from_bits(a as u32);
-        let Number::Finite(finite) = take_apart(Layout::SINGLE, a) else { return Ok(()) };
-        let rounded = |way| round(Layout::SINGLE, Rounding::Nearest, finite.integral(way)) as u32;
+        let Number::Finite(finite) = unpack(Layout::F32, a) else { return Ok(()) };
+        let rounded = |way| round(Layout::F32, Rounding::Nearest, finite.round_to_integral(way)) as u32;
         prop_assert_eq!(rounded(Rounding::Nearest), value.round_ties_even().to_bits());
         prop_assert_eq!(rounded(Rounding::Zero), value.trunc().to_bits());
         prop_assert_eq!(rounded(Rounding::Down), value.floor().to_bits());
@@ -133,10 +133,10 @@ proptest! {
 }
 
 #[test]
-fn every_half_survives_being_taken_apart() {
-    for layout in [Layout::HALF, Layout::BRAIN] {
+fn every_half_round_trips_through_unpack() {
+    for layout in [Layout::F16, Layout::BF16] {
         for bits in 0..=0xffff {
-            let again = match take_apart(layout, bits) {
+            let again = match unpack(layout, bits) {
                 Number::NaN => continue,
                 Number::Infinite { negative } => infinite(layout, negative),
                 Number::Finite(value) => round(layout, Rounding::Nearest, value),
@@ -148,16 +148,16 @@ fn every_half_survives_being_taken_apart() {
 
 #[test]
 fn one_is_one() {
-    assert_eq!(Layout::HALF.one(), 0x3c00);
-    assert_eq!(Layout::BRAIN.one(), 0x3f80);
-    assert_eq!(Layout::SINGLE.one(), 0x3f80_0000);
-    assert_eq!(Layout::DOUBLE.one(), 0x3ff0_0000_0000_0000);
+    assert_eq!(Layout::F16.one(), 0x3c00);
+    assert_eq!(Layout::BF16.one(), 0x3f80);
+    assert_eq!(Layout::F32.one(), 0x3f80_0000);
+    assert_eq!(Layout::F64.one(), 0x3ff0_0000_0000_0000);
 }
 
 #[test]
 fn an_overflow_goes_where_the_rounding_points() {
     let most = 0x7f7f_ffff;
-    let doubled = |a: u64, way| mul(Layout::SINGLE, a, 0x4000_0000, way);
+    let doubled = |a: u64, way| mul(Layout::F32, a, 0x4000_0000, way);
     for (way, positive, negative) in [
         (Rounding::Nearest, 0x7f80_0000, 0xff80_0000),
         (Rounding::NearestAway, 0x7f80_0000, 0xff80_0000),

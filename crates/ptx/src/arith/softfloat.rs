@@ -16,7 +16,7 @@ pub(crate) struct Layout {
     exponent_bits: u32,
     fraction_bits: u32,
     /// The exponent of the lowest bit of a subnormal.
-    lowest: i32,
+    exponent_min: i32,
     /// The NaN that operations on numbers give.
     pub(crate) nan: u64,
     /// A result below the normal numbers becomes a zero of its sign.
@@ -24,24 +24,29 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) const HALF: Layout =
-        Layout { exponent_bits: 5, fraction_bits: 10, lowest: -24, nan: 0x7fff, flushes: false };
-    pub(crate) const BRAIN: Layout =
-        Layout { exponent_bits: 8, fraction_bits: 7, lowest: -133, nan: 0x7fff, flushes: false };
+    pub(crate) const F16: Layout =
+        Layout { exponent_bits: 5, fraction_bits: 10, exponent_min: -24, nan: 0x7fff, flushes: false };
+    pub(crate) const BF16: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 7, exponent_min: -133, nan: 0x7fff, flushes: false };
     /// The upper 19 bits of a single.
-    pub(crate) const TENSOR: Layout =
-        Layout { exponent_bits: 8, fraction_bits: 10, lowest: -136, nan: 0x3ffff, flushes: false };
-    pub(crate) const SINGLE: Layout =
-        Layout { exponent_bits: 8, fraction_bits: 23, lowest: -149, nan: 0x7fff_ffff, flushes: false };
+    pub(crate) const TF32: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 10, exponent_min: -136, nan: 0x3ffff, flushes: false };
+    pub(crate) const F32: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 23, exponent_min: -149, nan: 0x7fff_ffff, flushes: false };
     /// The hardware's own NaN of doubles is negative, unlike that of every other format.
-    pub(crate) const DOUBLE: Layout =
-        Layout { exponent_bits: 11, fraction_bits: 52, lowest: -1074, nan: 0xfff8_0000_0000_0000, flushes: false };
+    pub(crate) const F64: Layout = Layout {
+        exponent_bits: 11,
+        fraction_bits: 52,
+        exponent_min: -1074,
+        nan: 0xfff8_0000_0000_0000,
+        flushes: false,
+    };
     pub(crate) const E5M2: Layout =
-        Layout { exponent_bits: 5, fraction_bits: 2, lowest: -16, nan: 0x7f, flushes: false };
+        Layout { exponent_bits: 5, fraction_bits: 2, exponent_min: -16, nan: 0x7f, flushes: false };
     /// e4m3 spends its highest exponent on numbers. One exponent bit more, at the same bias, keeps them apart from the
     /// infinity that the format does not have.
     pub(crate) const E4M3_WIDE: Layout =
-        Layout { exponent_bits: 5, fraction_bits: 3, lowest: -9, nan: 0x7f, flushes: false };
+        Layout { exponent_bits: 5, fraction_bits: 3, exponent_min: -9, nan: 0x7f, flushes: false };
 
     pub(crate) const fn sign(self) -> u64 {
         1 << (self.exponent_bits + self.fraction_bits)
@@ -58,19 +63,19 @@ impl Layout {
 
     /// The same format where `ftz` is set. The hardware flushes what is still below the normal numbers when it has been
     /// rounded to as many bits as they have, which is less than what would become a subnormal.
-    pub(crate) const fn flushing(self, ftz: bool) -> Layout {
+    pub(crate) const fn with_ftz(self, ftz: bool) -> Layout {
         Layout { flushes: ftz, ..self }
     }
 
     /// What lies below, if it has the bits of a normal number, is flushed; from here on, it is rounded to a normal one.
-    pub(crate) const fn flushed_below(self) -> f64 {
-        let smallest_normal = power_of_two(self.lowest + self.fraction_bits as i32);
-        smallest_normal - power_of_two(self.lowest - 2)
+    pub(crate) const fn flush_threshold(self) -> f64 {
+        let smallest_normal = power_of_two(self.exponent_min + self.fraction_bits as i32);
+        smallest_normal - power_of_two(self.exponent_min - 2)
     }
 
     /// The exponent of the lowest bit of a subnormal.
-    pub(crate) const fn lowest(self) -> i32 {
-        self.lowest
+    pub(crate) const fn exponent_min(self) -> i32 {
+        self.exponent_min
     }
 
     const fn smallest_normal(self) -> u64 {
@@ -79,7 +84,7 @@ impl Layout {
 
     /// The encoding of 1: its lowest bit has the exponent `-fraction_bits`.
     const fn one(self) -> u64 {
-        ((-(self.fraction_bits as i32) - self.lowest + 1) as u64) << self.fraction_bits
+        ((-(self.fraction_bits as i32) - self.exponent_min + 1) as u64) << self.fraction_bits
     }
 
     pub(crate) const fn is_nan(self, bits: u64) -> bool {
@@ -131,7 +136,7 @@ impl Layout {
 
     /// `min` if `wanted` is `Less`, `max` if it is `Greater`. -0 is less than +0.
     #[inline]
-    pub(crate) fn choose(self, a: u64, b: u64, how: MinMax, wanted: Ordering) -> u64 {
+    pub(crate) fn min_max(self, a: u64, b: u64, how: MinMax, wanted: Ordering) -> u64 {
         let prepare = |bits: u64| {
             let bits = if how.ftz { self.flush(bits) } else { bits };
             if how.xorsign_abs { bits & !self.sign() } else { bits }
@@ -185,41 +190,41 @@ pub(crate) struct Finite {
 
 /// What rounding cuts off, against half of the last bit that stays.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    Nothing,
+enum Remainder {
+    Zero,
     BelowHalf,
     Half,
     AboveHalf,
 }
 
-impl Rest {
+impl Remainder {
     /// Whether the magnitude that was cut off after an odd or even last bit is to grow by one.
-    fn carries(self, rounding: Rounding, negative: bool, odd: bool) -> bool {
+    fn rounds_up(self, rounding: Rounding, negative: bool, odd: bool) -> bool {
         match rounding {
-            Rounding::Nearest => self == Rest::AboveHalf || self == Rest::Half && odd,
-            Rounding::NearestAway => self == Rest::AboveHalf || self == Rest::Half,
+            Rounding::Nearest => self == Remainder::AboveHalf || self == Remainder::Half && odd,
+            Rounding::NearestAway => self == Remainder::AboveHalf || self == Remainder::Half,
             Rounding::Zero => false,
-            Rounding::Down => self != Rest::Nothing && negative,
-            Rounding::Up => self != Rest::Nothing && !negative,
+            Rounding::Down => self != Remainder::Zero && negative,
+            Rounding::Up => self != Remainder::Zero && !negative,
         }
     }
 }
 
 /// The bits of `significand` from `shift` on, and what lies below them.
-fn split(significand: u128, shift: u32) -> (u128, Rest) {
+fn split(significand: u128, shift: u32) -> (u128, Remainder) {
     if significand == 0 || shift == 0 {
-        return (significand, Rest::Nothing);
+        return (significand, Remainder::Zero);
     }
     if shift > 128 {
-        return (0, Rest::BelowHalf);
+        return (0, Remainder::BelowHalf);
     }
     let half = 1u128 << (shift - 1);
     let rest = significand & (half | (half - 1));
     let rest = match rest.cmp(&half) {
-        Ordering::Equal => Rest::Half,
-        Ordering::Greater => Rest::AboveHalf,
-        Ordering::Less if rest == 0 => Rest::Nothing,
-        Ordering::Less => Rest::BelowHalf,
+        Ordering::Equal => Remainder::Half,
+        Ordering::Greater => Remainder::AboveHalf,
+        Ordering::Less if rest == 0 => Remainder::Zero,
+        Ordering::Less => Remainder::BelowHalf,
     };
     (significand.checked_shr(shift).unwrap_or(0), rest)
 }
@@ -234,17 +239,17 @@ impl Finite {
     }
 
     /// The nearest integer in the direction of `rounding`, with the sign of `self`.
-    pub(crate) fn integral(self, rounding: Rounding) -> Finite {
+    pub(crate) fn round_to_integral(self, rounding: Rounding) -> Finite {
         if self.exponent >= 0 {
             return self;
         }
         let (kept, rest) = split(self.significand, self.exponent.unsigned_abs());
-        let carry = rest.carries(rounding, self.negative, kept & 1 == 1);
+        let carry = rest.rounds_up(rounding, self.negative, kept & 1 == 1);
         Finite { exponent: 0, significand: kept + u128::from(carry), ..self }
     }
 
     /// The value of an integer within `least..=most`, the nearest of those otherwise.
-    pub(crate) fn clamped(self, least: i128, most: i128) -> i128 {
+    pub(crate) fn saturating_to_int(self, least: i128, most: i128) -> i128 {
         debug_assert!(self.exponent >= 0, "the value is an integer");
         let fits = self.significand == 0 || (self.significand.leading_zeros() as i32) > self.exponent;
         let magnitude = if fits { (self.significand << self.exponent) as i128 } else { i128::MAX };
@@ -290,7 +295,7 @@ fn jam(significand: u128, shift: u32) -> u128 {
     significand.checked_shr(shift).unwrap_or(0) | u128::from(lost)
 }
 
-pub(crate) fn take_apart(layout: Layout, bits: u64) -> Number {
+pub(crate) fn unpack(layout: Layout, bits: u64) -> Number {
     let negative = bits & layout.sign() != 0;
     let magnitude = bits & (layout.sign() - 1);
     if magnitude > layout.infinity() {
@@ -302,10 +307,10 @@ pub(crate) fn take_apart(layout: Layout, bits: u64) -> Number {
     let biased = (magnitude >> layout.fraction_bits) as i32;
     let fraction = u128::from(magnitude & (layout.smallest_normal() - 1));
     Number::Finite(if biased == 0 {
-        Finite { negative, exponent: layout.lowest, significand: fraction }
+        Finite { negative, exponent: layout.exponent_min, significand: fraction }
     } else {
         let significand = fraction | u128::from(layout.smallest_normal());
-        Finite { negative, exponent: layout.lowest + biased - 1, significand }
+        Finite { negative, exponent: layout.exponent_min + biased - 1, significand }
     })
 }
 
@@ -317,22 +322,23 @@ pub(crate) fn round(layout: Layout, rounding: Rounding, value: Finite) -> u64 {
     }
     let top = value.exponent + 127 - value.significand.leading_zeros() as i32;
     let unbounded = top - layout.fraction_bits as i32;
-    let last = if layout.flushes { unbounded } else { unbounded.max(layout.lowest) };
-    if last - layout.lowest >= 1 << layout.exponent_bits {
+    let last = if layout.flushes { unbounded } else { unbounded.max(layout.exponent_min) };
+    if last - layout.exponent_min >= 1 << layout.exponent_bits {
         return sign | overflow(layout, rounding, value.negative);
     }
     let (kept, rest) = if last <= value.exponent {
-        (value.significand << (value.exponent - last), Rest::Nothing)
+        (value.significand << (value.exponent - last), Remainder::Zero)
     } else {
         split(value.significand, (last - value.exponent) as u32)
     };
-    let carry = rest.carries(rounding, value.negative, kept & 1 == 1);
-    if last < layout.lowest {
-        let normal = last + 1 == layout.lowest && kept + u128::from(carry) == 2 * u128::from(layout.smallest_normal());
+    let carry = rest.rounds_up(rounding, value.negative, kept & 1 == 1);
+    if last < layout.exponent_min {
+        let normal =
+            last + 1 == layout.exponent_min && kept + u128::from(carry) == 2 * u128::from(layout.smallest_normal());
         return sign | if normal { layout.smallest_normal() } else { 0 };
     }
     // The leading bit of a normal number adds one to the exponent field, and so does a carry out of the fraction.
-    let magnitude = (((last - layout.lowest) as u64) << layout.fraction_bits) + kept as u64 + u64::from(carry);
+    let magnitude = (((last - layout.exponent_min) as u64) << layout.fraction_bits) + kept as u64 + u64::from(carry);
     if magnitude >= layout.infinity() {
         return sign | overflow(layout, rounding, value.negative);
     }
@@ -354,7 +360,7 @@ fn infinite(layout: Layout, negative: bool) -> u64 {
 }
 
 pub(crate) fn add(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
-    match (take_apart(layout, a), take_apart(layout, b)) {
+    match (unpack(layout, a), unpack(layout, b)) {
         (Number::NaN, _) | (_, Number::NaN) => layout.nan,
         (Number::Infinite { negative }, Number::Infinite { negative: other }) if negative != other => layout.nan,
         (Number::Infinite { negative }, _) | (_, Number::Infinite { negative }) => infinite(layout, negative),
@@ -371,7 +377,7 @@ pub(crate) fn mul(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
 }
 
 pub(crate) fn fma(layout: Layout, a: u64, b: u64, c: u64, rounding: Rounding) -> u64 {
-    match (product(layout, a, b), take_apart(layout, c)) {
+    match (product(layout, a, b), unpack(layout, c)) {
         (Number::NaN, _) | (_, Number::NaN) => layout.nan,
         (Number::Infinite { negative }, Number::Infinite { negative: other }) if negative != other => layout.nan,
         (Number::Infinite { negative }, _) | (_, Number::Infinite { negative }) => infinite(layout, negative),
@@ -381,7 +387,7 @@ pub(crate) fn fma(layout: Layout, a: u64, b: u64, c: u64, rounding: Rounding) ->
 
 fn product(layout: Layout, a: u64, b: u64) -> Number {
     let negative = (a ^ b) & layout.sign() != 0;
-    match (take_apart(layout, a), take_apart(layout, b)) {
+    match (unpack(layout, a), unpack(layout, b)) {
         (Number::NaN, _) | (_, Number::NaN) => Number::NaN,
         (Number::Infinite { .. }, Number::Finite(Finite { significand: 0, .. }))
         | (Number::Finite(Finite { significand: 0, .. }), Number::Infinite { .. }) => Number::NaN,
@@ -392,7 +398,7 @@ fn product(layout: Layout, a: u64, b: u64) -> Number {
 
 pub(crate) fn div(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
     let negative = (a ^ b) & layout.sign() != 0;
-    match (take_apart(layout, a), take_apart(layout, b)) {
+    match (unpack(layout, a), unpack(layout, b)) {
         (Number::NaN, _) | (_, Number::NaN) | (Number::Infinite { .. }, Number::Infinite { .. }) => layout.nan,
         (Number::Infinite { .. }, _) => infinite(layout, negative),
         (_, Number::Infinite { .. }) => infinite(layout, negative) & layout.sign(),
@@ -414,7 +420,7 @@ pub(crate) fn div(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
 }
 
 pub(crate) fn sqrt(layout: Layout, a: u64, rounding: Rounding) -> u64 {
-    match take_apart(layout, a) {
+    match unpack(layout, a) {
         Number::Finite(Finite { significand: 0, .. }) => a,
         Number::NaN | Number::Infinite { negative: true } | Number::Finite(Finite { negative: true, .. }) => layout.nan,
         Number::Infinite { negative: false } => layout.infinity(),

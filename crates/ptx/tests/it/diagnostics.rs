@@ -15,7 +15,7 @@ fn mistake(body: &str) -> (u32, u32, String) {
 }
 
 #[test]
-fn an_unknown_instruction_is_named_with_its_place() {
+fn an_unknown_instruction_is_reported_with_its_position() {
     assert_eq!(
         mistake("mov.u32 %r1, 1;\n  frobnicate.b32 %r1, %r2;"),
         (2, 3, "unknown instruction 'frobnicate'".to_owned())
@@ -53,7 +53,7 @@ fn types_and_sizes_of_registers_must_fit() {
 }
 
 #[test]
-fn words_that_do_not_belong_are_refused() {
+fn unknown_modifiers_are_rejected() {
     assert_eq!(mistake("add.rz.s32 %r1, %r2, %r3;").2, "'.rz' does not belong to 'add' here");
     assert_eq!(mistake("mul.s32 %r1, %r2, %r3;").2, "expected '.lo', '.hi' or '.wide'");
     assert_eq!(mistake("cvt.u32.f32 %r1, %f1;").2, "a conversion to an integer needs '.rni', '.rzi', '.rmi' or '.rpi'");
@@ -63,7 +63,7 @@ fn words_that_do_not_belong_are_refused() {
 }
 
 #[test]
-fn what_is_ptx_and_not_supported_says_so() {
+fn unsupported_ptx_is_reported_as_such() {
     let text =
         common::with_head(".entry k() { .reg .b32 %r<9>; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r2]; }");
     let error = Unit::compile(&text).expect_err("ldmatrix is refused");
@@ -151,7 +151,7 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn a_function_is_no_other_name_of_itself() {
+fn a_function_is_not_an_alias_of_itself() {
     let text = common::with_head(".visible .func f(); .alias f, f;\n.visible .entry k() { call f; ret; }");
     assert_eq!(refusal(&text), "line 4, column 28: 'f' is another name of itself");
 }
@@ -183,7 +183,7 @@ fn an_address_lies_in_the_space_of_the_instruction() {
 }
 
 #[test]
-fn divisions_and_fused_products_say_how_they_round() {
+fn div_and_fma_require_a_rounding_mode() {
     for body in ["div.f32 %f1, %f2, %f3;", "fma.f32 %f1, %f2, %f3, %f4;", "mad.f64 %g1, %g2, %g3, %g4;"] {
         assert!(refusal(&kernel("", body)).contains("the instruction needs a rounding"), "{body}");
     }

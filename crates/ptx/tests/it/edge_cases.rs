@@ -107,7 +107,7 @@ fn lanes_that_end_free_those_that_wait_for_the_warp() {
 }
 
 #[test]
-fn a_barrier_does_not_take_a_sleeping_warp_for_a_deadlock() {
+fn a_sleeping_warp_at_a_barrier_is_not_a_deadlock() {
     let body = "setp.lt.u32 %p1, %tid, 32; @%p1 nanosleep.u32 900000; bar.sync 0; st.global.u32 [%at], %tid;";
     assert_eq!(words(&kernel("", body), 64, 64)[63], 63);
 }

@@ -10,43 +10,43 @@ use super::*;
 use crate::arith::convert::Format;
 use crate::memory::Width;
 
-/// Words of the arguments that are told apart. An address that comes from one more is of unknown origin.
+/// Words of the arguments that are told apart. An address that comes from one more is of unknown provenance.
 const WORDS_MAX: usize = 64;
 
-/// Passes over the instructions before all addresses are taken to be of unknown origin: one for each register that a
+/// Passes over the instructions before all addresses are taken to be of unknown provenance: one for each register that a
 /// loop hands on against the order of the text, and as a rule three.
 const PASSES_MAX: usize = 32;
 
 /// What the addresses of a kernel's accesses come from.
 #[derive(Debug, Default)]
-pub(crate) struct Origins {
+pub(crate) struct PointerProvenance {
     /// Where the words lie in the arguments, in bytes: at multiples of 8.
     pub(crate) words: Vec<u32>,
     /// Sets of words that addresses come from: a bit for each word. None is empty.
     pub(crate) sets: Vec<u64>,
     /// For each instruction the number of its address's set, counted from 1. Zero where there is no address, or one that may
     /// come from elsewhere too. Empty where all are zero.
-    of: Vec<u16>,
+    set_by_instruction: Vec<u16>,
 }
 
-impl Origins {
+impl PointerProvenance {
     /// The set that the address of an instruction comes from.
-    pub(crate) fn set_of(&self, position: u32) -> Option<usize> {
-        let number = *self.of.get(position as usize)?;
+    pub(crate) fn pointer_set(&self, position: u32) -> Option<usize> {
+        let number = *self.set_by_instruction.get(position as usize)?;
         usize::from(number).checked_sub(1)
     }
 }
 
 /// What a 64-bit register may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Origin {
+struct Provenance {
     /// The words that it may have been computed from.
     words: u64,
     /// Whether it may be a pointer that comes from none of them.
     is_unknown: bool,
 }
 
-impl Origin {
+impl Provenance {
     /// A number that is not a pointer, or is one that never changes.
     const NUMBER: Self = Self { words: 0, is_unknown: false };
     const UNKNOWN: Self = Self { words: 0, is_unknown: true };
@@ -61,88 +61,88 @@ impl Origin {
     }
 }
 
-struct Analysis {
+struct ProvenanceAnalysis {
     /// Registers that always hold the address of an argument: where that lies.
-    arguments: HashMap<Place, u64>,
+    arguments: HashMap<Reg, u64>,
     words: Vec<u32>,
     /// What each 64-bit register may hold.
-    wide: Vec<Origin>,
+    wide: Vec<Provenance>,
     has_changed: bool,
 }
 
 /// Finds out where the addresses of a function come from. One that is not a kernel has no arguments of a launch.
-pub(crate) fn origins(instructions: &[Instruction], constants: &[(Place, Constant)], wide: u32) -> Origins {
+pub(crate) fn analyze(instructions: &[Instruction], constants: &[(Reg, Constant)], wide: u32) -> PointerProvenance {
     let arguments = constants.iter().filter_map(|&(place, constant)| match constant {
         Constant::Bits(bits) => Some((place, bits.wrapping_sub(PARAM_WINDOW))).filter(|&(_, at)| at < WINDOW_BYTES),
         _ => None,
     });
-    let (arguments, wide) = (arguments.collect(), vec![Origin::NUMBER; wide as usize]);
-    let mut analysis = Analysis { arguments, words: Vec::new(), wide, has_changed: true };
+    let (arguments, wide) = (arguments.collect(), vec![Provenance::NUMBER; wide as usize]);
+    let mut analysis = ProvenanceAnalysis { arguments, words: Vec::new(), wide, has_changed: true };
     if !instructions.iter().any(|instruction| analysis.reads_arguments(&instruction.op)) {
-        return Origins::default();
+        return PointerProvenance::default();
     }
     for _ in 0..PASSES_MAX {
         analysis.has_changed = false;
         for instruction in instructions {
-            analysis.follow(&instruction.op);
+            analysis.visit(&instruction.op);
         }
         if !analysis.has_changed {
             return analysis.finish(instructions);
         }
     }
-    Origins::default()
+    PointerProvenance::default()
 }
 
-impl Analysis {
-    fn finish(self, instructions: &[Instruction]) -> Origins {
+impl ProvenanceAnalysis {
+    fn finish(self, instructions: &[Instruction]) -> PointerProvenance {
         let (mut sets, mut numbers) = (Vec::new(), HashMap::new());
         let mut number_of = |op: &Op| {
-            let origin = self.wide[address_of(op)? as usize];
-            if origin.is_unknown || origin.words == 0 {
+            let provenance = self.wide[address_of(op)? as usize];
+            if provenance.is_unknown || provenance.words == 0 {
                 return None;
             }
-            let number = *numbers.entry(origin.words).or_insert_with(|| {
-                sets.push(origin.words);
+            let number = *numbers.entry(provenance.words).or_insert_with(|| {
+                sets.push(provenance.words);
                 sets.len()
             });
             u16::try_from(number).ok()
         };
         let of: Vec<u16> = instructions.iter().map(|instruction| number_of(&instruction.op).unwrap_or(0)).collect();
-        Origins { words: self.words, of: if sets.is_empty() { Vec::new() } else { of }, sets }
+        PointerProvenance { words: self.words, set_by_instruction: if sets.is_empty() { Vec::new() } else { of }, sets }
     }
 
-    fn put(&mut self, to: Place, origin: Origin) {
-        if let Place::Wide(slot) = to {
+    fn assign(&mut self, to: Reg, provenance: Provenance) {
+        if let Reg::Wide(slot) = to {
             let held = &mut self.wide[slot as usize];
-            let joined = held.or(origin);
+            let joined = held.or(provenance);
             self.has_changed |= joined != *held;
             *held = joined;
         }
     }
 
-    fn of(&self, from: Place) -> Origin {
+    fn provenance_of(&self, from: Reg) -> Provenance {
         match from {
-            Place::Wide(slot) => self.wide[slot as usize],
-            Place::Narrow(_) | Place::Predicate(_) => Origin::NUMBER,
+            Reg::Wide(slot) => self.wide[slot as usize],
+            Reg::Narrow(_) | Reg::Predicate(_) => Provenance::NUMBER,
         }
     }
 
-    fn of_wide(&self, slots: &[Slot]) -> Origin {
-        slots.iter().fold(Origin::NUMBER, |joined, &slot| joined.or(self.wide[slot as usize]))
+    fn provenance_of_wide(&self, slots: &[Slot]) -> Provenance {
+        slots.iter().fold(Provenance::NUMBER, |joined, &slot| joined.or(self.wide[slot as usize]))
     }
 
     /// The word of the arguments at an offset.
-    fn word(&mut self, offset: u64) -> Origin {
-        let Ok(offset) = u32::try_from(offset) else { return Origin::UNKNOWN };
+    fn word(&mut self, offset: u64) -> Provenance {
+        let Ok(offset) = u32::try_from(offset) else { return Provenance::UNKNOWN };
         let known = self.words.iter().position(|&word| word == offset);
         let index = known.unwrap_or(self.words.len());
         if offset % 8 != 0 || index == WORDS_MAX {
-            return Origin::UNKNOWN;
+            return Provenance::UNKNOWN;
         }
         if known.is_none() {
             self.words.push(offset);
         }
-        Origin { words: 1 << index, is_unknown: false }
+        Provenance { words: 1 << index, is_unknown: false }
     }
 
     /// Where in the arguments an address lies that is a constant.
@@ -159,79 +159,81 @@ impl Analysis {
     }
 
     /// What a load puts into a register. Fewer than 8 bytes are not a pointer.
-    fn loaded(&mut self, width: Width, argument: Option<u64>) -> Origin {
+    fn provenance_of_load(&mut self, width: Width, argument: Option<u64>) -> Provenance {
         match argument {
-            _ if width != Width::Eight => Origin::NUMBER,
+            _ if width != Width::Eight => Provenance::NUMBER,
             Some(offset) => self.word(offset),
-            None => Origin::UNKNOWN,
+            None => Provenance::UNKNOWN,
         }
     }
 
     /// Notes what an instruction writes to 64-bit registers. Every instruction is named, so that a new one is not forgotten.
-    fn follow(&mut self, op: &Op) {
+    fn visit(&mut self, op: &Op) {
         match op {
-            Op::MoveWide { to, from } => self.put(Place::Wide(*to), self.of_wide(&[*from])),
-            Op::SelectWide { to, a, b, .. } => self.put(Place::Wide(*to), self.of_wide(&[*a, *b])),
-            Op::Wide { op, to, a, b, c } => self.put(Place::Wide(*to), self.integer(*op, [*a, *b, *c])),
+            Op::MoveWide { to, from } => self.assign(Reg::Wide(*to), self.provenance_of_wide(&[*from])),
+            Op::SelectWide { to, a, b, .. } => self.assign(Reg::Wide(*to), self.provenance_of_wide(&[*a, *b])),
+            Op::Wide { op, to, a, b, c } => self.assign(Reg::Wide(*to), self.integer(*op, [*a, *b, *c])),
             Op::Widening { half: false, to, c, .. } => {
-                let sum = c.map_or(Origin::NUMBER, |c| self.of_wide(&[c]));
-                self.put(Place::Wide(*to), sum);
+                let sum = c.map_or(Provenance::NUMBER, |c| self.provenance_of_wide(&[c]));
+                self.assign(Reg::Wide(*to), sum);
             }
-            Op::ShiftWide { to, a, .. } => self.put(Place::Wide(*to), self.of_wide(&[*a]).scaled()),
+            Op::ShiftWide { to, a, .. } => self.assign(Reg::Wide(*to), self.provenance_of_wide(&[*a]).scaled()),
             Op::BitsWide { op, to, a, b, .. } => match op {
-                BitsWide::Insert => self.put(Place::Wide(*to), self.of_wide(&[*a, *b])),
+                BitsWide::Insert => self.assign(Reg::Wide(*to), self.provenance_of_wide(&[*a, *b])),
                 BitsWide::ExtractUnsigned | BitsWide::ExtractSigned | BitsWide::Reverse => {
-                    self.put(Place::Wide(*to), self.of_wide(&[*a]).scaled());
+                    self.assign(Reg::Wide(*to), self.provenance_of_wide(&[*a]).scaled());
                 }
                 BitsWide::Find { .. } | BitsWide::LeadingZeros | BitsWide::Count | BitsWide::InsertNarrow => {}
             },
             Op::Carry { op, to, a, b, c, .. } => {
-                let terms = self.of(*a).or(self.of(*b));
+                let terms = self.provenance_of(*a).or(self.provenance_of(*b));
                 let sum = match op {
                     CarryOp::Add | CarryOp::Sub => terms,
-                    CarryOp::MadLow | CarryOp::MadHigh { .. } => terms.scaled().or(self.of(*c)),
+                    CarryOp::MadLow | CarryOp::MadHigh { .. } => terms.scaled().or(self.provenance_of(*c)),
                 };
-                self.put(*to, sum);
+                self.assign(*to, sum);
             }
             Op::Convert { to_format, from_format, to, from, .. } => {
                 let is_whole = |format: &Format| matches!(format, Format::U64 | Format::S64);
                 let is_same = is_whole(to_format) && is_whole(from_format);
-                let held = if is_same { self.of(*from) } else { Origin::NUMBER };
-                self.put(*to, held);
+                let held = if is_same { self.provenance_of(*from) } else { Provenance::NUMBER };
+                self.assign(*to, held);
             }
-            Op::ToGeneric { to, from, .. } | Op::FromGeneric { to, from, .. } => self.put(*to, self.of(*from)),
+            Op::ToGeneric { to, from, .. } | Op::FromGeneric { to, from, .. } => {
+                self.assign(*to, self.provenance_of(*from))
+            }
             // Two halves make a pointer of which nobody knows where it comes from.
-            Op::Join { to, .. } => self.put(*to, Origin::UNKNOWN),
-            Op::Split { to, .. } => to.iter().flatten().for_each(|&to| self.put(to, Origin::UNKNOWN)),
+            Op::Join { to, .. } => self.assign(*to, Provenance::UNKNOWN),
+            Op::Split { to, .. } => to.iter().flatten().for_each(|&to| self.assign(to, Provenance::UNKNOWN)),
             Op::LoadParameter { width, to, offset, .. } => {
-                let loaded = self.loaded(*width, Some((*offset).into()));
-                self.put(*to, loaded);
+                let loaded = self.provenance_of_load(*width, Some((*offset).into()));
+                self.assign(*to, loaded);
             }
             Op::Load { width, to, at, .. } => {
                 let argument = self.argument_at(at);
-                let loaded = self.loaded(*width, argument);
-                self.put(*to, loaded);
+                let loaded = self.provenance_of_load(*width, argument);
+                self.assign(*to, loaded);
             }
             Op::LoadVector { width, to, at, .. } => {
                 let argument = self.argument_at(at);
                 for (index, to) in to.iter().enumerate() {
                     let argument = argument.map(|offset| offset + index as u64 * width.bytes());
-                    let loaded = self.loaded(*width, argument);
-                    to.iter().for_each(|&to| self.put(to, loaded));
+                    let loaded = self.provenance_of_load(*width, argument);
+                    to.iter().for_each(|&to| self.assign(to, loaded));
                 }
             }
-            Op::Atomic(atomic) => atomic.to.iter().for_each(|&to| self.put(to, Origin::UNKNOWN)),
+            Op::Atomic(atomic) => atomic.to.iter().for_each(|&to| self.assign(to, Provenance::UNKNOWN)),
             Op::Call(call) => {
                 for result in &call.results {
                     if let Argument::Register(to) = *result {
-                        self.put(to, Origin::UNKNOWN);
+                        self.assign(to, Provenance::UNKNOWN);
                     }
                 }
             }
             // What these write to 64-bit registers is a float, a time or a state, and not a pointer.
             Op::Double { .. } | Op::Read { .. } | Op::BarrierWord(_) => {}
             // These write none.
-            Op::Land | Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap => {}
+            Op::Label | Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap => {}
             Op::Breakpoint | Op::Sleep { .. } | Op::Yield | Op::Fence | Op::Store { .. } | Op::StoreVector { .. } => {}
             Op::CopyAsync { .. } | Op::IsSpace { .. } | Op::Compare(_) | Op::Test { .. } | Op::Logic { .. } => {}
             Op::MoveNarrow { .. } | Op::MovePredicate { .. } | Op::Narrow { .. } | Op::Packed { .. } => {}
@@ -242,24 +244,30 @@ impl Analysis {
         }
     }
 
-    fn integer(&self, op: Integer, [a, b, c]: [Slot; 3]) -> Origin {
+    fn integer(&self, op: Integer, [a, b, c]: [Slot; 3]) -> Provenance {
         match op {
-            Integer::Neg | Integer::Abs | Integer::Not => self.of_wide(&[a]),
-            Integer::CNot => Origin::NUMBER,
-            Integer::Add | Integer::Sub | Integer::AddSat | Integer::SubSat => self.of_wide(&[a, b]),
+            Integer::Neg | Integer::Abs | Integer::Not => self.provenance_of_wide(&[a]),
+            Integer::CNot => Provenance::NUMBER,
+            Integer::Add | Integer::Sub | Integer::AddSat | Integer::SubSat => self.provenance_of_wide(&[a, b]),
             Integer::MinUnsigned | Integer::MinSigned | Integer::MaxUnsigned | Integer::MaxSigned => {
-                self.of_wide(&[a, b])
+                self.provenance_of_wide(&[a, b])
             }
-            Integer::MinRelu | Integer::MaxRelu | Integer::And | Integer::Or | Integer::Xor => self.of_wide(&[a, b]),
-            Integer::Mul | Integer::MulHighUnsigned | Integer::MulHighSigned => self.of_wide(&[a, b]).scaled(),
+            Integer::MinRelu | Integer::MaxRelu | Integer::And | Integer::Or | Integer::Xor => {
+                self.provenance_of_wide(&[a, b])
+            }
+            Integer::Mul | Integer::MulHighUnsigned | Integer::MulHighSigned => {
+                self.provenance_of_wide(&[a, b]).scaled()
+            }
             Integer::DivUnsigned | Integer::DivSigned | Integer::RemUnsigned | Integer::RemSigned => {
-                self.of_wide(&[a, b]).scaled()
+                self.provenance_of_wide(&[a, b]).scaled()
             }
-            Integer::ShiftLeft | Integer::ShiftRightUnsigned | Integer::ShiftRightSigned => self.of_wide(&[a]).scaled(),
+            Integer::ShiftLeft | Integer::ShiftRightUnsigned | Integer::ShiftRightSigned => {
+                self.provenance_of_wide(&[a]).scaled()
+            }
             Integer::Mad | Integer::MadHighUnsigned | Integer::MadHighSigned | Integer::MadHighSat => {
-                self.of_wide(&[a, b]).scaled().or(self.of_wide(&[c]))
+                self.provenance_of_wide(&[a, b]).scaled().or(self.provenance_of_wide(&[c]))
             }
-            Integer::SadUnsigned | Integer::SadSigned => self.of_wide(&[a, b, c]),
+            Integer::SadUnsigned | Integer::SadSigned => self.provenance_of_wide(&[a, b, c]),
         }
     }
 }
@@ -277,8 +285,8 @@ fn address_of(op: &Op) -> Option<Slot> {
     };
     match (space, at.base) {
         (MemorySpace::Shared | MemorySpace::Local, _) => None,
-        (_, Place::Wide(slot)) => Some(slot),
-        (_, Place::Narrow(_) | Place::Predicate(_)) => None,
+        (_, Reg::Wide(slot)) => Some(slot),
+        (_, Reg::Narrow(_) | Reg::Predicate(_)) => None,
     }
 }
 
@@ -290,16 +298,16 @@ mod tests {
     use super::*;
     use crate::image::{Image, Unit};
 
-    /// How many accesses beyond the block a text's kernels have, and of how many the origin is known.
+    /// How many accesses beyond the block a text's kernels have, and of how many the provenance is known.
     fn accesses(text: &str) -> (usize, usize) {
         let image = Image::link(vec![Unit::compile(text).unwrap()]).unwrap();
-        let (program, _) = image.place(&vec![1 << 20; image.variables().len()]);
+        let (program, _) = image.relocate(&vec![1 << 20; image.variables().len()]);
         (0..program.kernels().len()).fold((0, 0), |(all, known), kernel| {
             let code = program.kernel_code(kernel);
             let is_access = |index: &usize| address_of(&code.instructions[*index].op).is_some();
             let found = (0..code.instructions.len()).filter(is_access);
             let (some, others): (Vec<_>, Vec<_>) =
-                found.partition(|&index| code.origins.set_of(index as u32).is_some());
+                found.partition(|&index| code.provenance.pointer_set(index as u32).is_some());
             (all + some.len() + others.len(), known + some.len())
         })
     }

@@ -1,28 +1,28 @@
-//! The words after an opcode: each is taken once, and what is left over is a mistake.
+//! The modifiers after an opcode: each is taken once, and what is left over is a mistake.
 
 use crate::arith::Rounding;
 use crate::program::{MemorySpace, Relation};
 use crate::syntax::tree::Type;
 
 #[derive(Debug)]
-pub(super) struct Words<'t> {
-    words: &'t [&'t str],
+pub(super) struct Modifiers<'t> {
+    modifiers: &'t [&'t str],
     /// A bit for each word that was taken.
     taken: u64,
 }
 
-/// More words than any instruction has.
-pub(super) const WORDS_MAX: usize = 32;
+/// More modifiers than any instruction has.
+pub(super) const MODIFIERS_MAX: usize = 32;
 
-impl<'t> Words<'t> {
-    pub(super) fn new(words: &'t [&'t str]) -> Self {
-        assert!(words.len() <= WORDS_MAX, "instructions with more words are refused before");
-        Self { words, taken: 0 }
+impl<'t> Modifiers<'t> {
+    pub(super) fn new(modifiers: &'t [&'t str]) -> Self {
+        assert!(modifiers.len() <= MODIFIERS_MAX, "instructions with more modifiers are refused before");
+        Self { modifiers: modifiers, taken: 0 }
     }
 
     /// Takes the first word that `meaning` knows.
     pub(super) fn take<T>(&mut self, meaning: impl Fn(&'t str) -> Option<T>) -> Option<T> {
-        for (index, word) in self.words.iter().enumerate() {
+        for (index, word) in self.modifiers.iter().enumerate() {
             if self.taken >> index & 1 == 0
                 && let Some(found) = meaning(word)
             {
@@ -110,7 +110,7 @@ impl<'t> Words<'t> {
     }
 
     /// Order, scope, caching and eviction of a memory access. Here every access is at least as strong as the weakest
-    /// of them asks for, and caches do not show: the words are checked to exist and mean nothing more.
+    /// of them asks for, and caches do not show: the modifiers are checked to exist and mean nothing more.
     pub(super) fn skip_memory_qualifiers(&mut self) {
         const KNOWN: [&str; 24] = [
             "weak", "relaxed", "acquire", "release", "acq_rel", "sc", "volatile", "mmio", "cta", "cluster", "gpu",
@@ -120,8 +120,8 @@ impl<'t> Words<'t> {
     }
 
     /// The first word that nobody took.
-    pub(super) fn left_over(&self) -> Option<&'t str> {
-        self.words.iter().enumerate().find(|(index, _)| self.taken >> index & 1 == 0).map(|(_, word)| *word)
+    pub(super) fn unused(&self) -> Option<&'t str> {
+        self.modifiers.iter().enumerate().find(|(index, _)| self.taken >> index & 1 == 0).map(|(_, word)| *word)
     }
 }
 

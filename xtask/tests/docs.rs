@@ -128,7 +128,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn what_the_book_says_that_a_gpu_answered_was_recorded() {
+fn gpu_answers_quoted_in_docs_are_recorded() {
     let record: serde_json::Value =
         serde_json::from_str(&text(&root().join("crates/cli/reference/h200.json"))).expect("the record is JSON");
     let is_id = |cell: &str| {
