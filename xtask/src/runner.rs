@@ -3,7 +3,7 @@
 //! A case is a test of a test binary, or any other command that must succeed. What a case prints is shown only where it fails.
 //! Lines that tests print for this program (`freehold_testing`): `FREEHOLD_SEED=N` and `covered: COUNT WHAT`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, Permissions};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::PermissionsExt;
@@ -87,15 +87,18 @@ impl Outcome {
 pub(crate) struct Report {
     pub(crate) outcomes: Vec<Outcome>,
     effort: &'static str,
+    /// How many cases were not started before the time was up.
+    pub(crate) not_started: usize,
 }
 
-/// Runs the cases, the longest of an earlier run first.
+/// Runs the cases, the longest of an earlier run first. Where the time is bounded, every other slot begins with the shortest, so that
+/// both the many and the long are covered.
 pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
     let times = load_times();
     // A case that was never seen may be the longest of all.
     cases.sort_by_cached_key(|case| std::cmp::Reverse(times.get(&case.name).copied().unwrap_or(u64::MAX)));
     let (total, slots) = (cases.len(), thread::available_parallelism().map_or(2, usize::from) + 2);
-    let queue = Mutex::new(cases.into_iter());
+    let queue = Mutex::new(VecDeque::from(cases));
     let outcomes = Mutex::new(Vec::with_capacity(total));
     let running = Mutex::new(BTreeMap::new());
     let progress = Progress::new(total);
@@ -107,7 +110,10 @@ pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
                     if settings.until.is_some_and(|until| Instant::now() >= until) {
                         return;
                     }
-                    let Some(case) = queue.lock().expect("no slot panics").next() else { return };
+                    let is_from_the_end = settings.until.is_some() && slot % 2 == 1;
+                    let next =
+                        |queue: &mut VecDeque<_>| if is_from_the_end { queue.pop_back() } else { queue.pop_front() };
+                    let Some(case) = next(&mut queue.lock().expect("no slot panics")) else { return };
                     running.lock().expect("no slot panics").insert(case.name.clone(), Instant::now());
                     let name = case.name.clone();
                     let outcome = run_case(case, slot, settings);
@@ -121,7 +127,9 @@ pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
         }
     });
     progress.end();
-    let report = Report { outcomes: outcomes.into_inner().expect("no slot panics"), effort: settings.effort };
+    let not_started = queue.into_inner().expect("no slot panics").len();
+    let outcomes = outcomes.into_inner().expect("no slot panics");
+    let report = Report { outcomes, effort: settings.effort, not_started };
     report.save_times(times);
     report
 }

@@ -57,6 +57,10 @@ fn summary(reports: &[Report], took: Duration) -> Result<(), Failure> {
         reports.iter().map(|report| report.outcomes.len()).sum::<usize>(),
         reports.iter().map(Report::failed).sum::<usize>(),
     );
+    let not_started: usize = reports.iter().map(|report| report.not_started).sum();
+    if not_started > 0 {
+        println!("{not_started} cases were not started: the time was up");
+    }
     println!("{cases} cases in {} rounds and {:.0} s, {failed} failed", reports.len(), took.as_secs_f64());
     if failed == 0 { Ok(()) } else { Err(format!("{failed} cases failed; the commands above repeat them")) }
 }
