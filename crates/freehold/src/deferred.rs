@@ -32,7 +32,7 @@ pub(crate) enum Deferred {
     Unmap { leaving: Arc<PendingUnmap> },
     /// Memory of the host that streams of several processes used.
     Unregister { stopped: Stopped },
-    /// A stream that could not be marked when it was dropped.
+    /// A stream that could not be marked when it was dropped, or that others captured.
     Retire { stream_state: Arc<StreamState> },
 }
 
@@ -107,7 +107,7 @@ impl DeviceInner {
         match what {
             Deferred::Unmap { leaving } => leaving.attempt(self).map_err(failed),
             Deferred::Unregister { stopped } => stopped.attempt(self),
-            Deferred::Retire { stream_state } => stream_state.retire().map(|()| true).map_err(failed),
+            Deferred::Retire { stream_state } => stream_state.retire_uncaptured().map_err(failed),
             Deferred::Unload { context_state, raw, asked, .. } => {
                 let unload = || {
                     // Another thread may have destroyed the context, and the module with it.

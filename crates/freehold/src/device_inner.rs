@@ -57,6 +57,8 @@ pub(crate) struct DeviceInner {
     /// What failed in drops, which have nobody to tell.
     drop_errors: Mutex<Vec<Error>>,
     contexts: AtomicU32,
+    /// Whether others were told the handle of a stream, and may capture it.
+    pub(crate) has_handed_out: AtomicBool,
     pub(crate) tags: Tags,
     pub(crate) timeline: Timeline,
     pub(crate) pool: Pool,
@@ -122,6 +124,7 @@ impl DeviceInner {
             kernels: Mutex::default(),
             drop_errors: Mutex::default(),
             contexts: AtomicU32::new(1),
+            has_handed_out: AtomicBool::new(false),
             tags: Tags::default(),
             timeline: Timeline::default(),
             pool,
@@ -298,8 +301,38 @@ impl DeviceInner {
         self.stream_state(fence.stream).is_none_or(|stream_state| stream_state.is_complete(fence.seq))
     }
 
+    /// Refuses a wait for a fence where it would be recorded in a stream that others capture.
+    pub(crate) fn check_uncaptured(&self, fence: Fence) -> Result<()> {
+        self.check_captured(fence, StreamState::is_captured_before)
+    }
+
+    /// Sees to it that the host will hear of these, and refuses those that others' captures keep it from.
+    pub(crate) fn record_fences_uncaptured(&self, fences: &[Fence]) -> Result<()> {
+        for &fence in fences {
+            self.check_captured(fence, StreamState::is_captured_before_fence)?;
+        }
+        self.record_fences(fences)
+    }
+
+    fn check_captured(
+        &self,
+        fence: Fence,
+        is_captured: impl Fn(&StreamState, u64) -> std::result::Result<bool, CallError>,
+    ) -> Result<()> {
+        if !self.has_handed_out.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some(stream_state) = self.stream_state(fence.stream) else { return Ok(()) };
+        if is_captured(&stream_state, fence.seq).map_err(|error| self.failed(error))? {
+            Err(Error::StreamCaptured)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Waits on the host until the device, or who was lent memory, has come to a fence.
     pub(crate) fn wait_for_fence(&self, fence: Fence) -> Result<()> {
+        self.check_uncaptured(fence)?;
         if TransferSlot::is_transfer(fence.stream) {
             self.transfer_slots.wait(fence);
         } else if let Some(stream_state) = self.stream_state(fence.stream) {
@@ -371,14 +404,6 @@ impl DeviceInner {
         streams.iter().try_for_each(|stream_state| act(stream_state))
     }
 
-    /// As [`each_track`](Self::each_track), outside of the pool.
-    pub(crate) fn for_all_streams(
-        &self,
-        act: impl Fn(&StreamState) -> std::result::Result<(), CallError>,
-    ) -> Result<()> {
-        self.each_stream(act).map_err(|error| self.failed(error))
-    }
-
     /// Whether the device has come to a fence, asking the driver if need be.
     pub(crate) fn is_complete_by_now(&self, fence: Fence) -> Result<bool> {
         if let Some(stream_state) = self.stream_state(fence.stream)
@@ -392,7 +417,8 @@ impl DeviceInner {
     /// Waits for all work of all streams.
     pub(crate) fn synchronize_all(&self) -> Result<()> {
         self.check()?;
-        self.for_all_streams(|stream_state| stream_state.wait_on_host(stream_state.current_fence().seq))
+        let streams: Vec<_> = self.streams().live.values().cloned().collect();
+        streams.iter().try_for_each(|stream_state| self.wait_for_fence(stream_state.current_fence()))
     }
 
     pub(crate) fn streams(&self) -> MutexGuard<'_, StreamStates> {

@@ -39,6 +39,7 @@ impl fmt::Debug for Event {
 impl Event {
     pub(crate) fn record(stream: &Stream) -> Result<Self> {
         stream.inner.context.inner.check()?;
+        stream.check_uncaptured()?;
         let (device, fence) = (&stream.inner.context.inner.device, stream.inner.state.current_fence());
         stream.inner.state.record_fence(fence.seq).map_err(|error| device.failed(error))?;
         Ok(Self { fence, stream_state: stream.inner.state.clone(), context: stream.inner.context.clone() })
@@ -65,7 +66,7 @@ impl Event {
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;
         let device = &self.context.inner.device;
-        self.stream_state.wait_on_host(self.fence.seq).map_err(|error| device.failed(error))?;
+        device.wait_for_fence(self.fence)?;
         device.run_deferred()
     }
 }

@@ -166,7 +166,7 @@ impl Stream {
             }
         });
         if !earlier.is_empty()
-            && let Err(error) = device.record_fences(&earlier)
+            && let Err(error) = device.record_fences_uncaptured(&earlier)
         {
             device.transfer_slots.give_back(slot);
             return Err(error);

@@ -143,7 +143,7 @@ impl Stream {
     /// Writes a word of a clock when all work that was put in so far is done.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`].
+    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while others capture the stream.
     pub fn write_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
         self.put_at(clock, "write word", |words, raw| {
@@ -157,7 +157,7 @@ impl Stream {
     /// waits until nothing is pending; [`Clock::write`] lets it go.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`].
+    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while others capture the stream.
     pub fn wait_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
         let mut waits = self.inner.state.waits();
@@ -180,6 +180,7 @@ impl Stream {
         if !Arc::ptr_eq(&self.inner.context.inner.device, &clock.context.inner.device) {
             return Err(Error::OtherDevice { what: "a clock" });
         }
+        self.check_uncaptured()?;
         let fence = self.put_ordered(name, &[], |backend, raw| {
             work(backend.words().expect("a clock is made where streams write words"), raw)
         })?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 
 use freehold_driver::{Backend, CallError, Rows, handle};
@@ -133,8 +134,11 @@ impl Stream {
     }
 
     /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. It is a number; naming it in a call is
-    /// `unsafe`, and good while the stream is there. What others put in is not known here: see [`Stream::foreign_work`]. While others
-    /// capture the stream, work is refused with [`Error::StreamCaptured`]: a graph would repeat it behind the ledger's back.
+    /// `unsafe`, and good while the stream is there. What others put in is not known here: see [`Stream::foreign_work`].
+    ///
+    /// While others capture the stream, [`Error::StreamCaptured`] refuses all work in it, events, words and waits included, because a
+    /// graph would repeat it behind the ledger's back; waits for it on the host, because they would spoil the capture; and work in
+    /// other streams, a lending or [`Block::release_now`] that has to wait for what was put in before the capture, because it would join the capture.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -145,6 +149,7 @@ impl Stream {
     /// ```
     pub fn raw(&self) -> handle::Stream {
         self.inner.state.hand_out();
+        self.inner.context.inner.device.has_handed_out.store(true, Ordering::Relaxed);
         self.inner.state.raw
     }
 
@@ -411,6 +416,7 @@ impl Stream {
     /// ```
     pub fn synchronize(&self) -> Result<()> {
         self.inner.context.inner.check()?;
+        self.check_uncaptured()?;
         let device = &self.inner.context.inner.device;
         self.inner.state.synchronize().map_err(|error| device.failed(error))?;
         device.run_deferred()
@@ -419,6 +425,7 @@ impl Stream {
     /// Whether all work of the stream is done. This asks the driver.
     pub fn is_idle(&self) -> Result<bool> {
         self.inner.context.inner.check()?;
+        self.check_uncaptured()?;
         let _shared = self.inner.context.inner.enter()?;
         let device = &self.inner.context.inner.device;
         let now = self.inner.state.current_fence().seq;
@@ -474,7 +481,7 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn close(self) -> Closed<Self> {
-        if let Err(error) = self.inner.context.inner.check() {
+        if let Err(error) = self.inner.context.inner.check().and_then(|()| self.check_uncaptured()) {
             return Err((self, error));
         }
         let device = self.inner.context.inner.device.clone();
@@ -599,21 +606,16 @@ impl Stream {
     #[inline]
     pub(crate) fn order(&self, used: &[MemoryUse<'_>]) -> Result<bool> {
         self.check_used(used)?;
-        self.check_uncaptured()?;
-        let mut waits = false;
+        let mut fences = Vec::new();
         for used in used.iter().filter(|used| used.is_ordered) {
-            let mut fences = Vec::new();
             used.uses.before(self.inner.state.id, used.access, |fence| fences.push(fence));
-            if !fences.is_empty() {
-                waits |= self.order_after(&fences)?;
-            }
         }
-        Ok(waits)
+        self.order_after(&fences)
     }
 
     /// Refuses work while others capture the stream, which they can only where they were told its handle.
     #[inline]
-    fn check_uncaptured(&self) -> Result<()> {
+    pub(crate) fn check_uncaptured(&self) -> Result<()> {
         if !self.inner.state.is_handed_out() {
             return Ok(());
         }
@@ -643,11 +645,22 @@ impl Stream {
         Ok(())
     }
 
+    /// Lets the next work wait for these. Whether it has to wait for any. All are looked at before the driver is told of one.
+    #[inline]
     pub(crate) fn order_after(&self, fences: &[Fence]) -> Result<bool> {
+        self.check_uncaptured()?;
+        if fences.is_empty() { Ok(false) } else { self.order_after_some(fences) }
+    }
+
+    fn order_after_some(&self, fences: &[Fence]) -> Result<bool> {
         let device = &self.inner.context.inner.device;
+        let has_waited = |fence: &Fence| self.inner.state.has_waited(fence.stream, fence.seq);
+        for fence in fences.iter().filter(|fence| !has_waited(fence)) {
+            device.check_uncaptured(*fence)?;
+        }
         let mut waits = false;
         for fence in fences {
-            if self.inner.state.has_waited(fence.stream, fence.seq) {
+            if has_waited(fence) {
                 continue;
             }
             if TransferSlot::is_transfer(fence.stream) {
@@ -676,9 +689,12 @@ impl Drop for Stream {
         if self.inner.state.is_retired() || inner.is_closed() || !inner.device.is_good() {
             return;
         }
-        if let Err(error) = self.inner.state.retire() {
-            inner.device.note_drop_error(inner.device.failed(error));
-            inner.device.defer(Deferred::Retire { stream_state: self.inner.state.clone() });
+        // One that others capture goes when their capture is over.
+        match self.inner.state.retire_uncaptured() {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => inner.device.note_drop_error(inner.device.failed(error)),
         }
+        inner.device.defer(Deferred::Retire { stream_state: self.inner.state.clone() });
     }
 }

@@ -225,6 +225,27 @@ impl StreamState {
         self.backend().foreign().map_or(Ok(true), |foreign| unsafe { foreign.takes_marks(self.raw) })
     }
 
+    /// Whether a wait for `seq` would record an event in a stream that others capture, whose capture the waiter would then join.
+    pub(crate) fn is_captured_before(&self, seq: u64) -> Result<bool, CallError> {
+        self.is_captured_unless(seq, |signals| signals.recorded >= seq)
+    }
+
+    /// Whether no fence of `seq` is on its way, nor can be, because others capture the stream.
+    pub(crate) fn is_captured_before_fence(&self, seq: u64) -> Result<bool, CallError> {
+        self.is_captured_unless(seq, |signals| signals.fenced >= seq)
+    }
+
+    /// Whether others capture the stream, which they can only where they were told its handle, and nothing tells when it passes `seq`.
+    fn is_captured_unless(&self, seq: u64, is_told: impl Fn(&FenceSignals) -> bool) -> Result<bool, CallError> {
+        if !self.is_handed_out() || self.is_complete(seq) {
+            return Ok(false);
+        }
+        let _shared = self.context_state.enter();
+        // The stream is not destroyed while the lock is held. One that has retired has recorded its last seq.
+        let signals = self.signals();
+        Ok(!is_told(&signals) && !self.is_retired() && !self.can_record_fence()?)
+    }
+
     /// Whether the handle means the stream until somebody says otherwise, so that calls may name it which its user did not.
     fn can_be_named(&self) -> bool {
         matches!(self.origin, StreamOrigin::Own | StreamOrigin::Told)
@@ -384,7 +405,8 @@ impl StreamState {
         // The stream is not destroyed by another thread while the lock is held.
         let _signals = self.signals();
         // The last fence of a stream that is gone tells of its end.
-        if self.is_retired() || self.is_complete(now) || (self.is_foreign() && !self.can_record_fence()?) {
+        let can_be_captured = self.is_foreign() || self.is_handed_out();
+        if self.is_retired() || self.is_complete(now) || (can_be_captured && !self.can_record_fence()?) {
             return Ok(());
         }
         // Before the driver is asked: what others put in meanwhile is behind the next seq.
@@ -618,6 +640,15 @@ impl StreamState {
         }
         self.retired.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// [`retire`](Self::retire), unless others capture the stream, whose capture would end with it. Whether it was done.
+    pub(crate) fn retire_uncaptured(&self) -> Result<bool, CallError> {
+        let _shared = self.context_state.enter();
+        if self.is_handed_out() && !self.is_retired() && !self.can_record_fence()? {
+            return Ok(false);
+        }
+        self.retire().map(|()| true)
     }
 
     /// Notes that the private pool is released, and all work that used it is done.

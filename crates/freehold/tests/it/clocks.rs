@@ -12,7 +12,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use freehold::{Device, Error, Imported, ImportedSlice, Permission, SharedSemaphores, Stream};
-use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUresult, Function};
+use freehold_driver::cuda::{
+    Api, CUdevice, CUdevice_attribute, CUresult, CUstreamCaptureMode, Function, capture, graph,
+};
 use freehold_testing::{STUCK, command_for_test};
 use own::{Kernels, N, Own, grid, opened};
 use rustix::fs::{SealFlags, fcntl_add_seals};
@@ -26,6 +28,22 @@ fn own() -> Own {
 
 fn clock(own: &Own, words: usize) -> SharedSemaphores {
     own.device.clock(shared::words(8 * words as u64).as_fd(), words).unwrap()
+}
+
+#[test]
+fn words_in_a_captured_stream_are_refused() {
+    let own = own();
+    let [a] = own.streams();
+    let clock = clock(&own, 2);
+    let raw = a.raw();
+    capture::begin(&own.api, raw.into(), CUstreamCaptureMode::RELAXED).unwrap();
+    assert!(matches!(a.write_word(&clock, 0, 5), Err(Error::StreamCaptured)));
+    assert!(matches!(a.wait_word(&clock, 1, 5), Err(Error::StreamCaptured)));
+    let captured = capture::end(&own.api, raw.into()).unwrap();
+    assert_eq!(graph::node_count(&own.api, captured).unwrap(), 0);
+    a.write_word(&clock, 0, 5).unwrap();
+    a.synchronize().unwrap();
+    assert_eq!(clock.read(0), 5);
 }
 
 #[test]

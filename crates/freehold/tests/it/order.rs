@@ -4,7 +4,8 @@ use crate::own;
 
 use freehold::{Block, Error, Stream};
 use freehold_driver::cuda::{
-    CUdeviceptr, CUstreamCaptureMode, Function, capture, context, event, graph, stream, wait_value_flags,
+    CUdeviceptr, CUstreamCaptureMode, CUstreamCaptureStatus, Function, capture, context, event, graph, stream,
+    wait_value_flags,
 };
 use own::{N, Own, grid, opened};
 
@@ -117,4 +118,60 @@ fn a_stream_that_others_capture_takes_no_work_until_the_capture_is_over() {
     assert_eq!(graph::node_count(&own.api, captured).unwrap(), 0);
     add(&own, &a, &mut x, 1);
     assert_eq!(a.download(&x).unwrap(), [2; N]);
+}
+
+#[test]
+fn work_that_would_wait_for_a_captured_stream_is_refused_and_the_capture_stays_whole() {
+    let own = Own::new();
+    let [a, b] = own.streams();
+    let (mut x, mut y) = (a.zeros::<u32>(N).unwrap(), b.zeros::<u32>(N).unwrap());
+    let mut z = a.zeros::<u32>(N).unwrap();
+    own.device.synchronize().unwrap();
+    let (gate, raw) = (own.gate(), a.raw());
+    own.hold(&a, &gate);
+    let reached = a.event().unwrap();
+    add(&own, &a, &mut x, 7);
+    a.fill(&mut z, 1).unwrap();
+    capture::begin(&own.api, raw.into(), CUstreamCaptureMode::RELAXED).unwrap();
+    assert!(matches!(b.copy(&x, &mut y), Err(Error::StreamCaptured)));
+    assert!(matches!(b.download(&x), Err(Error::StreamCaptured)));
+    let refused = b.launch(&own.kernels.add, grid(), (&mut x, 1_u32, N as u32));
+    assert!(matches!(refused, Err(Error::StreamCaptured)), "{refused:?}");
+    assert!(matches!(b.lend(&x), Err(Error::StreamCaptured)));
+    assert!(matches!(b.wait(&reached), Err(Error::StreamCaptured)));
+    assert!(matches!(reached.synchronize(), Err(Error::StreamCaptured)));
+    assert!(matches!(own.device.synchronize(), Err(Error::StreamCaptured)));
+    let Err((z, Error::StreamCaptured)) = z.release_now() else { panic!("nothing is recorded for the release") };
+    own.device.tidy().unwrap();
+    own.device.trim().unwrap();
+    assert_eq!(stream::capture_status(&own.api, b.raw().into()).unwrap(), CUstreamCaptureStatus::NONE);
+    let captured = capture::end(&own.api, raw.into()).expect("nothing has spoilt the capture");
+    assert_eq!(graph::node_count(&own.api, captured).unwrap(), 0);
+    gate.open();
+    b.copy(&x, &mut y).unwrap();
+    assert_eq!(b.download(&y).unwrap(), [7; N]);
+    z.release_now().map_err(|(_, error)| error).unwrap();
+}
+
+#[test]
+fn events_and_waits_in_a_captured_stream_are_refused_and_the_capture_stays_whole() {
+    let own = Own::new();
+    let [a, b] = own.streams();
+    let gate = own.gate();
+    own.hold(&b, &gate);
+    let reached = b.event().unwrap();
+    let raw = a.raw();
+    capture::begin(&own.api, raw.into(), CUstreamCaptureMode::RELAXED).unwrap();
+    assert!(matches!(a.event(), Err(Error::StreamCaptured)));
+    assert!(matches!(a.wait(&reached), Err(Error::StreamCaptured)));
+    assert!(matches!(a.synchronize(), Err(Error::StreamCaptured)));
+    assert!(matches!(a.is_idle(), Err(Error::StreamCaptured)));
+    let Err((a, Error::StreamCaptured)) = a.close() else { panic!("a captured stream is not given up") };
+    // It goes when the capture is over.
+    drop(a);
+    own.device.tidy().unwrap();
+    let captured = capture::end(&own.api, raw.into()).expect("nothing has spoilt the capture");
+    assert_eq!(graph::node_count(&own.api, captured).unwrap(), 0);
+    gate.open();
+    own.device.tidy().unwrap();
 }
