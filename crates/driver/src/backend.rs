@@ -605,4 +605,7 @@ pub trait Foreign {
     /// # Safety
     /// As for [`id`](Self::id).
     unsafe fn capture_of(&self, stream: Stream) -> Result<Option<u64>>;
+
+    /// An id that is higher than those of all captures of the process that have begun, and lower than those of all that begin later.
+    fn newest_capture(&self) -> Result<u64>;
 }

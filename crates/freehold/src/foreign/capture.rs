@@ -27,6 +27,8 @@ pub enum PoolId {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     pools: HashMap<PoolId, PrivatePool>,
+    /// What was begun and not ended, in this order.
+    open: Vec<OpenPool>,
     /// The pool of each capture that was seen.
     of_capture: HashMap<u64, PoolId>,
     /// Pools that were released, until all work that may use their memory is known to be done.
@@ -37,12 +39,24 @@ pub(super) struct Captures {
 struct PrivatePool {
     /// How often it was begun and not released.
     users: usize,
-    /// The threads that have begun it and not ended it.
-    open: Vec<ThreadId>,
     /// By handle, and by thread for per-thread default streams.
     streams: HashMap<(usize, Option<ThreadId>), Arc<StreamState>>,
     /// Those whose stream was destroyed: their handles may be other streams'.
     gone: Vec<Arc<StreamState>>,
+}
+
+/// A private pool that a thread has begun and not ended.
+#[derive(Debug)]
+struct OpenPool {
+    id: PoolId,
+    thread: ThreadId,
+    /// Captures with higher ids began later.
+    newest_before: u64,
+    /// The last capture that was counted to it.
+    capture: Option<u64>,
+    /// Whether its thread has begun another pool since, with no capture of this one under way: the capture has failed, or this pool
+    /// is around others.
+    is_passed_over: bool,
 }
 
 impl PrivatePool {
@@ -52,23 +66,33 @@ impl PrivatePool {
 }
 
 impl Captures {
-    /// The pool of a capture: the one that this thread has begun, or the only one that is begun. Where that does not tell, one of its
-    /// own.
-    fn pool_of(&mut self, capture: u64) -> PoolId {
+    /// The pool of a capture, whichever thread names it. One that was not seen before is counted to the last pool that this thread
+    /// began before the capture; where each capture is announced, else to that of the only thread which did. Where that does not
+    /// tell, the capture has a pool of its own.
+    fn pool_of(&mut self, capture: u64, are_announced: bool) -> PoolId {
         if let Some(&id) = self.of_capture.get(&capture) {
             return id;
         }
-        let open = || self.pools.iter().filter(|(_, pool)| !pool.open.is_empty());
-        let mut own = open().filter(|(_, pool)| pool.open.contains(&ThreadId::current()));
-        let chosen = match (own.next(), own.next()) {
-            (Some((&id, _)), None) => Some(id),
-            (None, _) if open().count() == 1 => open().next().map(|(&id, _)| id),
-            _ => None,
+        let here = ThreadId::current();
+        let is_earlier = |open: &OpenPool| open.newest_before < capture;
+        let own = self.open.iter().rposition(|open| is_earlier(open) && open.thread == here);
+        let is_of_only_thread = |&last: &usize| {
+            let is_of_last = |open: &OpenPool| open.thread == self.open[last].thread;
+            are_announced && self.open.iter().all(|open| !is_earlier(open) || is_of_last(open))
         };
-        let id = chosen.unwrap_or_else(|| {
-            self.pools.insert(PoolId::Capture(capture), PrivatePool { users: 1, ..PrivatePool::default() });
-            PoolId::Capture(capture)
-        });
+        let chosen = own.or_else(|| self.open.iter().rposition(is_earlier).filter(is_of_only_thread));
+        let id = match chosen {
+            Some(index) => {
+                let open = &mut self.open[index];
+                open.capture = Some(capture);
+                open.is_passed_over = false;
+                open.id
+            }
+            None => {
+                self.pools.insert(PoolId::Capture(capture), PrivatePool { users: 1, ..PrivatePool::default() });
+                PoolId::Capture(capture)
+            }
+        };
         self.of_capture.insert(capture, id);
         id
     }
@@ -90,17 +114,31 @@ impl ForeignPool {
         self.is_announced.store(true, Ordering::SeqCst);
     }
 
-    /// Lets captures that begin from now on have their memory from a private pool, until [`end_pool`](Self::end_pool).
+    /// Lets captures that this thread begins from now on have their memory from a private pool, until [`end_pool`](Self::end_pool): other
+    /// threads that name a stream of such a capture take from the pool, too. Of several pools that a thread has begun, the last one
+    /// serves. Begun again by a thread whose capture with it is over, without [`end_pool`](Self::end_pool), it counts once: that capture
+    /// has failed, and has no graph.
     ///
     /// # Errors
-    /// [`Error::ForkedChild`] and [`Error::Faulted`].
+    /// [`Error::ForkedChild`], [`Error::Faulted`], and those of the driver.
     pub fn begin_pool(&self, id: PoolId) -> Result<()> {
         self.device.check()?;
+        let here = ThreadId::current();
+        let newest_before = self.foreign().newest_capture().map_err(|error| self.device.failed(error))?;
+        let capturing = self.capturing_pools(here)?;
         let mut captures = self.captures();
-        let pool = captures.pools.entry(id).or_default();
-        pool.users += 1;
-        pool.open.push(ThreadId::current());
-        self.pools_open.fetch_add(1, Ordering::SeqCst);
+        for open in captures.open.iter_mut().filter(|open| open.thread == here && !capturing.contains(&open.id)) {
+            open.is_passed_over = true;
+        }
+        let has_failed =
+            |open: &OpenPool| (open.id, open.thread) == (id, here) && open.is_passed_over && open.capture.is_some();
+        if let Some(index) = captures.open.iter().position(has_failed) {
+            captures.open.remove(index);
+        } else {
+            captures.pools.entry(id).or_default().users += 1;
+            self.pools_open.fetch_add(1, Ordering::SeqCst);
+        }
+        captures.open.push(OpenPool { id, thread: here, newest_before, capture: None, is_passed_over: false });
         drop(captures);
         self.close_all_racks();
         Ok(())
@@ -114,12 +152,9 @@ impl ForeignPool {
         self.device.check()?;
         let mut captures = self.captures();
         let here = ThreadId::current();
-        let pool = captures.pools.get_mut(&id).filter(|pool| !pool.open.is_empty()).ok_or(Error::NoSuchPool)?;
-        let index = pool.open.iter().position(|&thread| thread == here).unwrap_or(pool.open.len() - 1);
-        pool.open.remove(index);
-        if pool.open.is_empty() {
-            captures.of_capture.retain(|_, of| *of != id);
-        }
+        let own = captures.open.iter().rposition(|open| (open.id, open.thread) == (id, here));
+        let index = own.or_else(|| captures.open.iter().rposition(|open| open.id == id)).ok_or(Error::NoSuchPool)?;
+        captures.open.remove(index);
         drop(captures);
         self.close_all_racks();
         self.pools_open.fetch_sub(1, Ordering::SeqCst);
@@ -135,7 +170,8 @@ impl ForeignPool {
     pub fn release_pool(&self, id: PoolId) -> Result<()> {
         self.device.check()?;
         let mut captures = self.captures();
-        let pool = captures.pools.get_mut(&id).filter(|pool| pool.users > pool.open.len()).ok_or(Error::NoSuchPool)?;
+        let begun = captures.open.iter().filter(|open| open.id == id).count();
+        let pool = captures.pools.get_mut(&id).filter(|pool| pool.users > begun).ok_or(Error::NoSuchPool)?;
         pool.users -= 1;
         if pool.users == 0 {
             let released = captures.pools.remove(&id).expect("it was found");
@@ -185,7 +221,7 @@ impl ForeignPool {
     pub(super) fn captured_stream(&self, stream: CUstream, capture: u64) -> Result<Arc<StreamState>> {
         let name = (stream.0, thread_of(stream));
         let mut captures = self.captures();
-        let id = captures.pool_of(capture);
+        let id = captures.pool_of(capture, self.is_announced.load(Ordering::SeqCst));
         let pool = captures.pools.get_mut(&id).expect("a capture is of a pool that is there");
         if let Some(stream_state) = pool.streams.get(&name) {
             return Ok(stream_state.clone());
@@ -230,7 +266,7 @@ impl ForeignPool {
 
     /// Whether a stream is capturing, of those that are known: who waits for the device then would spoil the capture.
     fn is_any_capturing(&self) -> Result<bool> {
-        if self.pools_open.load(Ordering::SeqCst) > 0 {
+        if self.captures().open.iter().any(|open| !open.is_passed_over) {
             return Ok(true);
         }
         if self.is_checked {
@@ -247,6 +283,24 @@ impl ForeignPool {
             }
         }
         Ok(false)
+    }
+
+    /// The private pools that a thread has begun and not ended, and with which a capture may be under way.
+    fn capturing_pools(&self, thread: ThreadId) -> Result<Vec<PoolId>> {
+        let captures = self.captures();
+        let begun = captures.open.iter().filter(|open| open.thread == thread).map(|open| open.id);
+        let streams: Vec<_> =
+            begun.flat_map(|id| captures.pools[&id].streams.values().map(move |state| (id, state.clone()))).collect();
+        drop(captures);
+        let mut capturing = Vec::new();
+        for (id, stream_state) in streams {
+            // No handle is trusted that is not named in this call where streams are checked.
+            let can_ask = !self.is_checked && stream_state.is_this_threads();
+            if !can_ask || !stream_state.can_record_fence().map_err(|error| self.device.failed(error))? {
+                capturing.push(id);
+            }
+        }
+        Ok(capturing)
     }
 
     /// Has every thread ask again what a stream is.

@@ -386,3 +386,183 @@ fn threads_with_a_pool_each_capture_into_their_own() {
         });
     });
 }
+
+const OTHER: PoolId = PoolId::Named(8, 0);
+
+#[test]
+fn a_capture_without_calls_is_no_part_of_a_pool_that_another_thread_has_begun() {
+    alone("a_capture_without_calls_is_no_part_of_a_pool_that_another_thread_has_begun", || {
+        let host = Host::new();
+        let (mine, theirs) = (host.stream(), host.stream());
+        host.guest.begin_pool(POOL).unwrap();
+        begin(&host, mine);
+        let (graph, id) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| {
+                host.enter();
+                let id = begin(&host, theirs);
+                use_and_free(&host, theirs, 5 * MIB);
+                let made = capture::end(&host.api, theirs).unwrap();
+                (graph::instantiate(&host.api, made, 0).unwrap(), id)
+            });
+            theirs.join().unwrap()
+        });
+        use_and_free(&host, mine, 3 * MIB);
+        capture::end(&host.api, mine).unwrap();
+        host.guest.end_pool(POOL).unwrap();
+        host.guest.release_pool(POOL).unwrap();
+        survive_replays(&host, graph, &[theirs, mine, CUstream::NULL], 5 * MIB);
+        host.guest.release_pool(PoolId::Capture(id)).unwrap();
+    });
+}
+
+#[test]
+fn a_capture_that_began_before_a_pool_is_no_part_of_it() {
+    alone("a_capture_that_began_before_a_pool_is_no_part_of_it", || {
+        let host = Host::new();
+        let captured = host.stream();
+        let id = begin(&host, captured);
+        host.guest.begin_pool(POOL).unwrap();
+        let block = host.guest.alloc(MIB, captured).unwrap();
+        assert!(host.guest.pool_blocks(POOL).unwrap().is_empty());
+        assert_eq!(host.guest.pool_blocks(PoolId::Capture(id)).unwrap(), [(block, MIB)]);
+        capture::end(&host.api, captured).unwrap();
+        host.guest.end_pool(POOL).unwrap();
+    });
+}
+
+#[test]
+fn a_thread_that_helps_with_a_capture_takes_from_its_pool() {
+    alone("a_thread_that_helps_with_a_capture_takes_from_its_pool", || {
+        let host = Host::new();
+        let captured = host.stream();
+        // A capture that is known by its id, and one that only a helper names where each capture is announced.
+        for is_known in [true, false] {
+            host.guest.begin_pool(POOL).unwrap();
+            begin(&host, captured);
+            if is_known {
+                use_and_free(&host, captured, MIB);
+            } else {
+                // SAFETY: from here on this test begins a pool before each capture.
+                unsafe { freehold::open::announce_captures() };
+            }
+            let helper = || host.guest.alloc(MIB, captured).unwrap();
+            let block = std::thread::scope(|scope| scope.spawn(helper).join().unwrap());
+            assert_eq!(host.guest.pool_blocks(POOL).unwrap(), [(block, MIB)]);
+            capture::end(&host.api, captured).unwrap();
+            host.guest.end_pool(POOL).unwrap();
+            host.guest.free(block, captured).unwrap();
+            host.guest.release_pool(POOL).unwrap();
+        }
+    });
+}
+
+/// Captures with a pool, and releases it. How many bytes are reserved then.
+fn come_and_go(host: &Host, captured: CUstream, pool: PoolId) -> u64 {
+    host.guest.begin_pool(pool).unwrap();
+    capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
+    use_and_free(host, captured, 64 * MIB);
+    let made = capture::end(&host.api, captured).unwrap();
+    host.guest.end_pool(pool).unwrap();
+    graph::destroy(&host.api, made).unwrap();
+    host.guest.release_pool(pool).unwrap();
+    host.guest.trim(0).unwrap();
+    host.guest.reserved_bytes()
+}
+
+fn graphs_after_a_failed_capture_are_given_back(next: impl Fn(u64) -> PoolId) {
+    let host = Host::new();
+    // SAFETY: this test begins a pool before each capture.
+    unsafe { freehold::open::announce_captures() };
+    let captured = host.stream();
+    warm(&host, captured);
+    host.guest.trim(0).unwrap();
+    let before = come_and_go(&host, captured, OTHER);
+    for takes in [false, true] {
+        // PyTorch's `capture_end` throws before it ends the pool, and then releases nothing.
+        host.guest.begin_pool(POOL).unwrap();
+        capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
+        if takes {
+            use_and_free(&host, captured, MIB);
+        }
+        stream::synchronize(&host.api, captured).unwrap_err();
+        capture::end(&host.api, captured).unwrap_err();
+        let after: Vec<u64> = (0..4).map(|n| come_and_go(&host, captured, next(n))).collect();
+        let most = before + if takes { 32 * MIB } else { 0 };
+        assert!(after.iter().all(|&bytes| bytes <= most), "{before} before, {after:?} after");
+    }
+}
+
+#[test]
+fn graphs_after_a_failed_capture_go_with_pools_of_other_ids() {
+    alone("graphs_after_a_failed_capture_go_with_pools_of_other_ids", || {
+        graphs_after_a_failed_capture_are_given_back(|n| PoolId::Named(100 + n, 0));
+    });
+}
+
+#[test]
+fn a_pool_begun_again_after_a_failed_capture_is_released_once() {
+    alone("a_pool_begun_again_after_a_failed_capture_is_released_once", || {
+        let host = Host::new();
+        let captured = host.stream();
+        for _ in 0..3 {
+            host.guest.begin_pool(POOL).unwrap();
+            capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
+            use_and_free(&host, captured, MIB);
+            stream::synchronize(&host.api, captured).unwrap_err();
+            capture::end(&host.api, captured).unwrap_err();
+        }
+        assert_eq!(come_and_go(&host, captured, POOL), 0);
+        assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
+    });
+}
+
+#[test]
+fn a_pool_begun_twice_for_captures_at_the_same_time_is_released_twice() {
+    alone("a_pool_begun_twice_for_captures_at_the_same_time_is_released_twice", || {
+        let host = Host::new();
+        let streams = [host.stream(), host.stream()];
+        for captured in streams {
+            host.guest.begin_pool(POOL).unwrap();
+            begin(&host, captured);
+            use_and_free(&host, captured, MIB);
+        }
+        for captured in streams {
+            capture::end(&host.api, captured).unwrap();
+            host.guest.end_pool(POOL).unwrap();
+        }
+        host.guest.release_pool(POOL).unwrap();
+        host.guest.trim(0).unwrap();
+        assert!(host.guest.reserved_bytes() > 0);
+        host.guest.release_pool(POOL).unwrap();
+        host.guest.trim(0).unwrap();
+        assert_eq!(host.guest.reserved_bytes(), 0);
+    });
+}
+
+#[test]
+fn a_capture_is_of_the_pool_that_its_thread_began_last() {
+    alone("a_capture_is_of_the_pool_that_its_thread_began_last", || {
+        let host = Host::new();
+        // SAFETY: this test begins a pool before each capture.
+        unsafe { freehold::open::announce_captures() };
+        let captured = host.stream();
+        host.guest.begin_pool(OTHER).unwrap();
+        for n in 0..3 {
+            let inner = PoolId::Named(0, n);
+            host.guest.begin_pool(inner).unwrap();
+            begin(&host, captured);
+            use_and_free(&host, captured, 64 * MIB);
+            let live = host.guest.alloc(MIB, captured).unwrap();
+            assert!(host.guest.pool_blocks(OTHER).unwrap().is_empty());
+            assert_eq!(host.guest.pool_blocks(inner).unwrap(), [(live, MIB)]);
+            capture::end(&host.api, captured).unwrap();
+            host.guest.end_pool(inner).unwrap();
+            host.guest.free(live, captured).unwrap();
+            host.guest.release_pool(inner).unwrap();
+            host.guest.trim(0).unwrap();
+            assert_eq!(host.guest.reserved_bytes(), 0);
+        }
+        host.guest.end_pool(OTHER).unwrap();
+        host.guest.release_pool(OTHER).unwrap();
+    });
+}

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use super::{Context, Origin, Result};
 use crate::backend::{Backend, Contexts, Foreign, Mapping, Permission, Registering, Sharing, Timing, Words};
 use crate::cuda::code::CUerror;
+use crate::cuda::graph_types::CUstreamCaptureMode;
 use crate::cuda::mapping_types::{CUmemAllocationProp, CUmemGenericAllocationHandle};
 use crate::cuda::types::{
     CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemLocation, CUmemLocationType,
-    CUstreamCaptureStatus, event_flags, host_alloc_flags, host_register_flags, wait_value_flags,
+    CUstreamCaptureStatus, event_flags, host_alloc_flags, host_register_flags, stream_flags, wait_value_flags,
 };
-use crate::cuda::{address, allocation, capture, context, event, host, mapping, stream};
+use crate::cuda::{address, allocation, capture, context, event, graph, host, mapping, stream};
 use crate::handle::{Event, Memory, Stream};
 
 impl Context {
@@ -168,6 +169,19 @@ impl Foreign for Context {
             // The legacy default stream waits for streams that are captured, and takes part in none.
             Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
             Err(error) => Err(error),
+        })
+    }
+
+    /// The driver counts captures, in all threads and contexts (H200, driver 580): so the id of an empty one tells.
+    fn newest_capture(&self) -> Result<u64> {
+        self.calmly(|api| {
+            let probe = stream::create(api, stream_flags::NON_BLOCKING)?;
+            let captured = capture::begin(api, probe, CUstreamCaptureMode::RELAXED).and_then(|()| {
+                let info = capture::info(api, probe);
+                let ended = capture::end(api, probe).and_then(|made| graph::destroy(api, made));
+                ended.and(info)
+            });
+            stream::destroy(api, probe).and(captured).map(|info| info.id)
         })
     }
 }
