@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::CUstream;
@@ -40,8 +40,6 @@ pub struct ForeignPool {
     streams: Mutex<HashMap<Name, Arc<StreamState>>>,
     /// Whether each capture is announced before it begins.
     is_announced: AtomicBool,
-    /// How often private pools were begun and not ended.
-    pools_open: AtomicUsize,
     captures: Mutex<Captures>,
     /// The streams that use a block beside its own, by its meta.
     uses: Mutex<HashMap<u32, Vec<Arc<StreamState>>>>,
@@ -141,7 +139,6 @@ impl ForeignPool {
             is_checked,
             streams: Mutex::default(),
             is_announced: AtomicBool::new(false),
-            pools_open: AtomicUsize::new(0),
             captures: Mutex::default(),
             uses: Mutex::default(),
             tagged: Mutex::default(),

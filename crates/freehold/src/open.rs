@@ -9,7 +9,7 @@ pub mod opencl;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
@@ -298,11 +298,14 @@ static CAPTURES_ANNOUNCED: AtomicBool = AtomicBool::new(false);
 /// As for [`ForeignPool::announce_captures`].
 pub unsafe fn announce_captures() {
     CAPTURES_ANNOUNCED.store(true, Ordering::SeqCst);
-    for foreign_pool in GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get) {
+    for foreign_pool in foreign_pools() {
         // SAFETY: the caller's promise is this function's.
         unsafe { foreign_pool.announce_captures() };
     }
 }
+
+/// How often private pools of all devices were begun and not ended.
+pub(crate) static POOLS_OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// How many devices of a process can have foreign_pools.
 const GUESTS: usize = 64;
@@ -326,6 +329,11 @@ pub unsafe fn known_foreign_pool(ordinal: i32) -> Option<&'static ForeignPool> {
 /// # Safety
 /// As for [`foreign pool`].
 pub unsafe fn known_foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
+    foreign_pools()
+}
+
+/// As [`known_foreign_pools`], for this crate, which names no streams of its own accord.
+pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
     GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get)
 }
 

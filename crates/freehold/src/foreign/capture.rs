@@ -5,6 +5,7 @@
 //! released, so nobody else takes what is free there.
 
 use std::collections::HashMap;
+use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -12,6 +13,7 @@ use freehold_driver::cuda::CUstream;
 
 use super::{ForeignPool, is_legacy, thread_of};
 use crate::error::{Error, Result};
+use crate::open;
 use crate::stream_state::{StreamOrigin, StreamState, ThreadId};
 
 /// What a private pool is known by.
@@ -104,8 +106,8 @@ impl Captures {
 }
 
 impl ForeignPool {
-    /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool) before it begins. Until then the driver is
-    /// asked in each call that names another stream than the legacy default one whether the stream is capturing.
+    /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool), of any device, before it begins and in the same
+    /// thread. Until then the driver is asked in each call that names another stream than the legacy default one whether the stream is capturing.
     ///
     /// # Safety
     /// The promise is kept: what a capture takes that was not announced is handed out to others, and launches of its graph
@@ -116,7 +118,8 @@ impl ForeignPool {
 
     /// Lets captures that this thread begins from now on have their memory from a private pool, until [`end_pool`](Self::end_pool): other
     /// threads that name a stream of such a capture take from the pool, too. Of several pools that a thread has begun, the last one
-    /// serves. Begun again by a thread whose capture with it is over, without [`end_pool`](Self::end_pool), it counts once: that capture
+    /// serves. It serves memory of this device: what a capture takes of another device is its own there, unless a pool was begun there,
+    /// too. Begun again by a thread whose capture with it is over, without [`end_pool`](Self::end_pool), it counts once: that capture
     /// has failed, and has no graph.
     ///
     /// # Errors
@@ -136,11 +139,11 @@ impl ForeignPool {
             captures.open.remove(index);
         } else {
             captures.pools.entry(id).or_default().users += 1;
-            self.pools_open.fetch_add(1, Ordering::SeqCst);
+            open::POOLS_OPEN.fetch_add(1, Ordering::SeqCst);
         }
         captures.open.push(OpenPool { id, thread: here, newest_before, capture: None, is_passed_over: false });
         drop(captures);
-        self.close_all_racks();
+        self.close_caches_of_all_devices();
         Ok(())
     }
 
@@ -156,8 +159,8 @@ impl ForeignPool {
         let index = own.or_else(|| captures.open.iter().rposition(|open| open.id == id)).ok_or(Error::NoSuchPool)?;
         captures.open.remove(index);
         drop(captures);
-        self.close_all_racks();
-        self.pools_open.fetch_sub(1, Ordering::SeqCst);
+        self.close_caches_of_all_devices();
+        open::POOLS_OPEN.fetch_sub(1, Ordering::SeqCst);
         self.settle_captures()
     }
 
@@ -198,7 +201,7 @@ impl ForeignPool {
 
     /// Whether a call that names a stream must ask the driver whether it is capturing. The legacy default stream never is.
     pub(super) fn asks(&self, stream: CUstream) -> bool {
-        let is_told = self.is_announced.load(Ordering::SeqCst) && self.pools_open.load(Ordering::SeqCst) == 0;
+        let is_told = self.is_announced.load(Ordering::SeqCst) && open::POOLS_OPEN.load(Ordering::SeqCst) == 0;
         !is_legacy(stream) && (self.is_checked || !is_told)
     }
 
@@ -303,8 +306,13 @@ impl ForeignPool {
         Ok(capturing)
     }
 
-    /// Has every thread ask again what a stream is.
-    fn close_all_racks(&self) {
+    /// Has every thread ask again what a stream is, of whichever device: a capture may take streams of several.
+    fn close_caches_of_all_devices(&self) {
+        self.close_caches();
+        open::foreign_pools().filter(|other| !ptr::eq(*other, self)).for_each(Self::close_caches);
+    }
+
+    fn close_caches(&self) {
         let streams: Vec<_> = self.streams().values().cloned().collect();
         for stream_state in streams.iter().filter(|stream_state| !is_legacy(stream_state.raw.into())) {
             self.device.pools().for_each(|pool| pool.close_caches(stream_state));

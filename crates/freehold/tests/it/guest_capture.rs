@@ -8,8 +8,8 @@ use children::{alone, alone_with};
 use freehold::Error;
 use freehold::foreign::PoolId;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, copy, event, event_flags, fill, graph,
-    host, host_alloc_flags, stream, wait_value_flags,
+    CUdevice, CUdeviceptr, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, copy, event, event_flags,
+    fill, graph, host, host_alloc_flags, primary, stream, wait_value_flags,
 };
 use guest::{Host, MIB};
 
@@ -564,5 +564,41 @@ fn a_capture_is_of_the_pool_that_its_thread_began_last() {
         }
         host.guest.end_pool(OTHER).unwrap();
         host.guest.release_pool(OTHER).unwrap();
+    });
+}
+
+#[test]
+fn memory_of_a_second_device_in_an_announced_capture_is_kept_too() {
+    let name = "memory_of_a_second_device_in_an_announced_capture_is_kept_too";
+    alone_with(name, &[("FREEHOLD_SOFT_DEVICES", "2")], || {
+        let host = Host::new();
+        // SAFETY: the test names streams that it made, and begins a pool before each capture.
+        let other = unsafe { freehold::open::foreign_pool(1) }.unwrap();
+        // SAFETY: as above.
+        unsafe { freehold::open::announce_captures() };
+        let origin = host.stream();
+        let primary = primary::retain(&host.api, CUdevice(1)).unwrap();
+        context::push_current(&host.api, primary).unwrap();
+        let (joined, join) = (host.stream(), event::create(&host.api, event_flags::DISABLE_TIMING).unwrap());
+        context::pop_current(&host.api).unwrap();
+        let fork = event::create(&host.api, event_flags::DISABLE_TIMING).unwrap();
+        let warm = other.alloc(5 * MIB, joined).unwrap();
+        other.free(warm, joined).unwrap();
+        host.guest.begin_pool(POOL).unwrap();
+        let id = begin(&host, origin);
+        event::record(&host.api, fork, origin).unwrap();
+        stream::wait_event(&host.api, joined, fork, 0).unwrap();
+        let block = other.alloc(5 * MIB, joined).unwrap();
+        other.free(block, joined).unwrap();
+        event::record(&host.api, join, joined).unwrap();
+        stream::wait_event(&host.api, origin, join, 0).unwrap();
+        capture::end(&host.api, origin).unwrap();
+        host.guest.end_pool(POOL).unwrap();
+        let live: Vec<u64> = (0..8).map(|_| other.alloc(5 * MIB, joined).unwrap()).collect();
+        assert!(!live.contains(&block), "memory of a graph is handed out");
+        live.into_iter().for_each(|block| other.free(block, joined).unwrap());
+        other.release_pool(PoolId::Capture(id)).unwrap();
+        other.trim(0).unwrap();
+        assert_eq!(other.reserved_bytes(), 0);
     });
 }
