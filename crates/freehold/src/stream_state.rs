@@ -419,12 +419,18 @@ impl StreamState {
     }
 
     /// Whether everything that was put in has been done, others' work too where they can be asked: not where the stream is another
-    /// thread's, which may never ask again.
+    /// thread's, which may never ask again. Nothing is put into the state of a private pool, whose stream may be gone.
     pub(crate) fn is_quiet(&self) -> Result<bool, CallError> {
+        if self.origin == StreamOrigin::Captured {
+            return Ok(true);
+        }
         self.refresh()?;
         let edge = self.released_seq();
         self.query()?;
-        Ok(self.is_complete(edge) || (self.is_idle() && self.is_foreign() && !self.can_record_fence()?))
+        if self.is_complete(edge) {
+            return Ok(true);
+        }
+        Ok(self.is_idle() && self.origin == StreamOrigin::Told && !self.can_record_fence()?)
     }
 
     /// Forgets what was waited for of a stream that has ended.

@@ -1,6 +1,9 @@
 //! Guests of devices that map no memory, whose addresses lie among each other's.
 
-use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CUstream};
+use freehold_driver::cuda::{
+    Api, CUdeviceptr, CUerror, CUresult, CUstream, CUstreamCaptureMode, capture, context, primary, stream, stream_flags,
+};
+use freehold_testing::child::alone_with;
 
 use super::ForeignPool;
 use crate::device::Device;
@@ -40,4 +43,28 @@ fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
     assert_eq!(has(blocks[0]), [false, false]);
     assert_eq!(foreign_pools.each_ref().map(|foreign_pool| foreign_pool.had(blocks[0])), [true, false]);
     foreign_pools[1].free(blocks[1], CUstream::NULL).unwrap();
+}
+
+#[test]
+fn no_destroyed_stream_of_a_capture_is_named_when_memory_is_given_back() {
+    let name = "no_destroyed_stream_of_a_capture_is_named_when_memory_is_given_back";
+    alone_with(name, &[], || {
+        let opened = crate::open::opened(None).unwrap();
+        let api = Api { cuMemAddressReserve: reserves_nothing, ..opened.api };
+        let foreign_pool = ForeignPool::new(&Device::new(api, opened.device).unwrap(), 2, false);
+        context::push_current(&api, primary::retain(&api, opened.device).unwrap()).unwrap();
+        let captured = stream::create(&api, stream_flags::NON_BLOCKING).unwrap();
+        capture::begin(&api, captured, CUstreamCaptureMode::RELAXED).unwrap();
+        let block = foreign_pool.alloc(3 << 20, captured).unwrap();
+        foreign_pool.free(block, captured).unwrap();
+        capture::end(&api, captured).unwrap();
+        foreign_pool.retire(captured).unwrap();
+        stream::destroy(&api, captured).unwrap();
+        let other = foreign_pool.alloc(40 << 20, CUstream::NULL).unwrap();
+        foreign_pool.free(other, CUstream::NULL).unwrap();
+        foreign_pool.device.backend.synchronize().unwrap();
+        let reserved = foreign_pool.reserved_bytes();
+        foreign_pool.trim(0).unwrap();
+        assert!(foreign_pool.reserved_bytes() < reserved, "what no graph uses goes back");
+    });
 }
