@@ -585,6 +585,15 @@ pub trait Timing {
     unsafe fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64>;
 }
 
+/// A capture that a stream takes part in, until it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamCapture {
+    /// It goes on, under an id that no other capture of the process ever has.
+    Active(u64),
+    /// It was spoilt: no graph comes of it, and its id is not known any more.
+    Invalidated,
+}
+
 /// Streams that others made and name by their handles, and streams whose work is noted for later instead of carried out.
 pub trait Foreign {
     /// A number that tells a stream from another which has its handle later. Not for one that is captured: that spoils the
@@ -600,11 +609,11 @@ pub trait Foreign {
     /// As for [`id`](Self::id).
     unsafe fn takes_marks(&self, stream: Stream) -> Result<bool>;
 
-    /// The id of the capture that a stream takes part in.
+    /// The capture that a stream takes part in.
     ///
     /// # Safety
     /// As for [`id`](Self::id).
-    unsafe fn capture_of(&self, stream: Stream) -> Result<Option<u64>>;
+    unsafe fn capture_of(&self, stream: Stream) -> Result<Option<StreamCapture>>;
 
     /// An id that is higher than those of all captures of the process that have begun, and lower than those of all that begin later.
     fn newest_capture(&self) -> Result<u64>;

@@ -32,6 +32,7 @@ pub mod opencl;
 
 pub use backend::{
     Arguments, Backend, BlockBounds, Contexts, Described, FaultDetails, Foreign, ImageKind, Kernels, Limits, LookUp,
-    Mapping, Parameter, Passed, Pattern, Permission, Registering, Room, Rows, Shape, Sharing, Timing, Words,
+    Mapping, Parameter, Passed, Pattern, Permission, Registering, Room, Rows, Shape, Sharing, StreamCapture, Timing,
+    Words,
 };
 pub use error::{CallError, Code, LoadError, Meaning};

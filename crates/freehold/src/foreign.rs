@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::CUstream;
-use freehold_driver::{Foreign, Pattern, handle};
+use freehold_driver::{Foreign, Pattern, StreamCapture, handle};
 
 use self::capture::Captures;
 use crate::device::Device;
@@ -450,7 +450,7 @@ impl ForeignPool {
     }
 
     /// As [`stream`](Self::stream), for who knows which capture it takes part in.
-    fn stream_in(&self, stream: CUstream, capture: Option<u64>) -> Result<(CacheKey, Arc<StreamState>)> {
+    fn stream_in(&self, stream: CUstream, capture: Option<StreamCapture>) -> Result<(CacheKey, Arc<StreamState>)> {
         let (key, stream_state) = self.named_stream(stream, capture)?;
         if stream_state.is_of_thread() {
             let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
@@ -459,7 +459,7 @@ impl ForeignPool {
         Ok((key, stream_state))
     }
 
-    fn named_stream(&self, stream: CUstream, capture: Option<u64>) -> Result<(CacheKey, Arc<StreamState>)> {
+    fn named_stream(&self, stream: CUstream, capture: Option<StreamCapture>) -> Result<(CacheKey, Arc<StreamState>)> {
         if let Some(capture) = capture {
             let stream_state = self.captured_stream(stream, capture)?;
             return Ok((self.device.pool.key(&stream_state), stream_state));

@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use freehold_driver::StreamCapture;
 use freehold_driver::cuda::CUstream;
 
 use super::{ForeignPool, is_legacy, thread_of};
@@ -35,6 +36,9 @@ pub(super) struct Captures {
     of_capture: HashMap<u64, PoolId>,
     /// Pools that were released, until all work that may use their memory is known to be done.
     leaving: Vec<PrivatePool>,
+    /// Streams that were named while their capture was spoilt. It has no graph, so what was freed there is anybody's with the memory of
+    /// released pools.
+    spoilt: PrivatePool,
 }
 
 #[derive(Debug, Default)]
@@ -71,10 +75,16 @@ impl Captures {
     /// The pool of a capture, whichever thread names it. One that was not seen before is counted to the last pool that this thread
     /// began before the capture; where each capture is announced, else to that of the only thread which did. Where that does not
     /// tell, the capture has a pool of its own.
-    fn pool_of(&mut self, capture: u64, are_announced: bool) -> PoolId {
-        if let Some(&id) = self.of_capture.get(&capture) {
-            return id;
-        }
+    fn pool_of(&mut self, capture: u64, are_announced: bool) -> &mut PrivatePool {
+        let id = match self.of_capture.get(&capture) {
+            Some(&id) => id,
+            None => self.count(capture, are_announced),
+        };
+        self.pools.get_mut(&id).expect("a capture is of a pool that is there")
+    }
+
+    /// Counts a capture that was not seen before to a pool.
+    fn count(&mut self, capture: u64, are_announced: bool) -> PoolId {
         let here = ThreadId::current();
         let is_earlier = |open: &OpenPool| open.newest_before < capture;
         let own = self.open.iter().rposition(|open| is_earlier(open) && open.thread == here);
@@ -101,7 +111,18 @@ impl Captures {
 
     /// All pools whose streams are still of interest.
     fn all(&mut self) -> impl Iterator<Item = &mut PrivatePool> {
-        self.pools.values_mut().chain(&mut self.leaving)
+        self.pools.values_mut().chain(&mut self.leaving).chain([&mut self.spoilt])
+    }
+
+    fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty() || self.spoilt.all_tracks().next().is_some()
+    }
+
+    /// What waits for the work of the device.
+    fn take_leaving(&mut self) -> Vec<PrivatePool> {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.push(std::mem::take(&mut self.spoilt));
+        leaving
     }
 }
 
@@ -206,7 +227,7 @@ impl ForeignPool {
     }
 
     /// The capture that a stream takes part in, as far as this call must ask.
-    pub(super) fn capture_if_asked(&self, stream: CUstream) -> Result<Option<u64>> {
+    pub(super) fn capture_if_asked(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
         if self.asks(stream) || (!is_legacy(stream) && !self.knows(stream)) {
             self.capture_of(stream)
         } else {
@@ -214,18 +235,20 @@ impl ForeignPool {
         }
     }
 
-    /// The id of the capture that a stream takes part in. Refuses a handle that the driver does not know.
-    pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>> {
+    /// The capture that a stream takes part in. Refuses a handle that the driver does not know.
+    pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
         // SAFETY: whoever has a foreign pool vouches for the streams that it names.
         unsafe { self.foreign().capture_of(stream.into()) }.map_err(|error| self.device.failed(error))
     }
 
     /// The stream_state of a stream in the private pool of its capture.
-    pub(super) fn captured_stream(&self, stream: CUstream, capture: u64) -> Result<Arc<StreamState>> {
+    pub(super) fn captured_stream(&self, stream: CUstream, capture: StreamCapture) -> Result<Arc<StreamState>> {
         let name = (stream.0, thread_of(stream));
         let mut captures = self.captures();
-        let id = captures.pool_of(capture, self.is_announced.load(Ordering::SeqCst));
-        let pool = captures.pools.get_mut(&id).expect("a capture is of a pool that is there");
+        let pool = match capture {
+            StreamCapture::Active(capture) => captures.pool_of(capture, self.is_announced.load(Ordering::SeqCst)),
+            StreamCapture::Invalidated => &mut captures.spoilt,
+        };
         if let Some(stream_state) = pool.streams.get(&name) {
             return Ok(stream_state.clone());
         }
@@ -236,11 +259,11 @@ impl ForeignPool {
 
     /// Lets the memory of released pools be anybody's, behind all work on the device.
     pub(super) fn settle_captures(&self) -> Result<()> {
-        if self.captures().leaving.is_empty() || self.is_any_capturing()? {
+        if !self.captures().has_leaving() || self.is_any_capturing()? {
             return Ok(());
         }
         // Not under the lock: the work may wait for a thread that asks for it.
-        let left = std::mem::take(&mut self.captures().leaving);
+        let left = self.captures().take_leaving();
         if let Err(error) = self.device.backend.synchronize() {
             self.captures().leaving.extend(left);
             return Err(self.device.failed(error));

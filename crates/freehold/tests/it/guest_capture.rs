@@ -602,3 +602,35 @@ fn memory_of_a_second_device_in_an_announced_capture_is_kept_too() {
         assert_eq!(other.reserved_bytes(), 0);
     });
 }
+
+#[test]
+fn what_is_freed_in_a_spoilt_capture_comes_back_with_the_captures_memory() {
+    for variables in [&[][..], &[CHECKED][..]] {
+        let name = "what_is_freed_in_a_spoilt_capture_comes_back_with_the_captures_memory";
+        alone_with(name, variables, || {
+            let host = Host::new();
+            for is_known in [true, false] {
+                let captured = host.stream();
+                let id = begin(&host, captured);
+                let before = if is_known {
+                    host.guest.alloc(64 * MIB, captured).unwrap()
+                } else {
+                    host.guest.alloc(64 * MIB, CUstream::NULL).unwrap()
+                };
+                stream::synchronize(&host.api, captured).unwrap_err();
+                host.guest.free(before, captured).unwrap();
+                let within = host.guest.alloc(MIB, captured).unwrap();
+                host.guest.free(within, captured).unwrap();
+                capture::end(&host.api, captured).unwrap_err();
+                if is_known {
+                    host.guest.release_pool(PoolId::Capture(id)).unwrap();
+                }
+                host.guest.retire(captured).unwrap();
+                stream::destroy(&host.api, captured).unwrap();
+                host.guest.trim(0).unwrap();
+                assert_eq!(host.guest.reserved_bytes(), 0);
+            }
+            assert!(matches!(host.guest.release_pool(PoolId::Capture(0)), Err(Error::NoSuchPool)));
+        });
+    }
+}

@@ -6,7 +6,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Context, Origin, Result};
-use crate::backend::{Backend, Contexts, Foreign, Mapping, Permission, Registering, Sharing, Timing, Words};
+use crate::backend::{
+    Backend, Contexts, Foreign, Mapping, Permission, Registering, Sharing, StreamCapture, Timing, Words,
+};
 use crate::cuda::code::CUerror;
 use crate::cuda::graph_types::CUstreamCaptureMode;
 use crate::cuda::mapping_types::{CUmemAllocationProp, CUmemGenericAllocationHandle};
@@ -162,10 +164,15 @@ impl Foreign for Context {
         })
     }
 
-    unsafe fn capture_of(&self, stream: Stream) -> Result<Option<u64>> {
+    unsafe fn capture_of(&self, stream: Stream) -> Result<Option<StreamCapture>> {
         self.named(stream, |api, stream| match stream::capture_status(api, stream) {
             Ok(CUstreamCaptureStatus::NONE) => Ok(None),
-            Ok(_) => capture::info(api, stream).map(|info| Some(info.id)),
+            // The id is written while the capture is active, and not once it is spoilt.
+            Ok(_) => capture::info(api, stream).map(|info| match info.status {
+                CUstreamCaptureStatus::ACTIVE => Some(StreamCapture::Active(info.id)),
+                CUstreamCaptureStatus::NONE => None,
+                _ => Some(StreamCapture::Invalidated),
+            }),
             // The legacy default stream waits for streams that are captured, and takes part in none.
             Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
             Err(error) => Err(error),
