@@ -182,12 +182,13 @@ impl ForeignPool {
         drop(captures);
         self.close_caches_of_all_devices();
         open::POOLS_OPEN.fetch_sub(1, Ordering::SeqCst);
-        self.settle_captures()
+        self.settle_if_possible();
+        Ok(())
     }
 
     /// Releases a private pool, as often as it was begun: no graph that was captured with it is launched any more. Its free memory
     /// is anybody's when all work on the device is done, for which this waits; its live blocks are when they are freed. While a
-    /// stream is capturing nothing can be waited for, and the memory stays until a later call of this kind.
+    /// stream is capturing, or where the driver refuses to wait, the memory stays until a later call of this kind or [`trim`](Self::trim).
     ///
     /// # Errors
     /// [`Error::NoSuchPool`] where it was not begun, or is still to be ended.
@@ -203,7 +204,8 @@ impl ForeignPool {
             captures.leaving.push(released);
         }
         drop(captures);
-        self.settle_captures()
+        self.settle_if_possible();
+        Ok(())
     }
 
     /// The first addresses and the bytes of the live blocks of a private pool.
@@ -255,6 +257,13 @@ impl ForeignPool {
         let stream_state = self.device.add_foreign_stream(stream.into(), thread_of(stream), StreamOrigin::Captured)?;
         pool.streams.insert(name, stream_state.clone());
         Ok(stream_state)
+    }
+
+    /// As [`settle_captures`](Self::settle_captures), where what was asked for is done whether the device can be waited for or not.
+    fn settle_if_possible(&self) {
+        if let Err(error) = self.settle_captures() {
+            self.device.note_drop_error(error);
+        }
     }
 
     /// Lets the memory of released pools be anybody's, behind all work on the device.

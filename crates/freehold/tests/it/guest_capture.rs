@@ -634,3 +634,33 @@ fn what_is_freed_in_a_spoilt_capture_comes_back_with_the_captures_memory() {
         });
     }
 }
+
+#[test]
+fn a_release_or_an_end_that_cannot_wait_has_happened() {
+    alone("a_release_or_an_end_that_cannot_wait_has_happened", || {
+        let host = Host::new();
+        let (captured, unknown) = (host.stream(), host.stream());
+        for fails in [true, false] {
+            host.guest.begin_pool(POOL).unwrap();
+            graph_of(&host, captured, 4 * MIB);
+            host.guest.end_pool(POOL).unwrap();
+            if fails {
+                capture::begin(&host.api, unknown, CUstreamCaptureMode::GLOBAL).unwrap();
+            }
+            host.guest.release_pool(POOL).unwrap();
+            assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
+            if fails {
+                // A stream that the library was never told of: the wait for the device has spoilt its capture.
+                capture::end(&host.api, unknown).unwrap_err();
+                capture::begin(&host.api, unknown, CUstreamCaptureMode::GLOBAL).unwrap();
+                host.guest.begin_pool(OTHER).unwrap();
+                host.guest.end_pool(OTHER).unwrap();
+                assert!(matches!(host.guest.end_pool(OTHER), Err(Error::NoSuchPool)));
+                host.guest.release_pool(OTHER).unwrap();
+                capture::end(&host.api, unknown).unwrap_err();
+            }
+        }
+        host.guest.trim(0).unwrap();
+        assert_eq!(host.guest.reserved_bytes(), 0);
+    });
+}
