@@ -34,6 +34,9 @@ pub(super) struct Captures {
     open: Vec<OpenPool>,
     /// The pool of each capture that was seen.
     of_capture: HashMap<u64, PoolId>,
+    /// The capture that a stream was in when it was last named, where streams are checked: the driver cannot be asked later, because it
+    /// reads what the handle of a destroyed stream points to.
+    last_seen: HashMap<StreamName, u64>,
     /// Pools that were released, until all work that may use their memory is known to be done.
     leaving: Vec<PrivatePool>,
     /// Streams that were named while their capture was spoilt. It has no graph, so what was freed there is anybody's with the memory of
@@ -41,12 +44,14 @@ pub(super) struct Captures {
     spoilt: PrivatePool,
 }
 
+/// A handle, and a thread for per-thread default streams.
+type StreamName = (usize, Option<ThreadId>);
+
 #[derive(Debug, Default)]
 struct PrivatePool {
     /// How often it was begun and not released.
     users: usize,
-    /// By handle, and by thread for per-thread default streams.
-    streams: HashMap<(usize, Option<ThreadId>), Arc<StreamState>>,
+    streams: HashMap<StreamName, Arc<StreamState>>,
     /// Those whose stream was destroyed: their handles may be other streams'.
     gone: Vec<Arc<StreamState>>,
 }
@@ -114,6 +119,12 @@ impl Captures {
         self.pools.values_mut().chain(&mut self.leaving).chain([&mut self.spoilt])
     }
 
+    /// Notes that the captures of a pool are over, as its caller says.
+    fn end_captures_of(&mut self, id: PoolId) {
+        let Self { last_seen, of_capture, .. } = self;
+        last_seen.retain(|_, capture| of_capture.get(capture) != Some(&id));
+    }
+
     fn has_leaving(&self) -> bool {
         !self.leaving.is_empty() || self.spoilt.all_tracks().next().is_some()
     }
@@ -179,6 +190,9 @@ impl ForeignPool {
         let own = captures.open.iter().rposition(|open| (open.id, open.thread) == (id, here));
         let index = own.or_else(|| captures.open.iter().rposition(|open| open.id == id)).ok_or(Error::NoSuchPool)?;
         captures.open.remove(index);
+        if captures.open.iter().all(|open| open.id != id) {
+            captures.end_captures_of(id);
+        }
         drop(captures);
         self.close_caches_of_all_devices();
         open::POOLS_OPEN.fetch_sub(1, Ordering::SeqCst);
@@ -200,6 +214,7 @@ impl ForeignPool {
         pool.users -= 1;
         if pool.users == 0 {
             let released = captures.pools.remove(&id).expect("it was found");
+            captures.end_captures_of(id);
             captures.of_capture.retain(|_, of| *of != id);
             captures.leaving.push(released);
         }
@@ -240,7 +255,16 @@ impl ForeignPool {
     /// The capture that a stream takes part in. Refuses a handle that the driver does not know.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
         // SAFETY: whoever has a foreign pool vouches for the streams that it names.
-        unsafe { self.foreign().capture_of(stream.into()) }.map_err(|error| self.device.failed(error))
+        let capture = unsafe { self.foreign().capture_of(stream.into()) }.map_err(|error| self.device.failed(error))?;
+        if self.is_checked {
+            let name = (stream.0, thread_of(stream));
+            match capture {
+                None => self.captures().last_seen.remove(&name),
+                Some(StreamCapture::Active(id)) => self.captures().last_seen.insert(name, id),
+                Some(StreamCapture::Invalidated) => None,
+            };
+        }
+        Ok(capture)
     }
 
     /// The stream_state of a stream in the private pool of its capture.
@@ -293,7 +317,9 @@ impl ForeignPool {
     /// Notes that a stream is about to be destroyed. What its captures took stays their pools'.
     pub(super) fn forget_captured(&self, stream: CUstream) {
         let name = (stream.0, thread_of(stream));
-        for pool in self.captures().all() {
+        let mut captures = self.captures();
+        captures.last_seen.remove(&name);
+        for pool in captures.all() {
             let gone = pool.streams.remove(&name);
             pool.gone.extend(gone);
         }
@@ -306,7 +332,7 @@ impl ForeignPool {
         }
         if self.is_checked {
             // No handle is trusted that is not named in this call.
-            return Ok(self.captures().pools.keys().any(|id| matches!(id, PoolId::Capture(_))));
+            return Ok(!self.captures().last_seen.is_empty());
         }
         let mut known: Vec<_> = self.streams().values().cloned().collect();
         known.extend(self.captures().all().flat_map(|pool| pool.streams.values().cloned()));
@@ -323,15 +349,21 @@ impl ForeignPool {
     /// The private pools that a thread has begun and not ended, and with which a capture may be under way.
     fn capturing_pools(&self, thread: ThreadId) -> Result<Vec<PoolId>> {
         let captures = self.captures();
+        if self.is_checked {
+            return Ok(captures
+                .last_seen
+                .values()
+                .filter_map(|capture| captures.of_capture.get(capture).copied())
+                .collect());
+        }
         let begun = captures.open.iter().filter(|open| open.thread == thread).map(|open| open.id);
         let streams: Vec<_> =
             begun.flat_map(|id| captures.pools[&id].streams.values().map(move |state| (id, state.clone()))).collect();
         drop(captures);
         let mut capturing = Vec::new();
         for (id, stream_state) in streams {
-            // No handle is trusted that is not named in this call where streams are checked.
-            let can_ask = !self.is_checked && stream_state.is_this_threads();
-            if !can_ask || !stream_state.can_record_fence().map_err(|error| self.device.failed(error))? {
+            // Not that of another thread, which cannot be asked for.
+            if !stream_state.can_record_fence().map_err(|error| self.device.failed(error))? {
                 capturing.push(id);
             }
         }

@@ -664,3 +664,21 @@ fn a_release_or_an_end_that_cannot_wait_has_happened() {
         assert_eq!(host.guest.reserved_bytes(), 0);
     });
 }
+
+#[test]
+fn a_checked_capture_that_is_over_keeps_no_released_pool() {
+    alone_with("a_checked_capture_that_is_over_keeps_no_released_pool", &[CHECKED], || {
+        let host = Host::new();
+        let (first, captured) = (host.stream(), host.stream());
+        let id = begin(&host, first);
+        use_and_free(&host, first, MIB);
+        // While it goes on, nothing is waited for.
+        assert!(come_and_go(&host, captured, POOL) >= 64 * MIB);
+        capture::end(&host.api, first).expect("nothing has spoilt the capture");
+        // The stream is named again, and known not to be captured.
+        let block = host.guest.alloc(MIB, first).unwrap();
+        host.guest.free(block, first).unwrap();
+        assert!(come_and_go(&host, captured, OTHER) < 64 * MIB);
+        host.guest.release_pool(PoolId::Capture(id)).unwrap();
+    });
+}
