@@ -119,6 +119,12 @@ pub enum OpenError {
         /// What it says.
         said: String,
     },
+    /// The variable that says how streams of others are known is wrong.
+    #[error("unknown {STREAMS_VARIABLE} {said:?}: expected trusted or checked")]
+    UnknownStreams {
+        /// What it says.
+        said: String,
+    },
     /// An OpenCL device, for what needs a CUDA driver.
     #[error("{selector} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
     NotCuda {
@@ -286,7 +292,8 @@ impl Device {
     }
 }
 
-/// The variable that says how a foreign pool's streams are known: `checked` asks the driver for the id of each, each time.
+/// The variable that says how a foreign pool's streams are known: `checked` asks the driver for the id of each, each time; `trusted`, as if
+/// it is not set, does not.
 pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 
 /// Whether each capture of this process is announced before it begins.
@@ -351,6 +358,11 @@ pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     if let Some(known) = place.get() {
         return Ok(known);
     }
+    let is_checked = match std::env::var_os(STREAMS_VARIABLE).unwrap_or_default().to_string_lossy().as_ref() {
+        "checked" => true,
+        "trusted" | "" => false,
+        said => return Err(OpenError::UnknownStreams { said: said.to_owned() }.into()),
+    };
     let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));
     let mut opened = opened(selector.as_deref())?;
     let count = device::count(&opened.api)?;
@@ -362,7 +374,6 @@ pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
         Some(context) => Device::adopting(opened.api, opened.device, context)?,
         None => device_of(opened)?,
     };
-    let is_checked = std::env::var_os(STREAMS_VARIABLE).is_some_and(|text| text == "checked");
     let foreign_pool = place.get_or_init(|| ForeignPool::new(&device, ordinal, is_checked));
     // Whoever promises after this finds the foreign pool.
     if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {

@@ -682,3 +682,16 @@ fn a_checked_capture_that_is_over_keeps_no_released_pool() {
         host.guest.release_pool(PoolId::Capture(id)).unwrap();
     });
 }
+
+#[test]
+fn a_misspelt_way_to_know_streams_is_refused() {
+    for said in ["chekced", "", "trusted", "checked"] {
+        alone_with("a_misspelt_way_to_know_streams_is_refused", &[("FREEHOLD_STREAMS", said)], || {
+            let is_wrong = std::env::var("FREEHOLD_STREAMS").unwrap() == "chekced";
+            // SAFETY: no stream is named.
+            let refused = unsafe { freehold::open::foreign_pool(0) }.err().map(|error| error.to_string());
+            let sentence = "unknown FREEHOLD_STREAMS \"chekced\": expected trusted or checked";
+            assert_eq!(refused.as_deref(), is_wrong.then_some(sentence));
+        });
+    }
+}
