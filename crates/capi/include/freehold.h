@@ -82,6 +82,8 @@ enum freehold_error {
   FREEHOLD_ERROR_STREAM_CAPTURED = 18,
   // No private pool of this id is there to be ended or released.
   FREEHOLD_ERROR_NO_SUCH_POOL = 19,
+  // The private pool is begun and not ended: it is released after that.
+  FREEHOLD_ERROR_POOL_OPEN = 20,
 };
 
 // Who has a block.
@@ -160,17 +162,27 @@ int freehold_record_use(void *ptr,
 // Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 int freehold_stream_retire(CUstream stream);
 
-// Promises that each stream capture of this process is announced by freehold_pool_begin before it begins. Until then each call
-// that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
+// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it begins and in the
+// thread that begins it. Until then each call that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
 // 0.1 microseconds.
 //
 // Memory that is handed out or freed in a capturing stream belongs to its capture, because each launch of the graph uses it again.
 // It serves nobody else until freehold_pool_release, or freehold_capture_release where the capture was not announced.
 void freehold_announce_captures(void);
 
-// Lets captures that begin from now on have their memory from a private pool, until freehold_pool_end. The two numbers are the
-// pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
+// Lets captures that this thread begins from now on have their memory from a private pool, until freehold_pool_end. The two numbers
+// are the pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
 // time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
+//
+// A capture belongs to the pool that its thread began last, before the capture. The library learns of the capture when that thread
+// names one of its streams; from then on other threads that name them take from the pool, too. Where captures are announced, another
+// thread may be the first, if one thread only has pools begun. Any other capture has a pool of its own: see freehold_capture_release.
+//
+// A pool serves memory of one device. Call this for each device whose memory the capture takes; what it takes of another device is
+// kept for the capture there, until freehold_capture_release of that device.
+//
+// A thread that begins a pool again without freehold_pool_end, after its capture with the pool is over, says that the capture failed
+// and has no graph: both begins count as one.
 //
 // Returns a freehold_error.
 int freehold_pool_begin(int device,
@@ -186,9 +198,10 @@ int freehold_pool_end(int device,
 
 // Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
 // free memory serves others afterwards, its live blocks do when they are freed. Waits for the work on the device, unless a
-// stream is capturing: then the memory stays until the next call of this kind or freehold_trim. PyTorch's signature.
+// stream is capturing or the driver refuses to wait: then the memory stays until the next call of this kind or freehold_trim.
+// PyTorch's signature.
 //
-// Returns a freehold_error.
+// Returns a freehold_error: FREEHOLD_ERROR_POOL_OPEN where the pool is begun and not ended. End it first.
 int freehold_pool_release(int device,
                           uint64_t first,
                           uint64_t second);

@@ -53,6 +53,8 @@ pub enum FreeholdError {
     StreamCaptured = 18,
     /// No private pool of this id is there to be ended or released.
     NoSuchPool = 19,
+    /// The private pool is begun and not ended: it is released after that.
+    PoolOpen = 20,
 }
 
 /// A call that failed.
@@ -108,6 +110,7 @@ fn code_of(error: &Error) -> FreeholdError {
         },
         Error::StreamCaptured => FreeholdError::StreamCaptured,
         Error::NoSuchPool => FreeholdError::NoSuchPool,
+        Error::PoolOpen => FreeholdError::PoolOpen,
         Error::BudgetFull { .. } => FreeholdError::TagBudget,
         Error::TooManyTags { .. } => FreeholdError::TooManyTags,
         Error::ForkedChild { .. } => FreeholdError::ForkedChild,

@@ -147,8 +147,8 @@ pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
     guarded(|| open::known_pools().try_for_each(|pool| pool.retire(stream_of(stream))).map_err(Failure::from))
 }
 
-/// Promises that each stream capture of this process is announced by freehold_pool_begin before it begins. Until then each call
-/// that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
+/// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it begins and in the
+/// thread that begins it. Until then each call that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
 /// 0.1 microseconds.
 ///
 /// Memory that is handed out or freed in a capturing stream belongs to its capture, because each launch of the graph uses it again.
@@ -158,9 +158,19 @@ pub extern "C" fn freehold_announce_captures() {
     open::announce_captures();
 }
 
-/// Lets captures that begin from now on have their memory from a private pool, until freehold_pool_end. The two numbers are the
-/// pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
+/// Lets captures that this thread begins from now on have their memory from a private pool, until freehold_pool_end. The two numbers
+/// are the pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
 /// time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
+///
+/// A capture belongs to the pool that its thread began last, before the capture. The library learns of the capture when that thread
+/// names one of its streams; from then on other threads that name them take from the pool, too. Where captures are announced, another
+/// thread may be the first, if one thread only has pools begun. Any other capture has a pool of its own: see freehold_capture_release.
+///
+/// A pool serves memory of one device. Call this for each device whose memory the capture takes; what it takes of another device is
+/// kept for the capture there, until freehold_capture_release of that device.
+///
+/// A thread that begins a pool again without freehold_pool_end, after its capture with the pool is over, says that the capture failed
+/// and has no graph: both begins count as one.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -178,9 +188,10 @@ pub extern "C" fn freehold_pool_end(device: c_int, first: u64, second: u64) -> c
 
 /// Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
 /// free memory serves others afterwards, its live blocks do when they are freed. Waits for the work on the device, unless a
-/// stream is capturing: then the memory stays until the next call of this kind or freehold_trim. PyTorch's signature.
+/// stream is capturing or the driver refuses to wait: then the memory stays until the next call of this kind or freehold_trim.
+/// PyTorch's signature.
 ///
-/// Returns a freehold_error.
+/// Returns a freehold_error: FREEHOLD_ERROR_POOL_OPEN where the pool is begun and not ended. End it first.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_release(device: c_int, first: u64, second: u64) -> c_int {
     guarded(|| pool(device)?.release_pool(PoolId::Named(first, second)).map_err(Failure::from))

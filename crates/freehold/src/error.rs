@@ -51,6 +51,9 @@ pub enum Error {
     /// A private pool was ended or released that was not begun.
     #[error("no private pool of this id is there to be ended or released: begin it first")]
     NoSuchPool,
+    /// A private pool was released that is still to be ended.
+    #[error("the private pool is begun and not ended: end it first")]
+    PoolOpen,
     /// Memory of others cannot be entered into the ledger.
     #[error(transparent)]
     NotEntered(#[from] NotEntered),

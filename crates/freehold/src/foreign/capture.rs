@@ -205,12 +205,15 @@ impl ForeignPool {
     /// stream is capturing, or where the driver refuses to wait, the memory stays until a later call of this kind or [`trim`](Self::trim).
     ///
     /// # Errors
-    /// [`Error::NoSuchPool`] where it was not begun, or is still to be ended.
+    /// [`Error::NoSuchPool`] where it was not begun, [`Error::PoolOpen`] where it is still to be ended.
     pub fn release_pool(&self, id: PoolId) -> Result<()> {
         self.device.check()?;
         let mut captures = self.captures();
         let begun = captures.open.iter().filter(|open| open.id == id).count();
-        let pool = captures.pools.get_mut(&id).filter(|pool| pool.users > begun).ok_or(Error::NoSuchPool)?;
+        let pool = captures.pools.get_mut(&id).ok_or(Error::NoSuchPool)?;
+        if pool.users == begun {
+            return Err(Error::PoolOpen);
+        }
         pool.users -= 1;
         if pool.users == 0 {
             let released = captures.pools.remove(&id).expect("it was found");

@@ -684,6 +684,18 @@ fn a_checked_capture_that_is_over_keeps_no_released_pool() {
 }
 
 #[test]
+fn a_pool_that_is_not_ended_is_not_released() {
+    alone("a_pool_that_is_not_ended_is_not_released", || {
+        let host = Host::new();
+        host.guest.begin_pool(POOL).unwrap();
+        let refused = host.guest.release_pool(POOL).unwrap_err();
+        assert_eq!(refused.to_string(), "the private pool is begun and not ended: end it first");
+        host.guest.end_pool(POOL).unwrap();
+        host.guest.release_pool(POOL).unwrap();
+    });
+}
+
+#[test]
 fn a_misspelt_way_to_know_streams_is_refused() {
     for said in ["chekced", "", "trusted", "checked"] {
         alone_with("a_misspelt_way_to_know_streams_is_refused", &[("FREEHOLD_STREAMS", said)], || {
