@@ -34,7 +34,7 @@ pub use client::{
 pub use freehold::signature::{Kind, Parameter, Signature, kernels};
 pub use gpu::{Buffer, Gpu, GpuError, GpuKernel, GpuResult, Place};
 pub use name::{Name, NotAName};
-pub use order::Argument;
+pub use order::{Argument, Content};
 pub use part::{Config, Part, Probed, Terms, play};
 pub use wire::{Access, Policy};
 

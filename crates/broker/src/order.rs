@@ -1,6 +1,9 @@
 //! A call as words of a slot: what a tenant's side writes and a worker's reads. Nothing here believes anything: words become a
 //! call, or they are none.
 
+use std::marker::PhantomData;
+use std::sync::Arc;
+
 use crate::calls::{CALL_WORDS, HEAD_WORDS, STREAMS};
 use crate::wire::{Id, Point};
 use freehold::signature::{Kind, Parameter};
@@ -11,24 +14,91 @@ pub(crate) const POINTS_MAX: usize = 4;
 /// The words that points and arguments of a call have.
 pub(crate) const ROOM_WORDS: usize = CALL_WORDS - HEAD_WORDS;
 
-/// What a kernel is given.
+/// What a kernel is given: a number, a structure, or memory that is borrowed until the call was put in. Memory becomes an argument only
+/// through what owns it: [`Lease::argument`](crate::Lease::argument), [`Lease::argument_mut`](crate::Lease::argument_mut),
+/// [`Named::argument`](crate::Named::argument), [`Buffer::argument`](crate::Buffer::argument).
 #[derive(Clone, Debug, PartialEq)]
-pub enum Argument {
+pub struct Argument<'a> {
+    held: Held,
+    memory: PhantomData<&'a ()>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Held {
+    Number { parameter: Parameter, bits: u64 },
+    Bytes(Box<[u8]>),
+    Memory { owner: Option<Owner>, memory: Id, offset_bytes: u64 },
+}
+
+/// What the number of an argument's memory is a number of: a connection or a [`Place`](crate::Place), by its address. What is compared
+/// lives as long as the argument's borrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(usize);
+
+impl Owner {
+    pub(crate) fn of<T: ?Sized>(owner: &Arc<T>) -> Self {
+        Self(Arc::as_ptr(owner).addr())
+    }
+}
+
+/// What an [`Argument`] holds, for a [`Place`](crate::Place) that passes it on. It cannot be made an argument again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Content<'a> {
     /// A number of a kind, in the low bits.
     Number { parameter: Parameter, bits: u64 },
     /// A structure, as its bytes.
-    Bytes(Box<[u8]>),
-    /// Memory that the tenant has leased, from a byte on. Never an address.
-    Lease { lease: Id, offset_bytes: u64 },
+    Bytes(&'a [u8]),
+    /// Memory by its number, from a byte on. Never an address.
+    Memory { memory: Id, offset_bytes: u64 },
+}
+
+impl Argument<'static> {
+    /// A number of a kind, in the low bits.
+    pub fn number(parameter: Parameter, bits: u64) -> Self {
+        Self { held: Held::Number { parameter, bits }, memory: PhantomData }
+    }
+
+    /// A structure, as its bytes.
+    pub fn bytes(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self { held: Held::Bytes(bytes.into()), memory: PhantomData }
+    }
+
+    /// Stands for memory in [`Launch::check`](crate::Launch::check), before any is leased. A call with it is refused.
+    pub fn any_memory() -> Self {
+        Self { held: Held::Memory { owner: None, memory: Id(0), offset_bytes: 0 }, memory: PhantomData }
+    }
+}
+
+impl Argument<'_> {
+    /// Memory that `owner` knows by a number. The caller borrows it for the argument's lifetime.
+    pub(crate) fn memory(owner: Owner, memory: Id, offset_bytes: u64) -> Self {
+        Self { held: Held::Memory { owner: Some(owner), memory, offset_bytes }, memory: PhantomData }
+    }
+
+    pub fn content(&self) -> Content<'_> {
+        match &self.held {
+            &Held::Number { parameter, bits } => Content::Number { parameter, bits },
+            Held::Bytes(bytes) => Content::Bytes(bytes),
+            &Held::Memory { memory, offset_bytes, .. } => Content::Memory { memory, offset_bytes },
+        }
+    }
+
+    /// Whether it is a value, or memory of this owner.
+    pub(crate) fn is_known_to(&self, known: Owner) -> bool {
+        match self.held {
+            Held::Memory { owner, .. } => owner == Some(known),
+            Held::Number { .. } | Held::Bytes(_) => true,
+        }
+    }
 }
 
 macro_rules! numbers {
     ($($ty:ty, $kind:ident, $bits:expr;)*) => {$(
-        impl From<$ty> for Argument {
+        impl From<$ty> for Argument<'static> {
             fn from(number: $ty) -> Self {
                 let parameter = Parameter { kind: Kind::$kind, bytes: size_of::<$ty>() as u32 };
                 #[allow(clippy::redundant_closure_call, reason = "the list says how bits are had")]
-                Self::Number { parameter, bits: ($bits)(number) }
+                Self::number(parameter, ($bits)(number))
             }
         }
     )*};
@@ -47,13 +117,13 @@ numbers! {
     f64, Float, f64::to_bits;
 }
 
-impl Argument {
+impl Content<'_> {
     /// How many words it takes.
     pub(crate) fn words(&self) -> usize {
         match self {
             Self::Number { .. } => 2,
             Self::Bytes(bytes) => 1 + bytes.len().div_ceil(8),
-            Self::Lease { .. } => 3,
+            Self::Memory { .. } => 3,
         }
     }
 }
@@ -103,7 +173,7 @@ fn tag(kind: Kind) -> u32 {
 const LEASE: u32 = 5;
 
 /// Writes a call into words. How many it takes; points and arguments are known to fit.
-pub(crate) fn encode(to: &mut [u64; CALL_WORDS], head: &Head, after: &[Point], arguments: &[Argument]) -> usize {
+pub(crate) fn encode(to: &mut [u64; CALL_WORDS], head: &Head, after: &[Point], arguments: &[Argument<'_>]) -> usize {
     let task = match head.task {
         Task::Launch => 1,
         Task::Load => 2,
@@ -122,11 +192,12 @@ pub(crate) fn encode(to: &mut [u64; CALL_WORDS], head: &Head, after: &[Point], a
         at += 2;
     }
     for argument in arguments {
-        match argument {
-            Argument::Number { parameter, bits } => {
-                to[at..at + 2].copy_from_slice(&[pair(tag(parameter.kind), parameter.bytes), *bits]);
+        let content = argument.content();
+        match content {
+            Content::Number { parameter, bits } => {
+                to[at..at + 2].copy_from_slice(&[pair(tag(parameter.kind), parameter.bytes), bits]);
             }
-            Argument::Bytes(bytes) => {
+            Content::Bytes(bytes) => {
                 to[at] = pair(tag(Kind::Bytes), bytes.len() as u32);
                 for (word, part) in to[at + 1..].iter_mut().zip(bytes.chunks(8)) {
                     let mut whole = [0; 8];
@@ -134,11 +205,11 @@ pub(crate) fn encode(to: &mut [u64; CALL_WORDS], head: &Head, after: &[Point], a
                     *word = u64::from_le_bytes(whole);
                 }
             }
-            Argument::Lease { lease, offset_bytes } => {
-                to[at..at + 3].copy_from_slice(&[pair(LEASE, 8), lease.0, *offset_bytes]);
+            Content::Memory { memory, offset_bytes } => {
+                to[at..at + 3].copy_from_slice(&[pair(LEASE, 8), memory.0, offset_bytes]);
             }
         }
-        at += argument.words();
+        at += content.words();
     }
     at
 }
@@ -231,8 +302,8 @@ mod tests {
     fn a_call_is_read_as_it_was_written() {
         let mut words = [0; CALL_WORDS];
         let point = Point { tenant: Id(3), word: 5, value: 9 };
-        let lease = Argument::Lease { lease: Id(9), offset_bytes: 512 };
-        let arguments = [2.5_f32.into(), lease, Argument::Bytes([1; 12].into()), (-1_i64).into(), 7_u8.into()];
+        let lease = Argument::memory(Owner(7), Id(9), 512);
+        let arguments = [2.5_f32.into(), lease, Argument::bytes([1; 12]), (-1_i64).into(), 7_u8.into()];
         let used = encode(&mut words, &HEAD, &[point], &arguments);
         assert_eq!(used, 8 + 2 + 2 + 3 + 3 + 2 + 2);
         let (head, mut rest) = decode(&words).unwrap();

@@ -10,6 +10,7 @@ mod blocks;
 mod calls;
 mod host;
 mod kills;
+mod misuse;
 mod noise;
 mod raw;
 mod serving;
@@ -95,6 +96,14 @@ const TESTS: &[Test] = &[
     ("what_is_published_outlives_its_process_the_broker_and_the_keeper", storm::published_outlives_all),
     ("a_request_is_answered_once_whoever_answers", storm::a_request_is_answered_once),
     ("what_a_dead_process_published_is_read", blocks::what_a_dead_process_published_is_read),
+    ("what_would_make_memory_of_numbers_does_not_compile", misuse::what_would_make_memory_of_numbers_does_not_compile),
+    (
+        "what_would_alias_or_outlive_a_lease_does_not_compile",
+        misuse::what_would_alias_or_outlive_a_lease_does_not_compile,
+    ),
+    ("the_same_done_right_compiles", misuse::the_same_done_right_compiles),
+    ("leases_that_are_exchanged_or_forgotten_have_one_owner", misuse::exchanged_or_forgotten_leases),
+    ("memory_of_another_tenant_or_gpu_is_not_an_argument", misuse::memory_of_others_is_not_an_argument),
     ("a_lease_for_reading_is_not_written", blocks::a_lease_for_reading_is_not_written),
     (
         "a_writer_that_dies_changes_nothing_and_one_that_publishes_does",

@@ -4,14 +4,20 @@ use std::ffi::c_void;
 
 use freehold_driver::Passed;
 
+use self::sealed::Sealed;
 use crate::access_history::Access;
 use crate::arena::ArenaSlice;
-use crate::block::sealed::Sealed;
 use crate::block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
-use crate::imported::{ImportedSlice, Permission};
+use crate::imported::{ImportedSlice, OwnsSlice, Permission};
 use crate::signature::Kind;
 use crate::stream::MemoryUse;
 use crate::vector::DeviceVec;
+
+/// Keeps [`Argument`] and [`Arguments`] to the types here. Beside that of [`Source`], because owners of slices are sources, and
+/// references to them arguments.
+mod sealed {
+    pub trait Sealed {}
+}
 
 /// What a kernel can be given: a number, a block, a part of a block. No other type can be one: a launch trusts what it says.
 ///
@@ -196,6 +202,36 @@ macro_rules! targets {
 
 sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T> ArenaSlice<'_, T> ImportedSlice<T>);
 targets!(Block<T> ViewMut<'_, T> DeviceVec<T> ArenaSlice<'_, T> ImportedSlice<T>);
+
+impl<O: OwnsSlice> Sealed for &O {}
+
+impl<O: OwnsSlice> Argument for &O {
+    type Word = u64;
+    const GIVEN: Given = Given::Address;
+
+    fn word(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn used(&self) -> Option<MemoryUse<'_>> {
+        Some(Source::used(*self))
+    }
+}
+
+impl<O: OwnsSlice> Sealed for &mut O {}
+
+impl<O: OwnsSlice> Argument for &mut O {
+    type Word = u64;
+    const GIVEN: Given = Given::Address;
+
+    fn word(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn used(&self) -> Option<MemoryUse<'_>> {
+        Some(Target::used(*self, Access::Write))
+    }
+}
 
 impl<T> Sealed for Unordered<'_, T> {}
 

@@ -460,3 +460,52 @@ impl<T: Pod> Target<T> for ImportedSlice<T> {
         self.whole(access)
     }
 }
+
+/// A type that owns an [`ImportedSlice`] and does more than free it when dropped, such as a broker's lease. `&owner` and `&mut owner` are
+/// arguments of kernels and ends of copies as `&slice` and `&mut slice` are. No `&mut ImportedSlice` is handed out, because that could be
+/// swapped for another slice, which would outlive its owner.
+///
+/// # Safety
+/// [`slice`](Self::slice) returns the same slice in every call, and that slice is reached through this owner alone: whoever has `&mut
+/// owner` writes it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not device memory",
+    note = "device memory is a `Block`, a view or a part of one, or a lease; a kernel is given `&block` to read and `&mut block` to write"
+)]
+pub unsafe trait OwnsSlice {
+    /// What the slice is of.
+    type Element: Pod;
+
+    /// The slice that it owns.
+    fn slice(&self) -> &ImportedSlice<Self::Element>;
+}
+
+impl<O: OwnsSlice> Sealed for O {}
+
+impl<O: OwnsSlice> Source<O::Element> for O {
+    fn address(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn len(&self) -> usize {
+        self.slice().len
+    }
+
+    fn used(&self) -> MemoryUse<'_> {
+        self.slice().whole(Access::Read)
+    }
+}
+
+impl<O: OwnsSlice> Target<O::Element> for O {
+    fn address(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn len(&self) -> usize {
+        self.slice().len
+    }
+
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        self.slice().whole(access)
+    }
+}

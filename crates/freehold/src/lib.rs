@@ -121,7 +121,7 @@ pub use fork::ForkGuard;
 pub use freehold_driver::{FaultDetails, Parameter};
 pub use host_memory::HostMemory;
 pub use image::Image;
-pub use imported::{Departure, Imported, ImportedSlice, Permission};
+pub use imported::{Departure, Imported, ImportedSlice, OwnsSlice, Permission};
 pub use launch::Grid;
 pub use module::{Kernel, Module, PendingUnload};
 pub use pool::PoolStats;

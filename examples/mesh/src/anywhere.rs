@@ -20,7 +20,7 @@ pub fn solve(gpu: &Gpu, plan: &Plan, mut progress: impl FnMut(u32)) -> GpuResult
     let kernel = |name| unsafe { gpu.kernel(KERNELS, name) };
     let (begin, flag, coarse) = (kernel("begin")?, kernel("flag")?, kernel("coarse")?);
     let (prolong, refined, average) = (kernel("prolong")?, kernel("refined")?, kernel("average")?);
-    let launch = |kernel: &GpuKernel, blocks: usize, threads: u32, arguments: &[Argument]| {
+    let launch = |kernel: &GpuKernel, blocks: usize, threads: u32, arguments: &[Argument<'_>]| {
         if blocks == 0 { Ok(()) } else { gpu.launch(kernel, Grid::line(blocks as u32, threads), arguments) }
     };
     let [mut field, mut next] = [gpu.alloc::<f32>(plan.cells())?, gpu.alloc::<f32>(plan.cells())?];
@@ -32,7 +32,7 @@ pub fn solve(gpu: &Gpu, plan: &Plan, mut progress: impl FnMut(u32)) -> GpuResult
     let mut found = Vec::new();
     for epoch in 0..plan.epochs() {
         let frame: Frame = plan.frame(epoch, 0, 0);
-        let frame = || Argument::Bytes(frame.as_bytes().into());
+        let frame = || Argument::bytes(frame.as_bytes());
         if plan.look_at(epoch).is_some() {
             let arguments = [flags.argument(0), field.argument(0), 0_u32.into(), frame()];
             launch(&flag, plan.tiles() as usize, FINE_THREADS, &arguments)?;

@@ -10,8 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use freehold::{Device, Stream};
-use freehold_broker::wire::Request;
-use freehold_broker::{Access, Broker, Name, Policy};
+use freehold_broker::{Access, Broker, Policy};
 
 use crate::notes::{Event, Note, now_ns};
 use crate::plan::Plan;
@@ -130,8 +129,7 @@ impl Run<'_> {
         let flags = &flags.words()[self.plan.look_of(self.plan.epochs() - 1) as usize % 2 * tiles..][..tiles];
         let refined = flags.iter().map(|flag| flag.load(Ordering::Relaxed) != 0).collect();
         for name in names.iter().chain([&Task::flags(self.name)]) {
-            let name = Name::parse(name).map_err(freehold_broker::Error::from)?;
-            broker.link()?.call(Request::Drop { name }).map_err(freehold_broker::Error::from)?;
+            broker.drop_name(name)?;
         }
         Ok((field, refined))
     }

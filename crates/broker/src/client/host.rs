@@ -51,7 +51,7 @@ impl Broker {
 
     fn any_host(&self, name: &str, whole_bytes: u64) -> Result<Host> {
         let request = Request::Host { bytes: whole_bytes, name: Name::parse(name)? };
-        let (descriptor, whole_bytes) = self.link()?.descriptor(request).map_err(without_header)?;
+        let (descriptor, whole_bytes) = self.connection()?.file(request).map_err(without_header)?;
         if whole_bytes <= HEADER_BYTES {
             return Err(LinkError::Malformed.into());
         }

@@ -149,7 +149,7 @@ pub struct Given {
 pub struct Answer {
     pub reply: Reply,
     pub text: String,
-    pub descriptors: Vec<OwnedFd>,
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 /// Ids are the broker's, which nobody chooses: little has to be mixed.
@@ -219,7 +219,7 @@ impl Link {
     }
 
     /// The descriptor of this tenant's clock, and how many words it has.
-    pub fn clock(&self) -> (impl AsFd + '_, usize) {
+    pub(super) fn clock(&self) -> (impl AsFd + '_, usize) {
         (self.clock.file(), CLOCK_WORDS as usize)
     }
 
@@ -541,12 +541,23 @@ impl Link {
     }
 
     /// The descriptor of a segment in which this tenant has a lease, and its bytes.
-    pub fn attach(&mut self, segment: Id) -> Result<(OwnedFd, u64), LinkError> {
-        self.descriptor(Request::Attach { segment })
+    ///
+    /// # Safety
+    /// Leases of others lie in the segment too. What imports the descriptor uses no more than what this tenant has leased there, as the
+    /// lease's access permits and until the lease is returned, and has unmapped it when the segment is detached.
+    pub unsafe fn attach(&mut self, segment: Id) -> Result<(OwnedFd, u64), LinkError> {
+        self.file(Request::Attach { segment })
     }
 
     /// A descriptor, and its bytes.
-    pub fn descriptor(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
+    ///
+    /// # Safety
+    /// Of a segment, as for [`attach`](Self::attach). A clock's words are not written: they say which work has passed.
+    pub unsafe fn descriptor(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
+        self.file(request)
+    }
+
+    pub(super) fn file(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
         let mut answer = self.call(request)?;
         match (answer.reply, answer.descriptors.pop()) {
             (Reply::Descriptor { bytes }, Some(descriptor)) => Ok((descriptor, bytes)),

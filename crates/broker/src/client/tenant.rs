@@ -5,14 +5,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, RangeBounds};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use freehold::{
-    Departure, Device, ForkGuard, Imported, ImportedSlice, Permission, Pod, SharedSemaphores, Source, Stream,
+    Departure, Device, ForkGuard, Imported, ImportedSlice, OwnsSlice, Permission, Pod, SharedSemaphores, Source,
+    Stream, ViewMut,
 };
 
 use super::calls::SharedSeat;
@@ -20,6 +21,7 @@ use super::leaver;
 use super::link::{Given, Granted, LOOK, Link, LinkError, Patience};
 use crate::calls::ENDED;
 use crate::name::{Name, NotAName};
+use crate::order::Owner;
 use crate::place;
 use crate::ring::{Doorstep, Sleeper, Spin};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request, Sums};
@@ -169,15 +171,46 @@ impl Broker {
         self.inner.tenant
     }
 
+    /// What the numbers of its leases are numbers of.
+    pub(super) fn owner(&self) -> Owner {
+        Owner::of(&self.inner)
+    }
+
     pub fn device(&self) -> &Device {
         &self.inner.device
     }
 
-    /// The connection itself, for what this has no words for.
+    /// The connection itself, for requests that this type has no method for.
+    ///
+    /// # Safety
+    /// The broker takes a number for what it names. What this `Broker` has made is not changed over the connection: no live [`Lease`] of
+    /// it is returned or given away, no segment detached, and [`Link::given`] takes nothing that [`receive`](Self::receive) waits for.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
-    pub fn link(&self) -> Result<MutexGuard<'_, Link>> {
+    pub unsafe fn link(&self) -> Result<MutexGuard<'_, Link>> {
+        self.connection()
+    }
+
+    /// How long a request looks for its reply before it sleeps.
+    ///
+    /// # Errors
+    /// [`LinkError::ForkedChild`].
+    pub fn set_patience(&self, patience: Patience) -> Result<()> {
+        self.connection()?.patience = patience;
+        Ok(())
+    }
+
+    /// Takes a name away. Its memory stays until the leases of it are over.
+    ///
+    /// # Errors
+    /// [`Refusal::NoName`], [`Refusal::ForeignName`] where another user published it.
+    pub fn drop_name(&self, name: &str) -> Result<()> {
+        self.connection()?.call(Request::Drop { name: Name::parse(name)? })?;
+        Ok(())
+    }
+
+    pub(crate) fn connection(&self) -> Result<MutexGuard<'_, Link>> {
         self.check()?;
         Ok(self.inner.link.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -189,7 +222,7 @@ impl Broker {
     /// Memory of the broker's for `len` elements, for work in a stream. It is this process's until it is dropped, given, or
     /// published, and dies with it unless it was.
     pub fn reserve<T: Pod>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
-        let granted = self.link()?.reserve(bytes_of::<T>(len))?;
+        let granted = self.connection()?.reserve(bytes_of::<T>(len))?;
         self.take(stream, granted, Some(len))
     }
 
@@ -197,7 +230,7 @@ impl Broker {
     /// their way side by side.
     pub fn reserve_all<T: Pod>(&self, stream: &Stream, lens: &[usize]) -> Result<Vec<Lease<T>>> {
         let bytes: Vec<u64> = lens.iter().map(|&len| bytes_of::<T>(len)).collect();
-        let granted = self.link()?.reserve_all(&bytes)?;
+        let granted = self.connection()?.reserve_all(&bytes)?;
         self.take_all(stream, granted, lens.iter().copied().map(Some))
     }
 
@@ -223,7 +256,7 @@ impl Broker {
         self.wait_called(lease.id)?;
         let point = self.point_behind(lease.part(), lease.id)?;
         lease.point = point;
-        self.link()?.call(Request::Publish { lease: lease.id, policy, point, name })?;
+        self.connection()?.call(Request::Publish { lease: lease.id, policy, point, name })?;
         Ok(())
     }
 
@@ -236,7 +269,7 @@ impl Broker {
         policy: Policy,
     ) -> Result<()> {
         let mut lease = self.reserve::<T>(stream, from.len())?;
-        stream.copy(from, &mut *lease)?;
+        stream.copy(from, &mut lease)?;
         self.publish(name, lease, policy).map_err(|(_, error)| error)
     }
 
@@ -244,7 +277,7 @@ impl Broker {
     /// mapped so that the device refuses a write.
     pub fn lease<T: Pod>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
         let name = Name::parse(name)?;
-        let mut link = self.link()?;
+        let mut link = self.connection()?;
         let Reply::Number { id, .. } = link.call(Request::Find { name })?.reply else {
             return Err(LinkError::Malformed.into());
         };
@@ -255,7 +288,7 @@ impl Broker {
 
     /// As [`lease`](Self::lease), of many names: all of them, or none.
     pub fn lease_all<T: Pod>(&self, stream: &Stream, names: &[&str], access: Access) -> Result<Vec<Lease<T>>> {
-        let mut link = self.link()?;
+        let mut link = self.connection()?;
         let mut found = Vec::with_capacity(names.len());
         for name in names {
             let Reply::Number { id, .. } = link.call(Request::Find { name: Name::parse(name)? })?.reply else {
@@ -276,7 +309,7 @@ impl Broker {
     /// The lease, and why.
     pub fn give<T: Pod>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
         let point = self.wait_called(lease.id).and_then(|()| self.point_behind(lease.part(), lease.id));
-        let given = point.and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
+        let given = point.and_then(|point| Ok(self.connection()?.give(lease.id, to, point)?));
         match given {
             Ok(()) => {
                 lease.end();
@@ -296,12 +329,12 @@ impl Broker {
     fn wait_given(&self) -> Result<Given> {
         self.check()?;
         let _turn = self.inner.receiving.lock().unwrap_or_else(PoisonError::into_inner);
-        let (ring, spin, patience) = (&self.inner.doorstep, self.inner.spin, self.link()?.patience);
+        let (ring, spin, patience) = (&self.inner.doorstep, self.inner.spin, self.connection()?.patience);
         let mut began = Instant::now();
         loop {
             // Counted before it is looked for: whoever takes it out of the ring since then counts too.
             let seen = ring.replied();
-            if let Some(given) = self.link()?.given() {
+            if let Some(given) = self.connection()?.given() {
                 return Ok(given);
             }
             for turn in 1_u32.. {
@@ -319,7 +352,7 @@ impl Broker {
             }
             // Nothing came for long: a broker that is gone for good gives nothing any more.
             if ring.replied() == seen && began.elapsed() > LOOK {
-                self.link()?.look()?;
+                self.connection()?.look()?;
                 began = Instant::now();
             }
         }
@@ -327,7 +360,7 @@ impl Broker {
 
     /// Sums of everything at the broker.
     pub fn sums(&self) -> Result<Sums> {
-        match self.link()?.call(Request::Totals)?.reply {
+        match self.connection()?.call(Request::Totals)?.reply {
             Reply::Sums(sums) => Ok(sums),
             _ => Err(LinkError::Malformed.into()),
         }
@@ -343,7 +376,7 @@ impl Broker {
         let mut left = granted.into_iter().zip(lens);
         let taken = left.by_ref().map(|(granted, len)| self.take(stream, granted, len)).collect();
         for (granted, _) in left {
-            self.link()?.give_back(granted.lease, Point::default())?;
+            self.connection()?.give_back(granted.lease, Point::default())?;
         }
         taken
     }
@@ -366,7 +399,7 @@ impl Broker {
             }),
             Err(error) => {
                 // The first error says more.
-                let _ = self.link().map(|mut link| link.give_back(granted.lease, Point::default()));
+                let _ = self.connection().map(|mut link| link.give_back(granted.lease, Point::default()));
                 Err(error)
             }
         }
@@ -380,7 +413,7 @@ impl Broker {
         if let Some(known) = self.books().segments.get(&key) {
             return Ok(known.clone());
         }
-        let (descriptor, bytes) = self.link()?.attach(granted.segment)?;
+        let (descriptor, bytes) = self.connection()?.file(Request::Attach { segment: granted.segment })?;
         let permission = if is_written { Permission::ReadWrite } else { Permission::Read };
         let import = self.inner.device.import(descriptor.as_fd(), bytes, permission)?;
         self.books().segments.insert(key, import.clone());
@@ -391,7 +424,7 @@ impl Broker {
     pub(super) fn leave(&self) -> Result<()> {
         let mut has_left = false;
         loop {
-            let Some(segment) = self.link()?.to_leave() else { break };
+            let Some(segment) = self.connection()?.to_leave() else { break };
             has_left = true;
             let mut books = self.books();
             let imports = [true, false].map(|is_written| books.segments.remove(&(segment, is_written)));
@@ -422,7 +455,7 @@ impl Broker {
         let is_done = books.leaving.is_empty();
         drop(books);
         for (segment, _) in gone {
-            self.link()?.detach(segment)?;
+            self.connection()?.detach(segment)?;
         }
         outcome?;
         Ok(is_done)
@@ -430,7 +463,7 @@ impl Broker {
 
     /// A second lease of what a tenant has leased that this worker serves, and what has to pass before it is used.
     pub(crate) fn borrow(&self, stream: &Stream, lease: Id, of: Id) -> Result<(Lease<u8>, Point)> {
-        let granted = self.link()?.borrow(lease, of)?;
+        let granted = self.connection()?.borrow(lease, of)?;
         let ready = granted.point;
         let lease = self.take(stream, Granted { point: Point::default(), ..granted }, None)?;
         Ok((lease, ready))
@@ -463,7 +496,7 @@ impl Broker {
             return Ok(known.clone());
         }
         drop(books);
-        let (descriptor, bytes) = self.link()?.descriptor(Request::Clock { tenant })?;
+        let (descriptor, bytes) = self.connection()?.file(Request::Clock { tenant })?;
         let clock = Arc::new(self.inner.device.clock(descriptor.as_fd(), bytes as usize / 8)?);
         let mut books = self.books();
         let of_the_dead: Vec<Id> =
@@ -516,7 +549,7 @@ impl Broker {
             }
             self.inner.spin.moment();
             if turn % (1 << 20) == 0 {
-                self.link()?.look()?;
+                self.connection()?.look()?;
             }
         }
         self.forget_called(lease, point);
@@ -563,8 +596,8 @@ impl Broker {
     }
 }
 
-/// Memory of the broker's, used like a block: `&*lease` and `&mut *lease` are arguments of kernels and ends of copies. Dropped,
-/// it is given back behind the work that used it.
+/// Memory of the broker's, used like a block: `&lease` and `&mut lease` are arguments of kernels and ends of copies. Dropped, it is given
+/// back behind the work that used it.
 #[derive(Debug)]
 pub struct Lease<T: Pod> {
     broker: Broker,
@@ -581,6 +614,10 @@ impl<T: Pod> Lease<T> {
         self.access
     }
 
+    pub(super) fn owner(&self) -> Owner {
+        self.broker.owner()
+    }
+
     /// Its number at the broker.
     pub fn id(&self) -> Id {
         self.id
@@ -593,7 +630,15 @@ impl<T: Pod> Lease<T> {
     /// # Errors
     /// [`LinkError::ForkedChild`].
     pub fn is_unfinished(&self) -> Result<bool> {
-        Ok(self.broker.link()?.is_unfinished(self.id))
+        Ok(self.broker.connection()?.is_unfinished(self.id))
+    }
+
+    /// The elements of a range, to write.
+    ///
+    /// # Errors
+    /// Where the lease has fewer.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> freehold::Result<ViewMut<'_, T>> {
+        self.part.view_mut(range)
     }
 
     fn part(&self) -> &ImportedSlice<T> {
@@ -619,7 +664,7 @@ impl<T: Pod> Lease<T> {
         let point = self.broker.point_behind(self.part(), self.id)?;
         // What was told before may be later than what is pending now.
         let point = if point.value == 0 { self.point } else { point };
-        self.broker.link()?.give_back(self.id, point)?;
+        self.broker.connection()?.give_back(self.id, point)?;
         self.end();
         Ok(())
     }
@@ -639,9 +684,13 @@ impl<T: Pod> Deref for Lease<T> {
     }
 }
 
-impl<T: Pod> DerefMut for Lease<T> {
-    fn deref_mut(&mut self) -> &mut ImportedSlice<T> {
-        &mut self.part
+// SAFETY: the slice is made with the lease and never replaced, and no other value refers to it: `deref` lends it for as long as the
+// lease is borrowed.
+unsafe impl<T: Pod> OwnsSlice for Lease<T> {
+    type Element = T;
+
+    fn slice(&self) -> &ImportedSlice<T> {
+        &self.part
     }
 }
 

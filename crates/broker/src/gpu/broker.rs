@@ -8,7 +8,7 @@ use freehold::{Grid, Stream};
 
 use super::{GpuKernel, GpuResult, Place};
 use crate::client::{Broker, Call, Caller, Launch, Lease, Module, digest};
-use crate::order::Argument;
+use crate::order::{Argument, Content};
 use crate::wire::Id;
 use freehold::signature::Signature;
 
@@ -84,7 +84,7 @@ impl Place for AtBroker {
     fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()> {
         let mut books = self.books();
         self.await_calls(&books)?;
-        self.stream.write(&mut **books.lease(to), from)?;
+        self.stream.write(books.lease(to), from)?;
         books.is_ahead = true;
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Place for AtBroker {
         let mut books = self.books();
         // What went wrong before is told before anything that it left is read.
         books.settle()?;
-        Ok(self.stream.read(&**books.lease(from), to)?)
+        Ok(self.stream.read(&*books.lease(from), to)?)
     }
 
     fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)> {
@@ -103,7 +103,7 @@ impl Place for AtBroker {
         Ok((id, kernels))
     }
 
-    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
         let mut books = self.books();
         if books.calls.len() >= CALLS_MAX {
             // The last stays, so that copies know what to wait for.
@@ -116,7 +116,15 @@ impl Place for AtBroker {
         // SAFETY: whoever made the handle with `Gpu::kernel` vouched for the kernel.
         let found = unsafe { found.kernel(&kernel.signature().name) }?;
         let after = if books.is_ahead { vec![self.broker.point(&self.stream)?] } else { Vec::new() };
-        let call = self.caller.call(&Launch { after: &after, ..Launch::new(&found, grid, arguments) })?;
+        // The memory of this place is leases of the caller's tenant under the same numbers.
+        let leased = |argument: &Argument<'_>| match argument.content() {
+            Content::Number { parameter, bits } => Argument::number(parameter, bits),
+            Content::Bytes(bytes) => Argument::bytes(bytes),
+            // SAFETY: whoever made the handle vouched that buffers may be written; the stream and the calls wait for each other.
+            Content::Memory { memory, offset_bytes } => unsafe { self.caller.argument(memory, offset_bytes) },
+        };
+        let arguments: Vec<_> = arguments.iter().map(leased).collect();
+        let call = self.caller.call(&Launch { after: &after, ..Launch::new(&found, grid, &arguments) })?;
         books.calls.push(call);
         books.is_ahead = false;
         Ok(())

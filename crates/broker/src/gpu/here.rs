@@ -7,7 +7,7 @@ use freehold::{Block, Device, DynArg, Grid, Image, Stream};
 
 use super::{GpuKernel, GpuResult, Place};
 use crate::client::CallError;
-use crate::order::Argument;
+use crate::order::{Argument, Content};
 use crate::wire::Id;
 use freehold::signature::{Kind, Parameter, Signature, kernels};
 
@@ -85,7 +85,7 @@ impl Place for Here {
         Ok((Id(books.modules.len() as u64 - 1), signatures))
     }
 
-    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
         let books = self.books();
         let Signature { name, parameters } = kernel.signature();
         if parameters.len() != arguments.len() {
@@ -97,22 +97,22 @@ impl Place for Here {
         let mut actuals = Vec::with_capacity(arguments.len());
         for (at, argument) in arguments.iter().enumerate() {
             let (wanted, number) = (parameters[at], at + 1);
-            let (given, actual) = match argument {
-                Argument::Number { parameter, .. } => (*parameter, DynArg::bytes(&words[at], parameter.bytes as usize)),
-                Argument::Bytes(bytes) => {
+            let (given, actual) = match argument.content() {
+                Content::Number { parameter, .. } => (parameter, DynArg::bytes(&words[at], parameter.bytes as usize)),
+                Content::Bytes(bytes) => {
                     let given = Parameter { kind: Kind::Bytes, bytes: bytes.len() as u32 };
                     (given, DynArg::bytes(&words[at], bytes.len()))
                 }
-                Argument::Lease { lease, offset_bytes } => {
+                Content::Memory { memory, offset_bytes } => {
                     if !wanted.takes_address() {
                         let kernel = name.clone();
                         return Err(CallError::NotMemory { kernel, argument: number, wanted }.into());
                     }
                     let kernel = name.clone();
-                    let Some(block) = books.blocks.get(lease) else {
+                    let Some(block) = books.blocks.get(&memory) else {
                         return Err(CallError::NoLease { kernel, argument: number }.into());
                     };
-                    let (offset_bytes, bytes) = (*offset_bytes, block.len() as u64);
+                    let bytes = block.len() as u64;
                     let outside = CallError::OutsideOfLease { kernel, argument: number, offset_bytes, bytes };
                     // SAFETY: work with the block is put in here alone, while `books` is locked.
                     let actual = unsafe { DynArg::memory_shared(block, offset_bytes as usize) };
@@ -134,10 +134,10 @@ impl Place for Here {
     }
 }
 
-fn words(argument: &Argument) -> Vec<u64> {
-    match argument {
-        Argument::Number { bits, .. } => vec![*bits],
-        Argument::Bytes(bytes) => {
+fn words(argument: &Argument<'_>) -> Vec<u64> {
+    match argument.content() {
+        Content::Number { bits, .. } => vec![bits],
+        Content::Bytes(bytes) => {
             let word = |part: &[u8]| {
                 let mut whole = [0; 8];
                 whole[..part.len()].copy_from_slice(part);
@@ -145,6 +145,6 @@ fn words(argument: &Argument) -> Vec<u64> {
             };
             bytes.chunks(8).map(word).collect()
         }
-        Argument::Lease { .. } => Vec::new(),
+        Content::Memory { .. } => Vec::new(),
     }
 }

@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 use self::broker::AtBroker;
 use self::here::Here;
 use crate::client::{Broker, CallError, Error};
-use crate::order::Argument;
+use crate::order::{Argument, Owner};
 use crate::place;
 use crate::wire::Id;
 use freehold::signature::Signature;
@@ -67,8 +67,8 @@ pub trait Place: Debug + Send + Sync {
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()>;
     /// Has a text of PTX loaded: its number, and its kernels.
     fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)>;
-    /// The arguments' leases are numbers of memory of this place.
-    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()>;
+    /// Memory among the arguments is numbers of this place: the [`content`](Argument::content) tells.
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()>;
     /// Waits for all work, and tells what went wrong with it.
     fn wait(&self) -> GpuResult<()>;
 }
@@ -199,8 +199,8 @@ impl Gpu {
     /// The kernel of a text of PTX, which is loaded once for each.
     ///
     /// # Safety
-    /// As for [`freehold::Module::kernel`], of every launch that is made with the handle. Buffers are given by [`Buffer::argument`],
-    /// and may be written.
+    /// As for [`freehold::Module::kernel`], of every launch that is made with the handle, but that a kernel may write all buffers which it is
+    /// given ([`Buffer::argument`]): what is asked for is carried out in its order, so nothing else uses them meanwhile.
     ///
     /// # Errors
     /// What the compiler says; [`freehold::Error::NoSuchKernel`].
@@ -220,9 +220,11 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::OtherGpu`], and those of arguments that are not the kernel's parameters. What is found out later is told by
     /// [`wait`](Self::wait).
-    pub fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
-        // Another GPU has another kernel under that number.
-        if !Arc::ptr_eq(&self.place, &kernel.place) {
+    pub fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
+        // Another GPU has another kernel, or other memory, under that number.
+        let own = Owner::of(&self.place);
+        let is_own = Arc::ptr_eq(&self.place, &kernel.place) && arguments.iter().all(|one| one.is_known_to(own));
+        if !is_own {
             return Err(GpuError::OtherGpu);
         }
         self.place.launch(kernel, grid, arguments)
@@ -250,10 +252,10 @@ impl<T> Buffer<T> {
         self.len == 0
     }
 
-    /// As an argument of a kernel of the same GPU, from an element on.
-    pub fn argument(&self, element: usize) -> Argument {
+    /// As an argument of a kernel of the same GPU, from an element on, to be read and written.
+    pub fn argument(&self, element: usize) -> Argument<'_> {
         let offset_bytes = (element as u64).saturating_mul(size_of::<T>() as u64);
-        Argument::Lease { lease: self.memory, offset_bytes }
+        Argument::memory(Owner::of(&self.place), self.memory, offset_bytes)
     }
 }
 

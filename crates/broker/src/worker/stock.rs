@@ -129,7 +129,7 @@ impl Stock {
 
     /// Asks the broker, whose end is this process's.
     fn ask(&self, request: Request) -> Result<Answer, LinkError> {
-        match self.broker.link().map_err(|_| LinkError::ForkedChild).and_then(|mut link| link.call(request)) {
+        match self.broker.connection().map_err(|_| LinkError::ForkedChild).and_then(|mut link| link.call(request)) {
             Err(LinkError::Gone) => end(),
             answer => answer,
         }
@@ -144,7 +144,7 @@ impl Stock {
 
     /// Lets go of modules that were dropped, when all has been taken that was called before.
     pub(super) fn let_go_dropped(&mut self) {
-        while let Some(module) = self.broker.link().ok().and_then(|mut link| link.next_dropped()) {
+        while let Some(module) = self.broker.connection().ok().and_then(|mut link| link.next_dropped()) {
             // A broker that took over may say it again, and one that is unloaded already was told of too late.
             if let Some(held) = self.modules.get_mut(&module).filter(|held| held.leaving.is_none()) {
                 held.leaving = Some(self.rings.iter().map(|(&tenant, calls)| (tenant, calls.put_so_far())).collect());
@@ -202,7 +202,7 @@ impl Stock {
     /// Gives back what the broker wants back, behind the work with it.
     pub(super) fn return_recalled(&mut self) {
         loop {
-            let recalled = match self.broker.link() {
+            let recalled = match self.broker.connection() {
                 Ok(mut link) => link.next_recalled(),
                 Err(_) => return,
             };

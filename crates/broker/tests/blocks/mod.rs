@@ -40,7 +40,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
     match task {
         "publish-and-die" => {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
-            stream.write(&mut *lease, &numbers(1))?;
+            stream.write(&mut lease, &numbers(1))?;
             broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
             // What is published is ready when a stream of the broker's has come to it.
             device.synchronize()?;
@@ -52,17 +52,17 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
         }
         "write-to-a-read-lease" => {
             let mut lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Read)?;
-            stream.write(&mut *lease, &numbers(9))?;
+            stream.write(&mut lease, &numbers(9))?;
         }
         "write-and-die" => {
             let mut lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
-            stream.write(&mut *lease, &numbers(2))?;
+            stream.write(&mut lease, &numbers(2))?;
             stream.synchronize()?;
             stage::kill(std::process::id());
         }
         "write" => {
             let mut lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
-            stream.write(&mut *lease, &numbers(2))?;
+            stream.write(&mut lease, &numbers(2))?;
             broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
         }
         "publish-what-was-written" => {
@@ -71,7 +71,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
             let is_dropped = to == 0;
             if is_dropped {
-                broker.link()?.call(Request::Drop { name: Name::parse("numbers")? })?;
+                broker.drop_name("numbers")?;
             }
             let name = if is_dropped { "numbers" } else { "other" };
             broker.publish(name, lease, Policy::Restore).map_err(|(_, error)| error)?;
@@ -103,7 +103,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let gate = device.clock(file.as_fd(), 1)?;
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.wait_word(&gate, 0, 1)?;
-            stream.write(&mut *lease, &numbers(3))?;
+            stream.write(&mut lease, &numbers(3))?;
             broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
             println!("{}", broker.tenant().0);
             std::io::stdout().flush()?;
@@ -113,14 +113,14 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
         }
         "give-whole-and-die" => {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
-            stream.write(&mut *lease, &numbers(3))?;
+            stream.write(&mut lease, &numbers(3))?;
             stream.synchronize()?;
             broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
             stage::kill(std::process::id());
         }
         "give-and-die" => {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
-            stream.write(&mut *lease, &numbers(3))?;
+            stream.write(&mut lease, &numbers(3))?;
             broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
             stream.synchronize()?;
             stage::kill(std::process::id());
@@ -128,7 +128,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
         "give-and-look" => {
             // The first bytes of a segment are given away, and are there again when they were overwritten.
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
-            stream.write(&mut *lease, &numbers(3))?;
+            stream.write(&mut lease, &numbers(3))?;
             let _rest = broker.reserve::<u32>(&stream, 1)?;
             broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
             stage::until("the other has done with it", || {
@@ -185,7 +185,8 @@ fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
     let host = broker.host("forked", 4096)?;
     let guard = host.lock(freehold_testing::STUCK)?;
     // Nobody else of the parent's has it: a child that waits for it waits for ever.
-    let link = broker.link()?;
+    // SAFETY: nothing is asked over it.
+    let link = unsafe { broker.link() }?;
     // SAFETY: the child calls nothing but what this test is about, and ends without running the parent's ends.
     let child = unsafe { libc::fork() };
     if child == 0 {

@@ -8,7 +8,7 @@ use freehold_broker::{Access, Argument, Blame, Call, CallError, Caller, Carried,
 use freehold_testing::at_effort;
 
 use super::suspects::at_once;
-use super::{Tenant, said, stepped};
+use super::{Tenant, far, said, stepped};
 use crate::blocks::Outcome;
 use crate::stage::{SHORT_LAUNCH, Stage};
 
@@ -23,7 +23,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
 }
 
 impl Tenant {
-    fn call_with(&self, kernel: &str, arguments: &[Argument]) -> Result<Call, CallError> {
+    fn call_with(&self, kernel: &str, arguments: &[Argument<'_>]) -> Result<Call, CallError> {
         let kernel = super::vouched(&self.module, kernel)?;
         self.caller.call(&Launch::new(&kernel, Grid::line(1, 1), arguments))
     }
@@ -35,16 +35,15 @@ pub(crate) fn a_kernel_that_goes_wrong_takes_down_its_worker_alone(stage: &Stage
 
 fn wrong(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let lease = tenant.words(&[5; 100])?;
-    let far = |lease: &Lease<u32>| [lease.argument(0), (1_u64 << 40).into()];
-    let first = tenant.step(&lease, 1, 0)?;
+    let mut lease = tenant.words(&[5; 100])?;
+    let first = tenant.step(&mut lease, 1, 0)?;
     first.wait()?;
     // A fault, with one call before it, and two behind it.
-    let before = tenant.step(&lease, 2, 0)?;
+    let before = tenant.step(&mut lease, 2, 0)?;
     before.wait()?;
     let [fault, behind @ ..] = at_once(socket, || {
-        let fault = tenant.call_with("stray", &far(&lease))?;
-        Ok([fault, tenant.step(&lease, 3, 0)?, tenant.step(&lease, 4, 0)?])
+        let fault = tenant.call_with("stray", &far(&mut lease))?;
+        Ok([fault, tenant.step(&mut lease, 3, 0)?, tenant.step(&mut lease, 4, 0)?])
     })?;
     let error = fault.wait().unwrap_err();
     assert_eq!(
@@ -61,15 +60,15 @@ fn wrong(socket: &Path) -> Outcome {
         assert_eq!(error.blame(), Blame::Kernel, "{error}");
     }
     // The lease lives on, with what was in it, and the next call has another worker.
-    let again = tenant.step(&lease, 7, 0)?;
+    let again = tenant.step(&mut lease, 7, 0)?;
     again.wait()?;
     assert_ne!(again.point().tenant, first.point().tenant);
     assert_eq!(tenant.read(&lease)?, [stepped(stepped(stepped(5, 1), 2), 7); 100]);
     // Memory that is leased for reading is not written.
     let wanted = stepped(stepped(stepped(5, 1), 2), 7);
     tenant.broker.publish("words", lease, Policy::Restore).map_err(|(_, error)| error)?;
-    let read: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Read)?;
-    let error = tenant.step(&read, 9, 0)?.wait().unwrap_err();
+    let mut read: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Read)?;
+    let error = tenant.step(&mut read, 9, 0)?.wait().unwrap_err();
     assert!(matches!(error, CallError::Faulted { .. }), "{error}");
     assert_eq!(tenant.read(&read)?, [wanted; 100]);
     Ok(())
@@ -81,8 +80,8 @@ pub(crate) fn a_kernel_that_does_not_end_is_ended(_: &Stage) {
 
 fn hung(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let lease = tenant.words(&[5; 100])?;
-    let error = tenant.call_with("spin", &[lease.argument(0)])?.wait().unwrap_err();
+    let mut lease = tenant.words(&[5; 100])?;
+    let error = tenant.call_with("spin", &[lease.argument_mut(0)])?.wait().unwrap_err();
     assert_eq!(
         error.to_string(),
         "kernel spin of test/kernels ran for more than 1 s and was ended; it may have been carried out, as a whole or in part"
@@ -141,14 +140,14 @@ pub(crate) fn eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds
 fn wrong_often(socket: &Path) -> Outcome {
     let (tenant, hanging) = (Tenant::new(socket)?, Tenant::new(socket)?);
     let mut held = hanging.words(&[0; 100])?;
-    let spin = hanging.call_with("spin", &[held.argument(0)])?;
-    let lease = tenant.words(&[5; 100])?;
+    let spin = hanging.call_with("spin", &[held.argument_mut(0)])?;
+    let mut lease = tenant.words(&[5; 100])?;
     for round in 0..6_u64 {
         let call = match round % 3 {
-            0 => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 40).into()])?,
+            0 => tenant.call_with("stray", &[lease.argument_mut(0), (1_u64 << 40).into()])?,
             // Within what is mapped: its own segment.
-            1 => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 20).into()])?,
-            _ => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 41).into()])?,
+            1 => tenant.call_with("stray", &[lease.argument_mut(0), (1_u64 << 20).into()])?,
+            _ => tenant.call_with("stray", &[lease.argument_mut(0), (1_u64 << 41).into()])?,
         };
         match call.wait() {
             Ok(()) => assert_eq!(round % 3, 1),
@@ -158,7 +157,7 @@ fn wrong_often(socket: &Path) -> Outcome {
     assert_eq!(tenant.read(&lease)?, [5; 100]);
     super::goes_on(&spin, Duration::ZERO);
     // That is what it waits for.
-    hanging.stream.write(&mut *held, &[u32::MAX; 100])?;
+    hanging.stream.write(&mut held, &[u32::MAX; 100])?;
     spin.wait()?;
     Ok(())
 }
@@ -168,11 +167,11 @@ fn work(socket: &Path, seed: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let seed = seed as u32;
     for round in 0..at_effort(4, 20, 100) {
-        let lease = tenant.words(&[seed; 2000])?;
+        let mut lease = tenant.words(&[seed; 2000])?;
         let mut wanted = seed;
         let mut calls = Vec::new();
         for k in 0..5 {
-            calls.push(tenant.step(&lease, k + round, k % 2)?);
+            calls.push(tenant.step(&mut lease, k + round, k % 2)?);
             wanted = stepped(wanted, k + round);
         }
         calls.iter().try_for_each(Call::wait)?;

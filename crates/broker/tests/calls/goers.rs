@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use freehold::Grid;
-use freehold_broker::wire::Request;
-use freehold_broker::{Access, Broker, Caller, Launch, Lease, Name, Policy};
+use freehold_broker::{Access, Broker, Caller, Launch, Lease, Policy};
 use freehold_testing::at_effort;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
@@ -78,8 +77,8 @@ fn at_once(socket: &Path, way: u64) -> Outcome {
     let caller = Caller::of(&broker)?;
     // SAFETY: it writes one element of what it is given.
     let kernel = unsafe { caller.module("test/kernels")?.kernel("step") }?;
-    let lease: Lease<u32> = broker.lease(&stream, "words", Access::Write)?;
-    let arguments = [lease.argument(0), 1_u32.into(), 100_u32.into()];
+    let mut lease: Lease<u32> = broker.lease(&stream, "words", Access::Write)?;
+    let arguments = [lease.argument_mut(0), 1_u32.into(), 100_u32.into()];
     drop(caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?);
     match way {
         0 => {}
@@ -110,16 +109,16 @@ fn make(socket: &Path) -> Outcome {
 /// Calls while its worker stands still, and goes: with a goodbye, without one, or killed.
 fn go(socket: &Path, way: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let lease: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Write)?;
+    let mut lease: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Write)?;
     stage::processes(socket, "worker").into_iter().for_each(|worker| signal(worker, Signal::STOP));
     let kernel = super::vouched(&tenant.module, "step")?;
-    let outside = [lease.argument(1 << 20), 1_u32.into(), 100_u32.into()];
+    let outside = [lease.argument_mut(1 << 20), 1_u32.into(), 100_u32.into()];
     for _ in 0..REFUSED {
         tenant.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &outside))?;
     }
     for call in 0..CARRIED {
         // The same number in both streams: their steps come to the same in any order.
-        tenant.step(&lease, 7, call % 2 * 3)?;
+        tenant.step(&mut lease, 7, call % 2 * 3)?;
     }
     match way {
         0 => Ok(()),
@@ -137,6 +136,6 @@ fn seen(socket: &Path) -> Outcome {
     let wanted = (0..CARRIED).fold(1, |word, _| stepped(word, 7));
     assert_eq!(tenant.read(&lease)?, [wanted; 100]);
     drop(lease);
-    tenant.broker.link()?.call(Request::Drop { name: Name::parse("words")? })?;
+    tenant.broker.drop_name("words")?;
     Ok(())
 }

@@ -27,8 +27,8 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
 /// Calls once, says so, and waits.
 fn idle(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let lease = tenant.words(&[1; 10])?;
-    tenant.step(&lease, 1, 0)?.wait()?;
+    let mut lease = tenant.words(&[1; 10])?;
+    tenant.step(&mut lease, 1, 0)?.wait()?;
     println!("{}", tenant.broker.tenant().0);
     std::io::stdout().flush()?;
     loop {
@@ -41,9 +41,9 @@ fn storm(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut out = std::io::stdout();
     for round in 0.. {
-        let lease = tenant.words(&[round; 3000])?;
+        let mut lease = tenant.words(&[round; 3000])?;
         writeln!(out, "reserved")?;
-        let calls = (0..6).map(|k| tenant.step(&lease, k, k % 3)).collect::<Result<Vec<_>, _>>()?;
+        let calls = (0..6).map(|k| tenant.step(&mut lease, k, k % 3)).collect::<Result<Vec<_>, _>>()?;
         writeln!(out, "called")?;
         if round % 2 == 0 {
             calls.iter().try_for_each(freehold_broker::Call::wait)?;
@@ -89,9 +89,9 @@ fn killed(socket: &Path, seed: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut random = Random(seed);
     for _ in 0..kills() {
-        let lease = tenant.words(&[1; 200])?;
+        let mut lease = tenant.words(&[1; 200])?;
         let count = 1 + random.below(12) as u32;
-        let calls = (0..count).map(|k| tenant.step(&lease, k, 0)).collect::<Result<Vec<_>, _>>()?;
+        let calls = (0..count).map(|k| tenant.step(&mut lease, k, 0)).collect::<Result<Vec<_>, _>>()?;
         (0..random.below(1 << 17)).for_each(|_| std::hint::spin_loop());
         stage::kill_part(socket, "worker");
         // Those that were carried out, then those of which that is not known, then those that were not.

@@ -49,7 +49,7 @@ impl Tenant {
     /// Leased memory with these words.
     pub(crate) fn words(&self, words: &[u32]) -> Result<Lease<u32>, Box<dyn std::error::Error>> {
         let mut lease = self.broker.reserve::<u32>(&self.stream, words.len())?;
-        self.stream.write(&mut *lease, words)?;
+        self.stream.write(&mut lease, words)?;
         self.stream.synchronize()?;
         Ok(lease)
     }
@@ -60,10 +60,10 @@ impl Tenant {
     }
 
     /// Calls `step` of the test's kernels.
-    pub(crate) fn step(&self, lease: &Lease<u32>, k: u32, stream: u32) -> Result<Call, CallError> {
+    pub(crate) fn step(&self, lease: &mut Lease<u32>, k: u32, stream: u32) -> Result<Call, CallError> {
         let kernel = vouched(&self.module, "step")?;
         let len = lease.len() as u32;
-        let arguments = [lease.argument(0), k.into(), len.into()];
+        let arguments = [lease.argument_mut(0), k.into(), len.into()];
         self.caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::cover(len, 64), &arguments) })
     }
 }
@@ -73,6 +73,11 @@ pub(crate) fn vouched(module: &Module, name: &str) -> Result<freehold_broker::Ke
     // SAFETY: the tests call kernels with counts of elements that the leases have; those that are meant to fault take down a
     // worker that the tests started.
     unsafe { module.kernel(name) }
+}
+
+/// Arguments of `stray` that let it write far beyond a lease.
+fn far(lease: &mut Lease<u32>) -> [Argument<'_>; 2] {
+    [lease.argument_mut(0), (1_u64 << 40).into()]
 }
 
 /// As [`vouched`], of a GPU.
@@ -99,6 +104,8 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "call-gated" => gated(socket, Duration::from_millis(seed)),
         "call-twice" => twice(socket),
         "call-failures" => failures(socket),
+        "misuse-leases" => crate::misuse::leases(socket),
+        "misuse-numbers" => crate::misuse::numbers(socket),
         other => {
             let acts = [faults::act, goers::act, kills::act, suspects::act];
             return acts.into_iter().find_map(|act| act(socket, other, seed));
@@ -119,22 +126,22 @@ fn saxpy(socket: &Path) -> Outcome {
     let (n, stream) = (10_000, &tenant.stream);
     let mut y = tenant.broker.reserve::<f32>(stream, n)?;
     let mut x = tenant.broker.reserve::<f32>(stream, n)?;
-    stream.write(&mut *y, &(0..n).map(|at| at as f32).collect::<Vec<_>>())?;
-    stream.write(&mut *x, &vec![2.0; n])?;
+    stream.write(&mut y, &(0..n).map(|at| at as f32).collect::<Vec<_>>())?;
+    stream.write(&mut x, &vec![2.0; n])?;
     stream.synchronize()?;
     let kernel = vouched(&tenant.module, "saxpy")?;
-    let arguments = [y.argument(0), x.argument(0), 3.0_f32.into(), (n as u32).into()];
+    let arguments = [y.argument_mut(0), x.argument(0), 3.0_f32.into(), (n as u32).into()];
     tenant.caller.call(&Launch::new(&kernel, Grid::cover(n as u32, 256), &arguments))?.wait()?;
     let wanted: Vec<f32> = (0..n).map(|at| at as f32 + 6.0).collect();
     assert_eq!(stream.download(&*y)?, wanted);
     // From an element on: the ones before it stay.
-    let arguments = [y.argument(10), x.argument(0), 1.0_f32.into(), 5_u32.into()];
+    let arguments = [y.argument_mut(10), x.argument(0), 1.0_f32.into(), 5_u32.into()];
     tenant.caller.call(&Launch::new(&kernel, Grid::line(1, 32), &arguments))?.wait()?;
     assert_eq!(stream.download(&y.view(8..17)?)?, [14.0, 15.0, 18.0, 19.0, 20.0, 21.0, 22.0, 21.0, 22.0]);
     let kernel = vouched(&tenant.module, "sum")?;
-    let total = tenant.words(&[0])?;
+    let mut total = tenant.words(&[0])?;
     let three: Vec<u8> = [1_u32, 20, 300].iter().flat_map(|word| word.to_le_bytes()).collect();
-    let arguments = [total.argument(0), Argument::Bytes(three.into())];
+    let arguments = [total.argument_mut(0), Argument::bytes(three)];
     tenant.caller.call(&Launch::new(&kernel, Grid::line(1, 1), &arguments))?.wait()?;
     assert_eq!(tenant.read(&total)?, [321]);
     Ok(())
@@ -147,11 +154,11 @@ pub(crate) fn calls_of_a_stream_are_carried_out_in_their_order(stage: &Stage) {
 /// More calls than a ring holds, in streams with memory of their own, and in streams that share some.
 fn many(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let leases = (0..4).map(|at| tenant.words(&[at; 100])).collect::<Result<Vec<_>, _>>()?;
+    let mut leases = (0..4).map(|at| tenant.words(&[at; 100])).collect::<Result<Vec<_>, _>>()?;
     let mut wanted: Vec<u32> = (0..4).collect();
     let mut last = Vec::new();
     for k in 0..300 {
-        for (stream, lease) in (0..).zip(&leases) {
+        for (stream, lease) in (0..).zip(&mut leases) {
             last.push(tenant.step(lease, k, stream)?);
             wanted[stream as usize] = stepped(wanted[stream as usize], k);
         }
@@ -163,8 +170,8 @@ fn many(socket: &Path) -> Outcome {
         assert_eq!(tenant.read(lease)?, [wanted; 100]);
     }
     // Streams that write the same memory take turns by themselves: three steps by the same number come to the same in any order.
-    let shared = tenant.words(&[1; 50])?;
-    let calls = (0..30).map(|at| tenant.step(&shared, 7, at % 3)).collect::<Result<Vec<_>, _>>()?;
+    let mut shared = tenant.words(&[1; 50])?;
+    let calls = (0..30).map(|at| tenant.step(&mut shared, 7, at % 3)).collect::<Result<Vec<_>, _>>()?;
     calls.iter().try_for_each(Call::wait)?;
     assert_eq!(tenant.read(&shared)?, [(0..30).fold(1, |word, _| stepped(word, 7)); 50]);
     Ok(())
@@ -180,10 +187,10 @@ fn points(socket: &Path) -> Outcome {
     let mut wanted = 0;
     for round in 0..50 {
         // The stream writes, the call steps behind it, the stream copies behind that; the host waits for nothing.
-        tenant.stream.write(&mut *lease, &[round; 1000])?;
+        tenant.stream.write(&mut lease, &[round; 1000])?;
         let after = [tenant.broker.point(&tenant.stream)?];
         let kernel = vouched(&tenant.module, "step")?;
-        let arguments = [lease.argument(0), 5_u32.into(), 1000_u32.into()];
+        let arguments = [lease.argument_mut(0), 5_u32.into(), 1000_u32.into()];
         let launch = Launch { after: &after, ..Launch::new(&kernel, Grid::cover(1000_u32, 128), &arguments) };
         let call = tenant.caller.call(&launch)?;
         tenant.broker.await_point(&tenant.stream, call.point())?;
@@ -202,10 +209,10 @@ pub(crate) fn all_callers_of_a_tenant_have_their_calls_carried_out(stage: &Stage
 
 fn twice(socket: &Path) -> Outcome {
     let mut tenant = Tenant::new(socket)?;
-    let lease = tenant.words(&[1; 100])?;
+    let mut lease = tenant.words(&[1; 100])?;
     let mut wanted = 1;
     for k in 0..6 {
-        tenant.step(&lease, k, 0)?.wait()?;
+        tenant.step(&mut lease, k, 0)?.wait()?;
         wanted = stepped(wanted, k);
         assert_eq!(tenant.read(&lease)?, [wanted; 100]);
         // The one before is gone, or stays, as it likes.
@@ -220,11 +227,11 @@ pub(crate) fn failures_that_nobody_waits_for_hold_up_nobody(stage: &Stage) {
 
 fn failures(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let (lease, kernel) = (tenant.words(&[1; 100])?, vouched(&tenant.module, "step")?);
-    let outside = [lease.argument(1 << 20), 1_u32.into(), 100_u32.into()];
+    let (mut lease, kernel) = (tenant.words(&[1; 100])?, vouched(&tenant.module, "step")?);
+    let outside = [lease.argument_mut(1 << 20), 1_u32.into(), 100_u32.into()];
     let failed = (0..500).map(|_| tenant.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &outside)));
     let failed = failed.collect::<Result<Vec<_>, _>>()?;
-    tenant.step(&lease, 4, 0)?.wait()?;
+    tenant.step(&mut lease, 4, 0)?.wait()?;
     assert_eq!(tenant.read(&lease)?, [stepped(1, 4); 100]);
     let refused = failed.iter().filter(|call| call.wait().is_err()).count();
     assert_eq!(refused, 500, "none is taken for one that went well");
@@ -294,17 +301,17 @@ pub(crate) fn calls_go_on_when_the_broker_dies(stage: &Stage) {
 
 fn lifetimes(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let lease = tenant.words(&[1; 64])?;
+    let mut lease = tenant.words(&[1; 64])?;
     let mut wanted = 1;
     for round in 0..12 {
         if round % 4 == 2 {
             stage::kill_part(socket, "broker");
         }
-        tenant.step(&lease, round, 0)?.wait()?;
+        tenant.step(&mut lease, round, 0)?.wait()?;
         wanted = stepped(wanted, round);
         // New memory, so that the worker has to borrow of the broker that is there now.
-        let other = tenant.words(&[round; 64])?;
-        tenant.step(&other, 1, 1)?.wait()?;
+        let mut other = tenant.words(&[round; 64])?;
+        tenant.step(&mut other, 1, 1)?.wait()?;
         assert_eq!(tenant.read(&other)?, [stepped(round, 1); 64]);
     }
     assert_eq!(tenant.read(&lease)?, [wanted; 64]);
@@ -318,9 +325,9 @@ pub(crate) fn what_is_returned_with_calls_pending_is_free_when_they_have_passed(
 fn returns(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
     for round in 0..at_effort(10, 100, 1000) {
-        let lease = tenant.words(&[round; 5000])?;
+        let mut lease = tenant.words(&[round; 5000])?;
         for k in 0..8 {
-            drop(tenant.step(&lease, k, k % 2)?);
+            drop(tenant.step(&mut lease, k, k % 2)?);
         }
         // Its memory is the next round's: calls that still ran would write there.
         drop(lease);
@@ -350,7 +357,8 @@ fn gpus(socket: &Path) -> Outcome {
         gpu.launch(&step, Grid::cover(10_u32, 64), &[x.argument(290), 2_u32.into(), 10_u32.into()])?;
         gpu.wait()?;
         assert_eq!(gpu.download(&x)?[288..], [5, 5, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17]);
-        let refused = |arguments: &[Argument]| gpu.launch(&step, Grid::line(1, 1), arguments).unwrap_err().to_string();
+        let refused =
+            |arguments: &[Argument<'_>]| gpu.launch(&step, Grid::line(1, 1), arguments).unwrap_err().to_string();
         assert_eq!(refused(&[x.argument(0)]), "kernel step takes 3 arguments, 1 were given");
         assert_eq!(refused(&[x.argument(0), 1.0_f32.into(), 1_u32.into()]), "argument 2 of step is u32, f32 was given");
         let unknown = kernel_of(&gpu, TEXT, "stop").unwrap_err().to_string();
@@ -400,12 +408,12 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     let gate = writer.broker.device().clock(file.as_fd(), 1)?;
     let mut lease = writer.broker.reserve::<f32>(&writer.stream, 100)?;
     writer.stream.wait_word(&gate, 0, 1)?;
-    writer.stream.write(&mut *lease, &[7.0; 100])?;
+    writer.stream.write(&mut lease, &[7.0; 100])?;
     writer.broker.publish("gated", lease, Policy::Open).map_err(|(_, error)| error)?;
-    let y = reader.broker.reserve::<f32>(&reader.stream, 100)?;
+    let mut y = reader.broker.reserve::<f32>(&reader.stream, 100)?;
     let x = reader.caller.lease_named("gated", Access::Read)?;
     let kernel = vouched(&reader.module, "saxpy")?;
-    let arguments = [y.argument(0), x.argument(0), 1.0_f32.into(), 100_u32.into()];
+    let arguments = [y.argument_mut(0), x.argument(0), 1.0_f32.into(), 100_u32.into()];
     let call = reader.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?;
     // Longer than a kernel may run: one that waits does not run.
     let longer = limit * 3 / 2;

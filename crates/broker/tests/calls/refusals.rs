@@ -26,8 +26,11 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     let (caller, module) = setting(stage);
     let mut others = stage.link();
     let other = others.reserve(4096).unwrap();
-    let own = caller.link().unwrap().reserve(4096).unwrap();
-    let lease = |lease: Id, offset_bytes: u64| Argument::Lease { lease, offset_bytes };
+    // SAFETY: the caller has no named lease, and nothing else uses the leases of this test.
+    let link = || unsafe { caller.link() }.unwrap();
+    let own = link().reserve(4096).unwrap();
+    // SAFETY: as above.
+    let lease = |lease: Id, offset_bytes: u64| unsafe { caller.argument(lease, offset_bytes) };
     assert_eq!(
         caller.module("blas/saxpi").unwrap_err().to_string(),
         "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
@@ -38,7 +41,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     );
     let saxpy = super::vouched(&module, "saxpy").unwrap();
     let grid = Grid::line(1, 32);
-    let call = |arguments: &[Argument]| said(caller.call(&Launch::new(&saxpy, grid, arguments)));
+    let call = |arguments: &[Argument<'_>]| said(caller.call(&Launch::new(&saxpy, grid, arguments)));
     let (y, x) = (lease(own.lease, 0), lease(own.lease, 64));
     assert_eq!(call(&[y.clone(), x.clone()]), "kernel saxpy takes 4 arguments, 2 were given");
     assert_eq!(call(&[y.clone(), x.clone(), 2_u32.into(), 1_u32.into()]), "argument 3 of saxpy is f32, u32 was given");
@@ -51,15 +54,15 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
         "argument 3 of saxpy is f32, and a lease needs one of 8 bytes"
     );
     assert_eq!(
-        call(&[y.clone(), Argument::Bytes([0; 8].into()), 2.0_f32.into(), 1_u32.into()]),
+        call(&[y.clone(), Argument::bytes([0; 8]), 2.0_f32.into(), 1_u32.into()]),
         "argument 2 of saxpy is u64, 8 bytes was given"
     );
     assert_eq!(
         call(&[y.clone(), lease(other.lease, 0), 2.0_f32.into(), 1_u32.into()]),
         "argument 2 of saxpy is another process's lease"
     );
-    let over = caller.link().unwrap().reserve(4096).unwrap().lease;
-    caller.link().unwrap().give_back(over, Point::default()).unwrap();
+    let over = link().reserve(4096).unwrap().lease;
+    link().give_back(over, Point::default()).unwrap();
     assert_eq!(
         call(&[y.clone(), lease(over, 0), 2.0_f32.into(), 1_u32.into()]),
         "argument 2 of saxpy is a lease that is over"

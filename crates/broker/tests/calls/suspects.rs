@@ -9,7 +9,7 @@ use freehold_broker::{Argument, Broker, Call, CallError, Caller, Carried, Launch
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{TEXT, Tenant, goes_on, said, said_in_time, stepped};
+use super::{TEXT, Tenant, far, goes_on, said, said_in_time, stepped};
 use crate::blocks::Outcome;
 use crate::stage::{self, Stage};
 
@@ -38,7 +38,7 @@ fn call(
     module: &Module,
     kernel: &str,
     stream: u32,
-    arguments: &[Argument],
+    arguments: &[Argument<'_>],
 ) -> Result<Call, CallError> {
     let kernel = super::vouched(module, kernel)?;
     caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::line(1, 1), arguments) })
@@ -70,10 +70,10 @@ pub(crate) fn of_kernels_that_ran_beside_each_other_one_has_failed(stage: &Stage
 fn beside(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let (caller, module) = (&tenant.caller, &tenant.module);
-    let (one, other) = (tenant.words(&[5; 10])?, tenant.words(&[5; 10])?);
-    let spin = call(caller, module, "spin", 1, &[one.argument(0)])?;
+    let (mut one, mut other) = (tenant.words(&[5; 10])?, tenant.words(&[5; 10])?);
+    let spin = call(caller, module, "spin", 1, &[one.argument_mut(0)])?;
     until_taken(&tenant)?;
-    let stray = call(caller, module, "stray", 0, &[other.argument(0), (1_u64 << 40).into()])?;
+    let stray = call(caller, module, "stray", 0, &[other.argument_mut(0), (1_u64 << 40).into()])?;
     let of = |kernel: &str| {
         format!(
             "one of these kernels ended their worker: stray, spin; CUDA_ERROR_ILLEGAL_ADDRESS (700); of {kernel} of \
@@ -91,9 +91,12 @@ pub(crate) fn of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed(stage
 
 fn burst(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let lease = tenant.words(&[5; 10])?;
-    let stray = || call(&tenant.caller, &tenant.module, "stray", 0, &[lease.argument(0), (1_u64 << 40).into()]);
-    let calls = at_once(socket, || Ok([tenant.step(&lease, 1, 0)?, stray()?, tenant.step(&lease, 2, 0)?]))?;
+    let mut lease = tenant.words(&[5; 10])?;
+    let calls = at_once(socket, || {
+        let first = tenant.step(&mut lease, 1, 0)?;
+        let stray = call(&tenant.caller, &tenant.module, "stray", 0, &far(&mut lease))?;
+        Ok([first, stray, tenant.step(&mut lease, 2, 0)?])
+    })?;
     calls[0].wait()?;
     for (call, kernel) in calls[1..].iter().zip(["stray", "step"]) {
         let wanted = format!(
@@ -102,7 +105,7 @@ fn burst(socket: &Path) -> Outcome {
         );
         assert_eq!(call.wait().unwrap_err().to_string(), wanted);
     }
-    tenant.step(&lease, 3, 0)?.wait()?;
+    tenant.step(&mut lease, 3, 0)?.wait()?;
     assert_eq!(tenant.read(&lease)?, [stepped(stepped(5, 1), 3); 10]);
     Ok(())
 }
@@ -117,9 +120,9 @@ pub(crate) fn a_worker_takes_no_more_launches_than_it_is_told(stage: &Stage) {
 
 fn flight(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let lease = tenant.words(&[5; 10])?;
-    let spin = call(&tenant.caller, &tenant.module, "spin", 0, &[lease.argument(0)])?;
-    let steps = |count| (0..count).map(|_| tenant.step(&lease, 1, 0)).collect::<Result<Vec<_>, _>>();
+    let mut lease = tenant.words(&[5; 10])?;
+    let spin = call(&tenant.caller, &tenant.module, "spin", 0, &[lease.argument_mut(0)])?;
+    let mut steps = |count| (0..count).map(|_| tenant.step(&mut lease, 1, 0)).collect::<Result<Vec<_>, _>>();
     let mut calls = steps(stage::LAUNCHES - 2)?;
     until_taken(&tenant)?;
     calls.extend(steps(50)?);
@@ -150,17 +153,16 @@ fn gate(tenant: &Tenant) -> Result<SharedSemaphores, Box<dyn std::error::Error>>
 
 fn neighbours(socket: &Path) -> Outcome {
     let [one, other] = [sharing(socket)?, sharing(socket)?];
-    let (lease, others) = (one.words(&[5; 10])?, other.words(&[5; 10])?);
-    let far = |lease: &Lease<u32>| [lease.argument(0), (1_u64 << 40).into()];
+    let (mut lease, mut others) = (one.words(&[5; 10])?, other.words(&[5; 10])?);
     // What waits for a process is known not to have run.
     let gate = gate(&one)?;
     one.stream.wait_word(&gate, 0, 1)?;
     let (kernel, after) = (super::vouched(&one.module, "step")?, [one.broker.point(&one.stream)?]);
-    let arguments = [lease.argument(0), 1_u32.into(), 10_u32.into()];
+    let arguments = [lease.argument_mut(0), 1_u32.into(), 10_u32.into()];
     let waiting = one.caller.call(&Launch { after: &after, ..Launch::new(&kernel, Grid::line(1, 32), &arguments) })?;
     until_taken(&one)?;
     goes_on(&waiting, Duration::ZERO);
-    let stray = call(&other.caller, &other.module, "stray", 0, &far(&others))?;
+    let stray = call(&other.caller, &other.module, "stray", 0, &far(&mut others))?;
     assert_eq!(
         stray.wait().unwrap_err().to_string(),
         "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been carried out, as a \
@@ -172,9 +174,9 @@ fn neighbours(socket: &Path) -> Outcome {
          out, as a whole or in part"
     );
     gate.write(0, 1);
-    let spin = call(&one.caller, &one.module, "spin", 0, &[lease.argument(0)])?;
+    let spin = call(&one.caller, &one.module, "spin", 0, &[lease.argument_mut(0)])?;
     until_taken(&one)?;
-    let stray = call(&other.caller, &other.module, "stray", 0, &far(&others))?;
+    let stray = call(&other.caller, &other.module, "stray", 0, &far(&mut others))?;
     for (call, kernel) in [(stray, "stray"), (spin, "spin")] {
         let wanted = format!(
             "one of these kernels ended their worker: {kernel}, and 1 of other processes; CUDA_ERROR_ILLEGAL_ADDRESS (700); \
@@ -193,13 +195,14 @@ fn behind_stream(socket: &Path, limit: Duration) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let module = tenant.caller.put_module("test/hold", HOLD)?;
     let (mut x, mut y) = (tenant.words(&[0; 10])?, tenant.words(&[0; 10])?);
+    // `hold` reads what it is given.
     let hold = |stream, y: &Lease<u32>| call(&tenant.caller, &module, "hold", stream, &[x.argument(0), y.argument(0)]);
     let [first, second] = [hold(0, &x)?, hold(1, &y)?];
     goes_on(&first, most(limit));
-    tenant.stream.write(&mut *x, &[u32::MAX; 10])?;
+    tenant.stream.write(&mut x, &[u32::MAX; 10])?;
     first.wait()?;
     goes_on(&second, most(limit));
-    tenant.stream.write(&mut *y, &[u32::MAX; 10])?;
+    tenant.stream.write(&mut y, &[u32::MAX; 10])?;
     second.wait()?;
     Ok(())
 }
@@ -218,9 +221,9 @@ fn batch(socket: &Path, limit: Duration) -> Outcome {
         Ok([call(&tenant.caller, &tenant.module, "empty", 0, &[])?, hold(&x)?, hold(&y)?])
     })?;
     goes_on(&first, most(limit));
-    tenant.stream.write(&mut *x, &[u32::MAX; 10])?;
+    tenant.stream.write(&mut x, &[u32::MAX; 10])?;
     goes_on(&second, most(limit));
-    tenant.stream.write(&mut *y, &[u32::MAX; 10])?;
+    tenant.stream.write(&mut y, &[u32::MAX; 10])?;
     first.wait()?;
     second.wait()?;
     Ok(())

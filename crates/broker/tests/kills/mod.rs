@@ -173,7 +173,8 @@ pub(crate) fn hoarder(words: &[OsString]) -> ExitCode {
     let mut link = Link::connect(Path::new(&words[0])).expect("a broker serves");
     let leases: Vec<Granted> =
         (0..HOARD_LEASES).map(|_| link.reserve(1 + random.below(8 << 10)).expect("there is memory")).collect();
-    link.attach(leases[0].segment).expect("it has a lease there");
+    // SAFETY: nothing imports the descriptor.
+    unsafe { link.attach(leases[0].segment) }.expect("it has a lease there");
     println!("{}", leases.len());
     // Whoever started it closes this only when it is dead.
     std::io::stdin().read_to_end(&mut Vec::new()).expect("standard input is read");

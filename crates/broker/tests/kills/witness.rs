@@ -41,9 +41,9 @@ fn hold(socket: &Path) -> Outcome {
     let stream = device.stream()?;
     let broker = Broker::connect_at(&device, socket)?;
     let mut own = broker.reserve::<u32>(&stream, NUMBERS)?;
-    stream.write(&mut *own, &numbers(1))?;
+    stream.write(&mut own, &numbers(1))?;
     let mut named = broker.reserve::<u32>(&stream, NUMBERS)?;
-    stream.write(&mut *named, &numbers(1 << 20))?;
+    stream.write(&mut named, &numbers(1 << 20))?;
     broker.publish("witness", named, Policy::Restore).map_err(|(_, error)| error)?;
     for line in std::io::stdin().lock().lines() {
         line?;

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use freehold::Grid;
-use freehold_broker::wire::Id;
 use freehold_broker::{Access, Argument, Caller, Carried, Launch, Name, Named};
 
 use super::elsewhere::{self, Elsewhere};
@@ -44,16 +43,24 @@ pub(crate) struct Arguments {
 /// An argument as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wish {
-    Value(Argument),
+    Value(Argument<'static>),
     Named { name: Name, access: Access, offset_bytes: u64 },
 }
 
 impl Wish {
-    /// What it is to a kernel, whatever memory it is.
-    fn kind(&self) -> Argument {
+    /// The argument, of a name that is leased.
+    fn argument<'a>(&self, leases: &'a BTreeMap<Name, Named>) -> Argument<'a> {
         match self {
             Self::Value(value) => value.clone(),
-            Self::Named { offset_bytes, .. } => Argument::Lease { lease: Id(0), offset_bytes: *offset_bytes },
+            Self::Named { name, offset_bytes, .. } => leases[name].argument(*offset_bytes),
+        }
+    }
+
+    /// What it is to a kernel, whatever memory it is.
+    fn kind(&self) -> Argument<'static> {
+        match self {
+            Self::Value(value) => value.clone(),
+            Self::Named { .. } => Argument::any_memory(),
         }
     }
 }
@@ -93,7 +100,7 @@ fn parse(text: &str) -> Result<Wish, String> {
         "i64" => number!(i64),
         "f32" => number!(f32),
         "f64" => number!(f64),
-        "bytes" => Ok(Wish::Value(Argument::Bytes(digits(value)?.into()))),
+        "bytes" => Ok(Wish::Value(Argument::bytes(digits(value)?))),
         "lease" | "read" => {
             let (name, offset) = value.split_once('+').unwrap_or((value, "0"));
             let name = Name::parse(name).map_err(|wrong| format!("{name:?}: {wrong}"))?;
@@ -147,9 +154,8 @@ fn call_here(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duratio
     // A name is not leased for a call that is none.
     let kinds: Vec<Argument> = arguments.arguments.iter().map(Wish::kind).collect();
     Launch::new(&kernel, grid, &kinds).check()?;
-    let mut leases = BTreeMap::new();
-    let given = arguments.arguments.iter().map(|wish| argument(&caller, &arguments.arguments, &mut leases, wish));
-    let given = given.collect::<Result<Vec<_>, Failure>>()?;
+    let leases = lease(&caller, &arguments.arguments)?;
+    let given: Vec<_> = arguments.arguments.iter().map(|wish| wish.argument(&leases)).collect();
     let began = Instant::now();
     let outcome = caller.call(&Launch::new(&kernel, grid, &given)).and_then(|call| call.wait());
     let took = began.elapsed();
@@ -166,24 +172,19 @@ fn call_here(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duratio
     Ok(took)
 }
 
-/// The argument of a wish. A name is leased once, however often it is said: for writing, if it is to be written anywhere.
-fn argument(
-    caller: &Caller,
-    all: &[Wish],
-    leases: &mut BTreeMap<Name, Named>,
-    wish: &Wish,
-) -> Result<Argument, Failure> {
-    let (name, offset_bytes) = match wish {
-        Wish::Value(value) => return Ok(value.clone()),
-        Wish::Named { name, offset_bytes, .. } => (name, *offset_bytes),
-    };
-    if !leases.contains_key(name) {
-        let is_written =
-            |wish: &Wish| matches!(wish, Wish::Named { name: other, access: Access::Write, .. } if other == name);
-        let access = if all.iter().any(is_written) { Access::Write } else { Access::Read };
-        leases.insert(name.clone(), caller.lease_named(name.as_str(), access)?);
+/// Leases each name once, however often it is said: for writing, if it is to be written anywhere.
+fn lease(caller: &Caller, all: &[Wish]) -> Result<BTreeMap<Name, Named>, Failure> {
+    let mut leases = BTreeMap::new();
+    for wish in all {
+        let Wish::Named { name, .. } = wish else { continue };
+        if !leases.contains_key(name) {
+            let is_written =
+                |wish: &Wish| matches!(wish, Wish::Named { name: other, access: Access::Write, .. } if other == name);
+            let access = if all.iter().any(is_written) { Access::Write } else { Access::Read };
+            leases.insert(name.clone(), caller.lease_named(name.as_str(), access)?);
+        }
     }
-    Ok(leases[name].argument(offset_bytes))
+    Ok(leases)
 }
 
 #[cfg(test)]
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(parse("u32:7"), Ok(Wish::Value(7_u32.into())));
         assert_eq!(parse("i64:-1"), Ok(Wish::Value((-1_i64).into())));
         assert_eq!(parse("f32:2.5"), Ok(Wish::Value(2.5_f32.into())));
-        assert_eq!(parse("bytes:0aFF"), Ok(Wish::Value(Argument::Bytes([10, 255].into()))));
+        assert_eq!(parse("bytes:0aFF"), Ok(Wish::Value(Argument::bytes([10, 255]))));
         let named = |access, offset_bytes| Wish::Named { name: Name::parse("a/y").unwrap(), access, offset_bytes };
         assert_eq!(parse("lease:a/y"), Ok(named(Access::Write, 0)));
         assert_eq!(parse("read:a/y+4KiB"), Ok(named(Access::Read, 4096)));

@@ -112,7 +112,7 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     let scene = Scene::new();
     scene.said(&["put", &scene.file("in", b"freehold"), "--name", "z"]);
     let mut link = scene.link();
-    link.descriptor(Request::Host { bytes: 4096 + 3 * 1024, name: name("shared/numbers") }).expect("a descriptor");
+    link.call(Request::Host { bytes: 4096 + 3 * 1024, name: name("shared/numbers") }).expect("memory of the host");
     drop(link);
     let (ls, owner) = (scene.said(&["ls"]), user());
     let lines: Vec<Vec<&str>> = ls.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -171,7 +171,7 @@ fn quotas_are_said_set_and_taken_away_for_both_memories() {
     assert_eq!(scene.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
     assert_eq!(scene.said(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
     assert_eq!(scene.said(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
-    let refused = scene.link().descriptor(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
+    let refused = scene.link().call(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
     assert_eq!(
         refused,
         "the user may have 8192 bytes of the host's memory and has 0: 8193 more were asked for; drop a name, or raise the quota with \

@@ -57,7 +57,7 @@ fn a_broker_whose_keeper_was_replaced_is_stopped_too() {
     let sentence = "already: use it, stop it with `freehold stop`, or name another with --socket";
     let expected = format!("error: a broker serves {} {sentence}\n", socket.display());
     assert_eq!((text(&second.stderr), second.status.code()), (expected.as_str(), Some(2)));
-    scene.link().descriptor(Request::Host { bytes: 5000, name: name("a") }).expect("a descriptor");
+    scene.link().call(Request::Host { bytes: 5000, name: name("a") }).expect("memory of the host");
     assert_eq!(
         scene.said(&["stop", "--force"]),
         format!("the broker at {} has ended: 1 name and 5000 bytes are gone\n", socket.display())

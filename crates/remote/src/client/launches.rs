@@ -7,7 +7,7 @@ use std::time::Duration;
 use freehold::Grid;
 use freehold_broker::wire::Id;
 use freehold_broker::{
-    Access, Argument, CallError, Gpu, GpuError, GpuKernel, GpuResult, Kind, Parameter, Place, Signature,
+    Access, Argument, CallError, Content, Gpu, GpuError, GpuKernel, GpuResult, Kind, Parameter, Place, Signature,
 };
 use sha2::{Digest, Sha256};
 use tonic::Code;
@@ -82,7 +82,7 @@ impl From<proto::Module> for RemoteModule {
 #[derive(Clone, Copy, Debug)]
 pub enum RemoteArgument<'a> {
     /// A number or a structure.
-    Value(&'a Argument),
+    Value(&'a Argument<'a>),
     /// Memory of the session, from a byte on.
     Block(&'a RemoteBlock, u64),
     /// What has a name, from a byte on. What is written is there under the name when the launch was waited for.
@@ -146,6 +146,9 @@ impl Remote {
     }
 
     /// Has a kernel launched, behind the launches before it.
+    ///
+    /// # Errors
+    /// Those of the gate, and a [`RemoteArgument::Value`] that is memory: its number is that of another GPU.
     pub fn launch(
         &self,
         module: &RemoteModule,
@@ -154,15 +157,18 @@ impl Remote {
         arguments: &[RemoteArgument<'_>],
     ) -> Result<RemoteCall, Failure> {
         let arguments = arguments.iter().map(|given| match given {
-            RemoteArgument::Value(value) => told(value),
-            RemoteArgument::Block(block, offset) => of_block(block.number, *offset),
+            RemoteArgument::Value(value) if matches!(value.content(), Content::Memory { .. }) => {
+                Err(Failure::wrong("an argument is memory of another GPU: give a block or a name of this session"))
+            }
+            RemoteArgument::Value(value) => Ok(told(value)),
+            RemoteArgument::Block(block, offset) => Ok(of_block(block.number, *offset)),
             RemoteArgument::Named(name, access, offset) => {
                 let access = super::told_access(*access).into();
                 let name = proto::NameArgument { name: (*name).to_owned(), access, offset: *offset };
-                proto::Argument { value: Some(Value::Name(name)) }
+                Ok(proto::Argument { value: Some(Value::Name(name)) })
             }
         });
-        self.launch_told(module.told.module, kernel, grid, arguments.collect())
+        self.launch_told(module.told.module, kernel, grid, arguments.collect::<Result<_, Failure>>()?)
     }
 
     fn launch_told(
@@ -197,9 +203,9 @@ fn of_block(block: u64, offset: u64) -> proto::Argument {
     proto::Argument { value: Some(Value::Block(proto::BlockArgument { block, offset })) }
 }
 
-fn told(given: &Argument) -> proto::Argument {
-    let value = match given {
-        Argument::Number { parameter: Parameter { kind, bytes }, bits } => {
+fn told(given: &Argument<'_>) -> proto::Argument {
+    let value = match given.content() {
+        Content::Number { parameter: Parameter { kind, bytes }, bits } => {
             let kind = match kind {
                 Kind::Unsigned | Kind::Pointer => proto::Kind::Unsigned,
                 Kind::Signed => proto::Kind::Signed,
@@ -207,10 +213,10 @@ fn told(given: &Argument) -> proto::Argument {
                 Kind::Bits => proto::Kind::Bits,
                 Kind::Bytes => proto::Kind::Bytes,
             };
-            Value::Number(proto::NumberArgument { kind: kind.into(), bytes: *bytes, bits: *bits })
+            Value::Number(proto::NumberArgument { kind: kind.into(), bytes, bits })
         }
-        Argument::Bytes(bytes) => Value::Structure(bytes.to_vec()),
-        Argument::Lease { lease, offset_bytes } => return of_block(lease.0, *offset_bytes),
+        Content::Bytes(bytes) => Value::Structure(bytes.to_vec()),
+        Content::Memory { memory, offset_bytes } => return of_block(memory.0, offset_bytes),
     };
     proto::Argument { value: Some(value) }
 }
@@ -282,7 +288,7 @@ impl Place for AtGate {
         Ok((Id(module.told.module), module.kernels))
     }
 
-    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
         let arguments = arguments.iter().map(told).collect();
         let call = self.remote.launch_told(kernel.module().0, &kernel.signature().name, grid, arguments);
         self.books().calls.push(call.map_err(elsewhere)?);

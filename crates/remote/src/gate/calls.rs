@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use freehold_broker::wire::{Reply as Answered, Request as Ask};
-use freehold_broker::{Access, Host, Lease, Link, LinkError, Name, Policy};
+use freehold_broker::{Access, Caller, Host, Lease, Link, LinkError, Name, Policy};
 use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::Stream;
@@ -337,7 +337,7 @@ impl Freehold for Calls {
         let mut request = request.into_inner();
         let call = request.call.take();
         self.once(call.as_ref(), print(&request), move |session| {
-            session.broker.link()?.call(Ask::Drop { name: name(&request.name)? })?;
+            session.broker.drop_name(name(&request.name)?.as_str())?;
             Ok(Done {})
         })
         .await
@@ -405,7 +405,9 @@ impl Freehold for Calls {
         let call = request.call.take();
         let launch = call.as_ref().map_or(0, |call| call.number);
         self.once(call.as_ref(), print(&("launch", request.encode_to_vec())), move |session| {
-            let block = |block: &proto::BlockArgument| session.block(block.block)?.argument(block.offset);
+            let block = |caller: &Caller, block: &proto::BlockArgument| {
+                session.block(block.block)?.argument(caller, block.offset)
+            };
             session.launches.launch(launch, &request, block)?;
             Ok(proto::Launched { launch })
         })

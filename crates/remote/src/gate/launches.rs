@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use freehold::{Grid, Stream};
-use freehold_broker::wire::{Id, Point};
+use freehold_broker::wire::Point;
 use freehold_broker::{
     Access, Argument, Broker, Call, CallError, Caller, Kernel, Kind, Launch, Module, Named, Parameter, Signature,
 };
@@ -16,7 +16,7 @@ use super::known::Known;
 use super::lock;
 use super::over::Over;
 use crate::failure::Failure;
-use crate::proto::{self, BlockArgument, NameArgument, argument::Value};
+use crate::proto::{self, BlockArgument, argument::Value};
 
 /// Launches of a session that are under way, or went wrong and were not waited for.
 const LAUNCHES_MAX: usize = 1024;
@@ -134,7 +134,7 @@ impl Launches {
         &self,
         number: u64,
         request: &proto::LaunchRequest,
-        block: impl Fn(&BlockArgument) -> Result<Argument, Failure>,
+        block: impl Fn(&Caller, &BlockArgument) -> Result<Argument<'static>, Failure>,
     ) -> Result<(), Failure> {
         let module = self.known(request.module)?;
         // SAFETY: this process has no memory of the device, and a worker runs the kernel that has nothing but leases of this user. What
@@ -142,10 +142,7 @@ impl Launches {
         let kernel = unsafe { module.kernel(&request.kernel) }?;
         // A name is not leased for a launch that is none.
         let kinds = |place, given: &proto::Argument| match &given.value {
-            Some(
-                Value::Name(NameArgument { offset: offset_bytes, .. })
-                | Value::Block(BlockArgument { offset: offset_bytes, .. }),
-            ) => Ok(Argument::Lease { lease: Id(0), offset_bytes: *offset_bytes }),
+            Some(Value::Name(_) | Value::Block(_)) => Ok(Argument::any_memory()),
             given => value(place, given.as_ref()),
         };
         let (grid, arguments) = shape(request, kinds)?;
@@ -154,7 +151,7 @@ impl Launches {
         let named = self.lease_named(&request.arguments)?;
         let put = self.put_in(&kernel, request, |place, given| match &given.value {
             Some(Value::Name(wish)) => Ok(named[&wish.name].argument(wish.offset)),
-            Some(Value::Block(given)) => block(given),
+            Some(Value::Block(given)) => block(&self.caller, given),
             given => value(place, given.as_ref()),
         });
         let named = Mutex::new(named.into_values().collect());
@@ -171,11 +168,11 @@ impl Launches {
         }
     }
 
-    fn put_in(
+    fn put_in<'a>(
         &self,
         kernel: &Kernel,
         request: &proto::LaunchRequest,
-        argument: impl Fn(usize, &proto::Argument) -> Result<Argument, Failure>,
+        argument: impl Fn(usize, &proto::Argument) -> Result<Argument<'a>, Failure>,
     ) -> Result<Call, Failure> {
         let (grid, arguments) = shape(request, argument)?;
         let call = self.caller.call(&Launch { stream: request.stream, ..Launch::new(kernel, grid, &arguments) })?;
@@ -287,10 +284,10 @@ fn too_many() -> Failure {
 }
 
 /// What is launched: the grid, and the arguments, which are counted from 1.
-fn shape(
+fn shape<'a>(
     request: &proto::LaunchRequest,
-    argument: impl Fn(usize, &proto::Argument) -> Result<Argument, Failure>,
-) -> Result<(Grid, Vec<Argument>), Failure> {
+    argument: impl Fn(usize, &proto::Argument) -> Result<Argument<'a>, Failure>,
+) -> Result<(Grid, Vec<Argument<'a>>), Failure> {
     let arguments = (1..).zip(&request.arguments).map(|(place, given)| argument(place, given));
     let [blocks, threads] = [&request.blocks, &request.threads].map(|told| dimensions(told.as_ref()));
     Ok((Grid { blocks, threads, shared_bytes: request.shared_bytes }, arguments.collect::<Result<_, _>>()?))
@@ -301,9 +298,9 @@ fn dimensions(told: Option<&proto::Dimensions>) -> [u32; 3] {
 }
 
 /// A number or a structure.
-fn value(place: usize, given: Option<&Value>) -> Result<Argument, Failure> {
+fn value(place: usize, given: Option<&Value>) -> Result<Argument<'static>, Failure> {
     match given {
-        Some(Value::Structure(bytes)) => Ok(Argument::Bytes(bytes.as_slice().into())),
+        Some(Value::Structure(bytes)) => Ok(Argument::bytes(bytes.as_slice())),
         Some(Value::Number(number)) => {
             let kind = match number.kind() {
                 proto::Kind::Unsigned => Kind::Unsigned,
@@ -320,7 +317,7 @@ fn value(place: usize, given: Option<&Value>) -> Result<Argument, Failure> {
                     format!("argument {place} is a number of {bytes} bytes: it has 1, 2, 4 or 8, and fits into them");
                 return Err(Failure::wrong(sentence));
             }
-            Ok(Argument::Number { parameter: Parameter { kind, bytes }, bits: number.bits })
+            Ok(Argument::number(Parameter { kind, bytes }, number.bits))
         }
         _ => Err(Failure::wrong(format!("argument {place} is nothing: give a block, a name, a number or a structure"))),
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use freehold::{Device, ImportedSlice, Stream};
-use freehold_broker::{Access, Argument, Broker, Lease, Policy};
+use freehold_broker::{Access, Argument, Broker, Caller, Lease, Policy};
 use tokio::sync::Semaphore;
 use tonic::Code;
 
@@ -273,11 +273,11 @@ impl Held {
     }
 
     /// The block as an argument of a launch, from a byte on.
-    pub(super) fn argument(&self, offset: u64) -> Result<Argument, Failure> {
+    pub(super) fn argument(&self, caller: &Caller, offset: u64) -> Result<Argument<'static>, Failure> {
         let lease = lock(&self.lease);
         let lease = lease.as_ref().ok_or_else(|| gone(self.number))?;
-        let at = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(lease.argument(at))
+        // SAFETY: the block is the client's, whose copies and launches use it as the client orders them: it may change under each of them.
+        Ok(unsafe { caller.argument(lease.id(), offset) })
     }
 
     fn take(&self) -> Result<Lease<u8>, Failure> {

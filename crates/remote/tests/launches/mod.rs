@@ -61,7 +61,7 @@ pub(crate) fn a_kernel_runs_on_blocks_of_a_session(stage: &Stage) {
         words(&remote, &x)[98..112],
         [[2.0_f32.to_bits(); 2].as_slice(), &[stepped; 10], &[2.0_f32.to_bits(); 2]].concat()
     );
-    let structure = Argument::Bytes(bytes_of(&[1, 20, 300]).into());
+    let structure = Argument::bytes(bytes_of(&[1, 20, 300]));
     let given = [RemoteArgument::Block(&x, 0), RemoteArgument::Value(&structure)];
     remote.launch(&module, "sum", Grid::line(1, 1), &given).unwrap().wait().unwrap();
     assert_eq!(words(&remote, &x)[0], 321);

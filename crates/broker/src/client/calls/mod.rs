@@ -24,16 +24,16 @@ use self::seat::{Seat, Spot};
 use super::link::{Link, LinkError, Patience};
 use super::tenant::{Broker, Lease};
 use crate::calls::STREAMS;
-use crate::order::{Argument, Head, POINTS_MAX, ROOM_WORDS, Task};
+use crate::order::{Argument, Content, Head, Owner, POINTS_MAX, ROOM_WORDS, Task};
 use crate::place;
-use crate::wire::Point;
+use crate::wire::{Id, Point};
 
 /// What is to be launched.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     pub kernel: &'a Kernel,
     pub grid: Grid,
-    pub arguments: &'a [Argument],
+    pub arguments: &'a [Argument<'a>],
     /// The stream at the worker, from 0 to 15: calls of one stream are carried out one after the other.
     pub stream: u32,
     /// What has to pass before it begins, on the device: work of this process, or of others of its user.
@@ -42,7 +42,7 @@ pub struct Launch<'a> {
 
 impl<'a> Launch<'a> {
     /// In stream 0, after nothing.
-    pub fn new(kernel: &'a Kernel, grid: Grid, arguments: &'a [Argument]) -> Self {
+    pub fn new(kernel: &'a Kernel, grid: Grid, arguments: &'a [Argument<'a>]) -> Self {
         Self { kernel, grid, arguments, stream: 0, after: &[] }
     }
 
@@ -66,10 +66,18 @@ impl Way {
     fn link(&self) -> Result<MutexGuard<'_, Link>, CallError> {
         match self {
             Self::Own(link) => Ok(link.lock().unwrap_or_else(PoisonError::into_inner)),
-            Self::Tenant(broker) => broker.link().map_err(|error| match error {
+            Self::Tenant(broker) => broker.connection().map_err(|error| match error {
                 super::tenant::Error::Link(error) => error.into(),
                 _ => LinkError::ForkedChild.into(),
             }),
+        }
+    }
+
+    /// What the numbers of its leases are numbers of: all callers of a tenant have the same.
+    fn owner(self: &Arc<Self>) -> Owner {
+        match &**self {
+            Self::Own(_) => Owner::of(self),
+            Self::Tenant(broker) => broker.owner(),
         }
     }
 }
@@ -144,11 +152,27 @@ impl Caller {
 
     /// The connection to the broker.
     ///
+    /// # Safety
+    /// As for [`Broker::link`], whose connection it is for a caller [`of`](Self::of) a broker. No lease of a live [`Named`] is returned or
+    /// given away over it.
+    ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
-    pub fn link(&self) -> Result<MutexGuard<'_, Link>, CallError> {
+    pub unsafe fn link(&self) -> Result<MutexGuard<'_, Link>, CallError> {
+        self.connection()
+    }
+
+    fn connection(&self) -> Result<MutexGuard<'_, Link>, CallError> {
         self.check()?;
         self.way.link()
+    }
+
+    /// A lease of this tenant as an argument, by its number, from a byte on. The worker refuses a number that is not one of its leases.
+    ///
+    /// # Safety
+    /// Nothing is borrowed. Whatever else uses the lease tolerates that the kernels which are given it read and write it.
+    pub unsafe fn argument(&self, lease: Id, offset_bytes: u64) -> Argument<'static> {
+        Argument::memory(self.way.owner(), lease, offset_bytes)
     }
 
     fn patience(&self) -> Patience {
@@ -168,6 +192,10 @@ impl Caller {
     pub fn call(&self, launch: &Launch<'_>) -> Result<Call, CallError> {
         self.check()?;
         fits(launch)?;
+        let own = self.way.owner();
+        if let Some(at) = launch.arguments.iter().position(|argument| !argument.is_known_to(own)) {
+            return Err(CallError::ForeignLease { kernel: launch.kernel.name().clone(), argument: at + 1 });
+        }
         let Launch { kernel, grid, arguments, stream, after } = *launch;
         let head = Head {
             task: Task::Launch,
@@ -182,15 +210,15 @@ impl Caller {
         self.put(head, after, arguments, kernel)
     }
 
-    fn put(&self, head: Head, after: &[Point], arguments: &[Argument], kernel: &Kernel) -> Result<Call, CallError> {
+    fn put(&self, head: Head, after: &[Point], arguments: &[Argument<'_>], kernel: &Kernel) -> Result<Call, CallError> {
         loop {
             let seat = self.seat()?;
             match seat.put(head, after, arguments) {
                 Some(spot) => {
                     if let Way::Tenant(broker) = &*self.way {
-                        let leases = arguments.iter().filter_map(|argument| match argument {
-                            Argument::Lease { lease, .. } => Some(*lease),
-                            Argument::Number { .. } | Argument::Bytes(_) => None,
+                        let leases = arguments.iter().filter_map(|argument| match argument.content() {
+                            Content::Memory { memory, .. } => Some(memory),
+                            Content::Number { .. } | Content::Bytes(_) => None,
                         });
                         leases.for_each(|lease| broker.note_call(lease, seat.point(spot)));
                     }
@@ -217,7 +245,7 @@ impl Caller {
         if let Some(known) = seat.as_ref().filter(|known| !known.has_ended()) {
             return Ok(known.clone());
         }
-        let hired = Arc::new(Seat::hire(&mut *self.link()?, self.label, self.family.clone())?);
+        let hired = Arc::new(Seat::hire(&mut *self.connection()?, self.label, self.family.clone())?);
         *seat = Some(hired.clone());
         Ok(hired)
     }
@@ -286,9 +314,18 @@ impl Call {
 }
 
 impl<T: freehold::Pod> Lease<T> {
-    /// The lease as an argument of a call, from an element on.
-    pub fn argument(&self, element: usize) -> Argument {
-        Argument::Lease { lease: self.id(), offset_bytes: (element as u64).saturating_mul(size_of::<T>() as u64) }
+    /// The lease as an argument of a call, from an element on, to be read.
+    pub fn argument(&self, element: usize) -> Argument<'_> {
+        self.argument_at(element)
+    }
+
+    /// The lease as an argument of a call, from an element on, to be read and written.
+    pub fn argument_mut(&mut self, element: usize) -> Argument<'_> {
+        self.argument_at(element)
+    }
+
+    fn argument_at(&self, element: usize) -> Argument<'_> {
+        Argument::memory(self.owner(), self.id(), (element as u64).saturating_mul(size_of::<T>() as u64))
     }
 }
 
@@ -301,13 +338,13 @@ fn fits(launch: &Launch<'_>) -> Result<(), CallError> {
         return Err(CallError::ArgumentCount { kernel: name.clone(), wanted, given });
     }
     for (argument, (wanted, given)) in (1..).zip(parameters.iter().zip(arguments.iter())) {
-        let given = match given {
-            Argument::Lease { .. } if wanted.takes_address() => continue,
-            Argument::Lease { .. } => {
+        let given = match given.content() {
+            Content::Memory { .. } if wanted.takes_address() => continue,
+            Content::Memory { .. } => {
                 return Err(CallError::NotMemory { kernel: name.clone(), argument, wanted: *wanted });
             }
-            Argument::Number { parameter, .. } => *parameter,
-            Argument::Bytes(bytes) => {
+            Content::Number { parameter, .. } => parameter,
+            Content::Bytes(bytes) => {
                 freehold::signature::Parameter { kind: freehold::signature::Kind::Bytes, bytes: bytes.len() as u32 }
             }
         };
@@ -315,7 +352,7 @@ fn fits(launch: &Launch<'_>) -> Result<(), CallError> {
             return Err(CallError::ArgumentKind { kernel: name.clone(), argument, wanted: *wanted, given });
         }
     }
-    let words = 2 * after.len() + arguments.iter().map(Argument::words).sum::<usize>();
+    let words = 2 * after.len() + arguments.iter().map(|argument| argument.content().words()).sum::<usize>();
     if after.len() > POINTS_MAX {
         return Err(CallError::TooManyPoints { most: POINTS_MAX, given: after.len() });
     }

@@ -66,8 +66,16 @@ impl Module {
     /// The kernel with this name, for calls.
     ///
     /// # Safety
-    /// As for [`freehold::Module::kernel`], of every call that is made with the handle: a worker runs it, and reaches what this
-    /// process and others of its user have leased.
+    /// A worker runs it, and that reaches whatever the processes that it serves have leased. In every call that is made with the handle,
+    /// whatever the grid, the numbers and the contents of memory, the kernel
+    /// - reads only memory of its arguments, each from where it begins to the end of its lease, and variables of its module;
+    /// - writes only those variables, and memory that it is given by [`Lease::argument_mut`](crate::Lease::argument_mut), by
+    ///   [`Named::argument`](super::Named::argument) of what is leased for writing, or by [`Caller::argument`];
+    /// - does so even if others write the same memory meanwhile: an argument is borrowed until the call was put in, and not until it is
+    ///   over. Calls that use one lease are carried out one after the other; streams of this process wait for a call only by
+    ///   [`Broker::await_point`](crate::Broker::await_point) or [`Call::wait`](super::Call::wait), and read what is half written otherwise.
+    ///
+    /// A kernel that faults or does not end breaks no promise: its worker ends.
     ///
     /// # Errors
     /// [`CallError::NoKernel`], with those that there are.
@@ -155,7 +163,7 @@ impl Caller {
 
     fn try_put(&self, request: &Request, file: &OwnedFd, hash: [u8; 32]) -> Result<Module, CallError> {
         let Request::PutModule { bytes, name, .. } = request else { unreachable!("it is put") };
-        let reply = self.link()?.call_with(request.clone(), &[file.as_fd()])?.reply;
+        let reply = self.connection()?.call_with(request.clone(), &[file.as_fd()])?.reply;
         let Reply::Number { id, .. } = reply else { return Err(LinkError::Malformed.into()) };
         let module = Module { id, name: name.as_str().into(), hash, bytes: *bytes, kernels: [].into() };
         self.prove(&module)?;
@@ -179,7 +187,7 @@ impl Caller {
     pub fn module(&self, name: &str) -> Result<Module, CallError> {
         let name = Name::parse(name)?;
         let request = Request::Module { id: Id(0), name: Some(name.clone()) };
-        let mut answer = self.link()?.call(request).map_err(|error| no_module(error, &name))?;
+        let mut answer = self.connection()?.call(request).map_err(|error| no_module(error, &name))?;
         let (Reply::Module { id, bytes, hash, .. }, Some(text)) = (answer.reply, answer.descriptors.pop()) else {
             return Err(LinkError::Malformed.into());
         };
@@ -197,7 +205,7 @@ impl Caller {
         let mut listed: Vec<ListedModule> = Vec::new();
         loop {
             let after = listed.last().and_then(|last| Name::parse(&last.name).ok());
-            let text = self.link()?.call(Request::Modules { after })?.text;
+            let text = self.connection()?.call(Request::Modules { after })?.text;
             let before = listed.len();
             for line in text.lines() {
                 listed.push(ListedModule::parse(line).ok_or(LinkError::Malformed)?);
@@ -215,7 +223,7 @@ impl Caller {
     pub fn drop_module(&self, name: &str) -> Result<(), CallError> {
         let name = Name::parse(name)?;
         let request = Request::DropModule { name: name.clone() };
-        self.link()?.call(request).map_err(|error| no_module(error, &name))?;
+        self.connection()?.call(request).map_err(|error| no_module(error, &name))?;
         Ok(())
     }
 }

@@ -1,9 +1,11 @@
 //! What has a name as an argument of calls, for who has no device: leased, and published again when a kernel has written it.
 
+use std::sync::Arc;
+
 use freehold::Grid;
 
 use super::modules::digest;
-use super::{CallError, Caller, Launch};
+use super::{CallError, Caller, Launch, Way};
 use crate::client::link::{Granted, LinkError};
 use crate::name::Name;
 use crate::order::Argument;
@@ -15,6 +17,8 @@ const COPY: &str = include_str!("copy.ptx");
 /// Memory that has a name, leased for calls.
 #[derive(Debug)]
 pub struct Named {
+    /// The connection that it was leased over.
+    way: Arc<Way>,
     name: Name,
     lease: Id,
     bytes: u64,
@@ -27,9 +31,9 @@ impl Named {
         self.bytes
     }
 
-    /// From a byte on.
-    pub fn argument(&self, offset_bytes: u64) -> Argument {
-        Argument::Lease { lease: self.lease, offset_bytes }
+    /// From a byte on, to be read, and to be written where it was leased for that.
+    pub fn argument(&self, offset_bytes: u64) -> Argument<'_> {
+        Argument::memory(self.way.owner(), self.lease, offset_bytes)
     }
 }
 
@@ -41,12 +45,13 @@ impl Caller {
     /// [`Refusal::NoName`] with the nearest names, [`Refusal::Busy`], and those of a call.
     pub fn lease_named(&self, name: &str, access: Access) -> Result<Named, CallError> {
         let name = Name::parse(name)?;
-        let mut link = self.link()?;
+        let mut link = self.connection()?;
         let Reply::Number { id, .. } = link.call(Request::Find { name: name.clone() })?.reply else {
             return Err(LinkError::Malformed.into());
         };
         let granted = link.lease(id, access)?;
-        let mut named = Named { name, lease: granted.lease, bytes: granted.bytes, is_copy: false };
+        let mut named =
+            Named { way: self.way.clone(), name, lease: granted.lease, bytes: granted.bytes, is_copy: false };
         if access == Access::Read {
             return Ok(named);
         }
@@ -67,9 +72,9 @@ impl Caller {
                 self.copy(&before, &granted)
             }
         };
-        self.link()?.give_back(before.lease, Point::default())?;
+        self.connection()?.give_back(before.lease, Point::default())?;
         if copied.is_err() {
-            self.link()?.give_back(granted.lease, Point::default())?;
+            self.connection()?.give_back(granted.lease, Point::default())?;
         }
         copied.map(|()| named)
     }
@@ -79,7 +84,7 @@ impl Caller {
         let module = self.put_module(&format!("freehold/copy-{}", digest(COPY)), COPY)?;
         // SAFETY: `copy` reads and writes as many bytes as the shorter of both leases has.
         let kernel = unsafe { module.kernel("copy") }?;
-        let lease = |granted: &Granted| Argument::Lease { lease: granted.lease, offset_bytes: 0 };
+        let lease = |granted: &Granted| Argument::memory(self.way.owner(), granted.lease, 0);
         let bytes = from.bytes.min(to.bytes);
         let grid = Grid::line(Grid::cover(bytes.div_ceil(8), 256).blocks[0].clamp(1, 4096), 256);
         self.call(&Launch::new(&kernel, grid, &[lease(to), lease(from), bytes.into()]))?.wait()
@@ -91,7 +96,7 @@ impl Caller {
     /// Those of the connection.
     pub fn settle(&self, named: Named) -> Result<(), CallError> {
         let Named { name, lease, is_copy, .. } = named;
-        let mut link = self.link()?;
+        let mut link = self.connection()?;
         if is_copy {
             link.call(Request::Publish { lease, policy: Policy::Restore, point: Point::default(), name })?;
         }
@@ -103,6 +108,6 @@ impl Caller {
     /// # Errors
     /// Those of the connection.
     pub fn give_back(&self, named: Named) -> Result<(), CallError> {
-        Ok(self.link()?.give_back(named.lease, Point::default())?)
+        Ok(self.connection()?.give_back(named.lease, Point::default())?)
     }
 }

@@ -125,7 +125,7 @@ impl Seat {
 
     /// Puts a call in, behind those of its stream. Nothing where the worker has ended before there was room.
     #[inline]
-    pub(super) fn put(&self, mut head: Head, after: &[Point], arguments: &[Argument]) -> Option<Spot> {
+    pub(super) fn put(&self, mut head: Head, after: &[Point], arguments: &[Argument<'_>]) -> Option<Spot> {
         let mut line = self.line();
         let count = line.requested;
         if count.wrapping_sub(line.taken) >= CALLS {

@@ -132,7 +132,8 @@ fn attach(scene: &Scene, device: &Device, bytes: u64, count: usize) -> Result<Ve
     for _ in 0..count {
         let granted = link.reserve(bytes).map_err(broken)?;
         let start = Instant::now();
-        let (descriptor, bytes) = link.attach(granted.segment).map_err(broken)?;
+        // SAFETY: the import is not used, and is gone before the lease is returned and the segment detached.
+        let (descriptor, bytes) = unsafe { link.attach(granted.segment) }.map_err(broken)?;
         let import = device.import(descriptor.as_fd(), bytes, Permission::ReadWrite)?;
         times.push(start.elapsed().as_nanos() as f64);
         drop(import);
@@ -165,7 +166,7 @@ fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
 fn kernels(scene: &Scene, device: &Device, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::Error| failed("the broker", error);
     let broker = Broker::connect_at(device, &scene.socket()).map_err(broken)?;
-    broker.link().map_err(broken)?.patience = Patience::Spin;
+    broker.set_patience(Patience::Spin).map_err(broken)?;
     let stream = device.stream()?;
     let module = device.module(&Image::ptx(STAMP)?)?;
     // SAFETY: `stamp` writes two words, and is given views of two.

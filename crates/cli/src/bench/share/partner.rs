@@ -84,7 +84,7 @@ fn kernels(arguments: &Arguments) -> Outcome {
     // SAFETY: `stamp` writes two words, and is given views of two.
     let stamp = unsafe { module.kernel("stamp") }?;
     let broker = Broker::connect_at(&device, &arguments.socket)?;
-    broker.link()?.patience = Patience::Spin;
+    broker.set_patience(Patience::Spin)?;
     println!("{}", broker.tenant().0);
     loop {
         let mut lease = broker.receive::<u64>(&stream)?;

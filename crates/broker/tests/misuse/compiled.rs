@@ -1,0 +1,210 @@
+//! Programs that do not compile. All of a group are one crate with a function for each program: the compiler runs once for each group, and
+//! must report the expected error on the line of every function.
+//!
+//! The compiler reports types before borrows, so those are separate groups.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+use crate::stage::Stage;
+
+/// What a program does, the code of the error, and the program.
+type Program = (&'static str, &'static str, &'static str);
+
+const HEAD: &str = "
+    #![allow(unused, dead_code)]
+    use freehold::{Grid, ImportedSlice, OwnsSlice, Stream};
+    use freehold_broker::*;
+    use freehold_broker::wire::{Id, Point, Request};
+    struct Own(ImportedSlice<u32>);
+    type R = std::result::Result<(), Box<dyn std::error::Error>>;
+";
+
+/// What every program has: leases `x` and `y`, an imported slice `z`, a named lease `n`, a buffer `u`.
+const GIVEN: &str =
+    "(b: Broker, c: Caller, mut l: Link, p: Gpu, m: Module, k: Kernel, q: GpuKernel, g: Grid, s: Stream,
+    mut x: Lease<u32>, mut y: Lease<u32>, z: ImportedSlice<u32>, n: Named, u: Buffer<u32>)";
+
+/// Found by types, privacy, or for want of `unsafe`.
+const TYPES: &[Program] = &[
+    ("take a tenant's connection", "E0133", "b.link()?.give_back(x.id(), Point::default())?;"),
+    ("take a caller's connection", "E0133", "c.link()?.give_back(x.id(), Point::default())?;"),
+    ("look up a kernel of a module", "E0133", "m.kernel(\"step\")?;"),
+    ("look up a kernel of a GPU", "E0133", "p.kernel(\"\", \"step\")?;"),
+    ("make an argument of a lease's number", "E0133", "c.argument(x.id(), 0);"),
+    ("make an argument of any number", "E0223", "Argument::Lease { lease: Id(7), offset_bytes: 0 };"),
+    ("make an argument of what it holds", "E0423", "Argument(todo!());"),
+    ("attach a whole segment", "E0133", "l.attach(Id(7))?;"),
+    ("take a tenant's clock", "E0133", "l.descriptor(Request::Clock { tenant: b.tenant() })?;"),
+    ("take a segment out of an answer", "E0616", "l.call(Request::Attach { segment: Id(7) })?.descriptors.pop();"),
+    ("read a connection's clock", "E0624", "l.clock();"),
+    ("copy a lease", "E0599", "let w = x.clone();"),
+    ("copy a named lease", "E0599", "let w = n.clone();"),
+    ("copy a buffer", "E0599", "let w = u.clone();"),
+    ("name a lease's slice", "E0616", "let w = x.part;"),
+    (
+        "be used like a slice",
+        "E0200",
+        "impl OwnsSlice for Own { type Element = u32; fn slice(&self) -> &ImportedSlice<u32> { &self.0 } }",
+    ),
+    ("fill a lease that is borrowed to be read", "E0308", "s.fill(&x, 1)?;"),
+    ("copy a lease as another type", "E0271", "let mut w = b.reserve::<f32>(&s, 1)?; s.copy(&x, &mut w)?;"),
+];
+
+/// Found by borrows and moves.
+const BORROWS: &[Program] = &[
+    ("exchange the memory of two leases", "E0596", "std::mem::swap(&mut *x, &mut *y);"),
+    ("replace a lease's memory and keep it", "E0596", "let kept = std::mem::replace(&mut *x, z);"),
+    ("move a lease's memory out", "E0507", "let kept = *x;"),
+    ("write a lease under a view", "E0502", "let v = x.view(..)?; s.fill(&mut x, 1)?; s.download(&v)?;"),
+    (
+        "have two views of a lease to write",
+        "E0499",
+        "let mut v = x.view_mut(..)?; let mut w = x.view_mut(..)?; s.copy(&v, &mut w)?;",
+    ),
+    ("copy a lease to itself", "E0502", "s.copy(&x, &mut x)?;"),
+    ("have a view after the lease", "E0505", "let v = x.view(..)?; drop(x); s.download(&v)?;"),
+    (
+        "have a view after the lease was given",
+        "E0505",
+        "let v = x.view(..)?; b.give(x, Id(7)).map_err(|(_, e)| e)?; s.download(&v)?;",
+    ),
+    (
+        "have a view after the lease was published",
+        "E0505",
+        "let v = x.view(..)?; b.publish(\"n\", x, Policy::Restore).map_err(|(_, e)| e)?; s.download(&v)?;",
+    ),
+    ("use a lease that was given", "E0382", "b.give(x, Id(7)).map_err(|(_, e)| e)?; s.download(&x)?;"),
+    ("use a lease that was closed", "E0382", "x.close().map_err(|(_, e)| e)?; s.download(&x)?;"),
+    (
+        "have a call write what is borrowed to be read",
+        "E0502",
+        "let v = x.view(..)?; c.call(&Launch::new(&k, g, &[x.argument_mut(0)]))?; s.download(&v)?;",
+    ),
+    (
+        "have a call write a lease that is not mutable",
+        "E0596",
+        "let w = b.reserve::<u32>(&s, 1)?; c.call(&Launch::new(&k, g, &[w.argument_mut(0)]))?;",
+    ),
+    (
+        "give a call one lease twice to be written",
+        "E0499",
+        "c.call(&Launch::new(&k, g, &[x.argument_mut(0), x.argument_mut(1)]))?;",
+    ),
+    (
+        "give a call one lease to be read and to be written",
+        "E0502",
+        "c.call(&Launch::new(&k, g, &[x.argument(0), x.argument_mut(1)]))?;",
+    ),
+    (
+        "have an argument after its lease",
+        "E0505",
+        "let a = [x.argument(0)]; drop(x); c.call(&Launch::new(&k, g, &a))?;",
+    ),
+    (
+        "have an argument after its name was settled",
+        "E0505",
+        "let a = [n.argument(0)]; c.settle(n)?; c.call(&Launch::new(&k, g, &a))?;",
+    ),
+    ("have an argument after its buffer", "E0505", "let a = [u.argument(0)]; drop(u); p.launch(&q, g, &a)?;"),
+];
+
+/// The same, done right.
+const RIGHT: &[&str] = &[
+    "s.copy(&x, &mut y)?; s.fill(&mut x, 1)?; s.download(&x)?; s.download(&*x)?; std::mem::swap(&mut x, &mut y);",
+    "s.write(&mut x.view_mut(1..)?, &[1])?; let w = (x.len(), x.address(), x.view(..)?);",
+    "c.call(&Launch::new(&k, g, &[x.argument_mut(0), y.argument(0), 1u32.into(), Argument::bytes([0; 8])]))?.wait()?;",
+    "c.call(&Launch::new(&k, g, &[n.argument(0)]))?.wait()?; c.settle(n)?;",
+    "p.launch(&q, g, &[u.argument(0), u.argument(1)])?; p.download(&u)?;",
+    "b.drop_name(\"n\")?; b.set_patience(Patience::Spin)?; l.call(Request::Totals)?;",
+    "unsafe { b.link()?.call(Request::Totals)?; m.kernel(\"step\")?; c.argument(x.id(), 0); l.attach(Id(7))?; }",
+    "unsafe impl OwnsSlice for Own { type Element = u32; fn slice(&self) -> &ImportedSlice<u32> { &self.0 } }",
+];
+
+/// The newest of the libraries of a crate that this test was built with.
+fn library(deps: &Path, name: &str) -> PathBuf {
+    let prefix = format!("lib{name}-");
+    let built = |path: &Path| path.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let all = deps.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let is_it = |path: &PathBuf| {
+        let file = path.file_name().unwrap().to_string_lossy();
+        file.starts_with(&prefix) && file.ends_with(".rlib")
+    };
+    all.filter(is_it).max_by_key(|path| built(path)).expect("the library was built before its test")
+}
+
+/// The errors of a crate by the program whose function they are in. Nothing where there is no compiler.
+fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize, Vec<String>>> {
+    // Line 1 is the head, and each program has one line.
+    let mut text = HEAD.replace('\n', " ") + "\n";
+    for (number, program) in programs.enumerate() {
+        writeln!(text, "fn program_{number}{} -> R {{ {program} Ok(()) }}", GIVEN.replace('\n', " ")).unwrap();
+    }
+    let test = std::env::current_exe().unwrap();
+    let deps = test.parent().unwrap();
+    let source = std::env::temp_dir().join(format!("freehold-broker-misuse-{}-{}.rs", std::process::id(), text.len()));
+    std::fs::write(&source, text).unwrap();
+    // A file that stays where it is put: a compiler that root runs replaces /dev/null.
+    let metadata = source.with_extension("rmeta");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(compiler);
+    command.args([
+        "--edition=2024",
+        "--crate-type=lib",
+        "--crate-name=misuse",
+        "--emit=metadata",
+        "--error-format=short",
+    ]);
+    command.arg("-o").arg(&metadata).arg("-L").arg(format!("dependency={}", deps.display()));
+    for name in ["freehold", "freehold_broker"] {
+        command.arg("--extern").arg(format!("{name}={}", library(deps, name).display()));
+    }
+    let compiled = command.arg(&source).stdin(Stdio::null()).output();
+    std::fs::remove_file(&source).unwrap();
+    if metadata.exists() {
+        std::fs::remove_file(&metadata).unwrap();
+    }
+    let Ok(compiled) = compiled else {
+        println!("nothing was compiled: there is no compiler here");
+        return None;
+    };
+    let mut found: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for line in String::from_utf8(compiled.stderr).unwrap().lines() {
+        // PATH:LINE:COLUMN: error[CODE]: MESSAGE
+        let Some((at, error)) = line.split_once(": error") else { continue };
+        let at: usize = at.rsplit(':').nth(1).and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        found.entry(at.wrapping_sub(2)).or_default().push(error.trim_start_matches('[').to_owned());
+    }
+    Some(found)
+}
+
+fn refuses(programs: &[Program]) {
+    let Some(found) = errors(programs.iter().map(|&(_, _, program)| program)) else { return };
+    let wrong: Vec<String> = programs
+        .iter()
+        .enumerate()
+        .filter_map(|(number, (what, code, _))| {
+            let errors = found.get(&number).map_or(&[][..], Vec::as_slice);
+            let is_right = !errors.is_empty() && errors.iter().all(|error| error.starts_with(code));
+            (!is_right).then(|| format!("{what}: wanted {code}, found {errors:?}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(found.len(), programs.len(), "{found:?}");
+}
+
+pub(crate) fn what_would_make_memory_of_numbers_does_not_compile(_: &Stage) {
+    refuses(TYPES);
+}
+
+pub(crate) fn what_would_alias_or_outlive_a_lease_does_not_compile(_: &Stage) {
+    refuses(BORROWS);
+}
+
+pub(crate) fn the_same_done_right_compiles(_: &Stage) {
+    let Some(found) = errors(RIGHT.iter().copied()) else { return };
+    assert!(found.is_empty(), "{found:?}");
+}
