@@ -101,8 +101,8 @@ pub fn kernels(text: &str) -> Result<Vec<Signature>, freehold_ptx::Error> {
     Ok(functions.filter(is_kernel).map(signature).collect())
 }
 
-/// How much memory of the device a text has for itself: its variables in `.global` and `.const`, those within functions too, each
-/// with as much as its alignment may cost.
+/// How much memory of the device a text takes for itself: an upper bound for its variables in `.global` and `.const`, those within functions
+/// too, each with what a driver rounds it up to. All texts together take no more than that and one page of 2 MiB.
 ///
 /// # Errors
 /// Where the text cannot be read, and why.
@@ -130,10 +130,20 @@ fn kept_bytes(variable: &Variable<'_>) -> u64 {
     if !matches!(variable.space, Space::Global | Space::Const) {
         return 0;
     }
-    let bytes = variable_bytes(variable);
-    let align = u64::from(variable.align.unwrap_or(1).max(1));
-    bytes.checked_next_multiple_of(align).unwrap_or(u64::MAX)
+    let align = u64::from(variable.align.unwrap_or(1)).max(GRAIN_BYTES);
+    let bytes = variable_bytes(variable).max(1).checked_next_multiple_of(align).unwrap_or(u64::MAX);
+    if bytes > SHARED_BYTES_MAX {
+        return bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
+    }
+    // Its share of a page that holds nothing else: what is left there is too short for one more.
+    PAGE_BYTES.div_ceil(PAGE_BYTES / bytes)
 }
+
+// How a driver places variables. On an H200 one of a byte takes 256 bytes and one of 257 takes 512, pages of 2 MiB hold those of up to 1 MiB,
+// and larger ones have pages of their own, whatever module they are of. The software device starts each at a multiple of 512.
+const GRAIN_BYTES: u64 = 512;
+const SHARED_BYTES_MAX: u64 = 1 << 20;
+const PAGE_BYTES: u64 = 2 << 20;
 
 fn variable_bytes(variable: &Variable<'_>) -> u64 {
     // A length that is not said is that of the values.
@@ -226,11 +236,25 @@ mod tests {
             ".global .align 8 .b8 a[1000];\n.const .f32 b[4][5];\n.global .v4 .u32 c;\n.global .u16 d[] = {1, 2, 3};\n\
              .shared .b8 e[4096];\n.func helper",
         );
-        assert_eq!(device_bytes(&text).unwrap(), 1000 + 80 + 16 + 6);
+        assert_eq!(device_bytes(&text).unwrap(), 1024 + 512 + 512 + 512);
         assert_eq!(device_bytes(TEXT).unwrap(), 0);
         let within =
             TEXT.replace("empty() {", "empty() { .global .b8 a[70]; { .const .align 64 .u32 b; } .local .b8 c[9];");
-        assert_eq!(device_bytes(&within).unwrap(), 70 + 64, "variables within functions stay as long as others");
+        assert_eq!(device_bytes(&within).unwrap(), 512 + 512, "variables within functions stay as long as others");
+    }
+
+    #[test]
+    fn a_variable_counts_as_what_a_driver_rounds_it_up_to() {
+        let counted = |variable: &str| {
+            device_bytes(&TEXT.replace(".func helper", &format!("{variable};\n.func helper"))).unwrap()
+        };
+        let of = |bytes: u64| counted(&format!(".global .b8 a[{bytes}]"));
+        assert_eq!([1, 512, 513].map(of), [512, 512, 1024]);
+        assert_eq!(counted(".global .align 4096 .b8 a[1]"), 4096);
+        // Ten and three of them fill a page, and two do.
+        assert_eq!([200_000, 600_000, 700_000, 1 << 20].map(of), [209_716, 699_051, 1 << 20, 1 << 20]);
+        assert_eq!([(1 << 20) + 1, 2 << 20, (2 << 20) + 1].map(of), [2 << 20, 2 << 20, 4 << 20]);
+        assert_eq!(of(1 << 50), 1 << 50);
     }
 
     #[test]

@@ -47,6 +47,7 @@ const ATTACKS: &[Attack] = &[
     ("forged-heartbeat", workers::forged_heartbeat),
     ("variables-put-and-dropped", modules::put_and_dropped),
     ("variables-loaded-often", modules::loaded_often),
+    ("variables-many-and-small", modules::many_and_small),
 ];
 
 /// Attacks on the time that a kernel may run: at a broker that ends kernels soon.

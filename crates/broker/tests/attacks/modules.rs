@@ -1,7 +1,8 @@
-//! Attacks with modules: variables that take more of the device than a user may have, by dropping what is loaded and by loading it
-//! often.
+//! Attacks with modules: variables that take more of the device than a user may have, by dropping what is loaded, by loading it often,
+//! and by being many and small.
 
 use freehold::open;
+use freehold::signature::device_bytes;
 use freehold_driver::cuda::{context, memory, primary};
 
 use super::Attacker;
@@ -43,8 +44,8 @@ impl Gauge {
 }
 
 /// Has a worker load a text, under a name: the kinds of what it has told so far.
-fn load(raw: &mut Raw, seat: &mut Seat, name: &str, bytes: u64) -> Vec<u32> {
-    let put = raw.put_module(name, &text(bytes), bytes);
+fn load(raw: &mut Raw, seat: &mut Seat, name: &str, text: &str) -> Vec<u32> {
+    let put = raw.put_module(name, text, device_bytes(text).expect("it is PTX"));
     assert_eq!(put[0] as u16, 105, "{put:x?}");
     let number = seat.load(put[1]);
     seat.wait(0, number);
@@ -57,7 +58,7 @@ fn started(attacker: &mut Attacker) -> (Raw, Seat) {
     let mut raw = attacker.connect();
     let mut seat = raw.hire(0);
     let name = "attack/first";
-    assert_eq!(load(&mut raw, &mut seat, name, 8), [0_u32; 0], "a small module is loaded");
+    assert_eq!(load(&mut raw, &mut seat, name, &text(8)), [0_u32; 0], "a small module is loaded");
     raw.drop_module(name);
     (raw, seat)
 }
@@ -76,7 +77,7 @@ pub(super) fn put_and_dropped(attacker: &mut Attacker) {
     let bytes = MEMORY_BYTES / 4;
     for round in 0..8 {
         let name = format!("attack/dropped-{round}");
-        assert_eq!(load(&mut raw, &mut seat, &name, bytes), [0_u32; 0], "dropped modules no longer count");
+        assert_eq!(load(&mut raw, &mut seat, &name, &text(bytes)), [0_u32; 0], "dropped modules no longer count");
         assert!(gauge.taken() <= MEMORY_BYTES, "{} bytes of the device are taken", gauge.taken());
         raw.drop_module(&name);
     }
@@ -91,7 +92,7 @@ pub(super) fn loaded_often(attacker: &mut Attacker) {
     let gauge = Gauge::new();
     let (bytes, name) = (100 << 20, "attack/often");
     let told = tenants.iter_mut().map(|(raw, seat)| {
-        let kinds = load(raw, seat, name, bytes);
+        let kinds = load(raw, seat, name, &text(bytes));
         (kinds, seat.told().first().map(|message| message[2] >> 32))
     });
     let told: Vec<_> = told.collect();
@@ -101,4 +102,31 @@ pub(super) fn loaded_often(attacker: &mut Attacker) {
     tenants[0].0.drop_module(name);
     until("all of it is free again", || (gauge.taken() < bytes).then_some(()));
     until_uncharged(&mut tenants[0].0);
+}
+
+/// The driver takes memory in pages of this.
+const PAGE_BYTES: u64 = 2 << 20;
+
+/// Has variables loaded of sizes that a driver rounds up the most: it takes no more than what counts, and a page.
+pub(super) fn many_and_small(attacker: &mut Attacker) {
+    let (mut raw, mut seat) = started(attacker);
+    let gauge = Gauge::new();
+    for (variables, bytes) in
+        [(4000, 1), (1000, 513), (30, 200_000), (4, 700_000), (4, (1 << 20) + 1), (2, PAGE_BYTES + 1)]
+    {
+        let declared: String =
+            (0..variables).map(|at| format!(".visible .global .align 1 .b8 v{at}[{bytes}];\n")).collect();
+        let names: Vec<String> = (0..4).map(|round| format!("attack/small-{bytes}-{round}")).collect();
+        let mut counted = 0;
+        for name in &names {
+            let text = TEXT.replace("// Nothing.", &format!("// {name}\n{declared}"));
+            assert_eq!(load(&mut raw, &mut seat, name, &text), [0_u32; 0]);
+            counted += device_bytes(&text).expect("it is PTX");
+            let taken = gauge.taken();
+            assert!(taken <= counted + PAGE_BYTES, "{variables} of {bytes} bytes: {taken} taken, {counted} counted");
+        }
+        names.iter().for_each(|name| raw.drop_module(name));
+        until("all of it is free again", || (gauge.taken() <= PAGE_BYTES).then_some(()));
+    }
+    attacker.refused += 1;
 }
