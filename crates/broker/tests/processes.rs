@@ -141,6 +141,10 @@ const TESTS: &[Test] = &[
         serving::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
     ),
     ("a_goodbye_does_not_overtake_what_was_asked_before", serving::a_goodbye_does_not_overtake_what_was_asked_before),
+    (
+        "a_goodbye_does_not_overtake_what_waits_for_the_driver",
+        serving::a_goodbye_does_not_overtake_what_waits_for_the_driver,
+    ),
     ("a_tenant_cannot_make_the_broker_wait_at_its_bell", serving::a_tenant_cannot_make_the_broker_wait_at_its_bell),
     (
         "without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served",

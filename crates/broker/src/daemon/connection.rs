@@ -419,9 +419,11 @@ impl Daemon {
         }
     }
 
-    /// Serves what a tenant put into its ring before it said goodbye over its socket: the goodbye is the younger one.
+    /// Serves what a tenant put into its ring before it said goodbye over its socket: the goodbye is the younger one. A request that waits
+    /// for the driver is withdrawn, so that those behind it are served.
     fn serve_goer(&mut self, at: u32) -> io::Result<()> {
         for _ in 0..SLOTS {
+            self.withdraw(at)?;
             let next = self.connections.get_mut(&at).and_then(Connection::next_of_goer);
             match next {
                 Some((Ok(asked), tenant)) => self.ask(tenant, asked, Route::Ring)?,
@@ -430,6 +432,20 @@ impl Daemon {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a tenant's oldest request if it waits for the driver: the tenant goes.
+    fn withdraw(&mut self, at: u32) -> io::Result<()> {
+        let Some(connection) = self.connections.get(&at).filter(|connection| connection.is_waiting) else {
+            return Ok(());
+        };
+        let (tenant, oldest) = (connection.tenant, connection.ring.peek());
+        self.state.withdraw(tenant);
+        match oldest {
+            Some((number, _)) => self.refuse(tenant, number, Refusal::NoTenant, Route::Ring),
+            // It wrote over its own request.
+            None => Ok(()),
+        }
     }
 
     /// Says that a name is not there, and which are like it.

@@ -470,17 +470,22 @@ impl State {
         self.leaving.insert(tenant);
     }
 
+    /// Forgets what a tenant waits for. What is made for it is nobody's.
+    pub(crate) fn withdraw(&mut self, tenant: Id) {
+        let of_tenant = |(&segment, waiting): (&Id, &Waiting)| (waiting.tenant == tenant).then_some(segment);
+        let waiting: Vec<Id> = self.waiting.iter().filter_map(of_tenant).collect();
+        for segment in waiting {
+            self.take_waiting(segment);
+        }
+    }
+
     /// Nothing is left of a tenant: it has given up everything, or its process has ended and its worker has nothing of it.
     pub(crate) fn end(&mut self, tenant: Id, world: &impl World) {
         self.leaving.remove(&tenant);
         self.pass_of(tenant, world);
         self.abandon(tenant);
         let Some(gone) = self.tenants.get(tenant).cloned() else { return };
-        let waiting: Vec<Id> =
-            self.waiting.iter().filter(|(_, waiting)| waiting.tenant == tenant).map(|(&segment, _)| segment).collect();
-        for segment in waiting {
-            self.take_waiting(segment);
-        }
+        self.withdraw(tenant);
         let ending = gone.due.iter().filter_map(|&(_, _, due)| match due {
             Due::Lease(lease) => Some(lease),
             Due::Name(_) | Due::Gift(_) => None,

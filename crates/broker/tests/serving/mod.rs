@@ -10,7 +10,7 @@ use freehold_broker::{Access, CallError, Caller, Launch, Link, LinkError, Name};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use crate::raw::{bytes_of, dial, hear, message, say};
+use crate::raw::{Raw, bytes_of, dial, hear, message, say};
 use crate::stage::{Stage, sums, until};
 
 /// A user and a group that are nobody's.
@@ -134,6 +134,27 @@ pub(crate) fn a_goodbye_does_not_overtake_what_was_asked_before(stage: &Stage) {
         until("the writer is gone", || (sums(&mut link).tenants == 1).then_some(()));
         let found = link.call(Request::Find { name: kept.clone() });
         assert!(found.is_ok(), "a name whose writer returned it behind {others} others is kept: {found:?}");
+    }
+}
+
+/// The giver's ring holds a request that waits for the driver when it says goodbye, and a gift behind that.
+pub(crate) fn a_goodbye_does_not_overtake_what_waits_for_the_driver(stage: &Stage) {
+    let mut receiver = stage.link();
+    for round in 0..20 {
+        let giver = Raw::connect(&stage.socket());
+        let (lease, segment) = giver.reserve(512);
+        let stopped = Stopped::new(stage, "broker");
+        // More than any segment has that is there: the driver makes another.
+        giver.put(message(2, &[100 << 20])).expect("the ring has room");
+        giver.put(message(5, &[lease, 0, 0, receiver.tenant().0])).expect("the ring has room");
+        assert!(say(&giver.socket, &bytes_of(&message(16, &[])), &[]));
+        drop(stopped);
+        giver.hear_end();
+        let given = receiver.given().unwrap_or_else(|| panic!("round {round}: what was given is there"));
+        assert_eq!(given.granted.segment.0, segment);
+        receiver.give_back(given.granted.lease, Point::default()).expect("a broker serves");
+        drop(giver);
+        until("the memory is free", || (sums(&mut receiver).leases == 0).then_some(()));
     }
 }
 
