@@ -51,7 +51,9 @@ fn no_destroyed_stream_of_a_capture_is_named_when_memory_is_given_back() {
     alone_with(name, &[], || {
         let opened = crate::open::opened(None).unwrap();
         let api = Api { cuMemAddressReserve: reserves_nothing, ..opened.api };
-        let foreign_pool = ForeignPool::new(&Device::new(api, opened.device).unwrap(), 2, false);
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(api, opened.device) }.unwrap();
+        let foreign_pool = ForeignPool::new(&device, 2, false);
         context::push_current(&api, primary::retain(&api, opened.device).unwrap()).unwrap();
         let captured = stream::create(&api, stream_flags::NON_BLOCKING).unwrap();
         capture::begin(&api, captured, CUstreamCaptureMode::RELAXED).unwrap();
