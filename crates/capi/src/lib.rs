@@ -165,6 +165,7 @@ pub extern "C" fn freehold_announce_captures() {
 /// A capture belongs to the pool that its thread began last, before the capture. The library learns of the capture when that thread
 /// names one of its streams; from then on other threads that name them take from the pool, too. Where captures are announced, another
 /// thread may be the first, if one thread only has pools begun. Any other capture has a pool of its own: see freehold_capture_release.
+/// A thread that has begun a pool itself must not be the first to name a stream of another thread's capture.
 ///
 /// A pool serves memory of one device. Call this for each device whose memory the capture takes; what it takes of another device is
 /// kept for the capture there, until freehold_capture_release of that device.
