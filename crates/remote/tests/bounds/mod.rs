@@ -322,7 +322,7 @@ pub(crate) fn a_session_knows_so_many_modules(stage: &Stage) {
 }
 
 pub(crate) fn variables_are_within_the_quota(stage: &Stage) {
-    let (quota_bytes, bytes): (u64, u64) = (64 << 20, 27 << 20);
+    let (quota_bytes, bytes): (u64, u64) = (64 << 20, 28 << 20);
     let mut link = Link::connect(&stage.folder.join("broker")).unwrap();
     let user = rustix::process::getuid().as_raw();
     let change = Change::Set { bytes: quota_bytes };
