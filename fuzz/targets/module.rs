@@ -6,7 +6,9 @@ mod shuffle;
 
 use std::sync::Arc;
 
-use freehold_ptx::{Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, OutOfBounds, Unit, Width};
+use freehold_ptx::{
+    Access, Extent, Grid, Image, LANES, Launch, Memory, OutOfBounds, Pointer, Progress, Slice, Unit, Width,
+};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 /// Where the memory starts.
@@ -151,7 +153,12 @@ impl Memory for Ram {
         Ok(())
     }
 
-    fn atomic_update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, OutOfBounds> {
+    fn atomic_update(
+        &mut self,
+        width: Width,
+        address: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, OutOfBounds> {
         let old = self.read(width, address)?;
         self.write(width, address, change(old))?;
         Ok(old)

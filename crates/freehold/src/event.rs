@@ -19,7 +19,7 @@ use crate::stream_state::StreamState;
 /// let filled = stream.event()?;
 /// other.wait(&filled)?; // on the device
 /// filled.synchronize()?; // on the host
-/// assert!(filled.has_passed()?);
+/// assert!(filled.is_complete()?);
 /// x.release_after(&filled).map_err(|(_, error)| error)?;
 /// # Ok::<(), freehold::Error>(())
 /// ```

@@ -18,7 +18,7 @@ use crate::stream::Stream;
 const WORD_BYTES: usize = size_of::<AtomicU32>();
 
 /// Memory of the host that a descriptor names, mapped in this process and registered with its device: kernels read and write it
-/// where it lies. A handle: mapping and registration end when the last handle and the last [`Part`] are gone and all work with
+/// where it lies. A handle: mapping and registration end when the last handle and the last [`ImportedSlice`] are gone and all work with
 /// them has passed, and nothing waits for that.
 ///
 /// ```

@@ -25,7 +25,7 @@ use crate::pool::PAGE_BYTES;
 use crate::stream::{MemoryUse, Stream};
 
 /// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and
-/// the last [`Part`] are gone and all work with it has passed, and nothing waits for that.
+/// the last [`ImportedSlice`] are gone and all work with it has passed, and nothing waits for that.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -149,7 +149,7 @@ impl Imported {
     }
 }
 
-/// Tells when imported memory is mapped here no more: the last handle and the last [`Part`] are gone, their work has passed, and
+/// Tells when imported memory is mapped here no more: the last handle and the last [`ImportedSlice`] are gone, their work has passed, and
 /// the driver has unmapped it.
 ///
 /// ```

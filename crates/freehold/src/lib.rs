@@ -35,7 +35,7 @@
 //! | lend it to the host, a network, or another library's engine | [`Stream::lend`], [`Stream::lend_mut`], [`ExternalAccess`] |
 //! | let another process have it | [`Stream::alloc_shareable`], [`Block::export`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
-//! | use memory of another process | [`Device::import`], [`Imported`], [`Part`] |
+//! | use memory of another process | [`Device::import`], [`Imported`], [`ImportedSlice`] |
 //! | let streams of several processes wait for each other | [`Device::clock`], [`Stream::write_word`], [`Stream::wait_word`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
 //! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |

@@ -154,7 +154,7 @@ impl Stream {
 
     /// Lets the work that is put in from now on wait, on the device, until a word of a clock has come to `value`. Words count
     /// round: up to 2^63 behind `value` is before it. A word that nobody writes holds the stream up for ever, and with it what
-    /// waits until nothing is pending; [`Clock::write`] lets it go.
+    /// waits until nothing is pending; [`SharedSemaphores::write`] lets it go.
     ///
     /// # Errors
     /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while others capture the stream.

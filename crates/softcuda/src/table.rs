@@ -19,7 +19,7 @@ pub const unsafe fn api() -> Api {
 /// The software driver with the calling thread's own stream in place of the null stream.
 ///
 /// # Safety
-/// As for [`api`].
+/// As for [`api()`].
 pub const unsafe fn per_thread_api() -> Api {
     PER_THREAD_API
 }

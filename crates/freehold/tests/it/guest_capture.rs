@@ -570,7 +570,8 @@ fn a_capture_is_of_the_pool_that_its_thread_began_last() {
 #[test]
 fn memory_of_a_second_device_in_an_announced_capture_is_kept_too() {
     let name = "memory_of_a_second_device_in_an_announced_capture_is_kept_too";
-    alone_with(name, &[("FREEHOLD_SOFT_DEVICES", "2")], || {
+    // The software device, of which there can be two everywhere.
+    alone_with(name, &[("FREEHOLD_DEVICE", "soft"), ("FREEHOLD_SOFT_DEVICES", "2")], || {
         let host = Host::new();
         // SAFETY: the test names streams that it made, and begins a pool before each capture.
         let other = unsafe { freehold::open::foreign_pool(1) }.unwrap();

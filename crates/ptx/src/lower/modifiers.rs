@@ -17,7 +17,7 @@ pub(super) const MODIFIERS_MAX: usize = 32;
 impl<'t> Modifiers<'t> {
     pub(super) fn new(modifiers: &'t [&'t str]) -> Self {
         assert!(modifiers.len() <= MODIFIERS_MAX, "instructions with more modifiers are refused before");
-        Self { modifiers: modifiers, taken: 0 }
+        Self { modifiers, taken: 0 }
     }
 
     /// Takes the first word that `meaning` knows.
