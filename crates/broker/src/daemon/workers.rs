@@ -29,6 +29,9 @@ use crate::worker::{Order, launch_limit};
 /// How long a worker has to end, and how much longer than a launch may take it has to say that it is alive.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long a worker has to say for the first time that it is alive: it opens a device before.
+const START: Duration = Duration::from_secs(30);
+
 /// How often it is looked whether workers are alive.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -37,6 +40,18 @@ const LOOK: Duration = Duration::from_millis(500);
 struct Beat {
     count: u32,
     since: Instant,
+}
+
+impl Beat {
+    /// Notes how often a worker has said that it is alive. Whether it was silent for longer than it may be.
+    fn is_silent(&mut self, count: u32, now: Instant, patience: Duration) -> bool {
+        let patience = if count == 0 { patience.max(START) } else { patience };
+        let is_silent = count == self.count && now > self.since + patience;
+        if count != self.count || is_silent {
+            *self = Self { count, since: now };
+        }
+        is_silent
+    }
 }
 
 #[derive(Debug, Default)]
@@ -182,11 +197,7 @@ impl Daemon {
         let mut silent = Vec::new();
         for (&worker, beat) in &mut self.workers.beats {
             let Some(connection) = self.connections.get(&(index(worker) as u32)) else { continue };
-            let count = connection.ring.beat();
-            if count != beat.count {
-                (beat.count, beat.since) = (count, now);
-            } else if now > beat.since + patience {
-                beat.since = now;
+            if beat.is_silent(connection.ring.beat(), now, patience) {
                 silent.push(worker);
             }
         }
@@ -227,4 +238,22 @@ pub(super) fn module_file(mut descriptors: Vec<OwnedFd>, bytes: u64) -> Result<O
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(wanted));
     let has_bytes = fstat(&file).is_ok_and(|file| file.st_size as u64 == bytes);
     if is_sealed && has_bytes { Ok(file) } else { Err(bad) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_may_take_longer_to_start_than_between_two_beats() {
+        let (begun, patience) = (Instant::now(), Duration::from_secs(3));
+        let mut beat = Beat { count: 0, since: begun };
+        assert!(!beat.is_silent(0, begun + START, patience));
+        assert!(beat.is_silent(0, begun + START + Duration::from_millis(1), patience), "it never started");
+        let began = begun + 2 * START;
+        assert!(!beat.is_silent(1, began, patience));
+        assert!(!beat.is_silent(1, began + patience, patience));
+        assert!(!beat.is_silent(2, began + patience, patience), "a beat counts from when it is seen");
+        assert!(beat.is_silent(2, began + 2 * patience + Duration::from_millis(1), patience));
+    }
 }
