@@ -250,7 +250,7 @@ impl DeviceInner {
         self.add_stream_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
     }
 
-    /// Makes a stream_state of what `make` makes, with a word where streams write them.
+    /// Adds the state of a stream that `make` makes, with a fence word where streams write them.
     fn add_stream_state(
         &self,
         make: impl FnOnce() -> std::result::Result<(handle::Stream, Event), CallError>,
@@ -306,7 +306,7 @@ impl DeviceInner {
         self.check_captured(fence, StreamState::is_captured_before)
     }
 
-    /// Sees to it that the host will hear of these, and refuses those that others' captures keep it from.
+    /// Records these fences, unless a capture of others keeps one from being recorded.
     pub(crate) fn record_fences_uncaptured(&self, fences: &[Fence]) -> Result<()> {
         for &fence in fences {
             self.check_captured(fence, StreamState::is_captured_before_fence)?;

@@ -543,8 +543,7 @@ impl ForeignPool {
         if lost.is_empty() { Ok(()) } else { self.device.run_deferred() }
     }
 
-    /// What a stream is known by, which is not captured where the foreign pool is checked: who asks one that is for its id spoils the
-    /// capture.
+    /// What a stream is known by. Where streams are checked it must not be capturing: asking for its id would spoil the capture.
     fn name(&self, stream: CUstream) -> Result<Name> {
         if !self.is_checked {
             return Ok((by_one_name(stream).0 as u64, thread_of(stream)));

@@ -299,7 +299,7 @@ pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 /// Whether each capture of this process is announced before it begins.
 static CAPTURES_ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Promises for all foreign_pools that each capture is announced: see [`ForeignPool::announce_captures`].
+/// Promises for all foreign pools that each capture is announced: see [`ForeignPool::announce_captures`].
 ///
 /// # Safety
 /// As for [`ForeignPool::announce_captures`].
@@ -314,10 +314,10 @@ pub unsafe fn announce_captures() {
 /// How often private pools of all devices were begun and not ended.
 pub(crate) static POOLS_OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// How many devices of a process can have foreign_pools.
-const GUESTS: usize = 64;
+/// How many devices of a process can have foreign pools.
+const FOREIGN_POOLS_MAX: usize = 64;
 
-static GUESTS_BY_ORDINAL: [OnceLock<ForeignPool>; GUESTS] = [const { OnceLock::new() }; GUESTS];
+static FOREIGN_POOLS: [OnceLock<ForeignPool>; FOREIGN_POOLS_MAX] = [const { OnceLock::new() }; FOREIGN_POOLS_MAX];
 
 /// Held while a foreign pool is made, so that no device has two.
 static MAKING: Mutex<()> = Mutex::new(());
@@ -325,23 +325,23 @@ static MAKING: Mutex<()> = Mutex::new(());
 /// The foreign pool's view of a device by its number, if it was asked for before.
 ///
 /// # Safety
-/// As for [`foreign pool`].
+/// As for [`foreign_pool`].
 #[inline]
 pub unsafe fn known_foreign_pool(ordinal: i32) -> Option<&'static ForeignPool> {
-    GUESTS_BY_ORDINAL.get(usize::try_from(ordinal).ok()?)?.get()
+    FOREIGN_POOLS.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
-/// All foreign_pools that were asked for before.
+/// All foreign pools that were asked for before.
 ///
 /// # Safety
-/// As for [`foreign pool`].
+/// As for [`foreign_pool`].
 pub unsafe fn known_foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
     foreign_pools()
 }
 
 /// As [`known_foreign_pools`], for this crate, which names no streams of its own accord.
 pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
-    GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get)
+    FOREIGN_POOLS.iter().filter_map(OnceLock::get)
 }
 
 /// The foreign pool's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
@@ -352,7 +352,7 @@ pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
 /// before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked. Memory that was handed out is used in the order of the
 /// streams that the foreign pool was told of.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
-    let place = usize::try_from(ordinal).ok().and_then(|index| GUESTS_BY_ORDINAL.get(index));
+    let place = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
     let place = place.ok_or(OpenError::NoSuchNumber { ordinal })?;
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = place.get() {

@@ -1,5 +1,5 @@
 //! What the tests of all crates share: how much a test does, where its random numbers start, how long it waits before it
-//! gives up, what it reports, and how it starts itself again in a child process.
+//! gives up, what it reports, how it starts itself again in a child process, and programs that must not compile.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -11,6 +11,7 @@
 #[cfg(test)]
 mod api;
 pub mod child;
+pub mod misuse;
 mod random;
 
 pub use child::command_for_test;

@@ -3,16 +3,9 @@
 //!
 //! The compiler reports types before borrows, so those are separate groups.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::SystemTime;
+use freehold_testing::misuse::{Program, Programs};
 
 use crate::stage::Stage;
-
-/// What a program does, the code of the error, and the program.
-type Program = (&'static str, &'static str, &'static str);
 
 const HEAD: &str = "
     #![allow(unused, dead_code)]
@@ -124,87 +117,16 @@ const RIGHT: &[&str] = &[
     "unsafe impl OwnsSlice for Own { type Element = u32; fn slice(&self) -> &ImportedSlice<u32> { &self.0 } }",
 ];
 
-/// The newest of the libraries of a crate that this test was built with.
-fn library(deps: &Path, name: &str) -> PathBuf {
-    let prefix = format!("lib{name}-");
-    let built = |path: &Path| path.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let all = deps.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let is_it = |path: &PathBuf| {
-        let file = path.file_name().unwrap().to_string_lossy();
-        file.starts_with(&prefix) && file.ends_with(".rlib")
-    };
-    all.filter(is_it).max_by_key(|path| built(path)).expect("the library was built before its test")
-}
-
-/// The errors of a crate by the program whose function they are in. Nothing where there is no compiler.
-fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize, Vec<String>>> {
-    // Line 1 is the head, and each program has one line.
-    let mut text = HEAD.replace('\n', " ") + "\n";
-    for (number, program) in programs.enumerate() {
-        writeln!(text, "fn program_{number}{} -> R {{ {program} Ok(()) }}", GIVEN.replace('\n', " ")).unwrap();
-    }
-    let test = std::env::current_exe().unwrap();
-    let deps = test.parent().unwrap();
-    let source = std::env::temp_dir().join(format!("freehold-broker-misuse-{}-{}.rs", std::process::id(), text.len()));
-    std::fs::write(&source, text).unwrap();
-    // A file that stays where it is put: a compiler that root runs replaces /dev/null.
-    let metadata = source.with_extension("rmeta");
-    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let mut command = Command::new(compiler);
-    command.args([
-        "--edition=2024",
-        "--crate-type=lib",
-        "--crate-name=misuse",
-        "--emit=metadata",
-        "--error-format=short",
-    ]);
-    command.arg("-o").arg(&metadata).arg("-L").arg(format!("dependency={}", deps.display()));
-    for name in ["freehold", "freehold_broker"] {
-        command.arg("--extern").arg(format!("{name}={}", library(deps, name).display()));
-    }
-    let compiled = command.arg(&source).stdin(Stdio::null()).output();
-    std::fs::remove_file(&source).unwrap();
-    if metadata.exists() {
-        std::fs::remove_file(&metadata).unwrap();
-    }
-    let Ok(compiled) = compiled else {
-        println!("nothing was compiled: there is no compiler here");
-        return None;
-    };
-    let mut found: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for line in String::from_utf8(compiled.stderr).unwrap().lines() {
-        // PATH:LINE:COLUMN: error[CODE]: MESSAGE
-        let Some((at, error)) = line.split_once(": error") else { continue };
-        let at: usize = at.rsplit(':').nth(1).and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("{line}"));
-        found.entry(at.wrapping_sub(2)).or_default().push(error.trim_start_matches('[').to_owned());
-    }
-    Some(found)
-}
-
-fn refuses(programs: &[Program]) {
-    let Some(found) = errors(programs.iter().map(|&(_, _, program)| program)) else { return };
-    let wrong: Vec<String> = programs
-        .iter()
-        .enumerate()
-        .filter_map(|(number, (what, code, _))| {
-            let errors = found.get(&number).map_or(&[][..], Vec::as_slice);
-            let is_right = !errors.is_empty() && errors.iter().all(|error| error.starts_with(code));
-            (!is_right).then(|| format!("{what}: wanted {code}, found {errors:?}"))
-        })
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(found.len(), programs.len(), "{found:?}");
-}
+const PROGRAMS: Programs = Programs { head: HEAD, given: GIVEN, libraries: &["freehold", "freehold_broker"] };
 
 pub(crate) fn what_would_make_memory_of_numbers_does_not_compile(_: &Stage) {
-    refuses(TYPES);
+    PROGRAMS.assert_refused(TYPES);
 }
 
 pub(crate) fn what_would_alias_or_outlive_a_lease_does_not_compile(_: &Stage) {
-    refuses(BORROWS);
+    PROGRAMS.assert_refused(BORROWS);
 }
 
 pub(crate) fn the_same_done_right_compiles(_: &Stage) {
-    let Some(found) = errors(RIGHT.iter().copied()) else { return };
-    assert!(found.is_empty(), "{found:?}");
+    PROGRAMS.assert_compile(RIGHT);
 }

@@ -1,8 +1,8 @@
 //! The pool: memory that is used again. Which block serves a request, and when a block that was given up serves another.
 //!
-//! A thread keeps magazines of blocks for each stream (`cache`). Behind them each stream has a heap: addresses, the memory that is
-//! mapped there, and what of it is free in the order of the stream (`heap`, `extents`, `slab`). A block's meta is found
-//! from its address without a lock (`table`, `table`, `meta`). Memory comes from the driver in chunks (`chunks`).
+//! A thread keeps magazines of blocks for each stream (`thread_cache`). Behind them each stream has a heap: addresses, the memory that is
+//! mapped there, and what of it is free in the order of the stream (`stream_heap`, `extent_map`, `slab`). A block's metadata is found
+//! from its address without a lock (`block_table`, `page_map`, `block_meta`). Memory comes from the driver in chunks (`chunk_source`).
 
 #[forbid(unsafe_code)]
 mod alloc_slow;

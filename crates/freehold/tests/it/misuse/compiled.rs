@@ -3,15 +3,7 @@
 //!
 //! What the compiler says of types it says before it looks at borrows, so those are groups of their own.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::SystemTime;
-
-/// What a program does, the code of the error, and the program. `x` and `y` are blocks, `s` and `t` streams, `m` a module, `k` a kernel, `d`
-/// a device, `g` a grid.
-type Program = (&'static str, &'static str, &'static str);
+use freehold_testing::misuse::{Program, Programs};
 
 const HEAD: &str = "
     #![allow(unused, dead_code)]
@@ -20,7 +12,7 @@ const HEAD: &str = "
     type R = std::result::Result<(), Box<dyn std::error::Error>>;
 ";
 
-/// What every program has.
+/// What every program has: `x` and `y` are blocks, `s` and `t` streams, `m` a module, `k` a kernel, `d` a device, `g` a grid.
 const GIVEN: &str =
     "(d: Device, s: Stream, t: Stream, m: Module, k: Kernel, g: Grid, mut x: Block<u32>, mut y: Block<u32>)";
 
@@ -272,108 +264,33 @@ const RIGHT: &[&str] = &[
     "unsafe { d.backend().destroy_stream(s.raw()) }?; d.backend().make_event()?; s.read_variable::<u32>(&m, \"counter\")?;",
 ];
 
-/// The newest of the libraries of a crate that this test was built with.
-fn library(deps: &Path, name: &str) -> PathBuf {
-    let prefix = format!("lib{name}-");
-    let built = |path: &Path| path.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let all = deps.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let is_it = |path: &PathBuf| {
-        let file = path.file_name().unwrap().to_string_lossy();
-        file.starts_with(&prefix) && file.ends_with(".rlib")
-    };
-    all.filter(is_it).max_by_key(|path| built(path)).expect("the library was built before its test")
-}
-
-/// The errors of a crate: their codes by the program whose function they are in. Nothing where there is no compiler.
-fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize, Vec<String>>> {
-    // A line for each program, from the first on.
-    let mut text = HEAD.replace('\n', " ") + "\n";
-    for (number, program) in programs.enumerate() {
-        writeln!(text, "fn program_{number}{GIVEN} -> R {{ {program} Ok(()) }}").unwrap();
-    }
-    let test = std::env::current_exe().unwrap();
-    let deps = test.parent().unwrap();
-    let source = std::env::temp_dir().join(format!("freehold-misuse-{}-{}.rs", std::process::id(), text.len()));
-    std::fs::write(&source, text).unwrap();
-    // A file that stays where it is put: a compiler that root runs replaces /dev/null.
-    let metadata = source.with_extension("rmeta");
-    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let compiled = Command::new(compiler)
-        .args(["--edition=2024", "--crate-type=lib", "--crate-name=misuse", "--emit=metadata", "--error-format=json"])
-        .arg("-o")
-        .arg(&metadata)
-        .arg("-L")
-        .arg(format!("dependency={}", deps.display()))
-        .args(
-            ["freehold", "freehold_driver", "freehold_softcuda"]
-                .iter()
-                .flat_map(|name| ["--extern".to_owned(), format!("{name}={}", library(deps, name).display())]),
-        )
-        .arg(&source)
-        .stdin(Stdio::null())
-        .output();
-    std::fs::remove_file(&source).unwrap();
-    // There is none where the programs do not compile.
-    let _ = std::fs::remove_file(&metadata);
-    let Ok(compiled) = compiled else {
-        println!("nothing was compiled: there is no compiler here");
-        return None;
-    };
-    let mut found: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for line in String::from_utf8(compiled.stderr).unwrap().lines() {
-        let said: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
-        let is_error = said["level"] == "error" && !said["spans"].as_array().is_none_or(Vec::is_empty);
-        if is_error {
-            let at = said["spans"][0]["line_start"].as_u64().unwrap() as usize;
-            let code = said["code"]["code"].as_str().unwrap_or("none");
-            let message = said["message"].as_str().unwrap_or_default();
-            found.entry(at.wrapping_sub(2)).or_default().push(format!("{code} {message}"));
-        }
-    }
-    Some(found)
-}
-
-fn refuses(programs: &[Program]) {
-    let Some(found) = errors(programs.iter().map(|&(_, _, program)| program)) else { return };
-    let wrong: Vec<String> = programs
-        .iter()
-        .enumerate()
-        .filter_map(|(number, (what, code, _))| {
-            let errors = found.get(&number).map_or(&[][..], Vec::as_slice);
-            let is_right = !errors.is_empty() && errors.iter().all(|error| error.starts_with(code));
-            (!is_right).then(|| format!("{what}: wanted {code}, found {errors:?}"))
-        })
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(found.len(), programs.len(), "{found:?}");
-}
+const PROGRAMS: Programs =
+    Programs { head: HEAD, given: GIVEN, libraries: &["freehold", "freehold_driver", "freehold_softcuda"] };
 
 #[test]
 fn what_would_reach_past_the_library_does_not_compile() {
-    refuses(TYPES);
+    PROGRAMS.assert_refused(TYPES);
 }
 
 #[test]
 fn what_would_make_handles_of_nothing_does_not_compile() {
-    refuses(FIELDS);
+    PROGRAMS.assert_refused(FIELDS);
 }
 
 #[test]
 fn what_would_alias_or_outlive_memory_does_not_compile() {
-    refuses(BORROWS);
+    PROGRAMS.assert_refused(BORROWS);
 }
 
 #[test]
 fn a_structure_as_an_argument_is_one_error_that_says_what_may_be_one() {
-    let Some(found) = errors(["s.launch(&k, g, (&x, Own, 1u32))?;", "s.launch(&k, g, &x)?;"].into_iter()) else {
-        return;
-    };
-    assert_eq!(found[&0], ["E0277 a kernel cannot be given `Own`"]);
-    assert_eq!(found[&1], ["E0277 `&freehold::Block<u32>` is not a tuple of arguments for a kernel"]);
+    let Some(found) = PROGRAMS.errors(&["s.launch(&k, g, (&x, Own, 1u32))?;", "s.launch(&k, g, &x)?;"]) else { return };
+    let is_one = |number, error: &str| matches!(&found[&number][..], [one] if one.starts_with(error));
+    assert!(is_one(0, "E0277 a kernel cannot be given `Own`"), "{found:?}");
+    assert!(is_one(1, "E0277 `&freehold::Block<u32>` is not a tuple of arguments for a kernel"), "{found:?}");
 }
 
 #[test]
 fn the_same_done_right_compiles() {
-    let Some(found) = errors(RIGHT.iter().copied()) else { return };
-    assert!(found.is_empty(), "{found:?}");
+    PROGRAMS.assert_compile(RIGHT);
 }

@@ -1,0 +1,108 @@
+//! Programs that must not compile: written into one crate, a function each, and held against what the compiler says of each.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+/// What a program tries, the code of the error that it must meet, and its text.
+pub type Program = (&'static str, &'static str, &'static str);
+
+/// A crate of programs.
+#[derive(Clone, Copy, Debug)]
+pub struct Programs {
+    /// The imports and items that all of them share, among them a `Result` called `R`.
+    pub head: &'static str,
+    /// The parameters that each of them is given.
+    pub given: &'static str,
+    /// The libraries that they name. The test was built with all of them.
+    pub libraries: &'static [&'static str],
+}
+
+impl Programs {
+    /// The errors, as `CODE MESSAGE`, by the number of the program that they are in. `None` on a machine without a compiler.
+    ///
+    /// # Panics
+    /// Where files cannot be written, or the compiler says something that is not understood.
+    pub fn errors(&self, programs: &[&str]) -> Option<BTreeMap<usize, Vec<String>>> {
+        // Line 1 is the head, and each program has one line.
+        let mut text = self.head.replace('\n', " ") + "\n";
+        for (number, program) in programs.iter().enumerate() {
+            writeln!(text, "fn program_{number}{} -> R {{ {program} Ok(()) }}", self.given.replace('\n', " ")).unwrap();
+        }
+        let test = std::env::current_exe().unwrap();
+        let deps = test.parent().unwrap();
+        let source = std::env::temp_dir().join(format!("freehold-misuse-{}-{}.rs", std::process::id(), text.len()));
+        std::fs::write(&source, text).unwrap();
+        // A file that stays where it is put: a compiler that root runs replaces /dev/null.
+        let metadata = source.with_extension("rmeta");
+        let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut command = Command::new(compiler);
+        command.args(["--edition=2024", "--crate-type=lib", "--crate-name=misuse", "--emit=metadata"]);
+        command.args(["--error-format=short", "-o"]).arg(&metadata);
+        command.arg("-L").arg(format!("dependency={}", deps.display()));
+        for name in self.libraries {
+            command.arg("--extern").arg(format!("{name}={}", library(deps, name).display()));
+        }
+        let compiled = command.arg(&source).stdin(Stdio::null()).output();
+        std::fs::remove_file(&source).unwrap();
+        if metadata.exists() {
+            std::fs::remove_file(&metadata).unwrap();
+        }
+        let Ok(compiled) = compiled else {
+            println!("not compiled: this machine has no compiler");
+            return None;
+        };
+        let mut found: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for line in String::from_utf8(compiled.stderr).unwrap().lines() {
+            // PATH:LINE:COLUMN: error[CODE]: MESSAGE
+            let Some((at, error)) = line.split_once(": error") else { continue };
+            let at: usize = at.rsplit(':').nth(1).and_then(|at| at.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+            let error = error.trim_start_matches('[').replacen("]:", "", 1);
+            found.entry(at.wrapping_sub(2)).or_default().push(error);
+        }
+        Some(found)
+    }
+
+    /// Asserts that each program meets its error, and no other.
+    ///
+    /// # Panics
+    /// Where one does not.
+    pub fn assert_refused(&self, programs: &[Program]) {
+        let texts: Vec<&str> = programs.iter().map(|&(_, _, text)| text).collect();
+        let Some(found) = self.errors(&texts) else { return };
+        let wrong: Vec<String> = programs
+            .iter()
+            .enumerate()
+            .filter_map(|(number, (what, code, _))| {
+                let errors = found.get(&number).map_or(&[][..], Vec::as_slice);
+                let is_right = !errors.is_empty() && errors.iter().all(|error| error.starts_with(code));
+                (!is_right).then(|| format!("{what}: expected {code}, found {errors:?}"))
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert_eq!(found.len(), programs.len(), "{found:?}");
+    }
+
+    /// Asserts that all programs compile.
+    ///
+    /// # Panics
+    /// Where one does not.
+    pub fn assert_compile(&self, programs: &[&str]) {
+        let found = self.errors(programs).unwrap_or_default();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+/// The newest of the libraries of a crate that this test was built with.
+fn library(deps: &Path, name: &str) -> PathBuf {
+    let prefix = format!("lib{name}-");
+    let built = |path: &Path| path.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let all = deps.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let is_it = |path: &PathBuf| {
+        let file = path.file_name().unwrap().to_string_lossy();
+        file.starts_with(&prefix) && file.ends_with(".rlib")
+    };
+    all.filter(is_it).max_by_key(|path| built(path)).expect("the library was built before its test")
+}
