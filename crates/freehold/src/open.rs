@@ -209,7 +209,7 @@ pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
         Kind::Cuda => found.expect("a GPU is chosen only after its driver was loaded"),
         Kind::Soft => {
             let api = soft();
-            Config::from_environment()?;
+            Config::from_env()?;
             driver::init(&api, 0).map_err(OpenError::SoftRefused)?;
             api
         }
@@ -423,7 +423,7 @@ pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
     match choose(selector, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
         Kind::Cuda => Ok(Target::Cuda { ordinal: selector.and_then(|selector| selector.asked.ordinal()) }),
         Kind::Soft => {
-            Config::from_environment()?;
+            Config::from_env()?;
             Ok(Target::Soft)
         }
     }

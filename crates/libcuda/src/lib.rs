@@ -31,7 +31,7 @@ mod exports {
                 }
             )*
 
-            mod own_stream {
+            mod per_thread_stream {
                 use super::*;
 
                 $(per_thread! {
@@ -45,11 +45,11 @@ mod exports {
         };
     }
 
-    macro_rules! refused {
+    macro_rules! unsupported {
         ($($name:ident)*) => {$(
             #[unsafe(no_mangle)]
             extern "C" fn $name() -> CUresult {
-                freehold_softcuda::refuse()
+                freehold_softcuda::not_supported()
             }
         )*};
     }

@@ -25,8 +25,8 @@ use bench::Bench;
 // SAFETY: the benchmark names streams, memory and handles that it made.
 const API: Api = unsafe { freehold_softcuda::api() };
 
-#[path = "../tests/peer/line.rs"]
-mod line;
+#[path = "../tests/peer/socket.rs"]
+mod socket;
 
 /// Names the machine of both processes.
 const MACHINE: &str = "FREEHOLD_SOFT_MACHINE";
@@ -92,24 +92,24 @@ fn import(descriptor: &OwnedFd) -> CUmemGenericAllocationHandle {
     allocation::import(&API, descriptor.as_fd()).expect("the descriptor is of memory")
 }
 
-/// The process that exports: sends what it has, and lives until its line ends.
+/// The process that exports: sends what it has, and lives until its socket ends.
 fn export_all() {
     let _bench = Bench::new();
-    let line = std::io::stdin();
-    let request = line::receive(line.as_fd()).expect("the line works").expect("the line asks for a size");
+    let socket = std::io::stdin();
+    let request = socket::receive(socket.as_fd()).expect("the socket works").expect("the socket asks for a size");
     let bytes = request.text.parse().expect("a size is a number");
     let descriptor = allocation::export(&API, create(bytes)).expect("the memory can be exported");
     let block = memory::alloc(&API, bytes).expect("the device has memory");
     let token = ipc::memory_handle(&API, block).expect("a block has a handle");
     let token: String = token.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    line::send(line.as_fd(), &token, &[descriptor.as_fd()]).expect("the line works");
+    socket::send(socket.as_fd(), &token, &[descriptor.as_fd()]).expect("the socket works");
     drop(descriptor);
-    while line::receive(line.as_fd()).is_ok_and(|message| message.is_some()) {}
+    while socket::receive(socket.as_fd()).is_ok_and(|message| message.is_some()) {}
 }
 
 /// The exporting process, as seen from here: it ends when this is dropped.
 struct Exporter {
-    line: Option<OwnedFd>,
+    socket: Option<OwnedFd>,
     process: Child,
     descriptor: OwnedFd,
     handle: CUipcMemHandle,
@@ -117,27 +117,27 @@ struct Exporter {
 
 impl Exporter {
     fn start(bytes: usize) -> Self {
-        let (line, theirs) = line::pair();
-        line::limit(&line, Duration::from_secs(60));
+        let (socket, theirs) = socket::pair();
+        socket::limit(&socket, Duration::from_secs(60));
         let binary = env::current_exe().expect("a benchmark knows its path");
         let process = Command::new(binary).env(EXPORTER, "1").stdin(Stdio::from(theirs)).spawn();
         let process = process.expect("the benchmark starts again");
-        line::send(&line, &bytes.to_string(), &[]).expect("the line works");
-        let mut message = line::receive(&line).expect("the line works").expect("the exporter answers");
+        socket::send(&socket, &bytes.to_string(), &[]).expect("the socket works");
+        let mut message = socket::receive(&socket).expect("the socket works").expect("the exporter answers");
         let mut handle = CUipcMemHandle::default();
         for (index, byte) in handle.bytes.iter_mut().enumerate() {
             let text = &message.text[2 * index..2 * index + 2];
             *byte = u8::from_str_radix(text, 16).expect("the exporter sends bytes");
         }
         let descriptor = message.descriptors.pop().expect("the exporter sends a descriptor");
-        Self { line: Some(line), process, descriptor, handle }
+        Self { socket: Some(socket), process, descriptor, handle }
     }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        self.line = None;
-        self.process.wait().expect("the exporter ends with its line");
+        self.socket = None;
+        self.process.wait().expect("the exporter ends with its socket");
     }
 }
 

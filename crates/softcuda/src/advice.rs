@@ -6,14 +6,14 @@ use std::sync::Mutex;
 
 use freehold_driver::cuda::CUmemLocation;
 
-use crate::world::lock;
+use crate::driver_state::lock;
 
 /// What advice is given of.
 const PAGE_BYTES: u64 = 4096;
 
 /// The advice for all pages of a block. Each entry holds from its page to that of the next.
 #[derive(Debug)]
-pub(crate) struct Advices(Mutex<BTreeMap<u64, Advice>>);
+pub(crate) struct AdviceMap(Mutex<BTreeMap<u64, Advice>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
@@ -25,7 +25,7 @@ pub(crate) struct Advice {
     pub(crate) accessed_by: BTreeSet<i32>,
 }
 
-impl Default for Advices {
+impl Default for AdviceMap {
     fn default() -> Self {
         Self(Mutex::new(BTreeMap::from([(0, Advice::default())])))
     }
@@ -36,9 +36,9 @@ fn pages(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES)
 }
 
-impl Advices {
+impl AdviceMap {
     /// Changes the advice for all pages that a range of bytes, counted from the start of the block, touches.
-    pub(crate) fn change(&self, bytes: &Range<u64>, change: impl Fn(&mut Advice)) {
+    pub(crate) fn update(&self, bytes: &Range<u64>, change: impl Fn(&mut Advice)) {
         let pages = pages(bytes);
         let mut advices = lock(&self.0);
         for edge in [pages.start, pages.end] {
@@ -62,14 +62,14 @@ impl Advices {
 mod tests {
     use super::*;
 
-    fn read_mostly(advices: &Advices, bytes: Range<u64>) -> Vec<bool> {
+    fn read_mostly(advices: &AdviceMap, bytes: Range<u64>) -> Vec<bool> {
         advices.within(&bytes).iter().map(|advice| advice.is_read_mostly).collect()
     }
 
     #[test]
     fn advice_holds_for_the_pages_that_it_touches_and_no_others() {
-        let advices = Advices::default();
-        advices.change(&(5000..9000), |advice| advice.is_read_mostly = true);
+        let advices = AdviceMap::default();
+        advices.update(&(5000..9000), |advice| advice.is_read_mostly = true);
         assert_eq!(read_mostly(&advices, 0..4096), [false]);
         assert_eq!(read_mostly(&advices, 4096..12288), [true]);
         assert_eq!(read_mostly(&advices, 0..20000), [false, true, false]);
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn advice_within_advice_leaves_the_rest_as_it_was() {
-        let advices = Advices::default();
-        advices.change(&(0..40960), |advice| advice.is_read_mostly = true);
-        advices.change(&(8192..12288), |advice| advice.is_read_mostly = false);
+        let advices = AdviceMap::default();
+        advices.update(&(0..40960), |advice| advice.is_read_mostly = true);
+        advices.update(&(8192..12288), |advice| advice.is_read_mostly = false);
         assert_eq!(read_mostly(&advices, 0..40960), [true, false, true]);
     }
 }

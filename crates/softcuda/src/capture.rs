@@ -8,10 +8,10 @@ use std::thread::{self, ThreadId};
 use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, Function};
 
 use crate::context::Context;
+use crate::driver_state::{DriverState, lock};
 use crate::event::Event;
-use crate::graph::{Graph, Step};
-use crate::stream::{Lane, Stream};
-use crate::world::{World, lock};
+use crate::graph::{Graph, NodeKind};
+use crate::stream::{Stream, StreamRef};
 
 thread_local! {
     /// Which captures the calls of this thread heed that no capture sees.
@@ -48,38 +48,38 @@ struct Members {
     /// The first one is where it began.
     streams: Vec<Weak<Stream>>,
     /// Where streams stood that were destroyed meanwhile.
-    loose: Vec<usize>,
+    unjoined: Vec<usize>,
     /// Whether the capture is over, so that nobody joins it any more.
-    are_free: bool,
+    is_ended: bool,
 }
 
 /// A stream's part in a capture.
 #[derive(Debug)]
-pub(crate) struct Strand {
+pub(crate) struct CaptureState {
     capture: Arc<Capture>,
-    /// The places in the graph of what the next node comes after.
-    after: Vec<usize>,
+    /// The indices in the graph of what the next node comes after.
+    dependencies: Vec<usize>,
     /// What the program was last told of those.
-    shown: Vec<CUgraphNode>,
+    reported: Vec<CUgraphNode>,
 }
 
 /// A point in a capture, which an event was moved to.
 #[derive(Debug, Clone)]
-pub(crate) struct Captured {
+pub(crate) struct CapturePoint {
     capture: Weak<Capture>,
-    after: Vec<usize>,
+    dependencies: Vec<usize>,
 }
 
-impl Captured {
-    /// Spoils the capture, if it is not over.
-    pub(crate) fn spoil(&self) {
+impl CapturePoint {
+    /// Invalidates the capture, if it is not over.
+    pub(crate) fn invalidate(&self) {
         self.capture.upgrade().iter().for_each(|capture| capture.invalidate());
     }
 }
 
 /// What the program may know of a stream's capture.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct CaptureInfo {
     pub(crate) id: u64,
     pub(crate) graph: Arc<Graph>,
     /// The nodes that the next one comes after. They lie there until the program asks again.
@@ -100,8 +100,8 @@ impl Capture {
         if self.is_valid() { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_INVALIDATED) }
     }
 
-    /// Spoils the capture and answers with `code`, or says that it was spoilt before.
-    fn refuse(&self, code: CUerror) -> CUerror {
+    /// Invalidates the capture and answers with `code`, or says that it was invalidated before.
+    fn fail(&self, code: CUerror) -> CUerror {
         if self.is_valid.swap(false, Ordering::AcqRel) { code } else { CUerror::STREAM_CAPTURE_INVALIDATED }
     }
 
@@ -109,7 +109,7 @@ impl Capture {
         lock(&self.members).streams.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn began_in(&self, stream: &Stream) -> bool {
+    fn is_origin(&self, stream: &Stream) -> bool {
         lock(&self.members).streams.first().is_some_and(|first| std::ptr::eq(first.as_ptr(), stream))
     }
 }
@@ -123,38 +123,39 @@ impl Captures {
         lock(&self.all)
     }
 
-    /// Spoils all captures that `unwanted` picks, and says whether there was one.
-    fn spoil(&self, unwanted: impl Fn(&Capture) -> bool) -> bool {
+    /// Invalidates all captures that `unwanted` picks, and says whether there was one.
+    fn invalidate_if(&self, unwanted: impl Fn(&Capture) -> bool) -> bool {
         if self.is_empty() {
             return false;
         }
         let all = self.all().clone();
-        let spoilt: Vec<_> = all.into_iter().filter(|capture| capture.is_valid() && unwanted(capture)).collect();
-        spoilt.iter().for_each(|capture| capture.invalidate());
-        !spoilt.is_empty()
+        let invalidated: Vec<_> = all.into_iter().filter(|capture| capture.is_valid() && unwanted(capture)).collect();
+        invalidated.iter().for_each(|capture| capture.invalidate());
+        !invalidated.is_empty()
     }
 
-    /// Refuses a call that no capture sees, where one that the calling thread heeds is active.
-    pub(crate) fn refuse_unseen(&self) -> CUresult {
+    /// Refuses a call that no capture sees, where one that the calling thread applies is active.
+    pub(crate) fn refuse_unsafe_call(&self) -> CUresult {
         let (mode, own) = (MODE.get(), thread::current().id());
-        let heeds = |capture: &Capture| match mode {
+        let applies = |capture: &Capture| match mode {
             CUstreamCaptureMode::RELAXED => false,
             _ if capture.thread == own => capture.mode != CUstreamCaptureMode::RELAXED,
             _ => mode == CUstreamCaptureMode::GLOBAL && capture.mode == CUstreamCaptureMode::GLOBAL,
         };
-        if self.spoil(heeds) { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+        if self.invalidate_if(applies) { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
     /// Refuses what would wait for all streams of a context, where one is captured.
-    pub(crate) fn refuse_in(&self, context: &Context) -> CUresult {
-        let spoilt = self.spoil(|capture| capture.streams().iter().any(|stream| is_of(stream, context)));
-        if spoilt { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    pub(crate) fn refuse_context_sync(&self, context: &Context) -> CUresult {
+        let invalidated =
+            self.invalidate_if(|capture| capture.streams().iter().any(|stream| belongs_to(stream, context)));
+        if invalidated { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
     /// Refuses a use of the legacy default stream, where one is captured that it would wait for.
     pub(crate) fn refuse_implicit(&self, context: &Context) -> CUresult {
-        let spoilt = self.spoil(|capture| has_blocking(capture, context));
-        if spoilt { Err(CUerror::STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
+        let invalidated = self.invalidate_if(|capture| has_blocking(capture, context));
+        if invalidated { Err(CUerror::STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
     }
 
     /// Whether a stream is captured that the legacy default stream would wait for.
@@ -163,56 +164,56 @@ impl Captures {
     }
 
     /// Streams end: the captures that began in one of them do too, and others keep what was captured so far.
-    pub(crate) fn abandon(&self, world: &World, ended: impl Fn(&Stream) -> bool) {
+    pub(crate) fn drop_streams(&self, driver: &DriverState, ended: impl Fn(&Stream) -> bool) {
         if self.is_empty() {
             return;
         }
         let all = self.all().clone();
         for capture in all {
             let streams = capture.streams();
-            if let Some(first) = streams.first().filter(|first| ended(first) && capture.began_in(first)) {
+            if let Some(first) = streams.first().filter(|first| ended(first) && capture.is_origin(first)) {
                 capture.invalidate();
-                finish(world, first, &capture);
-                world.graphs.remove(capture.graph.handle.0);
+                finish(driver, first, &capture);
+                driver.graphs.remove(capture.graph.handle.0);
                 continue;
             }
             for stream in streams.iter().filter(|stream| ended(stream)) {
-                let after = lock(&stream.strand).take().map(|strand| strand.after);
-                lock(&capture.members).loose.extend(after.unwrap_or_default());
+                let after = lock(&stream.capture).take().map(|state| state.dependencies);
+                lock(&capture.members).unjoined.extend(after.unwrap_or_default());
             }
         }
     }
 }
 
-fn is_of(stream: &Stream, context: &Context) -> bool {
+fn belongs_to(stream: &Stream, context: &Context) -> bool {
     std::ptr::eq(stream.context.as_ptr(), context)
 }
 
 fn has_blocking(capture: &Capture, context: &Context) -> bool {
-    capture.streams().iter().any(|stream| stream.queue.blocking && is_of(stream, context))
+    capture.streams().iter().any(|stream| stream.queue.is_blocking && belongs_to(stream, context))
 }
 
 /// Begins to capture the work of a stream.
-pub(crate) fn begin(world: &World, lane: &Lane, mode: CUstreamCaptureMode) -> CUresult {
-    let mut strand = lock(&lane.stream.strand);
-    if strand.is_some() {
+pub(crate) fn begin(driver: &DriverState, stream_ref: &StreamRef, mode: CUstreamCaptureMode) -> CUresult {
+    let mut state = lock(&stream_ref.stream.capture);
+    if state.is_some() {
         return Err(CUerror::ILLEGAL_STATE);
     }
-    let (_, graph) = world.graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), true)));
-    let members = Members { streams: vec![Arc::downgrade(&lane.stream)], loose: Vec::new(), are_free: false };
+    let (_, graph) = driver.graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), true)));
+    let members = Members { streams: vec![Arc::downgrade(&stream_ref.stream)], unjoined: Vec::new(), is_ended: false };
     let capture = Arc::new(Capture {
-        id: world.number(),
+        id: driver.next_id(),
         mode,
         thread: thread::current().id(),
         graph,
         is_valid: true.into(),
         members: Mutex::new(members),
     });
-    *strand = Some(Strand { capture: Arc::clone(&capture), after: Vec::new(), shown: Vec::new() });
-    drop(strand);
-    let mut all = world.captures.all();
+    *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: Vec::new(), reported: Vec::new() });
+    drop(state);
+    let mut all = driver.captures.all();
     all.push(capture);
-    world.captures.count.store(all.len(), Ordering::Release);
+    driver.captures.count.store(all.len(), Ordering::Release);
     Ok(())
 }
 
@@ -220,140 +221,143 @@ pub(crate) fn begin(world: &World, lane: &Lane, mode: CUstreamCaptureMode) -> CU
 ///
 /// # Errors
 /// The capture goes on where this stream or this thread may not end it; else it is over, and its graph is gone.
-pub(crate) fn end(world: &World, stream: &Stream) -> Result<Arc<Graph>, CUerror> {
-    let (capture, after) = match lock(&stream.strand).as_ref() {
+pub(crate) fn end(driver: &DriverState, stream: &Stream) -> Result<Arc<Graph>, CUerror> {
+    let (capture, after) = match lock(&stream.capture).as_ref() {
         None => return Err(CUerror::ILLEGAL_STATE),
-        Some(strand) => (Arc::clone(&strand.capture), strand.after.clone()),
+        Some(state) => (Arc::clone(&state.capture), state.dependencies.clone()),
     };
-    if !capture.began_in(stream) {
+    if !capture.is_origin(stream) {
         return Err(CUerror::STREAM_CAPTURE_UNMATCHED);
     }
     if capture.mode != CUstreamCaptureMode::RELAXED && capture.thread != thread::current().id() {
         return Err(CUerror::STREAM_CAPTURE_WRONG_THREAD);
     }
-    let loose = finish(world, stream, &capture);
-    let joined = capture.graph.up_to(&after);
+    let unjoined = finish(driver, stream, &capture);
+    let joined = capture.graph.with_ancestors(&after);
     let outcome = capture.check().and_then(|()| {
-        let is_whole = loose.iter().all(|place| joined.contains(place));
+        let is_whole = unjoined.iter().all(|index| joined.contains(index));
         if is_whole { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_UNJOINED) }
     });
     if let Err(code) = outcome {
-        world.graphs.remove(capture.graph.handle.0);
+        driver.graphs.remove(capture.graph.handle.0);
         return Err(code);
     }
-    capture.graph.close();
+    capture.graph.finish_capture();
     Ok(Arc::clone(&capture.graph))
 }
 
 /// Lets all streams of a capture go, and says where those other than `first` stood.
-fn finish(world: &World, first: &Stream, capture: &Arc<Capture>) -> Vec<usize> {
-    let mut loose = {
+fn finish(driver: &DriverState, first: &Stream, capture: &Arc<Capture>) -> Vec<usize> {
+    let mut unjoined = {
         let mut members = lock(&capture.members);
-        members.are_free = true;
-        std::mem::take(&mut members.loose)
+        members.is_ended = true;
+        std::mem::take(&mut members.unjoined)
     };
     for stream in capture.streams() {
-        let mut strand = lock(&stream.strand);
-        if let Some(own) = strand.take_if(|own| Arc::ptr_eq(&own.capture, capture))
+        let mut state = lock(&stream.capture);
+        if let Some(own) = state.take_if(|own| Arc::ptr_eq(&own.capture, capture))
             && !std::ptr::eq(Arc::as_ptr(&stream), first)
         {
-            loose.extend(own.after);
+            unjoined.extend(own.dependencies);
         }
     }
-    let mut all = world.captures.all();
+    let mut all = driver.captures.all();
     all.retain(|other| !Arc::ptr_eq(other, capture));
-    world.captures.count.store(all.len(), Ordering::Release);
-    loose
+    driver.captures.count.store(all.len(), Ordering::Release);
+    unjoined
 }
 
 impl Stream {
     pub(crate) fn is_captured(&self) -> bool {
-        lock(&self.strand).is_some()
+        lock(&self.capture).is_some()
     }
 
     pub(crate) fn capture_status(&self) -> CUstreamCaptureStatus {
-        match lock(&self.strand).as_ref() {
+        match lock(&self.capture).as_ref() {
             None => CUstreamCaptureStatus::NONE,
-            Some(strand) if strand.capture.is_valid() => CUstreamCaptureStatus::ACTIVE,
+            Some(state) if state.capture.is_valid() => CUstreamCaptureStatus::ACTIVE,
             Some(_) => CUstreamCaptureStatus::INVALIDATED,
         }
     }
 
     /// What the program may know of the capture that this stream is in.
-    pub(crate) fn capture_report(&self) -> Option<Report> {
-        let mut strand = lock(&self.strand);
-        let strand = strand.as_mut().filter(|strand| strand.capture.is_valid())?;
-        let nodes = strand.capture.graph.nodes();
-        strand.shown = strand.after.iter().map(|&place| nodes[place].handle).collect();
-        Some(Report {
-            id: strand.capture.id,
-            graph: Arc::clone(&strand.capture.graph),
-            nodes: strand.shown.as_ptr(),
-            count: strand.shown.len(),
+    pub(crate) fn capture_info(&self) -> Option<CaptureInfo> {
+        let mut state = lock(&self.capture);
+        let state = state.as_mut().filter(|state| state.capture.is_valid())?;
+        let nodes = state.capture.graph.nodes();
+        state.reported = state.dependencies.iter().map(|&index| nodes[index].handle).collect();
+        Some(CaptureInfo {
+            id: state.capture.id,
+            graph: Arc::clone(&state.capture.graph),
+            nodes: state.reported.as_ptr(),
+            count: state.reported.len(),
         })
     }
 
     /// Notes a step in the graph that this stream is captured into, or gives it back if it is not.
-    pub(crate) fn note(&self, world: &World, step: Step) -> Result<Option<Step>, CUerror> {
-        let mut strand = lock(&self.strand);
-        let Some(strand) = strand.as_mut() else { return Ok(Some(step)) };
-        strand.capture.check()?;
-        let after = std::mem::take(&mut strand.after);
-        strand.after = vec![strand.capture.graph.push(world, step, after)];
+    pub(crate) fn try_capture(&self, driver: &DriverState, step: NodeKind) -> Result<Option<NodeKind>, CUerror> {
+        let mut state = lock(&self.capture);
+        let Some(state) = state.as_mut() else { return Ok(Some(step)) };
+        state.capture.check()?;
+        let after = std::mem::take(&mut state.dependencies);
+        state.dependencies = vec![state.capture.graph.push(driver, step, after)];
         Ok(None)
     }
 
-    /// Refuses what cannot be captured. The capture is spoilt by it.
-    pub(crate) fn refuse_captured(&self, code: CUerror) -> CUresult {
-        match lock(&self.strand).as_ref() {
+    /// Refuses what cannot be captured. The capture is invalidated by it.
+    pub(crate) fn refuse_if_captured(&self, code: CUerror) -> CUresult {
+        match lock(&self.capture).as_ref() {
             None => Ok(()),
-            Some(strand) => Err(strand.capture.refuse(code)),
+            Some(state) => Err(state.capture.fail(code)),
         }
     }
 
     /// Moves an event to where this stream stands in its capture. False if it is in none.
-    pub(crate) fn mark(&self, event: &Event) -> Result<bool, CUerror> {
-        let strand = lock(&self.strand);
-        let Some(strand) = strand.as_ref() else { return Ok(false) };
-        strand.capture.check()?;
-        event.capture(Captured { capture: Arc::downgrade(&strand.capture), after: strand.after.clone() });
+    pub(crate) fn capture_event(&self, event: &Event) -> Result<bool, CUerror> {
+        let state = lock(&self.capture);
+        let Some(state) = state.as_ref() else { return Ok(false) };
+        state.capture.check()?;
+        event.set_captured(CapturePoint {
+            capture: Arc::downgrade(&state.capture),
+            dependencies: state.dependencies.clone(),
+        });
         Ok(true)
     }
 }
 
-impl Lane {
+impl StreamRef {
     /// Puts what comes next in this stream behind a point of a capture, which the stream becomes a part of.
-    pub(crate) fn join(&self, point: Captured) -> CUresult {
-        let Captured { capture, after } = point;
+    pub(crate) fn join(&self, point: CapturePoint) -> CUresult {
+        let CapturePoint { capture, dependencies: after } = point;
         let capture = capture.upgrade();
-        let mut strand = lock(&self.stream.strand);
-        if let Some(own) = strand.as_mut() {
+        let mut state = lock(&self.stream.capture);
+        if let Some(own) = state.as_mut() {
             own.capture.check()?;
             if !capture.as_ref().is_some_and(|capture| Arc::ptr_eq(&own.capture, capture)) {
                 capture.iter().for_each(|capture| capture.invalidate());
-                return Err(own.capture.refuse(CUerror::STREAM_CAPTURE_MERGE));
+                return Err(own.capture.fail(CUerror::STREAM_CAPTURE_MERGE));
             }
-            let new: Vec<_> = after.into_iter().filter(|place| !own.after.contains(place)).collect();
-            own.after.extend(new);
+            let new: Vec<_> = after.into_iter().filter(|index| !own.dependencies.contains(index)).collect();
+            own.dependencies.extend(new);
             return Ok(());
         }
         let capture = capture.ok_or(CUerror::CAPTURED_EVENT)?;
         if self.is_legacy() {
-            return Err(capture.refuse(CUerror::STREAM_CAPTURE_IMPLICIT));
+            return Err(capture.fail(CUerror::STREAM_CAPTURE_IMPLICIT));
         }
         capture.check()?;
         let mut members = lock(&capture.members);
-        if members.are_free {
+        if members.is_ended {
             return Err(CUerror::CAPTURED_EVENT);
         }
         members.streams.push(Arc::downgrade(&self.stream));
-        *strand = Some(Strand { capture: Arc::clone(&capture), after, shown: Vec::new() });
+        *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: after, reported: Vec::new() });
         Ok(())
     }
 }
 
 /// The calls that no capture sees, though a graph may come to depend on what they do.
-pub(crate) fn is_unseen(function: Function) -> bool {
+pub(crate) fn is_unsafe_in_capture(function: Function) -> bool {
     matches!(
         function,
         Function::cuMemAlloc_v2

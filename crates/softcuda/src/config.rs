@@ -27,7 +27,7 @@ pub struct Config {
     pub devices: usize,
     pub schedule: Schedule,
     /// A kernel that runs longer than this is ended; nothing lets each run as long as it likes.
-    pub kernel_limit: Option<Duration>,
+    pub kernel_timeout: Option<Duration>,
     /// Whether the host reads and writes device memory where the device does.
     pub is_coherent: bool,
     /// The name of the machine that the devices are in: processes of one user with the same name share them.
@@ -44,7 +44,7 @@ pub enum LogFile {
 
 impl LogFile {
     /// What `CUDA_LOG_FILE` names, as for NVIDIA's driver.
-    pub fn from_environment() -> Option<Self> {
+    pub fn from_env() -> Option<Self> {
         let value = env::var_os("CUDA_LOG_FILE").filter(|value| !value.is_empty())?;
         Some(match value.to_str() {
             Some("stdout") => Self::Stdout,
@@ -59,12 +59,12 @@ impl LogFile {
 pub struct ConfigError {
     pub variable: &'static str,
     pub value: String,
-    pub wanted: &'static str,
+    pub expected: &'static str,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is '{}', but should be {}", self.variable, self.value, self.wanted)
+        write!(f, "{} is '{}', but should be {}", self.variable, self.value, self.expected)
     }
 }
 
@@ -76,7 +76,7 @@ impl Default for Config {
             memory_bytes: 8 * GIB,
             devices: 1,
             schedule: Schedule::Threads,
-            kernel_limit: None,
+            kernel_timeout: None,
             is_coherent: false,
             machine: "machine".to_owned(),
         }
@@ -89,51 +89,51 @@ impl Config {
     ///
     /// # Errors
     /// A variable that is set to something else than its documented forms.
-    pub fn from_environment() -> Result<Self, ConfigError> {
+    pub fn from_env() -> Result<Self, ConfigError> {
         Self::read(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         if let Some(value) = variable("FREEHOLD_SOFT_MEMORY") {
-            config.memory_bytes = bytes(&value).ok_or(ConfigError {
+            config.memory_bytes = parse_bytes(&value).ok_or(ConfigError {
                 variable: "FREEHOLD_SOFT_MEMORY",
                 value,
-                wanted: "a size from 64MiB to 1024GiB, such as 512MiB or 8GiB",
+                expected: "a size from 64MiB to 1024GiB, such as 512MiB or 8GiB",
             })?;
         }
         if let Some(value) = variable("FREEHOLD_SOFT_DEVICES") {
             config.devices = value.parse().ok().filter(|count| (1..=16).contains(count)).ok_or(ConfigError {
                 variable: "FREEHOLD_SOFT_DEVICES",
                 value,
-                wanted: "a number of devices from 1 to 16",
+                expected: "a number of devices from 1 to 16",
             })?;
         }
         if let Some(value) = variable("FREEHOLD_SOFT_SCHEDULE") {
-            config.schedule = schedule(&value).ok_or(ConfigError {
+            config.schedule = parse_schedule(&value).ok_or(ConfigError {
                 variable: "FREEHOLD_SOFT_SCHEDULE",
                 value,
-                wanted: "threads, eager or seed:N with a number N",
+                expected: "threads, eager or seed:N with a number N",
             })?;
         }
         if let Some(value) = variable("FREEHOLD_SOFT_KERNEL_SECONDS") {
-            config.kernel_limit = Some(seconds(&value).ok_or(ConfigError {
+            config.kernel_timeout = Some(parse_seconds(&value).ok_or(ConfigError {
                 variable: "FREEHOLD_SOFT_KERNEL_SECONDS",
                 value,
-                wanted: "a positive number of seconds, such as 10 or 0.5",
+                expected: "a positive number of seconds, such as 10 or 0.5",
             })?);
         }
         if let Some(value) = variable("FREEHOLD_SOFT_COHERENT") {
             config.is_coherent = match value.trim() {
                 "0" => false,
                 "1" => true,
-                _ => return Err(ConfigError { variable: "FREEHOLD_SOFT_COHERENT", value, wanted: "0 or 1" }),
+                _ => return Err(ConfigError { variable: "FREEHOLD_SOFT_COHERENT", value, expected: "0 or 1" }),
             };
         }
         if let Some(value) = variable("FREEHOLD_SOFT_MACHINE") {
-            if !is_name(&value) {
-                let wanted = "a name of up to 128 letters, digits, dots, dashes and underscores";
-                return Err(ConfigError { variable: "FREEHOLD_SOFT_MACHINE", value, wanted });
+            if !is_valid_name(&value) {
+                let expected = "a name of up to 128 letters, digits, dots, dashes and underscores";
+                return Err(ConfigError { variable: "FREEHOLD_SOFT_MACHINE", value, expected });
             }
             config.machine = value;
         }
@@ -141,18 +141,18 @@ impl Config {
     }
 }
 
-fn is_name(text: &str) -> bool {
+fn is_valid_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     (1..=128).contains(&text.len()) && text.chars().all(is_plain) && !text.starts_with('.')
 }
 
-fn seconds(text: &str) -> Option<Duration> {
+fn parse_seconds(text: &str) -> Option<Duration> {
     let limit = Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()?;
     (!limit.is_zero()).then_some(limit)
 }
 
 /// A size with a unit of 1024s, rounded down to whole pages of 2 MiB.
-fn bytes(text: &str) -> Option<u64> {
+fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -167,7 +167,7 @@ fn bytes(text: &str) -> Option<u64> {
     (64 << 20..=1024 * GIB).contains(&bytes).then_some(bytes & !((2 << 20) - 1))
 }
 
-fn schedule(text: &str) -> Option<Schedule> {
+fn parse_schedule(text: &str) -> Option<Schedule> {
     match text.trim() {
         "threads" => Some(Schedule::Threads),
         "eager" => Some(Schedule::Eager),
@@ -187,8 +187,8 @@ mod tests {
     fn without_variables_there_is_one_device_of_8_gib_with_threads() {
         let config = Config::read(|_| None).unwrap();
         let (schedule, machine) = (Schedule::Threads, "machine".to_owned());
-        let (memory_bytes, devices, kernel_limit, is_coherent) = (8_589_934_592, 1, None, false);
-        assert_eq!(config, Config { memory_bytes, devices, schedule, kernel_limit, is_coherent, machine });
+        let (memory_bytes, devices, kernel_timeout, is_coherent) = (8_589_934_592, 1, None, false);
+        assert_eq!(config, Config { memory_bytes, devices, schedule, kernel_timeout, is_coherent, machine });
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_seconds_of_a_kernel_are_positive_and_may_have_a_fraction() {
-        let limit = |text| with("FREEHOLD_SOFT_KERNEL_SECONDS", text).map(|config| config.kernel_limit);
+        let limit = |text| with("FREEHOLD_SOFT_KERNEL_SECONDS", text).map(|config| config.kernel_timeout);
         assert_eq!(limit("10"), Ok(Some(Duration::from_secs(10))));
         assert_eq!(limit("0.5"), Ok(Some(Duration::from_millis(500))));
         for wrong in ["", "0", "-1", "nan", "inf", "1s", "1e300"] {

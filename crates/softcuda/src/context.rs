@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
 use crate::device::Device;
-use crate::engine::queue::{Clock, Point, Queue};
+use crate::driver_state::{DriverState, lock};
+use crate::engine::queue::{Fence, Queue, VectorClock};
 use crate::engine::work::Work;
-use crate::print;
+use crate::stdio;
 use crate::stream::Stream;
-use crate::world::{World, lock};
 
 thread_local! {
     /// The contexts that this thread pushed; the last one is current. Never dropped, so that it works in the destructors of other
@@ -36,13 +36,13 @@ impl Drop for Cleanup {
 pub(crate) struct Context {
     pub(crate) handle: CUcontext,
     /// Never the same for two contexts of one process.
-    pub(crate) number: u64,
+    pub(crate) id: u64,
     pub(crate) device: Arc<Device>,
     pub(crate) flags: AtomicU32,
     pub(crate) is_primary: bool,
     /// Users that were added to the one who created it.
-    pub(crate) attached: AtomicU32,
-    dead: AtomicBool,
+    pub(crate) attach_count: AtomicU32,
+    is_destroyed: AtomicBool,
     legacy: Arc<Stream>,
     /// The queues of all streams, of destroyed ones too until their work is done.
     queues: Mutex<Vec<Arc<Queue>>>,
@@ -50,11 +50,11 @@ pub(crate) struct Context {
     /// Numbers of the contexts whose memory this one may use.
     pub(crate) peers: Mutex<BTreeSet<u64>>,
     /// Bytes that kernels hold from their `malloc`.
-    pub(crate) heap_bytes: AtomicU64,
+    pub(crate) malloc_bytes: AtomicU64,
     /// Whether any kernel has allocated: the size of the heap is fixed then.
-    pub(crate) heap_is_used: AtomicBool,
+    pub(crate) malloc_is_used: AtomicBool,
     /// What kernels printed and nobody has seen yet.
-    printed: Mutex<Vec<u8>>,
+    printf_buffer: Mutex<Vec<u8>>,
 }
 
 /// What can be set in a context and read again.
@@ -67,40 +67,40 @@ pub(crate) struct Settings {
 
 /// The primary context of a device.
 #[derive(Debug, Default)]
-pub(crate) struct Primary {
+pub(crate) struct PrimaryContext {
     pub(crate) context: Option<Arc<Context>>,
-    pub(crate) retained: usize,
+    pub(crate) retain_count: usize,
     pub(crate) flags: u32,
 }
 
 impl Context {
-    pub(crate) fn create(world: &World, device: &Arc<Device>, flags: u32, is_primary: bool) -> Arc<Self> {
-        let number = world.number();
-        let queue = world.engine.open(true);
-        let (_, context) = world.contexts.insert_with(|handle| {
+    pub(crate) fn create(driver: &DriverState, device: &Arc<Device>, flags: u32, is_primary: bool) -> Arc<Self> {
+        let id = driver.next_id();
+        let queue = driver.engine.new_queue(true);
+        let (_, context) = driver.contexts.insert_with(|handle| {
             Arc::new_cyclic(|context| Self {
                 handle: CUcontext(handle),
-                number,
+                id,
                 device: Arc::clone(device),
                 flags: flags.into(),
                 is_primary,
-                attached: 0.into(),
-                dead: false.into(),
-                legacy: Arc::new(Stream::default_of(context.clone(), Arc::clone(&queue))),
+                attach_count: 0.into(),
+                is_destroyed: false.into(),
+                legacy: Arc::new(Stream::new_default(context.clone(), Arc::clone(&queue))),
                 queues: Mutex::new(vec![queue]),
                 settings: Mutex::new(Settings { limits: crate::attributes::limits(), cache_config: 0 }),
                 peers: Mutex::default(),
-                heap_bytes: 0.into(),
-                heap_is_used: false.into(),
-                printed: Mutex::default(),
+                malloc_bytes: 0.into(),
+                malloc_is_used: false.into(),
+                printf_buffer: Mutex::default(),
             })
         });
         context
     }
 
     /// An error if the context is destroyed.
-    pub(crate) fn alive(&self) -> CUresult {
-        if self.dead.load(Ordering::Acquire) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
+    pub(crate) fn check_alive(&self) -> CUresult {
+        if self.is_destroyed.load(Ordering::Acquire) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
     }
 
     pub(crate) fn legacy(&self) -> &Arc<Stream> {
@@ -108,11 +108,11 @@ impl Context {
     }
 
     /// A new queue of this context.
-    pub(crate) fn open_queue(&self, world: &World, blocking: bool) -> Arc<Queue> {
-        let queue = world.engine.open(blocking);
+    pub(crate) fn new_queue(&self, driver: &DriverState, is_blocking: bool) -> Arc<Queue> {
+        let queue = driver.engine.new_queue(is_blocking);
         let mut queues = lock(&self.queues);
         if queues.len().is_power_of_two() {
-            queues.retain(|queue| !queue.is_over());
+            queues.retain(|queue| !queue.is_finished());
         }
         queues.push(Arc::clone(&queue));
         queue
@@ -121,38 +121,38 @@ impl Context {
     /// Whether a blocking stream other than the legacy default one has work.
     pub(crate) fn has_blocking_work(&self) -> bool {
         let legacy = self.legacy.queue.id;
-        lock(&self.queues).iter().any(|queue| queue.blocking && queue.id != legacy && !queue.is_idle())
+        lock(&self.queues).iter().any(|queue| queue.is_blocking && queue.id != legacy && !queue.is_idle())
     }
 
     /// Adds work to a queue of this context: after what the legacy default stream demands, and after `after`.
-    pub(crate) fn add(
+    pub(crate) fn submit(
         &self,
-        world: &World,
+        driver: &DriverState,
         queue: &Arc<Queue>,
-        mut after: Vec<Point>,
+        mut after: Vec<Fence>,
         work: Work,
-    ) -> Result<Point, CUerror> {
+    ) -> Result<Fence, CUerror> {
         let legacy = &self.legacy.queue;
         if queue.id == legacy.id {
             let others = lock(&self.queues);
-            let pending = others.iter().filter(|other| other.blocking && other.id != legacy.id && !other.is_idle());
-            after.extend(pending.map(|other| Point { queue: Arc::clone(other), position: other.end() }));
-        } else if queue.blocking && !legacy.is_idle() {
-            after.push(Point { queue: Arc::clone(legacy), position: legacy.end() });
+            let pending = others.iter().filter(|other| other.is_blocking && other.id != legacy.id && !other.is_idle());
+            after.extend(pending.map(|other| Fence { queue: Arc::clone(other), seq: other.last_seq() }));
+        } else if queue.is_blocking && !legacy.is_idle() {
+            after.push(Fence { queue: Arc::clone(legacy), seq: legacy.last_seq() });
         }
-        for point in &after {
-            // Only the point itself: what its queue came after then, it may have learned later.
-            queue.learn(point, &Clock::default());
+        for fence in &after {
+            // Only the fence itself: what its queue came after then, it may have learned later.
+            queue.order_after(fence, &VectorClock::default());
         }
-        world.engine.add(queue, after, work)
+        driver.engine.submit(queue, after, work)
     }
 
     /// Waits for all work of this context so far.
-    pub(crate) fn synchronize(&self, world: &World) {
+    pub(crate) fn synchronize(&self, driver: &DriverState) {
         let queues = lock(&self.queues).clone();
         for queue in queues {
-            let position = queue.end();
-            world.engine.wait(&Point { queue, position });
+            let seq = queue.last_seq();
+            driver.engine.wait(&Fence { queue, seq });
         }
     }
 
@@ -160,20 +160,20 @@ impl Context {
     ///
     /// # Errors
     /// Somebody else has ended it, or is about to.
-    pub(crate) fn destroy(&self, world: &World) -> CUresult {
-        if self.dead.swap(true, Ordering::AcqRel) {
+    pub(crate) fn destroy(&self, driver: &DriverState) -> CUresult {
+        if self.is_destroyed.swap(true, Ordering::AcqRel) {
             return Err(CUerror::CONTEXT_IS_DESTROYED);
         }
-        self.synchronize(world);
-        world.contexts.remove(self.handle.0);
-        self.flush_printed();
-        world.end_all(|span| span.context.as_ref().is_some_and(|owner| owner.number == self.number));
-        world.imports.forget_context(self.number);
-        world.functions.remove_all(|function| function.is_of(self));
-        world.modules.remove_all(|module| module.is_of(self));
-        world.captures.abandon(world, |stream| std::ptr::eq(stream.context.as_ptr(), self));
-        world.streams.remove_all(|stream| std::ptr::eq(stream.context.as_ptr(), self));
-        world.events.remove_all(|event| std::ptr::eq(event.context.as_ptr(), self));
+        self.synchronize(driver);
+        driver.contexts.remove(self.handle.0);
+        self.flush_printf();
+        driver.free_spans_if(|span| span.context.as_ref().is_some_and(|owner| owner.id == self.id));
+        driver.imports.remove_context(self.id);
+        driver.functions.remove_all(|function| function.belongs_to(self));
+        driver.modules.remove_all(|module| module.belongs_to(self));
+        driver.captures.drop_streams(driver, |stream| std::ptr::eq(stream.context.as_ptr(), self));
+        driver.streams.remove_all(|stream| std::ptr::eq(stream.context.as_ptr(), self));
+        driver.events.remove_all(|event| std::ptr::eq(event.context.as_ptr(), self));
         for queue in lock(&self.queues).iter() {
             queue.close();
         }
@@ -186,19 +186,19 @@ impl Context {
     }
 
     /// Keeps what a kernel printed until the program synchronises. What is oldest gives way to what is new.
-    pub(crate) fn print(&self, bytes: &[u8]) {
+    pub(crate) fn buffer_printf(&self, bytes: &[u8]) {
         let most = self.limit(CUlimit::PRINTF_FIFO_SIZE) as usize;
-        let mut printed = lock(&self.printed);
+        let mut printed = lock(&self.printf_buffer);
         printed.extend_from_slice(bytes);
         let excess = printed.len().saturating_sub(most);
         printed.drain(..excess);
     }
 
     /// Writes what kernels printed to the program's standard output.
-    pub(crate) fn flush_printed(&self) {
-        let printed = std::mem::take(&mut *lock(&self.printed));
+    pub(crate) fn flush_printf(&self) {
+        let printed = std::mem::take(&mut *lock(&self.printf_buffer));
         if !printed.is_empty() {
-            print::to_stdout(&printed);
+            stdio::to_stdout(&printed);
         }
     }
 
@@ -211,7 +211,7 @@ impl Context {
 
     /// Whether this is the calling thread's current context.
     pub(crate) fn is_current(&self) -> bool {
-        top().is_some_and(|top| top.number == self.number)
+        top().is_some_and(|top| top.id == self.id)
     }
 }
 
@@ -234,8 +234,8 @@ pub(crate) fn top() -> Option<Arc<Context>> {
 }
 
 /// For calls that need no current context: an error only if there is one and it is destroyed.
-pub(crate) fn none_or_alive() -> CUresult {
-    top().map_or(Ok(()), |context| context.alive())
+pub(crate) fn check_current_if_any() -> CUresult {
+    top().map_or(Ok(()), |context| context.check_alive())
 }
 
 /// The current context of the calling thread.
@@ -244,15 +244,15 @@ pub(crate) fn none_or_alive() -> CUresult {
 /// There is none, or it is destroyed.
 pub(crate) fn current() -> Result<Arc<Context>, CUerror> {
     let context = top().ok_or(CUerror::INVALID_CONTEXT)?;
-    context.alive()?;
+    context.check_alive()?;
     Ok(context)
 }
 
-pub(crate) fn find(world: &World, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
-    world.contexts.find(handle.0).ok_or(CUerror::INVALID_CONTEXT)
+pub(crate) fn find(driver: &DriverState, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
+    driver.contexts.find(handle.0).ok_or(CUerror::INVALID_CONTEXT)
 }
 
 /// The context with a handle, or the last one that had it.
-pub(crate) fn find_dead_or_alive(world: &World, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
-    world.contexts.find_dead_or_alive(handle.0).ok_or(CUerror::INVALID_CONTEXT)
+pub(crate) fn find_or_destroyed(driver: &DriverState, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
+    driver.contexts.find_or_removed(handle.0).ok_or(CUerror::INVALID_CONTEXT)
 }

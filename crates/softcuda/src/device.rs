@@ -7,23 +7,23 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use freehold_driver::cuda::CUerror;
 
 use crate::config::Config;
-use crate::context::Primary;
+use crate::context::PrimaryContext;
+use crate::driver_state::lock;
 use crate::memory::PAGE_BYTES;
-use crate::memory::arena::{ARENA_BYTES_MAX, Arena, SEEN};
+use crate::memory::arena::{ARENA_BYTES_MAX, Arena, HOST_READ_WRITE};
 use crate::memory::backing::Backing;
-use crate::memory::book::Book;
-use crate::memory::heap::{Heap, Run};
-use crate::memory::traces::Traces;
+use crate::memory::dirty_ranges::DirtyRanges;
+use crate::memory::page_heap::{PageHeap, PageRun};
+use crate::memory::usage_file::UsageFile;
 use crate::pool::Pool;
 use crate::span::Span;
-use crate::world::lock;
 
 /// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
 /// every pool has room to grow in.
 const ADDRESSES_PER_BYTE: u64 = 16;
 
 /// As many pages without a block stay attached.
-const SPARES_MAX: usize = 4;
+const SPARE_PAGES_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -31,16 +31,16 @@ pub(crate) struct Device {
     pub(crate) memory_bytes: u64,
     pub(crate) arena: Arena,
     /// Who has how much of the memory, in all processes.
-    pub(crate) book: Arc<Book>,
-    heap: Mutex<Heap>,
+    pub(crate) usage: Arc<UsageFile>,
+    heap: Mutex<PageHeap>,
     /// The memory of this process's blocks, by the address of its first page. Locked after the heap.
     backings: Mutex<BTreeMap<u64, Arc<Backing>>>,
     /// By offset, where freed blocks were written. Locked after the heap.
-    traces: Mutex<Traces>,
+    dirty: Mutex<DirtyRanges>,
     /// Pages without a block that are still attached, by address: a program that has one small block at a time would
     /// otherwise make and lose its memory each time. Nothing is charged for them. Locked after the heap.
-    spares: Mutex<BTreeMap<u64, Arc<Backing>>>,
-    primary: Mutex<Primary>,
+    spare_pages: Mutex<BTreeMap<u64, Arc<Backing>>>,
+    primary: Mutex<PrimaryContext>,
     pools: Mutex<DevicePools>,
 }
 
@@ -63,21 +63,21 @@ impl Device {
             ordinal,
             memory_bytes,
             arena: Arena::reserve(ordinal + 1, address_bytes, config.is_coherent)?,
-            book: Arc::new(Book::open(&config.machine, ordinal, memory_bytes)?),
-            heap: Mutex::new(Heap::new(address_bytes)),
+            usage: Arc::new(UsageFile::open(&config.machine, ordinal, memory_bytes)?),
+            heap: Mutex::new(PageHeap::new(address_bytes)),
             backings: Mutex::default(),
-            traces: Mutex::default(),
-            spares: Mutex::default(),
+            dirty: Mutex::default(),
+            spare_pages: Mutex::default(),
             primary: Mutex::default(),
             pools: Mutex::default(),
         })
     }
 
-    fn heap(&self) -> MutexGuard<'_, Heap> {
+    fn heap(&self) -> MutexGuard<'_, PageHeap> {
         lock(&self.heap)
     }
 
-    pub(crate) fn primary(&self) -> MutexGuard<'_, Primary> {
+    pub(crate) fn primary(&self) -> MutexGuard<'_, PrimaryContext> {
         lock(&self.primary)
     }
 
@@ -87,48 +87,48 @@ impl Device {
 
     /// How much memory no process has.
     pub(crate) fn free_bytes(&self) -> Result<u64, CUerror> {
-        self.book.free_bytes().map_err(|_| CUerror::OPERATING_SYSTEM)
+        self.usage.free_bytes().map_err(|_| CUerror::OPERATING_SYSTEM)
     }
 
     /// An address for `bytes` of memory; what pools hold unused is taken from them if nothing else is left.
-    pub(crate) fn allocate(&self, bytes: u64, owner: u64) -> Result<u64, CUerror> {
-        let place = || self.place(bytes, owner).map_err(|_| CUerror::OUT_OF_MEMORY);
+    pub(crate) fn alloc(&self, bytes: u64, owner: u64) -> Result<u64, CUerror> {
+        let try_alloc = || self.alloc_block(bytes, owner).map_err(|_| CUerror::OUT_OF_MEMORY);
         if bytes > self.memory_bytes {
             return Err(CUerror::OUT_OF_MEMORY);
         }
-        let offset = match place()? {
+        let offset = match try_alloc()? {
             Some(offset) => Some(offset),
             None => {
                 self.trim_pools(|_| 0);
-                place()?
+                try_alloc()?
             }
         };
         Ok(self.arena.base() + offset.ok_or(CUerror::OUT_OF_MEMORY)?)
     }
 
     /// The offset of a block with memory behind it; nothing if there is none.
-    fn place(&self, bytes: u64, owner: u64) -> io::Result<Option<u64>> {
+    fn alloc_block(&self, bytes: u64, owner: u64) -> io::Result<Option<u64>> {
         let mut heap = self.heap();
-        let Some(placed) = heap.allocate(bytes, owner) else { return Ok(None) };
-        let backed = placed.fresh.map_or(Ok(true), |run| self.back(run));
+        let Some(placed) = heap.alloc(bytes, owner) else { return Ok(None) };
+        let backed = placed.new_pages.map_or(Ok(true), |run| self.back_pages(run));
         if !matches!(backed, Ok(true)) {
-            heap.release(placed.offset);
+            heap.free(placed.offset);
         }
         Ok(backed?.then_some(placed.offset))
     }
 
     /// Puts new memory behind pages.
-    fn back(&self, run: Run) -> io::Result<bool> {
+    fn back_pages(&self, run: PageRun) -> io::Result<bool> {
         let address = self.arena.base() + run.offset;
         if let Some(memory) = self.take_spare(address, run.bytes) {
             let fits = memory.charge(run.bytes)?;
-            let place = if fits { &self.backings } else { &self.spares };
-            lock(place).insert(address, memory);
+            let list = if fits { &self.backings } else { &self.spare_pages };
+            lock(list).insert(address, memory);
             return Ok(fits);
         }
-        let Some(memory) = Backing::create(&self.book, run.bytes)? else { return Ok(false) };
-        self.arena.attach(address, &memory, 0, run.bytes, SEEN)?;
-        for (start, end) in lock(&self.traces).take(run.offset, run.offset + run.bytes) {
+        let Some(memory) = Backing::create(&self.usage, run.bytes)? else { return Ok(false) };
+        self.arena.attach(address, &memory, 0, run.bytes, HOST_READ_WRITE)?;
+        for (start, end) in lock(&self.dirty).remove(run.offset, run.offset + run.bytes) {
             self.arena.poison(self.arena.base() + start, end - start);
         }
         lock(&self.backings).insert(address, memory);
@@ -143,51 +143,51 @@ impl Device {
     }
 
     /// Takes back a block that [`allocate`](Self::allocate) gave. Nothing may be at work on it any more.
-    pub(crate) fn give_back(&self, block: &Span) {
-        self.release(block.base, block.bytes);
+    pub(crate) fn free_span(&self, block: &Span) {
+        self.free(block.base, block.bytes);
     }
 
     /// Takes back a block of `bytes` at `base`.
-    pub(crate) fn release(&self, base: u64, bytes: u64) {
+    pub(crate) fn free(&self, base: u64, bytes: u64) {
         let mut heap = self.heap();
         // Whoever has opened shared memory reads what was there until somebody writes something else.
         if bytes < PAGE_BYTES && !self.backing(base).is_some_and(|(_, memory)| memory.is_shared()) {
             self.arena.poison(base, bytes);
         }
-        if let Some(run) = heap.release(base - self.arena.base()) {
+        if let Some(run) = heap.free(base - self.arena.base()) {
             let address = self.arena.base() + run.offset;
             let memory = lock(&self.backings).remove(&address).expect("the pages of blocks have memory");
-            if self.can_spare(run, &memory) {
+            if self.can_keep_spare(run, &memory) {
                 self.arena.poison_written(address, run.bytes, &memory, 0);
-                // A book that cannot be written is met by the next charge.
-                drop(memory.discharge(run.bytes));
-                lock(&self.spares).insert(address, memory);
+                // A usage file that cannot be written is met by the next charge.
+                drop(memory.uncharge(run.bytes));
+                lock(&self.spare_pages).insert(address, memory);
                 return;
             }
             self.arena.detach(address, run.bytes);
-            self.trace(run, &memory);
+            self.record_dirty(run, &memory);
             drop(heap);
             drop(memory);
         }
     }
 
-    fn can_spare(&self, run: Run, memory: &Backing) -> bool {
-        run.bytes == PAGE_BYTES && !memory.is_shared() && lock(&self.spares).len() < SPARES_MAX
+    fn can_keep_spare(&self, run: PageRun, memory: &Backing) -> bool {
+        run.bytes == PAGE_BYTES && !memory.is_shared() && lock(&self.spare_pages).len() < SPARE_PAGES_MAX
     }
 
     /// The spare page at `address`, if that is all that is wanted. Others that lie there give way.
     fn take_spare(&self, address: u64, bytes: u64) -> Option<Arc<Backing>> {
-        let mut spares = lock(&self.spares);
-        let found = spares.extract_if(address..address + bytes, |_, _| true).map(|(_, memory)| memory).last();
+        let mut spare_pages = lock(&self.spare_pages);
+        let found = spare_pages.extract_if(address..address + bytes, |_, _| true).map(|(_, memory)| memory).last();
         found.filter(|_| bytes == PAGE_BYTES)
     }
 
     /// Notes where memory was written that is about to go.
-    fn trace(&self, run: Run, memory: &Backing) {
-        let mut traces = lock(&self.traces);
+    fn record_dirty(&self, run: PageRun, memory: &Backing) {
+        let mut dirty = lock(&self.dirty);
         let mut at = 0;
-        while let Some((start, end)) = memory.written(at, run.bytes) {
-            traces.note(run.offset + start, run.offset + end);
+        while let Some((start, end)) = memory.next_written(at, run.bytes) {
+            dirty.insert(run.offset + start, run.offset + end);
             at = end;
         }
     }
@@ -214,6 +214,6 @@ impl Device {
         for pool in &pools.all {
             pool.trim(self, keep_bytes(pool));
         }
-        pools.all.retain(|pool| !pool.is_over());
+        pools.all.retain(|pool| !pool.is_drained());
     }
 }

@@ -6,9 +6,9 @@ use freehold_driver::cuda::extension::{Entry, FaultReport, FindBlock, ReadArgume
 use freehold_driver::cuda::{CUerror, CUresult};
 use freehold_ptx::{Fault, FaultKind};
 
-use crate::boundary::guarded;
-use crate::described::set_read_only;
-use crate::world::{is_forked, world};
+use crate::block_lookup::set_read_only;
+use crate::driver_state::{driver, is_forked};
+use crate::ffi::catch_panic;
 
 /// As many arguments as a launch can have: more than there is room for.
 const ARGUMENTS_MAX: usize = 8192;
@@ -32,8 +32,8 @@ unsafe extern "C" fn describe(
     data: *mut c_void,
     number: *mut u64,
 ) -> CUresult {
-    guarded(|| {
-        let found = world()?.described.add(start, bytes, find, data as usize)?;
+    catch_panic(|| {
+        let found = driver()?.block_lookup.register(start, bytes, find, data as usize)?;
         // SAFETY: the caller vouches that `number` is good for one value.
         unsafe { number.write(found) };
         Ok(())
@@ -42,11 +42,11 @@ unsafe extern "C" fn describe(
 
 unsafe extern "C" fn forget(number: u64) -> CUresult {
     // In the child of a fork nothing is looked up any more, and the lock may be held for ever.
-    if is_forked() { Ok(()) } else { guarded(|| world()?.described.remove(number)) }
+    if is_forked() { Ok(()) } else { catch_panic(|| driver()?.block_lookup.unregister(number)) }
 }
 
 unsafe extern "C" fn read_only(arguments: *const ReadArgument, count: usize) -> CUresult {
-    guarded(|| {
+    catch_panic(|| {
         if count > ARGUMENTS_MAX {
             return Err(CUerror::INVALID_VALUE);
         }
@@ -61,8 +61,8 @@ unsafe extern "C" fn read_only(arguments: *const ReadArgument, count: usize) -> 
 }
 
 unsafe extern "C" fn fault(report: *mut FaultReport) -> CUresult {
-    guarded(|| {
-        let fault = world()?.first_fault.get().ok_or(CUerror::NOT_FOUND)?;
+    catch_panic(|| {
+        let fault = driver()?.first_fault.get().ok_or(CUerror::NOT_FOUND)?;
         // SAFETY: the caller vouches that `report` is good for one value.
         unsafe { report.write(report_of(fault)) };
         Ok(())

@@ -7,9 +7,9 @@ use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUresult}
 use freehold_ptx::{Kernel, Program};
 
 use crate::context::Context;
+use crate::driver_state::{DriverState, lock};
 use crate::module::Module;
-use crate::occupancy::{Need, SHARED_BYTES_DEFAULT, SHARED_BYTES_MAX, THREADS_MAX};
-use crate::world::{World, lock};
+use crate::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, SHARED_BYTES_MAX, THREADS_MAX};
 
 /// The binary that kernels are said to be: that of the hardware.
 const BINARY_VERSION: i32 = 90;
@@ -17,7 +17,7 @@ const BINARY_VERSION: i32 = 90;
 /// Registers of one thread at the least and at the most, and of all threads of a block.
 const REGISTERS_MIN: u32 = 8;
 const REGISTERS_MAX: u32 = 255;
-const REGISTERS_OF_BLOCK: u32 = 65_536;
+const REGISTERS_PER_BLOCK: u32 = 65_536;
 
 #[derive(Debug)]
 pub(crate) struct Function {
@@ -36,7 +36,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    pub(crate) fn is_of(&self, context: &Context) -> bool {
+    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
         std::ptr::eq(self.context.as_ptr(), context)
     }
 
@@ -51,15 +51,15 @@ impl Function {
 
 /// The function with a handle, or the kernel of a library in a context.
 pub(crate) fn find(
-    world: &World,
+    driver: &DriverState,
     handle: CUfunction,
     context: impl FnOnce() -> Result<Arc<Context>, CUerror>,
 ) -> Result<Arc<Function>, CUerror> {
-    if let Some(function) = world.functions.find(handle.0) {
+    if let Some(function) = driver.functions.find(handle.0) {
         return Ok(function);
     }
-    let kernel = world.kernels.find(handle.0).ok_or(CUerror::INVALID_HANDLE)?;
-    kernel.function(world, &context()?)
+    let kernel = driver.kernels.find(handle.0).ok_or(CUerror::INVALID_HANDLE)?;
+    kernel.function(driver, &context()?)
 }
 
 /// What the program has set of a kernel.
@@ -112,12 +112,12 @@ fn static_bytes(kernel: &Kernel) -> u32 {
 }
 
 /// Threads that a block of the kernel may have, as the driver tells it: a kernel that requires a shape says nothing of
-/// the most (fact 4.10).
+/// the most.
 pub(crate) fn threads_max(kernel: &Kernel) -> u32 {
-    product(kernel.max_threads)
+    thread_count(kernel.max_threads)
 }
 
-fn product(bound: Option<[u32; 3]>) -> u32 {
+fn thread_count(bound: Option<[u32; 3]>) -> u32 {
     let product = bound.map(|[x, y, z]| u64::from(x) * u64::from(y) * u64::from(z));
     product.map_or(THREADS_MAX, |threads| u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, THREADS_MAX))
 }
@@ -125,16 +125,16 @@ fn product(bound: Option<[u32; 3]>) -> u32 {
 /// Registers of one thread: as many as the text has, but never so many that a block which the kernel allows does not
 /// fit. The hardware's compiler would keep the rest in memory.
 pub(crate) fn registers(kernel: &Kernel) -> u32 {
-    let largest = product(kernel.required_threads.or(kernel.max_threads));
-    let fitting = REGISTERS_OF_BLOCK / largest.next_multiple_of(128) / 8 * 8;
+    let largest = thread_count(kernel.required_threads.or(kernel.max_threads));
+    let fitting = REGISTERS_PER_BLOCK / largest.next_multiple_of(128) / 8 * 8;
     let most = REGISTERS_MAX.min(fitting).min(kernel.max_registers.unwrap_or(REGISTERS_MAX)).max(REGISTERS_MIN);
     kernel.registers.clamp(REGISTERS_MIN, most)
 }
 
 /// What a block of the kernel needs of a multiprocessor.
-pub(crate) fn need(kernel: &Kernel, threads: u64, dynamic_bytes: u64) -> Need {
+pub(crate) fn block_resources(kernel: &Kernel, threads: u64, dynamic_bytes: u64) -> BlockResources {
     let shared_bytes = kernel.shared_bytes.saturating_add(dynamic_bytes);
-    Need { threads, registers: registers(kernel).into(), shared_bytes }
+    BlockResources { threads, registers: registers(kernel).into(), shared_bytes }
 }
 
 pub(crate) fn attribute(
@@ -190,7 +190,10 @@ mod tests {
     fn the_largest_block_of_a_kernel_always_fits() {
         for threads in [1, 32, 33, 100, 256, 512, 1000, 1024] {
             let kernel = Kernel { max_threads: Some([threads, 1, 1]), ..kernel() };
-            assert!(crate::occupancy::blocks(need(&kernel, threads.into(), 0)) > 0, "{threads} threads");
+            assert!(
+                crate::occupancy::max_active_blocks(block_resources(&kernel, threads.into(), 0)) > 0,
+                "{threads} threads"
+            );
         }
         assert_eq!(registers(&kernel()), 64);
         assert_eq!(registers(&Kernel { max_registers: Some(40), ..kernel() }), 40);

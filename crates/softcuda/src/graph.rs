@@ -9,50 +9,50 @@ use std::sync::{Arc, Mutex};
 
 use freehold_driver::cuda::{CUerror, CUgraph, CUgraphNode, CUresult};
 
-use crate::engine::queue::Point;
-use crate::engine::work::{Stamp, Work};
-use crate::event::{Event, Record};
-use crate::registry::Kind;
-use crate::stream::Lane;
-use crate::world::{World, lock};
+use crate::driver_state::{DriverState, lock};
+use crate::engine::queue::Fence;
+use crate::engine::work::{Timestamp, Work};
+use crate::event::{Event, EventRecord};
+use crate::handle_table::HandleKind;
+use crate::stream::StreamRef;
 
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) handle: CUgraph,
     nodes: Mutex<Vec<Arc<Node>>>,
     /// Whether a capture still adds to it.
-    is_open: AtomicBool,
+    is_capturing: AtomicBool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) handle: CUgraphNode,
-    step: Step,
-    /// The places in their graph of those that it comes after.
-    after: Vec<usize>,
+    kind: NodeKind,
+    /// The indices in their graph of those that it comes after.
+    dependencies: Vec<usize>,
 }
 
 /// What a node does.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum NodeKind {
     /// Work as it was asked for, of which each launch carries out a copy.
     Work(Work),
     /// Moves an event that does not belong to the graph.
-    Record(Arc<Event>),
+    EventRecord(Arc<Event>),
     /// Waits for one.
-    Await(Arc<Event>),
+    EventWait(Arc<Event>),
 }
 
 impl Graph {
     pub(crate) fn new(handle: usize, nodes: Vec<Arc<Node>>, is_open: bool) -> Self {
-        Self { handle: CUgraph(handle), nodes: Mutex::new(nodes), is_open: is_open.into() }
+        Self { handle: CUgraph(handle), nodes: Mutex::new(nodes), is_capturing: is_open.into() }
     }
 
     /// Adds a node behind others, and says where it is.
-    pub(crate) fn push(&self, world: &World, step: Step, after: Vec<usize>) -> usize {
+    pub(crate) fn push(&self, driver: &DriverState, kind: NodeKind, after: Vec<usize>) -> usize {
         let mut nodes = lock(&self.nodes);
-        let handle = CUgraphNode(world.handle_range.of(Kind::Node).at(world.number() as usize));
-        nodes.push(Arc::new(Node { handle, step, after }));
+        let handle = CUgraphNode(driver.handle_range.space(HandleKind::GraphNode).handle(driver.next_id() as usize));
+        nodes.push(Arc::new(Node { handle, kind, dependencies: after }));
         nodes.len() - 1
     }
 
@@ -60,54 +60,54 @@ impl Graph {
         lock(&self.nodes).clone()
     }
 
-    /// The nodes at these places, and all that they come after.
-    pub(crate) fn up_to(&self, places: &[usize]) -> BTreeSet<usize> {
+    /// The nodes at these indices, and all that they come after.
+    pub(crate) fn with_ancestors(&self, indices: &[usize]) -> BTreeSet<usize> {
         let nodes = lock(&self.nodes);
         let mut found = BTreeSet::new();
-        let mut open = places.to_vec();
-        while let Some(place) = open.pop() {
-            if found.insert(place) {
-                open.extend(&nodes[place].after);
+        let mut open = indices.to_vec();
+        while let Some(index) = open.pop() {
+            if found.insert(index) {
+                open.extend(&nodes[index].dependencies);
             }
         }
         found
     }
 
-    pub(crate) fn close(&self) {
-        self.is_open.store(false, Ordering::Release);
+    pub(crate) fn finish_capture(&self) {
+        self.is_capturing.store(false, Ordering::Release);
     }
 }
 
 /// The graph with a handle, unless a capture still adds to it.
-pub(crate) fn find(world: &World, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
-    let graph = world.graphs.find(handle.0).ok_or(CUerror::INVALID_VALUE)?;
-    if graph.is_open.load(Ordering::Acquire) { Err(CUerror::INVALID_VALUE) } else { Ok(graph) }
+pub(crate) fn find(driver: &DriverState, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
+    let graph = driver.graphs.find(handle.0).ok_or(CUerror::INVALID_VALUE)?;
+    if graph.is_capturing.load(Ordering::Acquire) { Err(CUerror::INVALID_VALUE) } else { Ok(graph) }
 }
 
 /// A graph as it was when it was made ready for launches.
 #[derive(Debug)]
-pub(crate) struct Exec {
+pub(crate) struct GraphExec {
     nodes: Vec<Arc<Node>>,
     /// Where its last launch ends: launches do not overlap.
-    last: Mutex<Option<Point>>,
+    last_launch: Mutex<Option<Fence>>,
 }
 
-impl Exec {
+impl GraphExec {
     pub(crate) fn new(graph: &Graph) -> Self {
-        Self { nodes: graph.nodes(), last: Mutex::default() }
+        Self { nodes: graph.nodes(), last_launch: Mutex::default() }
     }
 
     /// Puts the work of all nodes into a stream, which is not captured: no graph is launched within another.
-    pub(crate) fn launch(&self, world: &World, lane: &Lane) -> CUresult {
-        lane.not_captured(world)?;
+    pub(crate) fn launch(&self, driver: &DriverState, stream_ref: &StreamRef) -> CUresult {
+        stream_ref.ensure_not_captured(driver)?;
         // What a launch needs is there before the first node is added: a launch that is refused does nothing.
-        let moves = self.nodes.iter().map(|node| Move::of(&node.step)).collect::<Result<Vec<_>, _>>()?;
-        let mut last = lock(&self.last);
+        let steps = self.nodes.iter().map(|node| LaunchStep::new_step(&node.kind)).collect::<Result<Vec<_>, _>>()?;
+        let mut last = lock(&self.last_launch);
         let start = last.clone().into_iter().collect();
-        let mut end = lane.queue(world, start, Work::Nothing)?;
-        for one in moves {
+        let mut end = stream_ref.submit_uncaptured(driver, start, Work::Barrier)?;
+        for step in steps {
             *last = Some(end.clone());
-            end = one.make(world, lane, end)?;
+            end = step.submit(driver, stream_ref, end)?;
         }
         *last = Some(end);
         Ok(())
@@ -115,35 +115,36 @@ impl Exec {
 }
 
 /// One node of one launch.
-enum Move<'n> {
+enum LaunchStep<'n> {
     Work(Work),
-    Record(&'n Event),
-    Await(&'n Event),
+    EventRecord(&'n Event),
+    EventWait(&'n Event),
 }
 
-impl<'n> Move<'n> {
-    fn of(step: &'n Step) -> Result<Self, CUerror> {
+impl<'n> LaunchStep<'n> {
+    fn new_step(step: &'n NodeKind) -> Result<Self, CUerror> {
         Ok(match step {
-            Step::Work(work) => Self::Work(work.again()?),
-            Step::Record(event) => Self::Record(event),
-            Step::Await(event) => Self::Await(event),
+            NodeKind::Work(work) => Self::Work(work.try_clone()?),
+            NodeKind::EventRecord(event) => Self::EventRecord(event),
+            NodeKind::EventWait(event) => Self::EventWait(event),
         })
     }
 
     /// Adds it to the stream, whose end so far is `end`, and says where it ends now.
-    fn make(self, world: &World, lane: &Lane, end: Point) -> Result<Point, CUerror> {
+    fn submit(self, driver: &DriverState, stream_ref: &StreamRef, end: Fence) -> Result<Fence, CUerror> {
         match self {
-            Self::Work(work) => lane.queue(world, Vec::new(), work),
-            Self::Record(event) => {
-                let stamp = Arc::new(Stamp::default());
-                let known = lane.stream.queue.known();
-                let point = lane.queue(world, Vec::new(), Work::Stamp(Arc::clone(&stamp)))?;
-                event.record(Record { point: point.clone(), stamp, known });
-                Ok(point)
+            Self::Work(work) => stream_ref.submit_uncaptured(driver, Vec::new(), work),
+            Self::EventRecord(event) => {
+                let timestamp = Arc::new(Timestamp::default());
+                let clock = stream_ref.stream.queue.clock();
+                let fence =
+                    stream_ref.submit_uncaptured(driver, Vec::new(), Work::Timestamp(Arc::clone(&timestamp)))?;
+                event.record(EventRecord { fence: fence.clone(), timestamp, clock });
+                Ok(fence)
             }
-            Self::Await(event) => match event.recorded() {
+            Self::EventWait(event) => match event.recorded() {
                 None => Ok(end),
-                Some(record) => lane.queue(world, vec![record.point], Work::Nothing),
+                Some(record) => stream_ref.submit_uncaptured(driver, vec![record.fence], Work::Barrier),
             },
         }
     }

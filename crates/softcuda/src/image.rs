@@ -5,26 +5,26 @@
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Error, ErrorKind, Image, LinkError, Unit};
 
-use crate::memory::place::Place;
+use crate::memory::mem_ref::MemRef;
 
-const ELF: &[u8] = b"\x7fELF";
+const ELF_MAGIC: &[u8] = b"\x7fELF";
 const ELF_HEADER_BYTES: u64 = 64;
 const ELF_SECTION_BYTES: u64 = 64;
 
 /// How an image starts that a link of this driver's made: an ELF identification with a mark of our own, which no tool
 /// takes for machine code.
-const LINKED: &[u8; 16] = b"\x7fELF\x02\x01\x01FREEHOLD\0";
+const LINKED_MAGIC: &[u8; 16] = b"\x7fELF\x02\x01\x01FREEHOLD\0";
 
 /// Fat binaries, and the structure that points to one in a compiled program.
-const FAT: u32 = 0xba55_ed50;
-const FAT_POINTER: u32 = 0x4662_43b1;
+const FATBIN_MAGIC: u32 = 0xba55_ed50;
+const FATBIN_WRAPPER_MAGIC: u32 = 0x4662_43b1;
 
 /// In a fat binary: text, and the flags of what is compressed.
-const FAT_TEXT: u16 = 1;
-const FAT_COMPRESSED: u64 = 0xf000;
+const FATBIN_KIND_PTX: u16 = 1;
+const FATBIN_COMPRESSED: u64 = 0xf000;
 
 /// A text or a binary that says it is longer is none.
-const BYTES_MAX: u64 = 1 << 30;
+const IMAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// The newest PTX that is understood, as 90 for 9.0, and the newest device.
 const PTX_VERSION_MAX: u32 = 90;
@@ -32,19 +32,19 @@ const TARGET_MAX: u32 = 90;
 
 /// Why an image cannot be used, and what is written to the program's log of errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct LoadError {
     pub(crate) code: CUerror,
     pub(crate) log: String,
 }
 
-impl From<CUerror> for Refusal {
+impl From<CUerror> for LoadError {
     fn from(code: CUerror) -> Self {
         Self { code, log: String::new() }
     }
 }
 
-impl Refusal {
-    fn of_text(error: &Error, text: &str) -> Self {
+impl LoadError {
+    fn from_ptx(error: &Error, text: &str) -> Self {
         let is_newer = error.kind == ErrorKind::Version && version(text).is_some_and(|own| own > PTX_VERSION_MAX);
         let code = if is_newer { CUerror::UNSUPPORTED_PTX_VERSION } else { CUerror::INVALID_PTX };
         let mut log = format!("ptxas application ptx input, line {}; error   : {}", error.at.line, error.message);
@@ -57,42 +57,42 @@ impl Refusal {
     }
 }
 
-impl From<LinkError> for Refusal {
+impl From<LinkError> for LoadError {
     fn from(error: LinkError) -> Self {
         Self { code: CUerror::INVALID_PTX, log: format!("ptxas fatal   : {error}\n") }
     }
 }
 
 /// The texts of an image at an address of the program's.
-pub(crate) fn texts_at(address: u64) -> Result<Vec<String>, CUerror> {
+pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, CUerror> {
     if address == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let image = Place::program(address);
-    let first = word(&image, 0).unwrap_or(0) as u32;
-    if first == FAT_POINTER {
-        let inner = word(&image, 8)?;
-        return texts_of(&fat_bytes(&Place::program(inner))?);
+    let image = MemRef::host(address);
+    let first = read_word(&image, 0).unwrap_or(0) as u32;
+    if first == FATBIN_WRAPPER_MAGIC {
+        let inner = read_word(&image, 8)?;
+        return ptx_in(&read_fatbin(&MemRef::host(inner))?);
     }
-    if first == FAT {
-        return texts_of(&fat_bytes(&image)?);
+    if first == FATBIN_MAGIC {
+        return ptx_in(&read_fatbin(&image)?);
     }
-    if first.to_le_bytes() == ELF {
-        return texts_of(&linked_bytes(&image)?);
+    if first.to_le_bytes() == ELF_MAGIC {
+        return ptx_in(&read_elf(&image)?);
     }
-    texts_of(&text_bytes(address)?)
+    ptx_in(&read_text(address)?)
 }
 
 /// The texts of an image that is all here.
-pub(crate) fn texts_of(image: &[u8]) -> Result<Vec<String>, CUerror> {
-    if image.starts_with(LINKED) {
-        return linked_texts(image).ok_or(CUerror::INVALID_IMAGE);
+pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<String>, CUerror> {
+    if image.starts_with(LINKED_MAGIC) {
+        return decode_linked(image).ok_or(CUerror::INVALID_IMAGE);
     }
-    if image.starts_with(ELF) {
-        return Err(of_machine_code(image));
+    if image.starts_with(ELF_MAGIC) {
+        return Err(machine_code_error(image));
     }
-    if number(image, 0, 4) == Some(FAT.into()) {
-        return fat_text(image).map(|text| vec![text]);
+    if read_uint(image, 0, 4) == Some(FATBIN_MAGIC.into()) {
+        return fatbin_ptx(image).map(|text| vec![text]);
     }
     let end = image.iter().position(|&byte| byte == 0).unwrap_or(image.len());
     // What is no text of Unicode is none of PTX either, and the compiler says where.
@@ -105,9 +105,9 @@ pub(crate) fn texts_of(image: &[u8]) -> Result<Vec<String>, CUerror> {
 
 /// Why a binary cannot be used that starts as ELF does: it is for no GPU, it is broken, or it is machine code, which
 /// this device does not execute.
-fn of_machine_code(image: &[u8]) -> CUerror {
+fn machine_code_error(image: &[u8]) -> CUerror {
     const MACHINE_CUDA: u64 = 190;
-    let at = |offset| number(image, offset, 2).unwrap_or(0);
+    let at = |offset| read_uint(image, offset, 2).unwrap_or(0);
     let (machine, header_bytes, section_bytes, sections) = (at(18), at(52), at(58), at(60));
     if machine != MACHINE_CUDA {
         return CUerror::INVALID_IMAGE;
@@ -118,23 +118,23 @@ fn of_machine_code(image: &[u8]) -> CUerror {
 
 /// Whether an image is in the form of machine code, which an image of a link has too.
 pub(crate) fn is_binary(image: &[u8]) -> bool {
-    image.starts_with(ELF)
+    image.starts_with(ELF_MAGIC)
 }
 
 /// Compiles and links texts.
-pub(crate) fn build(texts: &[String]) -> Result<Image, Refusal> {
+pub(crate) fn build(texts: &[String]) -> Result<Image, LoadError> {
     let units = texts.iter().map(|text| compile(text)).collect::<Result<Vec<_>, _>>()?;
     Ok(Image::link(units)?)
 }
 
-pub(crate) fn compile(text: &str) -> Result<Unit, Refusal> {
-    Unit::compile(text).map_err(|error| Refusal::of_text(&error, text))
+pub(crate) fn compile(text: &str) -> Result<Unit, LoadError> {
+    Unit::compile(text).map_err(|error| LoadError::from_ptx(&error, text))
 }
 
 /// An image of texts that were linked, for the program to load.
-pub(crate) fn linked(texts: &[String]) -> Vec<u8> {
+pub(crate) fn encode_linked(texts: &[String]) -> Vec<u8> {
     let bytes: usize = texts.iter().map(|text| text.len() + 1).sum();
-    let mut image = LINKED.to_vec();
+    let mut image = LINKED_MAGIC.to_vec();
     image.extend((image.len() as u64 + 8 + bytes as u64).to_le_bytes());
     for text in texts {
         image.extend(text.bytes());
@@ -143,16 +143,16 @@ pub(crate) fn linked(texts: &[String]) -> Vec<u8> {
     image
 }
 
-fn linked_texts(image: &[u8]) -> Option<Vec<String>> {
-    let bytes = usize::try_from(number(image, LINKED.len(), 8)?).ok()?;
-    let texts = image.get(LINKED.len() + 8..bytes)?.strip_suffix(&[0])?;
+fn decode_linked(image: &[u8]) -> Option<Vec<String>> {
+    let bytes = usize::try_from(read_uint(image, LINKED_MAGIC.len(), 8)?).ok()?;
+    let texts = image.get(LINKED_MAGIC.len() + 8..bytes)?.strip_suffix(&[0])?;
     texts.split(|&byte| byte == 0).map(|text| String::from_utf8(text.to_vec()).ok()).collect()
 }
 
 /// The text of a fat binary for the newest device that is not newer than this one. In one that is broken there is
 /// nothing for any.
-fn fat_text(image: &[u8]) -> Result<String, CUerror> {
-    let at = |offset, bytes| number(image, offset, bytes).ok_or(CUerror::NO_BINARY_FOR_GPU);
+fn fatbin_ptx(image: &[u8]) -> Result<String, CUerror> {
+    let at = |offset, bytes| read_uint(image, offset, bytes).ok_or(CUerror::NO_BINARY_FOR_GPU);
     let mut entry = at(6, 2)? as usize;
     let end = usize::try_from(at(8, 8)?).ok().and_then(|bytes| bytes.checked_add(entry));
     let end = end.ok_or(CUerror::NO_BINARY_FOR_GPU)?.min(image.len());
@@ -164,8 +164,8 @@ fn fat_text(image: &[u8]) -> Result<String, CUerror> {
         let start = entry.checked_add(header).ok_or(CUerror::NO_BINARY_FOR_GPU)?;
         let next = start.checked_add(bytes).filter(|&next| next <= end && next > entry);
         let next = next.ok_or(CUerror::NO_BINARY_FOR_GPU)?;
-        if kind == FAT_TEXT && arch <= TARGET_MAX {
-            if flags & FAT_COMPRESSED != 0 {
+        if kind == FATBIN_KIND_PTX && arch <= TARGET_MAX {
+            if flags & FATBIN_COMPRESSED != 0 {
                 is_compressed = true;
             } else if best.is_none_or(|(newest, _)| arch >= newest) {
                 best = Some((arch, &image[start..next]));
@@ -174,7 +174,7 @@ fn fat_text(image: &[u8]) -> Result<String, CUerror> {
         entry = next;
     }
     match best {
-        Some((_, text)) => texts_of(text)?.pop().ok_or(CUerror::INVALID_IMAGE),
+        Some((_, text)) => ptx_in(text)?.pop().ok_or(CUerror::INVALID_IMAGE),
         None if is_compressed => Err(CUerror::INVALID_IMAGE),
         None => Err(CUerror::NO_BINARY_FOR_GPU),
     }
@@ -188,19 +188,19 @@ fn version(text: &str) -> Option<u32> {
     Some(major.parse::<u32>().ok()?.checked_mul(10)?.saturating_add(minor.parse::<u32>().ok()?))
 }
 
-fn number(image: &[u8], offset: usize, bytes: usize) -> Option<u64> {
+fn read_uint(image: &[u8], offset: usize, bytes: usize) -> Option<u64> {
     let part = image.get(offset..offset.checked_add(bytes)?)?;
     Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
-fn word(image: &Place, offset: u64) -> Result<u64, CUerror> {
+fn read_word(image: &MemRef, offset: u64) -> Result<u64, CUerror> {
     let mut bytes = [0; 8];
     image.read(offset, &mut bytes).map_err(|_| CUerror::INVALID_IMAGE)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn bytes_of(image: &Place, bytes: u64) -> Result<Vec<u8>, CUerror> {
-    if bytes > BYTES_MAX {
+fn read_bytes(image: &MemRef, bytes: u64) -> Result<Vec<u8>, CUerror> {
+    if bytes > IMAGE_BYTES_MAX {
         return Err(CUerror::INVALID_IMAGE);
     }
     let mut copy = vec![0; bytes as usize];
@@ -208,30 +208,30 @@ fn bytes_of(image: &Place, bytes: u64) -> Result<Vec<u8>, CUerror> {
     Ok(copy)
 }
 
-fn fat_bytes(image: &Place) -> Result<Vec<u8>, CUerror> {
-    let header = word(image, 0)? >> 48;
-    bytes_of(image, header.saturating_add(word(image, 8)?))
+fn read_fatbin(image: &MemRef) -> Result<Vec<u8>, CUerror> {
+    let header = read_word(image, 0)? >> 48;
+    read_bytes(image, header.saturating_add(read_word(image, 8)?))
 }
 
 /// All of an image that a link of this driver's made; of another ELF the header, or as much of one as there is.
-fn linked_bytes(image: &Place) -> Result<Vec<u8>, CUerror> {
-    let head = bytes_of(image, LINKED.len() as u64 + 8)?;
-    match number(&head, LINKED.len(), 8) {
-        Some(bytes) if head.starts_with(LINKED) => bytes_of(image, bytes),
-        _ => Ok(bytes_of(image, ELF_HEADER_BYTES).unwrap_or(head)),
+fn read_elf(image: &MemRef) -> Result<Vec<u8>, CUerror> {
+    let head = read_bytes(image, LINKED_MAGIC.len() as u64 + 8)?;
+    match read_uint(&head, LINKED_MAGIC.len(), 8) {
+        Some(bytes) if head.starts_with(LINKED_MAGIC) => read_bytes(image, bytes),
+        _ => Ok(read_bytes(image, ELF_HEADER_BYTES).unwrap_or(head)),
     }
 }
 
 /// A text with its NUL, read to the end of one page after the other.
-fn text_bytes(address: u64) -> Result<Vec<u8>, CUerror> {
+fn read_text(address: u64) -> Result<Vec<u8>, CUerror> {
     const PAGE: u64 = 4096;
     let mut text = Vec::new();
     let mut at = address;
-    while (text.len() as u64) < BYTES_MAX {
+    while (text.len() as u64) < IMAGE_BYTES_MAX {
         let part = PAGE - at % PAGE;
         let start = text.len();
         text.resize(start + part as usize, 0);
-        Place::program(at).read(0, &mut text[start..]).map_err(|_| CUerror::INVALID_IMAGE)?;
+        MemRef::host(at).read(0, &mut text[start..]).map_err(|_| CUerror::INVALID_IMAGE)?;
         if let Some(end) = text[start..].iter().position(|&byte| byte == 0) {
             text.truncate(start + end);
             return Ok(text);
@@ -259,7 +259,7 @@ mod tests {
             body.extend(header);
             body.extend(payload);
         }
-        let mut image = FAT.to_le_bytes().to_vec();
+        let mut image = FATBIN_MAGIC.to_le_bytes().to_vec();
         image.extend(1u16.to_le_bytes());
         image.extend(16u16.to_le_bytes());
         image.extend((body.len() as u64).to_le_bytes());
@@ -270,26 +270,26 @@ mod tests {
     #[test]
     fn a_text_is_found_where_it_lies_and_ends_at_its_nul() {
         let image = format!("{TEXT}\0behind it");
-        assert_eq!(texts_at(image.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
+        assert_eq!(ptx_at(image.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
     }
 
     #[test]
     fn what_is_no_text_is_an_invalid_image() {
         for garbage in ["", "not an image", "\u{1}\u{2}\u{3}\u{4}"] {
             let image = format!("{garbage}\0");
-            assert_eq!(texts_at(image.as_ptr() as u64), Err(CUerror::INVALID_IMAGE), "{garbage:?}");
+            assert_eq!(ptx_at(image.as_ptr() as u64), Err(CUerror::INVALID_IMAGE), "{garbage:?}");
         }
-        assert_eq!(texts_at(0), Err(CUerror::INVALID_VALUE));
-        assert_eq!(texts_at(8), Err(CUerror::INVALID_IMAGE));
-        assert_eq!(texts_at(u64::MAX), Err(CUerror::INVALID_IMAGE));
+        assert_eq!(ptx_at(0), Err(CUerror::INVALID_VALUE));
+        assert_eq!(ptx_at(8), Err(CUerror::INVALID_IMAGE));
+        assert_eq!(ptx_at(u64::MAX), Err(CUerror::INVALID_IMAGE));
     }
 
     #[test]
     fn machine_code_has_no_binary_for_this_device() {
-        let mut image = [ELF, &[0; 64]].concat();
+        let mut image = [ELF_MAGIC, &[0; 64]].concat();
         let mut refusal_with = |offset: usize, byte| {
             image[offset] = byte;
-            texts_at(image.as_ptr() as u64)
+            ptx_at(image.as_ptr() as u64)
         };
         assert_eq!(refusal_with(18, 62), Err(CUerror::INVALID_IMAGE));
         assert_eq!(refusal_with(18, 190), Err(CUerror::UNKNOWN));
@@ -301,21 +301,21 @@ mod tests {
     #[test]
     fn a_linked_image_gives_its_texts_back() {
         let texts = vec![TEXT.to_owned(), TEXT.replace("80", "90")];
-        let image = linked(&texts);
-        assert_eq!(texts_at(image.as_ptr() as u64), Ok(texts));
-        assert_eq!(texts_of(&image[..40]), Err(CUerror::INVALID_IMAGE));
+        let image = encode_linked(&texts);
+        assert_eq!(ptx_at(image.as_ptr() as u64), Ok(texts));
+        assert_eq!(ptx_in(&image[..40]), Err(CUerror::INVALID_IMAGE));
     }
 
     #[test]
     fn a_fat_binary_gives_the_text_for_the_newest_device_that_is_not_newer() {
         let newer = TEXT.replace("80", "90");
         let entries = [(2, 90, 0, &b"machine code...."[..]), (1, 80, 0, TEXT.as_bytes()), (1, 90, 0, newer.as_bytes())];
-        assert_eq!(texts_at(fat(&entries).as_ptr() as u64), Ok(vec![newer.clone()]));
-        assert_eq!(texts_of(&fat(&entries[..2])), Ok(vec![TEXT.to_owned()]));
-        assert_eq!(texts_of(&fat(&[(1, 100, 0, TEXT.as_bytes())])), Err(CUerror::NO_BINARY_FOR_GPU));
-        assert_eq!(texts_of(&fat(&[(1, 80, 0x2000, TEXT.as_bytes())])), Err(CUerror::INVALID_IMAGE));
-        let pointer = [u64::from(FAT_POINTER) | 1 << 32, fat(&entries).leak().as_ptr() as u64];
-        assert_eq!(texts_at(pointer.as_ptr() as u64), Ok(vec![newer]));
+        assert_eq!(ptx_at(fat(&entries).as_ptr() as u64), Ok(vec![newer.clone()]));
+        assert_eq!(ptx_in(&fat(&entries[..2])), Ok(vec![TEXT.to_owned()]));
+        assert_eq!(ptx_in(&fat(&[(1, 100, 0, TEXT.as_bytes())])), Err(CUerror::NO_BINARY_FOR_GPU));
+        assert_eq!(ptx_in(&fat(&[(1, 80, 0x2000, TEXT.as_bytes())])), Err(CUerror::INVALID_IMAGE));
+        let pointer = [u64::from(FATBIN_WRAPPER_MAGIC) | 1 << 32, fat(&entries).leak().as_ptr() as u64];
+        assert_eq!(ptx_at(pointer.as_ptr() as u64), Ok(vec![newer]));
     }
 
     #[test]

@@ -18,10 +18,10 @@ use rustix::process::{Pid, test_kill_process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::device::Device;
-use crate::memory::arena::SEEN;
-use crate::memory::backing::{Backing, Content, Label, with_room_for_descriptors};
+use crate::driver_state::lock;
+use crate::memory::arena::HOST_READ_WRITE;
+use crate::memory::backing::{Backing, ShareHeader, ShareKind, with_fd_limit_raised};
 use crate::pool::Pool;
-use crate::world::lock;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freetokn");
 
@@ -30,10 +30,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"freetokn");
 #[repr(C)]
 pub(crate) struct Token {
     magic: u64,
-    content: u32,
+    kind: u32,
     /// The process that made it, and its descriptor.
     pub(crate) process: u32,
-    descriptor: i32,
+    fd: i32,
     pub(crate) device: u32,
     pub(crate) inode: u64,
     /// Where the block lies in the memory.
@@ -48,12 +48,12 @@ const _: () = assert!(size_of::<Token>() == 64);
 
 impl Token {
     /// A block within shared memory of this process.
-    pub(crate) fn new(content: Content, memory: &Backing, device: usize, offset: u64, bytes: u64, id: u64) -> Self {
+    pub(crate) fn new(kind: ShareKind, memory: &Backing, device: usize, offset: u64, bytes: u64, id: u64) -> Self {
         Self {
             magic: MAGIC,
-            content: content as u32,
+            kind: kind as u32,
             process: process::id(),
-            descriptor: memory.number(),
+            fd: memory.raw_fd(),
             device: u32::try_from(device).expect("there are few devices"),
             inode: memory.inode(),
             offset,
@@ -67,15 +67,15 @@ impl Token {
         zerocopy::transmute!(self)
     }
 
-    /// The token that 64 bytes of the program's are, if they name something of this content.
-    pub(crate) fn from_bytes(bytes: [u8; 64], content: Content) -> Result<Self, CUerror> {
+    /// The token that 64 bytes of the program's are, if they name something of this kind.
+    pub(crate) fn from_bytes(bytes: [u8; 64], kind: ShareKind) -> Result<Self, CUerror> {
         let token: Self = zerocopy::transmute!(bytes);
-        let fits = token.magic == MAGIC && token.content == content as u32;
+        let fits = token.magic == MAGIC && token.kind == kind as u32;
         if fits { Ok(token) } else { Err(CUerror::INVALID_VALUE) }
     }
 
     /// The memory that the block lies in, and where.
-    pub(crate) fn place(&self) -> (u64, u64) {
+    pub(crate) fn key(&self) -> (u64, u64) {
         (self.inode, self.offset)
     }
 
@@ -84,23 +84,23 @@ impl Token {
     }
 
     /// Whether the process that made it is there.
-    pub(crate) fn maker_lives(&self) -> bool {
-        i32::try_from(self.process).ok().and_then(Pid::from_raw).is_some_and(lives)
+    pub(crate) fn is_exporter_alive(&self) -> bool {
+        i32::try_from(self.process).ok().and_then(Pid::from_raw).is_some_and(is_process_alive)
     }
 
     /// The memory that it names, opened anew.
-    pub(crate) fn open(&self) -> io::Result<(Backing, Label)> {
-        let path = format!("/proc/{}/fd/{}", self.process, self.descriptor);
+    pub(crate) fn open(&self) -> io::Result<(Backing, ShareHeader)> {
+        let path = format!("/proc/{}/fd/{}", self.process, self.fd);
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         // To open something else, a terminal or a pipe, can have consequences.
         if stat(&path)?.st_ino != self.inode {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let file: OwnedFd = with_room_for_descriptors(|| open(&path, flags, Mode::empty()))?;
+        let file: OwnedFd = with_fd_limit_raised(|| open(&path, flags, Mode::empty()))?;
         if fstat(&file)?.st_ino != self.inode {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let (memory, label) = Backing::adopt(file)?;
+        let (memory, label) = Backing::import(file)?;
         let end = self.offset.checked_add(self.bytes);
         if self.bytes == 0 || end.is_none_or(|end| end > memory.bytes()) {
             return Err(io::ErrorKind::InvalidData.into());
@@ -110,7 +110,7 @@ impl Token {
 }
 
 /// Whether a process is there. One that has ended is not, though it keeps its number until somebody waits for it.
-pub(crate) fn lives(process: Pid) -> bool {
+pub(crate) fn is_process_alive(process: Pid) -> bool {
     if test_kill_process(process) == Err(Errno::SRCH) {
         return false;
     }
@@ -127,7 +127,7 @@ pub(crate) fn lives(process: Pid) -> bool {
 
 /// Memory of another process, attached to addresses of a device until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub(crate) struct ImportedMapping {
     device: Arc<Device>,
     _memory: Arc<Backing>,
     /// The first address.
@@ -137,14 +137,14 @@ pub(crate) struct Attached {
     bytes: u64,
 }
 
-impl Attached {
+impl ImportedMapping {
     /// Attaches the part of `memory` from `offset` on that holds `bytes`.
     pub(crate) fn new(device: &Arc<Device>, memory: Arc<Backing>, offset: u64, bytes: u64) -> Result<Self, CUerror> {
         const GRAIN: u64 = 4096;
         let first = offset - offset % GRAIN;
         let bytes = (offset + bytes - first).next_multiple_of(GRAIN);
         let start = device.reserve(bytes).ok_or(CUerror::OUT_OF_MEMORY)?;
-        if device.arena.attach(start, &memory, first, bytes, SEEN).is_err() {
+        if device.arena.attach(start, &memory, first, bytes, HOST_READ_WRITE).is_err() {
             device.unreserve(start, bytes);
             return Err(CUerror::OUT_OF_MEMORY);
         }
@@ -152,7 +152,7 @@ impl Attached {
     }
 
     /// Whether the block that a token names lies in it.
-    pub(crate) fn holds(&self, token: &Token) -> bool {
+    pub(crate) fn contains(&self, token: &Token) -> bool {
         let end = token.offset.checked_add(token.bytes);
         let lies_within = token.offset >= self.offset && end.is_some_and(|end| end <= self.offset + self.bytes);
         token.bytes > 0 && lies_within && token.device as usize == self.device.ordinal
@@ -164,7 +164,7 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for ImportedMapping {
     fn drop(&mut self) {
         self.device.unreserve(self.start, self.bytes);
     }
@@ -172,11 +172,11 @@ impl Drop for Attached {
 
 /// A block of another process. Its memory stays attached until the last of those who share it is gone, work too.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct ImportedBlock {
     pub(crate) token: Token,
     /// The pool that it is of, if not of `cuMemAlloc`.
     pub(crate) pool: Option<Arc<Pool>>,
-    pub(crate) _attached: Arc<Attached>,
+    pub(crate) _mapping: Arc<ImportedMapping>,
 }
 
 /// What of other processes is open here.
@@ -188,16 +188,16 @@ pub(crate) struct Imports {
 }
 
 /// Blocks by their memory and their place in it.
-type Blocks = BTreeMap<(u64, u64), Import>;
+type Blocks = BTreeMap<(u64, u64), ImportEntry>;
 
 /// A block that is open.
 #[derive(Debug, Clone)]
-pub(crate) struct Import {
+pub(crate) struct ImportEntry {
     pub(crate) address: u64,
-    pub(crate) attached: Arc<Attached>,
+    pub(crate) mapping: Arc<ImportedMapping>,
     /// The number of the context that it was opened in. Blocks of pools are of none.
     pub(crate) context: Option<u64>,
-    pub(crate) times: usize,
+    pub(crate) open_count: usize,
 }
 
 impl Imports {
@@ -206,25 +206,25 @@ impl Imports {
     }
 
     /// Any block that lies in this memory.
-    pub(crate) fn in_memory(blocks: &Blocks, inode: u64) -> Option<&Import> {
+    pub(crate) fn find_by_inode(blocks: &Blocks, inode: u64) -> Option<&ImportEntry> {
         blocks.range((inode, 0)..=(inode, u64::MAX)).next().map(|(_, import)| import)
     }
 
     /// Forgets a block.
-    pub(crate) fn forget(&self, opened: &Opened) {
-        self.blocks().remove(&opened.token.place());
+    pub(crate) fn remove(&self, opened: &ImportedBlock) {
+        self.blocks().remove(&opened.token.key());
     }
 
     /// Forgets the blocks of a context that ends.
-    pub(crate) fn forget_context(&self, number: u64) {
-        self.blocks().retain(|_, import| import.context != Some(number));
+    pub(crate) fn remove_context(&self, context_id: u64) {
+        self.blocks().retain(|_, import| import.context != Some(context_id));
     }
 
     /// The pool with this memory, once more; or a new one.
     pub(crate) fn pool(&self, inode: u64, make: impl FnOnce() -> Arc<Pool>) -> Arc<Pool> {
         let mut pools = lock(&self.pools);
-        let (pool, times) = pools.entry(inode).or_insert_with(|| (make(), 0));
-        *times += 1;
+        let (pool, open_count) = pools.entry(inode).or_insert_with(|| (make(), 0));
+        *open_count += 1;
         Arc::clone(pool)
     }
 
@@ -233,13 +233,13 @@ impl Imports {
     /// # Errors
     /// Blocks of it are open.
     pub(crate) fn release_pool(&self, inode: u64) -> Result<bool, CUerror> {
-        if Self::in_memory(&self.blocks(), inode).is_some() {
+        if Self::find_by_inode(&self.blocks(), inode).is_some() {
             return Err(CUerror::INVALID_VALUE);
         }
         let mut pools = lock(&self.pools);
-        let (_, times) = pools.get_mut(&inode).ok_or(CUerror::INVALID_VALUE)?;
-        *times -= 1;
-        let is_last = *times == 0;
+        let (_, open_count) = pools.get_mut(&inode).ok_or(CUerror::INVALID_VALUE)?;
+        *open_count -= 1;
+        let is_last = *open_count == 0;
         if is_last {
             pools.remove(&inode);
         }

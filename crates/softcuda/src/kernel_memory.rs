@@ -11,45 +11,45 @@ use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, OutOfBounds, Width};
 
 use crate::context::Context;
-use crate::memory::place::is_mapped;
+use crate::driver_state::{DriverState, lock};
+use crate::memory::mem_ref::is_host_mapped;
 use crate::span::{Span, SpanKind};
-use crate::world::{World, lock};
 
 /// Spans that a view remembers: as many as the arrays that a kernel commonly uses at once.
-const WINDOWS: usize = 8;
+const TLB_ENTRIES: usize = 8;
 
 /// What a kernel in a context sees.
 #[derive(Debug)]
-pub(crate) struct View<'c> {
-    world: &'static World,
+pub(crate) struct KernelMemory<'c> {
+    driver: &'static DriverState,
     context: &'c Arc<Context>,
-    windows: [Window; WINDOWS],
-    /// The window that was hit last.
+    tlb: [TlbEntry; TLB_ENTRIES],
+    /// The entry that was hit last.
     last: usize,
-    /// The window that gives way next.
+    /// The entry that gives way next.
     oldest: usize,
-    /// What `World::losses` said when the windows were opened.
-    losses: u64,
+    /// What `DriverState::span_epoch` said when the tlb were opened.
+    epoch: u64,
 }
 
 /// A span that a view remembers.
 #[derive(Debug, Clone)]
-struct Window {
+struct TlbEntry {
     base: u64,
     /// Zero where there is no span.
     bytes: u64,
-    writable: bool,
+    is_writable: bool,
     /// Where the driver reaches the byte at `base`.
     start: *mut u8,
     /// Keeps the pages that `start` points to.
     _keep: Option<Arc<Span>>,
 }
 
-impl Window {
-    const CLOSED: Self = Self { base: 0, bytes: 0, writable: false, start: std::ptr::null_mut(), _keep: None };
+impl TlbEntry {
+    const EMPTY: Self = Self { base: 0, bytes: 0, is_writable: false, start: std::ptr::null_mut(), _keep: None };
 
     /// Whether `bytes` from `address` on lie in it.
-    fn holds(&self, address: u64, bytes: u64) -> bool {
+    fn contains(&self, address: u64, bytes: u64) -> bool {
         let offset = address.wrapping_sub(self.base);
         offset < self.bytes && self.bytes - offset >= bytes
     }
@@ -66,121 +66,135 @@ enum Access {
     Write,
 }
 
-impl<'c> View<'c> {
-    pub(crate) fn new(world: &'static World, context: &'c Arc<Context>) -> Self {
-        let windows = [const { Window::CLOSED }; WINDOWS];
-        Self { world, context, windows, last: 0, oldest: 0, losses: world.losses() }
+impl<'c> KernelMemory<'c> {
+    pub(crate) fn new(driver: &'static DriverState, context: &'c Arc<Context>) -> Self {
+        let tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+        Self { driver, context, tlb, last: 0, oldest: 0, epoch: driver.span_epoch() }
     }
 
-    /// Forgets the windows if a span was lost since they were opened.
-    fn refresh(&mut self) {
-        let losses = self.world.losses();
-        if losses != self.losses {
-            self.windows = [const { Window::CLOSED }; WINDOWS];
-            self.losses = losses;
+    /// Forgets the tlb if a span was lost since they were opened.
+    fn flush_if_stale(&mut self) {
+        let epoch = self.driver.span_epoch();
+        if epoch != self.epoch {
+            self.tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+            self.epoch = epoch;
         }
     }
 
     /// Where the driver reaches `bytes` at `address`.
     fn pointer(&mut self, address: u64, bytes: u64, access: Access) -> Result<*mut u8, OutOfBounds> {
-        if !self.windows[self.last].holds(address, bytes) {
-            let found = self.windows.iter().position(|window| window.holds(address, bytes));
+        if !self.tlb[self.last].contains(address, bytes) {
+            let found = self.tlb.iter().position(|entry| entry.contains(address, bytes));
             self.last = match found {
                 Some(index) => index,
-                None => self.open(address, bytes).ok_or(OutOfBounds { address })?,
+                None => self.fill_tlb(address, bytes).ok_or(OutOfBounds { address })?,
             };
         }
-        let window = &self.windows[self.last];
-        if access == Access::Write && !window.writable {
+        let entry = &self.tlb[self.last];
+        if access == Access::Write && !entry.is_writable {
             return Err(OutOfBounds { address });
         }
-        Ok(window.at(address))
+        Ok(entry.at(address))
     }
 
-    /// The window that was hit last, if all lanes lie in it: then none needs a look of its own.
-    fn common(&self, width: Width, addresses: &[u64; LANES], lanes: u32, access: Access) -> Option<&Window> {
+    /// The entry that was hit last, if all lanes lie in it: then none needs a look of its own.
+    fn entry_for_all_lanes(
+        &self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        access: Access,
+    ) -> Option<&TlbEntry> {
         let (mut low, mut high) = (u64::MAX, 0);
         if lanes == u32::MAX {
             for &address in addresses {
                 (low, high) = (low.min(address), high.max(address));
             }
         } else {
-            for lane in each(lanes) {
+            for lane in active_lanes(lanes) {
                 (low, high) = (low.min(addresses[lane]), high.max(addresses[lane]));
             }
         }
-        let window = &self.windows[self.last];
-        let is_whole = window.holds(low, 1) && window.holds(high, width.bytes());
-        (is_whole && (access == Access::Read || window.writable)).then_some(window)
+        let entry = &self.tlb[self.last];
+        let is_whole = entry.contains(low, 1) && entry.contains(high, width.bytes());
+        (is_whole && (access == Access::Read || entry.is_writable)).then_some(entry)
     }
 
-    /// Opens a window for the span at `address`, if `bytes` lie in it.
-    fn open(&mut self, address: u64, bytes: u64) -> Option<usize> {
-        let span = { self.world.spans().reached(address).cloned() }?;
-        let rights = self.rights(&span);
-        if !rights.reads {
+    /// Opens an entry for the span at `address`, if `bytes` lie in it.
+    fn fill_tlb(&mut self, address: u64, bytes: u64) -> Option<usize> {
+        let span = { self.driver.spans().find_for_kernel(address).cloned() }?;
+        let permissions = self.permissions(&span);
+        if !permissions.can_read {
             return None;
         }
         let start = match &span.kind {
             SpanKind::Device
             | SpanKind::Pool(_)
             | SpanKind::Variable { .. }
-            | SpanKind::Hidden { .. }
-            | SpanKind::Opened(_) => self.world.devices[span.device].arena.pointer(span.base),
-            SpanKind::Mapped(_) => self.world.addresses.arena().pointer(span.base),
+            | SpanKind::Internal { .. }
+            | SpanKind::Imported(_) => self.driver.devices[span.device].arena.pointer(span.base),
+            SpanKind::Mapped(_) => self.driver.reservations.arena().pointer(span.base),
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.start(),
             // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is
             // told so; one that breaks it later, in the middle of a slice, gets what a wild pointer of its own gets.
-            SpanKind::Registered { .. } if !is_mapped(span.base, span.bytes) => return None,
+            SpanKind::Registered { .. } if !is_host_mapped(span.base, span.bytes) => return None,
             SpanKind::Registered { .. } => span.base as *mut u8,
         };
-        let window = Window { base: span.base, bytes: span.bytes, writable: rights.writes, start, _keep: Some(span) };
-        if !window.holds(address, bytes) {
+        let entry = TlbEntry {
+            base: span.base,
+            bytes: span.bytes,
+            is_writable: permissions.can_write,
+            start,
+            _keep: Some(span),
+        };
+        if !entry.contains(address, bytes) {
             return None;
         }
         let index = self.oldest;
-        self.oldest = (index + 1) % WINDOWS;
-        self.windows[index] = window;
+        self.oldest = (index + 1) % TLB_ENTRIES;
+        self.tlb[index] = entry;
         Some(index)
     }
 }
 
 /// What a kernel may do with a span.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Rights {
-    reads: bool,
-    writes: bool,
+struct Permissions {
+    can_read: bool,
+    can_write: bool,
 }
 
-fn by_flags(flags: CUmemAccess_flags) -> Rights {
-    Rights {
-        reads: matches!(flags, CUmemAccess_flags::PROT_READ | CUmemAccess_flags::PROT_READWRITE),
-        writes: flags == CUmemAccess_flags::PROT_READWRITE,
+fn permissions_of(flags: CUmemAccess_flags) -> Permissions {
+    Permissions {
+        can_read: matches!(flags, CUmemAccess_flags::PROT_READ | CUmemAccess_flags::PROT_READWRITE),
+        can_write: flags == CUmemAccess_flags::PROT_READWRITE,
     }
 }
 
-impl View<'_> {
+impl KernelMemory<'_> {
     /// What a kernel of this context may do with a span: memory of another device only as far as that was allowed.
-    fn rights(&self, span: &Span) -> Rights {
-        let all = Rights { reads: true, writes: true };
+    fn permissions(&self, span: &Span) -> Permissions {
+        let all = Permissions { can_read: true, can_write: true };
         let own = self.context.device.ordinal;
         match &span.kind {
-            SpanKind::Variable { constant: true } if span.device == own => Rights { writes: false, ..all },
-            SpanKind::Registered { flags } => Rights { writes: flags & host_register_flags::READ_ONLY == 0, ..all },
+            SpanKind::Variable { constant: true } if span.device == own => Permissions { can_write: false, ..all },
+            SpanKind::Registered { flags } => {
+                Permissions { can_write: flags & host_register_flags::READ_ONLY == 0, ..all }
+            }
             SpanKind::Pinned { .. } | SpanKind::Managed { .. } => all,
-            SpanKind::Mapped(mapping) => by_flags(mapping.access(own)),
+            SpanKind::Mapped(mapping) => permissions_of(mapping.access(own)),
             _ if span.device == own => all,
-            SpanKind::Pool(pool) => by_flags(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
+            SpanKind::Pool(pool) => permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
             _ => {
-                let is_peer = |owner: &Arc<Context>| lock(&self.context.peers).contains(&owner.number);
+                let is_peer = |owner: &Arc<Context>| lock(&self.context.peers).contains(&owner.id);
                 let allowed = span.context.as_ref().is_some_and(is_peer);
-                Rights { reads: allowed, writes: allowed }
+                Permissions { can_read: allowed, can_write: allowed }
             }
         }
     }
 }
 
-impl Memory for View<'_> {
+impl Memory for KernelMemory<'_> {
     fn load(
         &mut self,
         width: Width,
@@ -188,15 +202,15 @@ impl Memory for View<'_> {
         lanes: u32,
         values: &mut [u64; LANES],
     ) -> Result<(), OutOfBounds> {
-        self.refresh();
-        if let Some(window) = self.common(width, addresses, lanes, Access::Read) {
+        self.flush_if_stale();
+        if let Some(entry) = self.entry_for_all_lanes(width, addresses, lanes, Access::Read) {
             match lanes {
-                u32::MAX => (0..LANES).for_each(|lane| values[lane] = load(window.at(addresses[lane]), width)),
-                _ => each(lanes).for_each(|lane| values[lane] = load(window.at(addresses[lane]), width)),
+                u32::MAX => (0..LANES).for_each(|lane| values[lane] = load(entry.at(addresses[lane]), width)),
+                _ => active_lanes(lanes).for_each(|lane| values[lane] = load(entry.at(addresses[lane]), width)),
             }
             return Ok(());
         }
-        for lane in each(lanes) {
+        for lane in active_lanes(lanes) {
             let pointer = self.pointer(addresses[lane], width.bytes(), Access::Read)?;
             values[lane] = load(pointer, width);
         }
@@ -210,15 +224,15 @@ impl Memory for View<'_> {
         lanes: u32,
         values: &[u64; LANES],
     ) -> Result<(), OutOfBounds> {
-        self.refresh();
-        if let Some(window) = self.common(width, addresses, lanes, Access::Write) {
+        self.flush_if_stale();
+        if let Some(entry) = self.entry_for_all_lanes(width, addresses, lanes, Access::Write) {
             match lanes {
-                u32::MAX => (0..LANES).for_each(|lane| store(window.at(addresses[lane]), width, values[lane])),
-                _ => each(lanes).for_each(|lane| store(window.at(addresses[lane]), width, values[lane])),
+                u32::MAX => (0..LANES).for_each(|lane| store(entry.at(addresses[lane]), width, values[lane])),
+                _ => active_lanes(lanes).for_each(|lane| store(entry.at(addresses[lane]), width, values[lane])),
             }
             return Ok(());
         }
-        for lane in each(lanes) {
+        for lane in active_lanes(lanes) {
             let pointer = self.pointer(addresses[lane], width.bytes(), Access::Write)?;
             store(pointer, width, values[lane]);
         }
@@ -231,7 +245,7 @@ impl Memory for View<'_> {
         address: u64,
         change: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, OutOfBounds> {
-        self.refresh();
+        self.flush_if_stale();
         let pointer = self.pointer(address, width.bytes(), Access::Write)?;
         Ok(update(pointer, width, change))
     }
@@ -241,28 +255,28 @@ impl Memory for View<'_> {
     }
 
     fn allocate(&mut self, bytes: u64) -> u64 {
-        allocate_from_heap(self.world, self.context, bytes).unwrap_or(0)
+        kernel_malloc(self.driver, self.context, bytes).unwrap_or(0)
     }
 
     fn release(&mut self, address: u64) -> bool {
-        let found = { self.world.spans().malloced(address).cloned() };
+        let found = { self.driver.spans().malloc_block(address).cloned() };
         let Some(span) = found else { return false };
-        let ended = self.world.end_hidden(address);
+        let ended = self.driver.free_internal(address);
         if ended && let Some(owner) = &span.context {
-            owner.heap_bytes.fetch_sub(span.bytes, Ordering::Relaxed);
+            owner.malloc_bytes.fetch_sub(span.bytes, Ordering::Relaxed);
         }
         ended
     }
 
     fn describe(&mut self, address: u64) -> String {
-        let reached = { self.world.spans().reached(address).cloned() };
+        let reached = { self.driver.spans().find_for_kernel(address).cloned() };
         match reached {
-            Some(span) if matches!(span.kind, SpanKind::Mapped(_)) && !self.rights(&span).writes => {
-                let rights = self.rights(&span);
-                let only = if rights.reads { "may only read" } else { "may not use" };
+            Some(span) if matches!(span.kind, SpanKind::Mapped(_)) && !self.permissions(&span).can_write => {
+                let permissions = self.permissions(&span);
+                let only = if permissions.can_read { "may only read" } else { "may not use" };
                 format!("a mapping of {} bytes at {:#x}, which this device {only}", span.bytes, span.base)
             }
-            Some(span) if !self.rights(&span).reads => {
+            Some(span) if !self.permissions(&span).can_read => {
                 format!("memory of device {}, to which this context has no access", span.device)
             }
             Some(span) => match span.kind {
@@ -273,29 +287,29 @@ impl Memory for View<'_> {
                 SpanKind::Registered { .. } => "registered memory that the program has unmapped".to_owned(),
                 _ => format!("beyond the end of a block of {} bytes at {:#x}", span.bytes, span.base),
             },
-            None => self.world.spans().describe(address),
+            None => self.driver.spans().describe(address),
         }
     }
 }
 
 /// Memory for a kernel's `malloc`, within the limit of its context.
-fn allocate_from_heap(world: &World, context: &Arc<Context>, bytes: u64) -> Option<u64> {
-    context.heap_is_used.store(true, Ordering::Relaxed);
+fn kernel_malloc(driver: &DriverState, context: &Arc<Context>, bytes: u64) -> Option<u64> {
+    context.malloc_is_used.store(true, Ordering::Relaxed);
     let limit = context.limit(CUlimit::MALLOC_HEAP_SIZE);
     let bytes = bytes.max(1);
-    let taken = context.heap_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+    let taken = context.malloc_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
         used.checked_add(bytes).filter(|&used| used <= limit)
     });
     taken.ok()?;
-    let allocated = world.allocate(context, bytes, SpanKind::Hidden { from_malloc: true });
+    let allocated = driver.alloc(context, bytes, SpanKind::Internal { from_malloc: true });
     if allocated.is_err() {
-        context.heap_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        context.malloc_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
     allocated.ok()
 }
 
 /// The lanes whose bit is set, from the lowest on.
-fn each(lanes: u32) -> impl Iterator<Item = usize> {
+fn active_lanes(lanes: u32) -> impl Iterator<Item = usize> {
     let mut left = lanes;
     std::iter::from_fn(move || {
         let lane = (left != 0).then(|| left.trailing_zeros() as usize)?;
@@ -304,8 +318,8 @@ fn each(lanes: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-// The pointers below come from `View::pointer` and `View::common`: as many bytes as the access is wide lie in a span whose pages the
-// window keeps mapped, or which the program promised to keep mapped; and they are aligned, which the kernel's own
+// The pointers below come from `KernelMemory::pointer` and `KernelMemory::entry_for_all_lanes`: as many bytes as the access is wide lie in a span whose pages the
+// entry keeps mapped, or which the program promised to keep mapped; and they are aligned, which the kernel's own
 // check of the address made sure of, since the driver's mappings keep an address's place within its page.
 
 fn load(pointer: *mut u8, width: Width) -> u64 {
@@ -388,9 +402,9 @@ mod tests {
 
     #[test]
     fn the_lanes_of_a_mask_come_from_the_lowest_on() {
-        assert_eq!(each(0).count(), 0);
-        assert_eq!(each(0b1000_0101).collect::<Vec<_>>(), [0, 2, 7]);
-        assert_eq!(each(u32::MAX).count(), 32);
+        assert_eq!(active_lanes(0).count(), 0);
+        assert_eq!(active_lanes(0b1000_0101).collect::<Vec<_>>(), [0, 2, 7]);
+        assert_eq!(active_lanes(u32::MAX).count(), 32);
     }
 
     #[test]
@@ -405,12 +419,12 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_whole_accesses_only() {
-        let window = Window { base: 512, bytes: 10, ..Window::CLOSED };
-        assert!(window.holds(520, 2));
-        assert!(!window.holds(520, 4));
-        assert!(!window.holds(522, 1));
-        assert!(!window.holds(511, 1));
-        assert!(!Window::CLOSED.holds(0, 0));
+    fn a_tlb_entry_contains_whole_accesses_only() {
+        let entry = TlbEntry { base: 512, bytes: 10, ..TlbEntry::EMPTY };
+        assert!(entry.contains(520, 2));
+        assert!(!entry.contains(520, 4));
+        assert!(!entry.contains(522, 1));
+        assert!(!entry.contains(511, 1));
+        assert!(!TlbEntry::EMPTY.contains(0, 0));
     }
 }

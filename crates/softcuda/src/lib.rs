@@ -16,23 +16,26 @@
 //! | `CUDA_LOG_FILE` | where messages of errors are written: `stdout`, `stderr` or a path |
 
 mod advice;
+mod api;
 mod attributes;
-mod boundary;
+mod block_lookup;
 mod capture;
 pub mod config;
 mod context;
-mod described;
 mod device;
+mod driver_state;
 mod engine;
-mod entry;
 mod event;
 mod extension;
+mod ffi;
 mod function;
 mod graph;
+mod handle_table;
 mod image;
 mod ipc;
 mod jit;
 mod kernel_memory;
+mod launch_env;
 mod library;
 mod link;
 mod log;
@@ -41,14 +44,11 @@ mod memory;
 mod module;
 mod occupancy;
 mod pool;
-mod print;
-mod registry;
-mod site;
 mod span;
+mod stdio;
 mod stream;
 mod symbol;
 mod table;
-mod world;
 
-pub use symbol::{cuGetProcAddress, refuse};
+pub use symbol::{cuGetProcAddress, not_supported};
 pub use table::{api, per_thread_api};

@@ -8,9 +8,9 @@ use freehold_driver::cuda::{CUerror, CUkernel, CUlibrary};
 use freehold_ptx::Image;
 
 use crate::context::Context;
+use crate::driver_state::{DriverState, lock};
 use crate::function::{Function, Settings};
 use crate::module::{Module, c_name};
-use crate::world::{World, lock};
 
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -36,7 +36,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn facts(&self) -> &freehold_ptx::Kernel {
+    pub(crate) fn info(&self) -> &freehold_ptx::Kernel {
         &self.image.kernels()[self.index]
     }
 
@@ -51,27 +51,27 @@ impl Kernel {
     }
 
     /// The kernel as a function of a context.
-    pub(crate) fn function(&self, world: &World, context: &Arc<Context>) -> Result<Arc<Function>, CUerror> {
+    pub(crate) fn function(&self, driver: &DriverState, context: &Arc<Context>) -> Result<Arc<Function>, CUerror> {
         let library = self.library.upgrade().ok_or(CUerror::INVALID_HANDLE)?;
-        let module = library.module(world, context)?;
+        let module = library.module(driver, context)?;
         module.functions().get(self.index).cloned().ok_or(CUerror::INVALID_HANDLE)
     }
 }
 
 impl Library {
-    pub(crate) fn load(world: &World, image: Result<Image, CUerror>) -> Arc<Self> {
+    pub(crate) fn load(driver: &DriverState, image: Result<Image, CUerror>) -> Arc<Self> {
         let image = image.map(Arc::new);
-        let (_, library) = world.libraries.insert_with(|handle| {
+        let (_, library) = driver.libraries.insert_with(|handle| {
             Arc::new_cyclic(|library: &Weak<Self>| {
-                let facts = image.iter().flat_map(|image| image.kernels().iter().map(move |facts| (image, facts)));
-                let kernels = facts.enumerate().map(|(index, (image, facts))| {
-                    let settings = world.devices.iter().map(|_| Arc::new(Mutex::new(Settings::of(facts))));
-                    let (_, kernel) = world.kernels.insert_with(|handle| {
+                let info = image.iter().flat_map(|image| image.kernels().iter().map(move |info| (image, info)));
+                let kernels = info.enumerate().map(|(index, (image, info))| {
+                    let settings = driver.devices.iter().map(|_| Arc::new(Mutex::new(Settings::of(info))));
+                    let (_, kernel) = driver.kernels.insert_with(|handle| {
                         Arc::new(Kernel {
                             handle: CUkernel(handle),
                             library: library.clone(),
                             index,
-                            name: c_name(facts),
+                            name: c_name(info),
                             image: Arc::clone(image),
                             settings: settings.collect(),
                         })
@@ -97,17 +97,17 @@ impl Library {
     }
 
     /// The library in a context, loaded there if it is not yet.
-    pub(crate) fn module(&self, world: &World, context: &Arc<Context>) -> Result<Arc<Module>, CUerror> {
+    pub(crate) fn module(&self, driver: &DriverState, context: &Arc<Context>) -> Result<Arc<Module>, CUerror> {
         let mut modules = lock(&self.modules);
-        if let Some(module) = modules.get(&context.number) {
+        if let Some(module) = modules.get(&context.id) {
             return Ok(Arc::clone(module));
         }
         modules.retain(|_, module| module.context().is_ok());
         let settings: Vec<_> =
             self.kernels.iter().map(|kernel| Arc::clone(kernel.settings(context.device.ordinal))).collect();
         let image = self.image.as_ref().map_err(|&code| code)?;
-        let module = Module::load_of_library(world, context, image, &settings)?;
-        modules.insert(context.number, Arc::clone(&module));
+        let module = Module::load_from_library(driver, context, image, &settings)?;
+        modules.insert(context.id, Arc::clone(&module));
         Ok(module)
     }
 
@@ -115,15 +115,15 @@ impl Library {
     ///
     /// # Errors
     /// Somebody else has ended it.
-    pub(crate) fn unload(&self, world: &World) -> Result<(), CUerror> {
-        world.libraries.remove(self.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
+    pub(crate) fn unload(&self, driver: &DriverState) -> Result<(), CUerror> {
+        driver.libraries.remove(self.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
         for kernel in &self.kernels {
-            world.kernels.remove(kernel.handle.0);
+            driver.kernels.remove(kernel.handle.0);
         }
         let modules = std::mem::take(&mut *lock(&self.modules));
         for module in modules.into_values() {
             // The end of its context may have ended it already.
-            let _ended = module.unload(world);
+            let _ended = module.unload(driver);
         }
         Ok(())
     }

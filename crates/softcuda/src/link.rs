@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Image, LinkError, Unit};
 
-use crate::image::{Refusal, compile, linked, texts_of};
-use crate::jit::Options;
-use crate::world::lock;
+use crate::driver_state::lock;
+use crate::image::{LoadError, compile, encode_linked, ptx_in};
+use crate::jit::JitOptions;
 
 #[derive(Debug)]
 pub(crate) struct Link {
     /// Of the call that began it; its logs are those of the link.
-    pub(crate) options: Options,
+    pub(crate) options: JitOptions,
     state: Mutex<State>,
 }
 
@@ -22,7 +22,7 @@ struct State {
     texts: Vec<String>,
     units: Vec<Unit>,
     /// What the texts define, for nobody else to.
-    names: HashSet<String>,
+    defined: HashSet<String>,
     /// Whether texts were found not to fit together: no image comes of them any more.
     is_broken: bool,
     /// What was made of them. It stays where it is until the link ends, since the program has its address.
@@ -30,22 +30,22 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(options: Options) -> Self {
+    pub(crate) fn new(options: JitOptions) -> Self {
         Self { options, state: Mutex::default() }
     }
 
     /// Adds the texts of an image.
-    pub(crate) fn add(&self, image: &[u8]) -> Result<(), Refusal> {
-        let texts = texts_of(image)?;
+    pub(crate) fn add(&self, image: &[u8]) -> Result<(), LoadError> {
+        let texts = ptx_in(image)?;
         let units = texts.iter().map(|text| compile(text)).collect::<Result<Vec<_>, _>>()?;
         let mut state = lock(&self.state);
         if state.image.is_some() {
             return Err(CUerror::INVALID_VALUE.into());
         }
         for name in units.iter().flat_map(Unit::definitions) {
-            if !state.names.insert(name.to_owned()) {
+            if !state.defined.insert(name.to_owned()) {
                 state.is_broken = true;
-                return Err(unfitting(LinkError::Duplicate { name: name.to_owned() }));
+                return Err(link_error(LinkError::Duplicate { name: name.to_owned() }));
             }
         }
         state.texts.extend(texts);
@@ -54,7 +54,7 @@ impl Link {
     }
 
     /// Makes the image, and says where it lies and how long it is.
-    pub(crate) fn complete(&self) -> Result<(usize, usize), Refusal> {
+    pub(crate) fn complete(&self) -> Result<(usize, usize), LoadError> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         if state.image.is_some() {
@@ -65,14 +65,14 @@ impl Link {
         }
         Image::link(std::mem::take(&mut state.units)).map_err(|error| {
             state.is_broken = true;
-            unfitting(error)
+            link_error(error)
         })?;
-        let image = state.image.insert(linked(&state.texts).into());
+        let image = state.image.insert(encode_linked(&state.texts).into());
         Ok((image.as_ptr() as usize, image.len()))
     }
 }
 
 /// Texts that do not fit together are not the same as one that does not compile.
-fn unfitting(error: LinkError) -> Refusal {
-    Refusal { code: CUerror::INVALID_SOURCE, ..error.into() }
+fn link_error(error: LinkError) -> LoadError {
+    LoadError { code: CUerror::INVALID_SOURCE, ..error.into() }
 }

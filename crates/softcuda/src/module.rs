@@ -7,17 +7,17 @@ use freehold_driver::cuda::{CUerror, CUfunction, CUmodule};
 use freehold_ptx::{Image, Kernel};
 
 use crate::context::Context;
+use crate::driver_state::DriverState;
 use crate::function::{Function, Settings};
-use crate::memory::place::Place;
+use crate::memory::mem_ref::MemRef;
 use crate::span::SpanKind;
-use crate::world::World;
 
 #[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) handle: CUmodule,
     context: Weak<Context>,
     /// Whether it ends with a library, and only then.
-    pub(crate) is_of_library: bool,
+    pub(crate) is_from_library: bool,
     variables: Vec<Variable>,
     /// In the order of the image. Set once, when the module has a handle for them to name.
     functions: OnceLock<Vec<Arc<Function>>>,
@@ -32,40 +32,40 @@ pub(crate) struct Variable {
 
 impl Module {
     /// Loads an image into a context.
-    pub(crate) fn load(world: &World, context: &Arc<Context>, image: &Image) -> Result<Arc<Self>, CUerror> {
-        Self::load_with(world, context, image, None)
+    pub(crate) fn load(driver: &DriverState, context: &Arc<Context>, image: &Image) -> Result<Arc<Self>, CUerror> {
+        Self::load_with(driver, context, image, None)
     }
 
     /// Loads the image of a library, whose kernels have settings of their own.
-    pub(crate) fn load_of_library(
-        world: &World,
+    pub(crate) fn load_from_library(
+        driver: &DriverState,
         context: &Arc<Context>,
         image: &Image,
         settings: &[Arc<Mutex<Settings>>],
     ) -> Result<Arc<Self>, CUerror> {
-        Self::load_with(world, context, image, Some(settings))
+        Self::load_with(driver, context, image, Some(settings))
     }
 
     fn load_with(
-        world: &World,
+        driver: &DriverState,
         context: &Arc<Context>,
         image: &Image,
         settings: Option<&[Arc<Mutex<Settings>>]>,
     ) -> Result<Arc<Self>, CUerror> {
-        let variables = allocate(world, context, image)?;
+        let variables = alloc_variables(driver, context, image)?;
         let addresses: Vec<_> = variables.iter().map(|variable| variable.address).collect();
         let (program, contents) = image.relocate(&addresses);
         for (variable, content) in variables.iter().zip(&contents) {
             // What the text does not say is zero.
-            let place = Place::device(&context.device.arena, variable.address);
-            place.fill(0, &[0], variable.bytes)?;
-            place.write(0, content)?;
+            let mem = MemRef::device(&context.device.arena, variable.address);
+            mem.fill(0, &[0], variable.bytes)?;
+            mem.write(0, content)?;
         }
-        let (_, module) = world.modules.insert_with(|handle| {
+        let (_, module) = driver.modules.insert_with(|handle| {
             Arc::new(Self {
                 handle: CUmodule(handle),
                 context: Arc::downgrade(context),
-                is_of_library: settings.is_some(),
+                is_from_library: settings.is_some(),
                 variables,
                 functions: OnceLock::new(),
             })
@@ -77,7 +77,7 @@ impl Module {
                 Some(settings) => Arc::clone(&settings[index]),
                 None => Arc::new(Mutex::new(Settings::of(kernel))),
             };
-            let (_, function) = world.functions.insert_with(|handle| {
+            let (_, function) = driver.functions.insert_with(|handle| {
                 Arc::new(Function {
                     handle: CUfunction(handle),
                     module: Arc::downgrade(&module),
@@ -95,14 +95,14 @@ impl Module {
         Ok(module)
     }
 
-    pub(crate) fn is_of(&self, context: &Context) -> bool {
+    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
         std::ptr::eq(self.context.as_ptr(), context)
     }
 
     /// Its context, if that is alive.
     pub(crate) fn context(&self) -> Result<Arc<Context>, CUerror> {
         let context = self.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
-        context.alive()?;
+        context.check_alive()?;
         Ok(context)
     }
 
@@ -114,26 +114,26 @@ impl Module {
         self.functions().iter().find(|function| function.name.to_str() == Ok(name))
     }
 
-    /// The variable with a name, whether the text makes it visible or not (fact 4.4).
+    /// The variable with a name, whether the text makes it visible or not.
     pub(crate) fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.iter().find(|variable| variable.name == name)
     }
 
     /// Ends the module: its handle and those of its functions at once, its variables when the work of its context is
-    /// done (fact 4.1).
+    /// done.
     ///
     /// # Errors
     /// Somebody else has ended it.
-    pub(crate) fn unload(&self, world: &World) -> Result<(), CUerror> {
-        world.modules.remove(self.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
+    pub(crate) fn unload(&self, driver: &DriverState) -> Result<(), CUerror> {
+        driver.modules.remove(self.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
         for function in self.functions() {
-            world.functions.remove(function.handle.0);
+            driver.functions.remove(function.handle.0);
         }
         if let Some(context) = self.context.upgrade() {
-            context.synchronize(world);
-            context.flush_printed();
+            context.synchronize(driver);
+            context.flush_printf();
         }
-        self.variables.iter().for_each(|variable| world.release(variable.address));
+        self.variables.iter().for_each(|variable| driver.free(variable.address));
         Ok(())
     }
 }
@@ -143,14 +143,14 @@ pub(crate) fn c_name(kernel: &Kernel) -> CString {
 }
 
 /// Memory for the variables of an image, or none at all.
-fn allocate(world: &World, context: &Arc<Context>, image: &Image) -> Result<Vec<Variable>, CUerror> {
+fn alloc_variables(driver: &DriverState, context: &Arc<Context>, image: &Image) -> Result<Vec<Variable>, CUerror> {
     let mut variables: Vec<Variable> = Vec::new();
     for variable in image.variables() {
         let kind = SpanKind::Variable { constant: variable.constant };
-        match world.allocate(context, variable.bytes.max(1), kind) {
+        match driver.alloc(context, variable.bytes.max(1), kind) {
             Ok(address) => variables.push(Variable { name: variable.name.clone(), address, bytes: variable.bytes }),
             Err(code) => {
-                variables.iter().for_each(|variable| world.release(variable.address));
+                variables.iter().for_each(|variable| driver.free(variable.address));
                 return Err(code);
             }
         }

@@ -29,7 +29,7 @@ const SHARED_BYTES_UNIT: u64 = 128;
 
 /// What one block needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct BlockResources {
     /// At least one.
     pub(crate) threads: u64,
     /// Of one thread.
@@ -39,7 +39,7 @@ pub(crate) struct Need {
 }
 
 /// Blocks that one multiprocessor holds at once.
-pub(crate) fn blocks(need: Need) -> u64 {
+pub(crate) fn max_active_blocks(need: BlockResources) -> u64 {
     if need.threads > u64::from(THREADS_MAX) || need.shared_bytes > u64::from(SHARED_BYTES_MAX) {
         return 0;
     }
@@ -51,15 +51,15 @@ pub(crate) fn blocks(need: Need) -> u64 {
 }
 
 /// The dynamic shared memory of each of `count` blocks that share all there is, next to `static_bytes`. What the system
-/// takes of each is not left out: the real driver forgets it as well (fact 4.11).
-pub(crate) fn shared_bytes(count: u64, static_bytes: u64) -> u64 {
+/// takes of each is not left out: the real driver forgets it as well.
+pub(crate) fn available_shared_bytes(count: u64, static_bytes: u64) -> u64 {
     let of_each = SHARED_BYTES / count.max(1) / SHARED_BYTES_UNIT * SHARED_BYTES_UNIT;
     of_each.saturating_sub(static_bytes)
 }
 
 /// The block size of up to `limit` threads with which most threads are at work, and how many blocks of it a
 /// multiprocessor holds, as `blocks_of` a size tells. Of equals the larger block.
-pub(crate) fn best(limit: u64, blocks_of: impl Fn(u64) -> u64) -> (u64, u64) {
+pub(crate) fn best_block_size(limit: u64, blocks_of: impl Fn(u64) -> u64) -> (u64, u64) {
     let limit = limit.clamp(1, THREADS_MAX.into());
     let mut sizes: Vec<_> = (1..=limit / WARP_THREADS).map(|warps| warps * WARP_THREADS).collect();
     if !limit.is_multiple_of(WARP_THREADS) {
@@ -79,47 +79,47 @@ pub(crate) fn best(limit: u64, blocks_of: impl Fn(u64) -> u64) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    fn need(threads: u64, registers: u64, shared_bytes: u64) -> Need {
-        Need { threads, registers, shared_bytes }
+    fn need(threads: u64, registers: u64, shared_bytes: u64) -> BlockResources {
+        BlockResources { threads, registers, shared_bytes }
     }
 
     #[test]
     fn threads_bound_blocks() {
-        assert_eq!(blocks(need(1024, 16, 0)), 2);
-        assert_eq!(blocks(need(256, 32, 0)), 8);
-        assert_eq!(blocks(need(32, 16, 0)), 32);
-        assert_eq!(blocks(need(1, 16, 0)), 32);
-        assert_eq!(blocks(need(1025, 16, 0)), 0);
-        assert_eq!(blocks(need(96, 16, 0)), 21);
+        assert_eq!(max_active_blocks(need(1024, 16, 0)), 2);
+        assert_eq!(max_active_blocks(need(256, 32, 0)), 8);
+        assert_eq!(max_active_blocks(need(32, 16, 0)), 32);
+        assert_eq!(max_active_blocks(need(1, 16, 0)), 32);
+        assert_eq!(max_active_blocks(need(1025, 16, 0)), 0);
+        assert_eq!(max_active_blocks(need(96, 16, 0)), 21);
     }
 
     #[test]
     fn registers_bound_blocks() {
-        assert_eq!(blocks(need(1024, 64, 0)), 1);
-        assert_eq!(blocks(need(256, 128, 0)), 2);
-        assert_eq!(blocks(need(1024, 65, 0)), 0);
+        assert_eq!(max_active_blocks(need(1024, 64, 0)), 1);
+        assert_eq!(max_active_blocks(need(256, 128, 0)), 2);
+        assert_eq!(max_active_blocks(need(1024, 65, 0)), 0);
     }
 
     #[test]
     fn shared_memory_bounds_blocks_with_a_kibibyte_for_the_system() {
-        assert_eq!(blocks(need(128, 16, 227 << 10)), 1);
-        assert_eq!(blocks(need(128, 16, (227 << 10) + 1)), 0);
-        assert_eq!(blocks(need(128, 16, 48 << 10)), 4);
-        assert_eq!(blocks(need(128, 16, 113 << 10)), 2);
+        assert_eq!(max_active_blocks(need(128, 16, 227 << 10)), 1);
+        assert_eq!(max_active_blocks(need(128, 16, (227 << 10) + 1)), 0);
+        assert_eq!(max_active_blocks(need(128, 16, 48 << 10)), 4);
+        assert_eq!(max_active_blocks(need(128, 16, 113 << 10)), 2);
     }
 
     #[test]
     fn blocks_share_all_shared_memory_between_them() {
-        assert_eq!(shared_bytes(8, 0), 29_184);
-        assert_eq!(shared_bytes(8, 1024), 28_160);
-        assert_eq!(shared_bytes(7, 0), 33_280);
-        assert_eq!(shared_bytes(32, 8192), 0);
+        assert_eq!(available_shared_bytes(8, 0), 29_184);
+        assert_eq!(available_shared_bytes(8, 1024), 28_160);
+        assert_eq!(available_shared_bytes(7, 0), 33_280);
+        assert_eq!(available_shared_bytes(32, 8192), 0);
     }
 
     #[test]
     fn the_best_block_is_the_largest_of_those_that_fill_a_multiprocessor() {
-        assert_eq!(best(1024, |threads| blocks(need(threads, 32, 0))), (1024, 2));
-        assert_eq!(best(100, |threads| blocks(need(threads, 32, 0))), (64, 32));
-        assert_eq!(best(1024, |threads| blocks(need(threads, 64, 0))), (1024, 1));
+        assert_eq!(best_block_size(1024, |threads| max_active_blocks(need(threads, 32, 0))), (1024, 2));
+        assert_eq!(best_block_size(100, |threads| max_active_blocks(need(threads, 32, 0))), (64, 32));
+        assert_eq!(best_block_size(1024, |threads| max_active_blocks(need(threads, 64, 0))), (1024, 1));
     }
 }

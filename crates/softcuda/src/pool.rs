@@ -1,7 +1,7 @@
 //! Pools for allocation in the order of streams: which free memory a stream may have at once.
 //!
-//! Free memory carries the points in streams at which it was freed. A stream may have it if it comes after those
-//! points: they are its own, or it waited for an event behind them, or they have passed.
+//! Free memory carries the fences in streams at which it was freed. A stream may have it if it comes after those
+//! fences: they are its own, or it waited for an event behind them, or they have passed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use freehold_driver::cuda::{CUerror, CUmemAccess_flags, CUmemPool_attribute, CUmemoryPool};
 
 use crate::device::Device;
-use crate::engine::queue::{Point, Queue};
-use crate::memory::arena::SEEN;
+use crate::driver_state::lock;
+use crate::engine::queue::{Fence, Queue};
+use crate::memory::arena::HOST_READ_WRITE;
 use crate::memory::backing::Backing;
-use crate::memory::heap::GRAIN_BYTES;
-use crate::world::lock;
+use crate::memory::page_heap::GRANULE_BYTES;
 
 /// A pool takes memory from its device in chunks of this, into addresses that it has reserved before.
 pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
@@ -32,7 +32,7 @@ pub(crate) struct Pool {
     max_bytes: u64,
     /// Its memory: what is at an address lies as far from the start as the address from that of the device's arena.
     pub(crate) memory: Arc<Backing>,
-    destroyed: AtomicBool,
+    is_destroyed: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -53,13 +53,13 @@ struct State {
     /// Bytes by address of reserved addresses, whole chunks of them.
     segments: BTreeMap<u64, u64>,
     /// Addresses by their start that no block has.
-    free: BTreeMap<u64, Fragment>,
+    free: BTreeMap<u64, FreeBlock>,
     /// What is in use, by address.
-    live: BTreeMap<u64, Live>,
+    live: BTreeMap<u64, LiveBlock>,
     /// What was freed last, the first place to look.
-    recent: Option<u64>,
+    last_freed: Option<u64>,
     /// Releases since the free addresses were last tidied.
-    releases: usize,
+    frees_since_coalesce: usize,
     reserved_bytes: u64,
     reserved_high: u64,
     used_bytes: u64,
@@ -74,38 +74,38 @@ struct State {
 
 /// A block in use.
 #[derive(Debug, Clone, Copy)]
-struct Live {
+struct LiveBlock {
     /// What was asked for, which is what counts as used.
-    asked_bytes: u64,
+    requested_bytes: u64,
     /// What it takes up.
     bytes: u64,
 }
 
 /// Free addresses within one segment.
 #[derive(Debug, Clone)]
-struct Fragment {
+struct FreeBlock {
     segment: u64,
     bytes: u64,
     /// Whether there is memory behind them. A chunk has some everywhere or nowhere.
-    backed: bool,
+    is_backed: bool,
     /// Where it was freed. Empty once all have passed.
-    freed: Vec<Point>,
+    fences: Vec<Fence>,
 }
 
 /// Memory for a stream, which must wait for `after` before it touches it.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) address: u64,
-    pub(crate) after: Vec<Point>,
+    pub(crate) dependencies: Vec<Fence>,
 }
 
 /// What may be done to satisfy a request, from the cheapest on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Means {
+enum Strategy {
     /// Free memory that the stream comes after.
-    Free,
+    Reuse,
     /// That, with new memory beside it.
-    Growth,
+    Grow,
     /// Any free memory, with a wait that the driver adds.
     Wait,
 }
@@ -124,13 +124,13 @@ impl Pool {
             device: Arc::downgrade(device),
             origin,
             max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
-            destroyed: false.into(),
+            is_destroyed: false.into(),
             state: Mutex::new(State {
                 segments: BTreeMap::new(),
                 free: BTreeMap::new(),
                 live: BTreeMap::new(),
-                recent: None,
-                releases: 0,
+                last_freed: None,
+                frees_since_coalesce: 0,
                 reserved_bytes: 0,
                 reserved_high: 0,
                 used_bytes: 0,
@@ -150,11 +150,11 @@ impl Pool {
 
     /// Memory that `queue` may have: free memory it comes after, or new memory of the device, or free memory with a
     /// wait.
-    pub(crate) fn allocate(&self, device: &Device, bytes: u64, queue: &Queue) -> Result<Grant, CUerror> {
-        let attempt = |means| self.state().take(&self.memory, self.max_bytes, bytes, queue, means);
+    pub(crate) fn alloc(&self, device: &Device, bytes: u64, queue: &Queue) -> Result<Grant, CUerror> {
+        let attempt = |strategy| self.state().try_alloc(&self.memory, self.max_bytes, bytes, queue, strategy);
         let grown = || {
             self.reserve(device, bytes);
-            let grant = attempt(Means::Growth);
+            let grant = attempt(Strategy::Grow);
             if grant.is_none() {
                 self.state().drop_empty_segments(device);
             }
@@ -162,11 +162,11 @@ impl Pool {
         };
         let trimmed = || {
             device.trim_pools(|_| 0);
-            attempt(Means::Growth)
+            attempt(Strategy::Grow)
         };
-        let waiting = || if self.state().internal_dependencies { attempt(Means::Wait) } else { None };
-        attempt(Means::Free)
-            .or_else(|| attempt(Means::Growth))
+        let waiting = || if self.state().internal_dependencies { attempt(Strategy::Wait) } else { None };
+        attempt(Strategy::Reuse)
+            .or_else(|| attempt(Strategy::Grow))
             .or_else(grown)
             .or_else(trimmed)
             .or_else(waiting)
@@ -182,12 +182,16 @@ impl Pool {
         let most = (device.memory_bytes / SEGMENTS_PER_DEVICE).next_multiple_of(CHUNK_BYTES).max(least);
         let found = [most, least].into_iter().find_map(|bytes| Some((device.reserve(bytes)?, bytes)));
         if let Some((segment, bytes)) = found {
-            if device.arena.attach(segment, &self.memory, segment - device.arena.base(), bytes, SEEN).is_err() {
+            if device
+                .arena
+                .attach(segment, &self.memory, segment - device.arena.base(), bytes, HOST_READ_WRITE)
+                .is_err()
+            {
                 return device.unreserve(segment, bytes);
             }
             let mut state = self.state();
             state.segments.insert(segment, bytes);
-            state.free.insert(segment, Fragment { segment, bytes, backed: false, freed: Vec::new() });
+            state.free.insert(segment, FreeBlock { segment, bytes, is_backed: false, fences: Vec::new() });
         }
     }
 
@@ -198,46 +202,46 @@ impl Pool {
         }
     }
 
-    /// Takes memory back that was freed at a point in a stream, or in no order at all.
-    pub(crate) fn release(&self, address: u64, at: Option<Point>) {
-        self.state().release(address, at);
+    /// Takes memory back that was freed at a fence in a stream, or in no order at all.
+    pub(crate) fn free(&self, address: u64, at: Option<Fence>) {
+        self.state().free(address, at);
     }
 
-    /// Gives chunks back to the device that are free and whose points have passed, down to `keep_bytes`.
+    /// Gives chunks back to the device that are free and whose fences have passed, down to `keep_bytes`.
     pub(crate) fn trim(&self, device: &Device, keep_bytes: u64) {
         let mut state = self.state();
         if state.reserved_bytes <= keep_bytes {
             return;
         }
-        state.tidy();
-        let chunks: Vec<_> = state.free.iter().flat_map(|(&at, fragment)| fragment.whole_chunks(at)).collect();
+        state.coalesce();
+        let chunks: Vec<_> = state.free.iter().flat_map(|(&at, block)| block.whole_chunks(at)).collect();
         for chunk in chunks {
             if state.reserved_bytes - CHUNK_BYTES < keep_bytes {
                 break;
             }
-            state.split(chunk, |fragment| fragment.backed = false);
+            state.split_chunk(chunk, |block| block.is_backed = false);
             state.reserved_bytes -= CHUNK_BYTES;
-            // What the host cannot forget is merely still there; a book that cannot be written is met by the next charge.
-            drop(self.memory.forget(chunk - device.arena.base(), CHUNK_BYTES));
-            drop(self.memory.discharge(CHUNK_BYTES));
+            // What the host cannot forget is merely still there; a usage file that cannot be written is met by the next charge.
+            drop(self.memory.punch_hole(chunk - device.arena.base(), CHUNK_BYTES));
+            drop(self.memory.uncharge(CHUNK_BYTES));
         }
-        state.tidy();
+        state.coalesce();
         state.drop_empty_segments(device);
     }
 
     /// Ends the handle. What is in use stays until it is freed.
     pub(crate) fn destroy(&self) {
-        self.destroyed.store(true, Ordering::Release);
+        self.is_destroyed.store(true, Ordering::Release);
     }
 
     /// Whether the pool is destroyed and holds no memory any more.
-    pub(crate) fn is_over(&self) -> bool {
-        self.destroyed.load(Ordering::Acquire) && self.state().reserved_bytes == 0
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_destroyed.load(Ordering::Acquire) && self.state().reserved_bytes == 0
     }
 
     /// What the pool may keep when the program synchronises.
-    pub(crate) fn keep_bytes(&self) -> u64 {
-        if self.destroyed.load(Ordering::Acquire) { 0 } else { self.state().release_threshold }
+    pub(crate) fn retained_bytes(&self) -> u64 {
+        if self.is_destroyed.load(Ordering::Acquire) { 0 } else { self.state().release_threshold }
     }
 
     /// The value of an attribute; those that are switches as 0 or 1.
@@ -280,52 +284,53 @@ impl Pool {
     }
 }
 
-impl Fragment {
-    /// The chunks with memory that lie wholly in this fragment, if it is free for everybody.
+impl FreeBlock {
+    /// The chunks with memory that lie wholly in this block, if it is free for everybody.
     fn whole_chunks(&self, at: u64) -> impl Iterator<Item = u64> {
-        let end = if self.backed && self.freed.is_empty() { at + self.bytes } else { at };
+        let end = if self.is_backed && self.fences.is_empty() { at + self.bytes } else { at };
         let first = self.segment + (at - self.segment).next_multiple_of(CHUNK_BYTES);
         (first..end).step_by(CHUNK_BYTES as usize).filter(move |chunk| chunk + CHUNK_BYTES <= end)
     }
 }
 
 impl State {
-    fn take(
+    fn try_alloc(
         &mut self,
         memory: &Backing,
         max_bytes: u64,
-        asked_bytes: u64,
+        requested_bytes: u64,
         queue: &Queue,
-        means: Means,
+        strategy: Strategy,
     ) -> Option<Grant> {
-        let bytes = asked_bytes.checked_next_multiple_of(GRAIN_BYTES)?;
-        let known = queue.known();
+        let bytes = requested_bytes.checked_next_multiple_of(GRANULE_BYTES)?;
+        let clock = queue.clock();
         let (follow, opportunistic) = (self.follow_events, self.opportunistic);
-        let comes_after = |point: &Point| {
-            point.queue.id == queue.id
-                || point.queue.is_seen(point.position)
-                || follow && known.reaches(point)
-                || opportunistic && point.has_passed()
+        let comes_after = |fence: &Fence| {
+            fence.queue.id == queue.id
+                || fence.queue.is_observed(fence.seq)
+                || follow && clock.includes(fence)
+                || opportunistic && fence.is_complete()
         };
-        let usable = |fragment: &Fragment| match means {
-            Means::Free => fragment.backed && fragment.freed.iter().all(comes_after),
-            Means::Growth => fragment.freed.iter().all(comes_after),
-            Means::Wait => fragment.backed,
+        let usable = |block: &FreeBlock| match strategy {
+            Strategy::Reuse => block.is_backed && block.fences.iter().all(comes_after),
+            Strategy::Grow => block.fences.iter().all(comes_after),
+            Strategy::Wait => block.is_backed,
         };
-        let recent = self.recent.take().filter(|address| {
-            self.free.get(address).is_some_and(|fragment| fragment.bytes >= bytes && usable(fragment))
-        });
-        let start = recent.or_else(|| first_run(&self.free, bytes, usable))?;
-        self.back(memory, max_bytes, start, bytes)?;
-        let after = self.cut(start, bytes).into_iter().filter(|point| !comes_after(point)).collect();
-        self.live.insert(start, Live { asked_bytes, bytes });
-        self.used_bytes += asked_bytes;
+        let last_freed = self
+            .last_freed
+            .take()
+            .filter(|address| self.free.get(address).is_some_and(|block| block.bytes >= bytes && usable(block)));
+        let start = last_freed.or_else(|| first_fit(&self.free, bytes, usable))?;
+        self.commit(memory, max_bytes, start, bytes)?;
+        let after = self.carve(start, bytes).into_iter().filter(|fence| !comes_after(fence)).collect();
+        self.live.insert(start, LiveBlock { requested_bytes, bytes });
+        self.used_bytes += requested_bytes;
         self.used_high = self.used_high.max(self.used_bytes);
-        Some(Grant { address: start, after })
+        Some(Grant { address: start, dependencies: after })
     }
 
     /// Puts memory behind all chunks of a run of free addresses, or changes nothing.
-    fn back(&mut self, memory: &Backing, max_bytes: u64, start: u64, bytes: u64) -> Option<()> {
+    fn commit(&mut self, memory: &Backing, max_bytes: u64, start: u64, bytes: u64) -> Option<()> {
         let (&segment, _) = self.segments.range(..=start).next_back()?;
         let first = start - (start - segment) % CHUNK_BYTES;
         let chunks = (first..start + bytes).step_by(CHUNK_BYTES as usize);
@@ -336,7 +341,7 @@ impl State {
             return None;
         }
         for chunk in bare {
-            self.split(chunk, |fragment| fragment.backed = true);
+            self.split_chunk(chunk, |block| block.is_backed = true);
         }
         self.reserved_bytes += wanted_bytes;
         self.reserved_high = self.reserved_high.max(self.reserved_bytes);
@@ -346,79 +351,80 @@ impl State {
     /// Whether there is memory behind a free address.
     fn is_backed(&self, address: u64) -> bool {
         let found = self.free.range(..=address).next_back();
-        found.expect("a run of free addresses has no gap").1.backed
+        found.expect("a run of free addresses has no gap").1.is_backed
     }
 
-    /// Makes a chunk that lies in one fragment a fragment of its own, and changes it.
-    fn split(&mut self, chunk: u64, change: impl FnOnce(&mut Fragment)) {
+    /// Makes a chunk that lies in one block a block of its own, and changes it.
+    fn split_chunk(&mut self, chunk: u64, change: impl FnOnce(&mut FreeBlock)) {
         let (&at, whole) = self.free.range(..=chunk).next_back().expect("the chunk is free");
         let whole = whole.clone();
         let (end, chunk_end) = (at + whole.bytes, chunk + CHUNK_BYTES);
         if at < chunk {
-            self.free.insert(at, Fragment { bytes: chunk - at, ..whole.clone() });
+            self.free.insert(at, FreeBlock { bytes: chunk - at, ..whole.clone() });
         }
         if chunk_end < end {
-            self.free.insert(chunk_end, Fragment { bytes: end - chunk_end, ..whole.clone() });
+            self.free.insert(chunk_end, FreeBlock { bytes: end - chunk_end, ..whole.clone() });
         }
-        let mut middle = Fragment { bytes: CHUNK_BYTES, ..whole };
+        let mut middle = FreeBlock { bytes: CHUNK_BYTES, ..whole };
         change(&mut middle);
         self.free.insert(chunk, middle);
     }
 
     /// Takes `bytes` from `start` on out of the free addresses, and says where that was freed.
-    fn cut(&mut self, start: u64, bytes: u64) -> Vec<Point> {
+    fn carve(&mut self, start: u64, bytes: u64) -> Vec<Fence> {
         let (mut at, end) = (start, start + bytes);
         let mut freed = Vec::new();
         while at < end {
-            let fragment = self.free.remove(&at).expect("a run of free addresses has no gap");
-            freed.extend(fragment.freed.iter().cloned());
-            let fragment_end = at + fragment.bytes;
-            if fragment_end > end {
-                self.free.insert(end, Fragment { bytes: fragment_end - end, ..fragment });
+            let block = self.free.remove(&at).expect("a run of free addresses has no gap");
+            freed.extend(block.fences.iter().cloned());
+            let block_end = at + block.bytes;
+            if block_end > end {
+                self.free.insert(end, FreeBlock { bytes: block_end - end, ..block });
             }
-            at = fragment_end;
+            at = block_end;
         }
         freed
     }
 
-    fn release(&mut self, address: u64, at: Option<Point>) {
+    fn free(&mut self, address: u64, at: Option<Fence>) {
         let live = self.live.remove(&address).expect("a live span of a pool is a live block of it");
-        self.used_bytes -= live.asked_bytes;
+        self.used_bytes -= live.requested_bytes;
         let (&segment, _) = self.segments.range(..=address).next_back().expect("a block lies in a segment");
-        self.free.insert(address, Fragment { segment, bytes: live.bytes, backed: true, freed: Vec::from_iter(at) });
-        self.recent = Some(address);
-        self.releases += 1;
-        if self.releases > self.free.len().max(64) {
-            self.tidy();
+        self.free
+            .insert(address, FreeBlock { segment, bytes: live.bytes, is_backed: true, fences: Vec::from_iter(at) });
+        self.last_freed = Some(address);
+        self.frees_since_coalesce += 1;
+        if self.frees_since_coalesce > self.free.len().max(64) {
+            self.coalesce();
         }
     }
 
-    /// Forgets the points that have passed and merges neighbours that have none.
-    fn tidy(&mut self) {
-        self.releases = 0;
-        let mut tidy: BTreeMap<u64, Fragment> = BTreeMap::new();
-        for (address, mut fragment) in std::mem::take(&mut self.free) {
-            fragment.freed.retain(|point| !point.has_passed());
-            if let Some(mut last) = tidy.last_entry()
+    /// Forgets the fences that have passed and merges neighbours that have none.
+    fn coalesce(&mut self) {
+        self.frees_since_coalesce = 0;
+        let mut merged: BTreeMap<u64, FreeBlock> = BTreeMap::new();
+        for (address, mut block) in std::mem::take(&mut self.free) {
+            block.fences.retain(|fence| !fence.is_complete());
+            if let Some(mut last) = merged.last_entry()
                 && last.key() + last.get().bytes == address
-                && last.get().segment == fragment.segment
-                && last.get().backed == fragment.backed
-                && last.get().freed.is_empty()
-                && fragment.freed.is_empty()
+                && last.get().segment == block.segment
+                && last.get().is_backed == block.is_backed
+                && last.get().fences.is_empty()
+                && block.fences.is_empty()
             {
-                last.get_mut().bytes += fragment.bytes;
+                last.get_mut().bytes += block.bytes;
                 continue;
             }
-            tidy.insert(address, fragment);
+            merged.insert(address, block);
         }
-        self.free = tidy;
+        self.free = merged;
     }
 
     /// Gives back the addresses of segments without memory.
     fn drop_empty_segments(&mut self, device: &Device) {
         let State { segments, free, .. } = self;
         segments.retain(|segment, bytes| {
-            let is_empty = |fragment: &Fragment| !fragment.backed && fragment.bytes == *bytes;
+            let is_empty = |block: &FreeBlock| !block.is_backed && block.bytes == *bytes;
             let keep = !free.get(segment).is_some_and(is_empty);
             if !keep {
                 free.remove(segment);
@@ -429,25 +435,23 @@ impl State {
     }
 }
 
-/// Where the first run of neighbouring usable fragments of one segment starts that holds `bytes`. A run starts with
+/// Where the first run of neighbouring usable blocks of one segment starts that holds `bytes`. A run starts with
 /// memory where it can: addresses without any behind free memory are how a pool grows.
-fn first_run(free: &BTreeMap<u64, Fragment>, bytes: u64, usable: impl Fn(&Fragment) -> bool) -> Option<u64> {
+fn first_fit(free: &BTreeMap<u64, FreeBlock>, bytes: u64, usable: impl Fn(&FreeBlock) -> bool) -> Option<u64> {
     let mut run: Option<(u64, u64, u64)> = None;
-    for (&address, fragment) in free {
-        if !usable(fragment) {
+    for (&address, block) in free {
+        if !usable(block) {
             run = None;
             continue;
         }
         let (start, end) = match run {
-            Some((segment, start, end)) if segment == fragment.segment && end == address => {
-                (start, end + fragment.bytes)
-            }
-            _ => (address, address + fragment.bytes),
+            Some((segment, start, end)) if segment == block.segment && end == address => (start, end + block.bytes),
+            _ => (address, address + block.bytes),
         };
         if end - start >= bytes {
             return Some(start);
         }
-        run = Some((fragment.segment, start, end));
+        run = Some((block.segment, start, end));
     }
     None
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::advice::Advices;
+use crate::advice::AdviceMap;
 use crate::context::Context;
-use crate::ipc::Opened;
+use crate::ipc::ImportedBlock;
 use crate::mapping::Mapping;
 use crate::memory::arena::HostPages;
 use crate::pool::Pool;
@@ -40,15 +40,15 @@ pub(crate) enum SpanKind {
     /// `cuMemHostRegister`: the program's own pages.
     Registered { flags: u32 },
     /// `cuMemAllocManaged`.
-    Managed { pages: Arc<HostPages>, advices: Arc<Advices> },
+    Managed { pages: Arc<HostPages>, advice: Arc<AdviceMap> },
     /// A variable of a module: memory of the device's that ends with the module.
     Variable { constant: bool },
     /// `cuMemMap`.
     Mapped(Arc<Mapping>),
     /// Memory of another process: `cuIpcOpenMemHandle`, or a block of an imported pool.
-    Opened(Opened),
+    Imported(ImportedBlock),
     /// What kernels alone know of: memory of their `malloc`, or where the blocks of a cooperative launch meet.
-    Hidden { from_malloc: bool },
+    Internal { from_malloc: bool },
 }
 
 impl Span {
@@ -69,45 +69,45 @@ impl Span {
 
 /// The live spans of all devices and of the host.
 #[derive(Debug, Default)]
-pub(crate) struct Spans {
+pub(crate) struct SpanMap {
     by_base: BTreeMap<u64, Arc<Span>>,
     /// Freed, so that no call knows of them, but not before work that was added earlier: kernels still reach them.
     /// Several may start at one address, which pools hand out again at once.
-    leaving: BTreeMap<(u64, u64), Arc<Span>>,
+    freeing: BTreeMap<(u64, u64), Arc<Span>>,
     /// What kernels alone reach.
-    hidden: BTreeMap<u64, Arc<Span>>,
+    internal: BTreeMap<u64, Arc<Span>>,
     /// Base and length of what was freed last, the last one at the end.
     freed: VecDeque<(u64, u64)>,
 }
 
-impl Spans {
+impl SpanMap {
     pub(crate) fn insert(&mut self, span: Arc<Span>) {
-        let map = if matches!(span.kind, SpanKind::Hidden { .. }) { &mut self.hidden } else { &mut self.by_base };
+        let map = if matches!(span.kind, SpanKind::Internal { .. }) { &mut self.internal } else { &mut self.by_base };
         let replaced = map.insert(span.base, span);
         assert!(replaced.is_none(), "two live spans never start at one address");
     }
 
     /// Takes a span from the program. Kernels reach it until [`end`](Self::end).
-    pub(crate) fn leave(&mut self, base: u64) -> Option<Arc<Span>> {
+    pub(crate) fn begin_free(&mut self, base: u64) -> Option<Arc<Span>> {
         let span = self.by_base.remove(&base)?;
-        self.leaving.insert((base, span.id), Arc::clone(&span));
+        self.freeing.insert((base, span.id), Arc::clone(&span));
         Some(span)
     }
 
     /// Takes a span that leaves from kernels too.
-    pub(crate) fn end(&mut self, span: &Span) {
-        self.leaving.remove(&(span.base, span.id));
-        self.note_freed(span);
+    pub(crate) fn finish_free(&mut self, span: &Span) {
+        self.freeing.remove(&(span.base, span.id));
+        self.remember_freed(span);
     }
 
     /// Ends what kernels alone reach.
-    pub(crate) fn end_hidden(&mut self, base: u64) -> Option<Arc<Span>> {
-        let span = self.hidden.remove(&base)?;
-        self.note_freed(&span);
+    pub(crate) fn remove_internal(&mut self, base: u64) -> Option<Arc<Span>> {
+        let span = self.internal.remove(&base)?;
+        self.remember_freed(&span);
         Some(span)
     }
 
-    fn note_freed(&mut self, span: &Span) {
+    fn remember_freed(&mut self, span: &Span) {
         if self.freed.len() == FREED_MAX {
             self.freed.pop_front();
         }
@@ -125,22 +125,22 @@ impl Spans {
     }
 
     /// The span that `address` lies in for a kernel.
-    pub(crate) fn reached(&self, address: u64) -> Option<&Arc<Span>> {
-        let leaving = || {
-            let before = self.leaving.range(..=(address, u64::MAX)).rev();
+    pub(crate) fn find_for_kernel(&self, address: u64) -> Option<&Arc<Span>> {
+        let freeing = || {
+            let before = self.freeing.range(..=(address, u64::MAX)).rev();
             before.map(|(_, span)| span).find(|span| address < span.end())
         };
-        self.containing(address).or_else(|| containing(&self.hidden, address)).or_else(leaving)
+        self.containing(address).or_else(|| containing(&self.internal, address)).or_else(freeing)
     }
 
     /// What a kernel's `malloc` gave at `base`.
-    pub(crate) fn malloced(&self, base: u64) -> Option<&Arc<Span>> {
-        self.hidden.get(&base).filter(|span| matches!(span.kind, SpanKind::Hidden { from_malloc: true }))
+    pub(crate) fn malloc_block(&self, base: u64) -> Option<&Arc<Span>> {
+        self.internal.get(&base).filter(|span| matches!(span.kind, SpanKind::Internal { from_malloc: true }))
     }
 
     /// What a kernel's `malloc` gave and `address` lies in.
-    pub(crate) fn malloced_around(&self, address: u64) -> Option<&Arc<Span>> {
-        containing(&self.hidden, address).filter(|span| matches!(span.kind, SpanKind::Hidden { from_malloc: true }))
+    pub(crate) fn malloc_block_containing(&self, address: u64) -> Option<&Arc<Span>> {
+        containing(&self.internal, address).filter(|span| matches!(span.kind, SpanKind::Internal { from_malloc: true }))
     }
 
     /// A span that overlaps `base..base + bytes`, which is not empty and does not wrap around.
@@ -163,7 +163,7 @@ impl Spans {
     }
 
     /// The mappings that hold the bytes from `start` to `last`, of which the first lies in `first`.
-    pub(crate) fn mapped_around(&self, first: &Span, last: u64) -> Option<Vec<Arc<Mapping>>> {
+    pub(crate) fn mappings_covering(&self, first: &Span, last: u64) -> Option<Vec<Arc<Mapping>>> {
         let mut run = Vec::new();
         let mut at = first.base;
         loop {
@@ -185,17 +185,17 @@ impl Spans {
             return None;
         }
         let ended: Vec<_> = self.by_base.extract_if(start..end, |_, _| true).map(|(_, span)| span).collect();
-        ended.iter().for_each(|span| self.note_freed(span));
+        ended.iter().for_each(|span| self.remember_freed(span));
         Some(ended)
     }
 
     /// Takes out every span that `unwanted` picks.
-    pub(crate) fn extract(&mut self, unwanted: impl Fn(&Span) -> bool) -> Vec<Arc<Span>> {
-        let (live, hidden) = (&mut self.by_base, &mut self.hidden);
+    pub(crate) fn remove_if(&mut self, unwanted: impl Fn(&Span) -> bool) -> Vec<Arc<Span>> {
+        let (live, internal) = (&mut self.by_base, &mut self.internal);
         let live = live.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
-        let hidden = hidden.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
-        let out: Vec<_> = live.chain(hidden).collect();
-        out.iter().for_each(|span| self.note_freed(span));
+        let internal = internal.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
+        let out: Vec<_> = live.chain(internal).collect();
+        out.iter().for_each(|span| self.remember_freed(span));
         out
     }
 
@@ -208,7 +208,7 @@ impl Spans {
         if let Some((base, bytes)) = self.freed.iter().rev().find(inside) {
             return format!("{} bytes into a freed block of {bytes} bytes at {base:#x}", address - base);
         }
-        let below = [&self.by_base, &self.hidden].map(|map| map.range(..=address).next_back().map(|(_, span)| span));
+        let below = [&self.by_base, &self.internal].map(|map| map.range(..=address).next_back().map(|(_, span)| span));
         if let Some(span) = below.into_iter().flatten().max_by_key(|span| span.base)
             && let beyond = address.saturating_sub(span.end())
             && beyond < NEAR_BYTES
@@ -242,39 +242,39 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_is_reached_by_kernels_alone_until_its_end() {
-        let mut spans = Spans::default();
+    fn a_span_being_freed_is_found_by_kernels_only() {
+        let mut spans = SpanMap::default();
         spans.insert(span(512, 100, 1, SpanKind::Device));
-        let left = spans.leave(512).unwrap();
+        let left = spans.begin_free(512).unwrap();
         assert!(spans.containing(512).is_none());
-        assert_eq!(spans.reached(611).unwrap().id, 1);
-        assert!(spans.reached(612).is_none());
+        assert_eq!(spans.find_for_kernel(611).unwrap().id, 1);
+        assert!(spans.find_for_kernel(612).is_none());
         spans.insert(span(512, 10, 2, SpanKind::Device));
-        assert_eq!(spans.reached(521).unwrap().id, 2);
-        assert_eq!(spans.reached(522).unwrap().id, 1);
-        spans.end(&left);
-        assert!(spans.reached(522).is_none());
-        assert_eq!(spans.reached(521).unwrap().id, 2);
+        assert_eq!(spans.find_for_kernel(521).unwrap().id, 2);
+        assert_eq!(spans.find_for_kernel(522).unwrap().id, 1);
+        spans.finish_free(&left);
+        assert!(spans.find_for_kernel(522).is_none());
+        assert_eq!(spans.find_for_kernel(521).unwrap().id, 2);
     }
 
     #[test]
-    fn what_is_hidden_is_reached_by_kernels_alone() {
-        let mut spans = Spans::default();
-        spans.insert(span(512, 100, 1, SpanKind::Hidden { from_malloc: true }));
+    fn an_internal_span_is_found_by_kernels_only() {
+        let mut spans = SpanMap::default();
+        spans.insert(span(512, 100, 1, SpanKind::Internal { from_malloc: true }));
         assert!(spans.containing(512).is_none());
-        assert_eq!(spans.reached(512).unwrap().id, 1);
-        assert!(spans.end_hidden(512).is_some());
-        assert!(spans.reached(512).is_none());
+        assert_eq!(spans.find_for_kernel(512).unwrap().id, 1);
+        assert!(spans.remove_internal(512).is_some());
+        assert!(spans.find_for_kernel(512).is_none());
     }
 
     #[test]
     fn a_stray_address_is_described_by_what_is_or_was_near() {
-        let mut spans = Spans::default();
+        let mut spans = SpanMap::default();
         spans.insert(span(0x10000, 64, 1, SpanKind::Device));
         spans.insert(span(0x20000, 64, 2, SpanKind::Device));
         assert_eq!(spans.describe(0x1004c), "12 bytes beyond the end of a block of 64 bytes at 0x10000");
-        let left = spans.leave(0x20000).unwrap();
-        spans.end(&left);
+        let left = spans.begin_free(0x20000).unwrap();
+        spans.finish_free(&left);
         assert_eq!(spans.describe(0x20008), "8 bytes into a freed block of 64 bytes at 0x20000");
         assert_eq!(spans.describe(0xfff0), "16 bytes before the start of a block of 64 bytes at 0x10000");
         spans.insert(span(0x20000, 8, 3, SpanKind::Device));

@@ -5,23 +5,23 @@ use std::sync::{Arc, Mutex, Weak};
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, stream_flags};
 
-use crate::boundary;
-use crate::capture::Strand;
+use crate::capture::CaptureState;
 use crate::context::{self, Context};
-use crate::engine::queue::{Point, Queue};
+use crate::driver_state::DriverState;
+use crate::engine::queue::{Fence, Queue};
 use crate::engine::work::Work;
-use crate::graph::Step;
-use crate::world::World;
+use crate::ffi;
+use crate::graph::NodeKind;
 
 thread_local! {
     /// This thread's own default streams, one for each context in which it used one.
-    static OWN: RefCell<OwnStreams> = const { RefCell::new(OwnStreams(Vec::new())) };
+    static PER_THREAD_STREAMS: RefCell<PerThreadStreams> = const { RefCell::new(PerThreadStreams(Vec::new())) };
 }
 
 /// The default streams of one thread. They end with it; what is pending in them is still carried out.
-struct OwnStreams(Vec<Arc<Stream>>);
+struct PerThreadStreams(Vec<Arc<Stream>>);
 
-impl Drop for OwnStreams {
+impl Drop for PerThreadStreams {
     fn drop(&mut self) {
         for stream in &self.0 {
             stream.queue.close();
@@ -36,30 +36,30 @@ pub(crate) struct Stream {
     pub(crate) flags: u32,
     pub(crate) priority: i32,
     /// Its part in a capture, if it is in one.
-    pub(crate) strand: Mutex<Option<Strand>>,
+    pub(crate) capture: Mutex<Option<CaptureState>>,
 }
 
 impl Stream {
     /// A default stream: the legacy one of a context, or the own one of a thread.
-    pub(crate) fn default_of(context: Weak<Context>, queue: Arc<Queue>) -> Self {
+    pub(crate) fn new_default(context: Weak<Context>, queue: Arc<Queue>) -> Self {
         Self::new(context, queue, stream_flags::DEFAULT, 0)
     }
 
     pub(crate) fn new(context: Weak<Context>, queue: Arc<Queue>, flags: u32, priority: i32) -> Self {
-        Self { context, queue, flags, priority, strand: Mutex::default() }
+        Self { context, queue, flags, priority, capture: Mutex::default() }
     }
 }
 
 /// The calling thread's own default stream in a context, made when it is first used.
-fn own_stream(world: &World, context: &Arc<Context>) -> Arc<Stream> {
-    OWN.with_borrow_mut(|OwnStreams(streams)| {
+fn per_thread_stream(driver: &DriverState, context: &Arc<Context>) -> Arc<Stream> {
+    PER_THREAD_STREAMS.with_borrow_mut(|PerThreadStreams(streams)| {
         let of_context = |stream: &&Arc<Stream>| std::ptr::eq(stream.context.as_ptr(), Arc::as_ptr(context));
         if let Some(stream) = streams.iter().find(of_context) {
             return Arc::clone(stream);
         }
         streams.retain(|stream| stream.context.strong_count() > 0);
-        let queue = context.open_queue(world, true);
-        let stream = Arc::new(Stream::default_of(Arc::downgrade(context), queue));
+        let queue = context.new_queue(driver, true);
+        let stream = Arc::new(Stream::new_default(Arc::downgrade(context), queue));
         streams.push(Arc::clone(&stream));
         stream
     })
@@ -67,21 +67,21 @@ fn own_stream(world: &World, context: &Arc<Context>) -> Arc<Stream> {
 
 /// A stream with the context that it belongs to.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct StreamRef {
     pub(crate) context: Arc<Context>,
     pub(crate) stream: Arc<Stream>,
 }
 
-impl Lane {
+impl StreamRef {
     /// Adds work to the stream, or to the graph that it is captured into.
-    pub(crate) fn add(&self, world: &World, work: Work) -> CUresult {
-        self.note(world, Step::Work(work))
+    pub(crate) fn submit(&self, driver: &DriverState, work: Work) -> CUresult {
+        self.submit_or_capture(driver, NodeKind::Work(work))
     }
 
     /// Notes a step in the graph that the stream is captured into. Work is carried out where it is in no capture.
-    pub(crate) fn note(&self, world: &World, step: Step) -> CUresult {
-        match self.stream.note(world, step)? {
-            Some(Step::Work(work)) => self.queue(world, Vec::new(), work).map(|_| ()),
+    pub(crate) fn submit_or_capture(&self, driver: &DriverState, step: NodeKind) -> CUresult {
+        match self.stream.try_capture(driver, step)? {
+            Some(NodeKind::Work(work)) => self.submit_uncaptured(driver, Vec::new(), work).map(|_| ()),
             // The capture was ended by another thread meanwhile.
             Some(_) => Err(CUerror::ILLEGAL_STATE),
             None => Ok(()),
@@ -89,9 +89,14 @@ impl Lane {
     }
 
     /// Adds work that is never captured, to start when all of `after` has passed, and says where it is.
-    pub(crate) fn queue(&self, world: &World, after: Vec<Point>, work: Work) -> Result<Point, CUerror> {
-        self.not_captured(world)?;
-        self.context.add(world, &self.stream.queue, after, work)
+    pub(crate) fn submit_uncaptured(
+        &self,
+        driver: &DriverState,
+        after: Vec<Fence>,
+        work: Work,
+    ) -> Result<Fence, CUerror> {
+        self.ensure_not_captured(driver)?;
+        self.context.submit(driver, &self.stream.queue, after, work)
     }
 
     pub(crate) fn is_captured(&self) -> bool {
@@ -99,28 +104,28 @@ impl Lane {
     }
 
     /// Refuses what a stream cannot be asked for while it, or one that it would wait for, is captured.
-    pub(crate) fn not_captured(&self, world: &World) -> CUresult {
-        if world.captures.is_empty() {
+    pub(crate) fn ensure_not_captured(&self, driver: &DriverState) -> CUresult {
+        if driver.captures.is_empty() {
             return Ok(());
         }
-        self.stream.refuse_captured(CUerror::STREAM_CAPTURE_UNSUPPORTED)?;
-        if self.is_legacy() { world.captures.refuse_implicit(&self.context) } else { Ok(()) }
+        self.stream.refuse_if_captured(CUerror::STREAM_CAPTURE_UNSUPPORTED)?;
+        if self.is_legacy() { driver.captures.refuse_implicit(&self.context) } else { Ok(()) }
     }
 
     /// Waits for all work of the stream so far; for the legacy one also for what it waits for.
-    pub(crate) fn synchronize(&self, world: &World) -> CUresult {
-        self.not_captured(world)?;
-        world.engine.wait(&self.end(world)?);
+    pub(crate) fn synchronize(&self, driver: &DriverState) -> CUresult {
+        self.ensure_not_captured(driver)?;
+        driver.engine.wait(&self.last_fence(driver)?);
         Ok(())
     }
 
-    /// The point after all work of the stream so far; of the legacy one, also after what it would wait for.
-    pub(crate) fn end(&self, world: &World) -> Result<Point, CUerror> {
+    /// The fence after all work of the stream so far; of the legacy one, also after what it would wait for.
+    pub(crate) fn last_fence(&self, driver: &DriverState) -> Result<Fence, CUerror> {
         let queue = &self.stream.queue;
         if self.is_legacy() && self.context.has_blocking_work() {
-            return self.queue(world, Vec::new(), Work::Nothing);
+            return self.submit_uncaptured(driver, Vec::new(), Work::Barrier);
         }
-        Ok(Point { queue: Arc::clone(queue), position: queue.end() })
+        Ok(Fence { queue: Arc::clone(queue), seq: queue.last_seq() })
     }
 
     /// Whether nothing is pending that work added now would come after.
@@ -131,14 +136,14 @@ impl Lane {
     /// Whether work added now would have to wait: for what is pending here, or for what the legacy default stream
     /// demands.
     pub(crate) fn would_wait(&self) -> bool {
-        let waits_for_legacy = self.stream.queue.blocking && !self.context.legacy().queue.is_idle();
+        let waits_for_legacy = self.stream.queue.is_blocking && !self.context.legacy().queue.is_idle();
         waits_for_legacy || !self.is_idle()
     }
 
     /// Waits until work added now would run at once.
-    pub(crate) fn wait_for_turn(&self, world: &World) -> CUresult {
+    pub(crate) fn wait_until_ready(&self, driver: &DriverState) -> CUresult {
         if self.would_wait() {
-            world.engine.wait(&self.queue(world, Vec::new(), Work::Nothing)?);
+            driver.engine.wait(&self.submit_uncaptured(driver, Vec::new(), Work::Barrier)?);
         }
         Ok(())
     }
@@ -149,19 +154,19 @@ impl Lane {
 }
 
 /// What a handle names: 0 the default stream of the call's kind, 1 the legacy one, 2 the thread's own.
-pub(crate) fn lane(world: &World, handle: CUstream) -> Result<Lane, CUerror> {
+pub(crate) fn stream_ref(driver: &DriverState, handle: CUstream) -> Result<StreamRef, CUerror> {
     match handle {
         CUstream::NULL | CUstream::LEGACY | CUstream::PER_THREAD => {
             let context = context::current()?;
-            let own = handle == CUstream::PER_THREAD || handle.0 == 0 && boundary::is_per_thread_default();
-            let stream = if own { own_stream(world, &context) } else { Arc::clone(context.legacy()) };
-            Ok(Lane { context, stream })
+            let is_per_thread = handle == CUstream::PER_THREAD || handle.0 == 0 && ffi::is_per_thread_default();
+            let stream = if is_per_thread { per_thread_stream(driver, &context) } else { Arc::clone(context.legacy()) };
+            Ok(StreamRef { context, stream })
         }
         _ => {
-            let stream = world.streams.find(handle.0).ok_or(CUerror::INVALID_HANDLE)?;
+            let stream = driver.streams.find(handle.0).ok_or(CUerror::INVALID_HANDLE)?;
             let context = stream.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
-            context.alive()?;
-            Ok(Lane { context, stream })
+            context.check_alive()?;
+            Ok(StreamRef { context, stream })
         }
     }
 }

@@ -10,14 +10,14 @@ use crate::table::{API, PER_THREAD_API};
 
 /// What the null stream is to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Streams {
+pub(crate) enum DefaultStream {
     Legacy,
     PerThread,
 }
 
 /// Stands behind every symbol that this driver does not serve. C lets it be called with any arguments: they are the
 /// caller's to clean up, and are not looked at.
-pub extern "C" fn refuse() -> CUresult {
+pub extern "C" fn not_supported() -> CUresult {
     Err(CUerror::NOT_SUPPORTED)
 }
 
@@ -37,11 +37,11 @@ pub unsafe extern "C" fn cuGetProcAddress(
 }
 
 /// The address of a symbol's function.
-pub(crate) fn address(symbol: &Symbol, streams: Streams) -> usize {
+pub(crate) fn address(symbol: &Symbol, streams: DefaultStream) -> usize {
     match (Function::named(symbol.name), streams, symbol.per_thread) {
-        (Some(function), Streams::PerThread, Some(_)) => PER_THREAD_API.address(function),
+        (Some(function), DefaultStream::PerThread, Some(_)) => PER_THREAD_API.address(function),
         (Some(function), _, _) => API.address(function),
         (None, _, _) if symbol.name == "cuGetProcAddress" => cuGetProcAddress as *const () as usize,
-        (None, _, _) => refuse as *const () as usize,
+        (None, _, _) => not_supported as *const () as usize,
     }
 }

@@ -5,8 +5,7 @@ use std::ffi::{c_char, c_void};
 
 use freehold_driver::cuda::*;
 
-use crate::boundary::{self, FromC};
-use crate::entry;
+use crate::ffi::{self, FromC};
 
 /// The software driver.
 ///
@@ -43,12 +42,12 @@ macro_rules! table {
             use super::*;
 
             $(pub(super) unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                boundary::enter(Function::$name, || {
+                ffi::dispatch(Function::$name, || {
                     $(
                         // SAFETY: the C caller vouches for its pointers, as the documentation of the call demands.
                         let $argument = unsafe { FromC::from_c($argument) }?;
                     )*
-                    entry::$name($($argument),*)
+                    crate::api::$name($($argument),*)
                 })
             })*
         }
@@ -58,7 +57,7 @@ macro_rules! table {
             use super::*;
 
             $(pub(super) unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                boundary::with_per_thread_default(|| {
+                ffi::with_per_thread_default(|| {
                     // SAFETY: the C caller vouches for its pointers, as the documentation of the call demands.
                     unsafe { legacy::$name($($argument),*) }
                 })

@@ -61,7 +61,7 @@ pub fn devices() -> (Vec<Listed>, Vec<Missing>) {
 }
 
 fn software() -> Result<Vec<Listed>, String> {
-    Config::from_environment().map_err(|error| error.to_string())?;
+    Config::from_env().map_err(|error| error.to_string())?;
     let api = soft();
     driver::init(&api, 0).map_err(|error| error.to_string())?;
     let mut listed = described(&api, "Freehold", |_| "soft".to_owned()).map_err(|error| error.to_string())?;

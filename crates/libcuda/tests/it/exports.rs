@@ -17,10 +17,10 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exports.rs");
 #[test]
 fn exports_are_those_of_the_list_of_symbols() {
     let symbols = SYMBOLS.iter().flat_map(|forms| forms.iter());
-    let (served, others): (Vec<_>, Vec<_>) =
+    let (implemented, others): (Vec<_>, Vec<_>) =
         symbols.filter(|symbol| !OLDER_FORMS.contains(&symbol.name)).partition(|symbol| is_served(symbol));
     let note = "// Generated from the list of driver symbols: see tests/it/exports.rs.\n";
-    let text = note.to_owned() + &per_thread(&served) + &refused(&others);
+    let text = note.to_owned() + &per_thread(&implemented) + &refused(&others);
     if std::env::var_os("FREEHOLD_WRITE_EXPORTS").is_some() {
         return fs::write(PATH, text).unwrap();
     }
@@ -33,9 +33,9 @@ fn is_served(symbol: &Symbol) -> bool {
 }
 
 /// A macro that gives an item the exported name of a function's per-thread variant, and drops it where there is none.
-fn per_thread(served: &[&Symbol]) -> String {
+fn per_thread(implemented: &[&Symbol]) -> String {
     let mut text = "macro_rules! per_thread {\n".to_owned();
-    for symbol in served {
+    for symbol in implemented {
         if let Some(name) = symbol.per_thread {
             writeln!(text, "({}, $item:item) => {{ #[unsafe(export_name = \"{name}\")] $item }};", symbol.name)
                 .expect("a string takes all that is written");
@@ -44,8 +44,8 @@ fn per_thread(served: &[&Symbol]) -> String {
     text + "($function:ident, $item:item) => {};\n}\n"
 }
 
-/// A call of the macro `refused` with every symbol that is not served.
+/// A call of the macro `unsupported` with every symbol that is not implemented.
 fn refused(others: &[&Symbol]) -> String {
     let names: Vec<_> = others.iter().flat_map(|symbol| [Some(symbol.name), symbol.per_thread]).flatten().collect();
-    format!("refused! {{ {} }}\n", names.join(" "))
+    format!("unsupported! {{ {} }}\n", names.join(" "))
 }

@@ -48,7 +48,7 @@ fn what_is_not_served_answers_not_supported() {
         }
         for name in [Some(form.name), form.per_thread].into_iter().flatten() {
             let call = symbol::<Refused>(&library, name).expect("it is exported");
-            // SAFETY: the refusal looks at no argument.
+            // SAFETY: the stub looks at no argument.
             assert_eq!(unsafe { call() }, Err(CUerror::NOT_SUPPORTED), "{name}");
             count += 1;
         }
@@ -70,9 +70,9 @@ fn every_form_of_a_name_has_an_address_in_its_version() {
             assert_eq!((outcome, status), (Ok(()), CUdriverProcAddressQueryResult::SUCCESS), "{form:?}");
             assert!(!function.is_null(), "{form:?}");
             if is_refused(form.name) {
-                // SAFETY: the address is that of the refusal, which looks at no argument.
+                // SAFETY: the address is that of the stub, which looks at no argument.
                 let call = unsafe { std::mem::transmute::<*mut c_void, Refused>(function) };
-                // SAFETY: the refusal looks at no argument.
+                // SAFETY: the stub looks at no argument.
                 assert_eq!(unsafe { call() }, Err(CUerror::NOT_SUPPORTED), "{form:?}");
             }
         }

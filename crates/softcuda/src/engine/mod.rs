@@ -2,11 +2,11 @@
 //!
 //! It knows queues and work, and nothing of contexts, handles or who owns memory.
 
-mod crew;
-pub(crate) mod kernel;
+pub(crate) mod kernel_run;
 pub(crate) mod queue;
-mod steps;
+mod stepper;
 pub(crate) mod work;
+mod worker_pool;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 use freehold_driver::cuda::{CUerror, CUresult};
 
 use crate::config::Schedule;
-use crew::Crew;
-use kernel::Run;
-use queue::{Op, Point, Queue};
-use steps::Steps;
-use work::{Part, Progress, Work};
+use kernel_run::KernelRun;
+use queue::{Fence, Op, Queue};
+use stepper::Stepper;
+use work::{Progress, Quantum, Work};
+use worker_pool::WorkerPool;
 
 /// As many instructions of warps as one step of a schedule without threads executes.
 const STEP_INSTRUCTIONS_MAX: u64 = 1 << 15;
 
 /// For so long calls that wait for nothing do not report a fault, where streams have threads. On a GPU a program comes past a
 /// launch that fails before its fault is known; here too, although a loaded machine may stop it between two calls.
-const UNHEARD_NS: u64 = 100_000_000;
+const FAULT_GRACE_NS: u64 = 100_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -34,12 +34,12 @@ pub(crate) struct Engine {
     /// The code of the first fault, zero before it. From then on work is dropped.
     fault: AtomicU32,
     /// From when on every call knows of it. The last moment there is before it.
-    told_from: AtomicU64,
-    queues: AtomicU64,
+    fault_visible_ns: AtomicU64,
+    queue_count: AtomicU64,
     /// How work advances without threads; nothing if each queue has one.
-    steps: Option<Steps>,
+    stepper: Option<Stepper>,
     /// Who runs kernels where each queue has a thread.
-    crew: Arc<Crew>,
+    workers: Arc<WorkerPool>,
     /// A kernel that runs longer is ended.
     kernel_limit: Option<Duration>,
 }
@@ -50,27 +50,27 @@ impl Engine {
         let engine = Arc::new(Self {
             start,
             fault: AtomicU32::new(0),
-            told_from: AtomicU64::new(u64::MAX),
-            queues: AtomicU64::new(0),
-            steps: match schedule {
+            fault_visible_ns: AtomicU64::new(u64::MAX),
+            queue_count: AtomicU64::new(0),
+            stepper: match schedule {
                 Schedule::Threads => None,
-                Schedule::Eager => Some(Steps::eager()),
-                Schedule::Seed(seed) => Some(Steps::seeded(seed)),
+                Schedule::Eager => Some(Stepper::eager()),
+                Schedule::Seed(seed) => Some(Stepper::seeded(seed)),
             },
-            crew: Arc::new(Crew::new(kernel_limit)),
+            workers: Arc::new(WorkerPool::new(kernel_limit)),
             kernel_limit,
         });
-        if engine.steps.is_some() {
-            steps::start_ticker(&engine);
+        if engine.stepper.is_some() {
+            stepper::start_ticker(&engine);
         }
         engine
     }
 
-    pub(crate) fn open(&self, blocking: bool) -> Arc<Queue> {
-        let id = self.queues.fetch_add(1, Ordering::Relaxed) + 1;
-        let queue = Arc::new(Queue::new(id, blocking));
-        if let Some(steps) = &self.steps {
-            steps.watch(&queue);
+    pub(crate) fn new_queue(&self, is_blocking: bool) -> Arc<Queue> {
+        let id = self.queue_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let queue = Arc::new(Queue::new(id, is_blocking));
+        if let Some(stepper) = &self.stepper {
+            stepper.add_queue(&queue);
         }
         queue
     }
@@ -79,38 +79,43 @@ impl Engine {
     ///
     /// # Errors
     /// The system has no thread for the queue. Nothing was added.
-    pub(crate) fn add(self: &Arc<Self>, queue: &Arc<Queue>, after: Vec<Point>, work: Work) -> Result<Point, CUerror> {
-        let mut line = queue.line();
-        if self.steps.is_none() && !line.has_worker {
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        after: Vec<Fence>,
+        work: Work,
+    ) -> Result<Fence, CUerror> {
+        let mut state = queue.state();
+        if self.stepper.is_none() && !state.has_thread {
             let (engine, queue) = (Arc::clone(self), Arc::clone(queue));
             let thread = std::thread::Builder::new().name("freehold-stream".to_owned());
-            thread.spawn(move || engine.serve(&queue)).map_err(|_| CUerror::OUT_OF_MEMORY)?;
-            line.has_worker = true;
+            thread.spawn(move || engine.run_queue_thread(&queue)).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+            state.has_thread = true;
         }
-        let position = queue.push(&mut line, after, work);
-        let closed = line.closed;
-        drop(line);
-        match &self.steps {
-            None => queue.more.notify_one(),
+        let seq = queue.push(&mut state, after, work);
+        let is_closed = state.is_closed;
+        drop(state);
+        match &self.stepper {
+            None => queue.work_added.notify_one(),
             // A queue that was over is looked at no more; whoever adds to it after its end brings it back.
-            Some(steps) if closed => steps.watch(queue),
+            Some(stepper) if is_closed => stepper.add_queue(queue),
             Some(_) => {}
         }
-        Ok(Point { queue: Arc::clone(queue), position })
+        Ok(Fence { queue: Arc::clone(queue), seq })
     }
 
-    /// Keeps the program waiting until a point has passed.
-    pub(crate) fn wait(&self, point: &Point) {
-        match &self.steps {
-            None => point.queue.sleep_until(point.position),
-            Some(steps) => steps.run_until(self, || point.has_passed()),
+    /// Keeps the program waiting until a fence has passed.
+    pub(crate) fn wait(&self, fence: &Fence) {
+        match &self.stepper {
+            None => fence.queue.wait(fence.seq),
+            Some(stepper) => stepper.run_until(self, || fence.is_complete()),
         }
-        point.queue.show(point.position);
+        fence.queue.mark_observed(fence.seq);
     }
 
     /// Keeps the program waiting until something holds that another process may bring about.
     pub(crate) fn wait_for(&self, holds: impl Fn() -> bool) {
-        match &self.steps {
+        match &self.stepper {
             None => {
                 let mut tries = 0u32;
                 while !holds() {
@@ -118,27 +123,27 @@ impl Engine {
                     tries = tries.saturating_add(1);
                 }
             }
-            Some(steps) => steps.run_until(self, holds),
+            Some(stepper) => stepper.run_until(self, holds),
         }
     }
 
     /// Lets work advance that has no thread of its own: called when a call of the driver's begins.
     pub(crate) fn before_call(&self) {
-        if let Some(steps) = &self.steps {
-            steps.before_call(self);
+        if let Some(stepper) = &self.stepper {
+            stepper.before_call(self);
         }
     }
 
     /// The same, when the call ends.
     pub(crate) fn after_call(&self) {
-        if let Some(steps) = &self.steps {
-            steps.after_call(self);
+        if let Some(stepper) = &self.stepper {
+            stepper.after_call(self);
         }
     }
 
     /// The time of events, in nanoseconds; that of a seeded schedule counts steps.
     pub(crate) fn now(&self) -> u64 {
-        match self.steps.as_ref().and_then(Steps::virtual_time) {
+        match self.stepper.as_ref().and_then(Stepper::virtual_time) {
             Some(time) => time,
             None => u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX),
         }
@@ -153,34 +158,34 @@ impl Engine {
     }
 
     /// The same, for a call that has waited for work or asks how far it is: every call knows of it from now on.
-    pub(crate) fn status(&self) -> CUresult {
+    pub(crate) fn check_fault(&self) -> CUresult {
         let fault = self.fault();
         if fault.is_err() {
-            self.told_from.store(0, Ordering::Release);
+            self.fault_visible_ns.store(0, Ordering::Release);
         }
         fault
     }
 
     /// The fault, for a call that waits for nothing: it hears of it when another call has, or a little later than it
     /// happened. On a GPU, too, a program goes on for a moment behind a launch that fails.
-    pub(crate) fn known_fault(&self) -> CUresult {
+    pub(crate) fn visible_fault(&self) -> CUresult {
         let fault = self.fault();
-        if fault.is_err() && self.now() < self.told_from.load(Ordering::Acquire) { Ok(()) } else { fault }
+        if fault.is_err() && self.now() < self.fault_visible_ns.load(Ordering::Acquire) { Ok(()) } else { fault }
     }
 
-    /// The first fault counts: every call answers with it from now on (fact 5.1).
+    /// The first fault counts: every call answers with it from now on.
     fn fail(&self, code: CUerror) {
-        let told_from = if self.steps.is_none() { self.now() + UNHEARD_NS } else { 0 };
-        let _first = self.told_from.compare_exchange(u64::MAX, told_from, Ordering::AcqRel, Ordering::Acquire);
+        let visible_ns = if self.stepper.is_none() { self.now() + FAULT_GRACE_NS } else { 0 };
+        let _first = self.fault_visible_ns.compare_exchange(u64::MAX, visible_ns, Ordering::AcqRel, Ordering::Acquire);
         let _first = self.fault.compare_exchange(0, code.number(), Ordering::AcqRel, Ordering::Acquire);
-        self.crew.fail(code);
+        self.workers.fail(code);
     }
 
     /// Runs a part of the work in an op; a fault counts as its end.
-    fn carry_out(&self, op: &mut Op, part: Part) -> Progress {
+    fn run_op(&self, op: &mut Op, quantum: Quantum) -> Progress {
         let outcome = match &op.work {
-            Work::Kernel(run) => self.run_kernel(run, part),
-            _ => op.work.run(part, || self.now(), self.fault()),
+            Work::Kernel(run) => self.run_kernel(run, quantum),
+            _ => op.work.run(quantum, || self.now(), self.fault()),
         };
         outcome.unwrap_or_else(|code| {
             self.fail(code);
@@ -189,44 +194,44 @@ impl Engine {
     }
 
     /// Runs a part of a kernel.
-    fn run_kernel(&self, run: &Arc<Run>, part: Part) -> Result<Progress, CUerror> {
+    fn run_kernel(&self, run: &Arc<KernelRun>, quantum: Quantum) -> Result<Progress, CUerror> {
         if self.fault().is_err() {
             return Ok(Progress::Done);
         }
-        match part {
-            Part::Whole => self.crew.run(run).map(|()| Progress::Done),
-            Part::Some { limit, seed, .. } => {
+        match quantum {
+            Quantum::Unlimited => self.workers.run(run).map(|()| Progress::Done),
+            Quantum::Limited { limit, seed, .. } => {
                 run.step(limit.min(STEP_INSTRUCTIONS_MAX), || self.now(), seed, self.kernel_limit)
             }
         }
     }
 
     /// The life of a queue's thread.
-    fn serve(&self, queue: &Queue) {
+    fn run_queue_thread(&self, queue: &Queue) {
         loop {
-            let mut line = queue.line();
+            let mut state = queue.state();
             let mut op = loop {
-                if let Some(op) = line.ops.pop_front() {
+                if let Some(op) = state.ops.pop_front() {
                     break op;
                 }
-                if line.closed {
-                    line.has_worker = false;
+                if state.is_closed {
+                    state.has_thread = false;
                     return;
                 }
-                line = queue.more.wait(line).unwrap_or_else(PoisonError::into_inner);
+                state = queue.work_added.wait(state).unwrap_or_else(PoisonError::into_inner);
             };
-            drop(line);
-            for point in &op.after {
-                point.queue.sleep_until(point.position);
+            drop(state);
+            for fence in &op.dependencies {
+                fence.queue.wait(fence.seq);
             }
             let mut tries = 0u32;
-            while self.carry_out(&mut op, Part::Whole) == Progress::NotYet {
+            while self.run_op(&mut op, Quantum::Unlimited) == Progress::Blocked {
                 back_off(tries);
                 tries = tries.saturating_add(1);
             }
-            let position = op.position;
+            let seq = op.seq;
             drop(op);
-            queue.complete(position);
+            queue.complete(seq);
         }
     }
 }

@@ -6,63 +6,63 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::work::Work;
 
-/// What work is known to come after: for each queue the last of its points.
+/// What work is known to come after: for each queue the last of its fences.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Clock {
+pub(crate) struct VectorClock {
     /// By the number of the queue.
-    points: BTreeMap<u64, (Weak<Queue>, u64)>,
+    seqs: BTreeMap<u64, (Weak<Queue>, u64)>,
 }
 
 /// With more queues than this a clock forgets those that are over.
 const CLOCK_QUEUES_MAX: usize = 64;
 
-impl Clock {
-    /// Whether the point, or a later one of its queue, is known.
-    pub(crate) fn reaches(&self, point: &Point) -> bool {
-        self.points.get(&point.queue.id).is_some_and(|&(_, position)| position >= point.position)
+impl VectorClock {
+    /// Whether the fence, or a later one of its queue, is known.
+    pub(crate) fn includes(&self, fence: &Fence) -> bool {
+        self.seqs.get(&fence.queue.id).is_some_and(|&(_, seq)| seq >= fence.seq)
     }
 
-    fn advance(&mut self, id: u64, queue: Weak<Queue>, position: u64) {
-        let (_, reached) = self.points.entry(id).or_insert((queue, 0));
-        *reached = position.max(*reached);
+    fn advance(&mut self, id: u64, queue: Weak<Queue>, seq: u64) {
+        let (_, reached) = self.seqs.entry(id).or_insert((queue, 0));
+        *reached = seq.max(*reached);
     }
 
-    fn forget_the_ended(&mut self) {
-        if self.points.len() > CLOCK_QUEUES_MAX {
-            self.points.retain(|_, (queue, _)| queue.upgrade().is_some_and(|queue| !queue.is_over()));
+    fn prune_finished(&mut self) {
+        if self.seqs.len() > CLOCK_QUEUES_MAX {
+            self.seqs.retain(|_, (queue, _)| queue.upgrade().is_some_and(|queue| !queue.is_finished()));
         }
     }
 }
 
-/// A point in a queue.
+/// A fence in a queue.
 #[derive(Debug, Clone)]
-pub(crate) struct Point {
+pub(crate) struct Fence {
     pub(crate) queue: Arc<Queue>,
     /// Counted from 1; every piece of work has its own.
-    pub(crate) position: u64,
+    pub(crate) seq: u64,
 }
 
-impl Point {
-    pub(crate) fn has_passed(&self) -> bool {
-        self.queue.has_passed(self.position)
+impl Fence {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.queue.is_complete(self.seq)
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Op {
-    pub(super) position: u64,
+    pub(super) seq: u64,
     /// What must have passed before the work starts.
-    pub(super) after: Vec<Point>,
+    pub(super) dependencies: Vec<Fence>,
     pub(super) work: Work,
 }
 
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct QueueState {
     pub(super) ops: VecDeque<Op>,
     /// No work will come any more.
-    pub(super) closed: bool,
+    pub(super) is_closed: bool,
     /// A thread of this queue's own exists.
-    pub(super) has_worker: bool,
+    pub(super) has_thread: bool,
 }
 
 /// The work of one stream. Its lock is held to add or to take a piece of work, never while one is carried out.
@@ -71,123 +71,123 @@ pub(crate) struct Queue {
     /// Never the same for two queues of one process.
     pub(crate) id: u64,
     /// Whether the legacy default stream waits for this one, and it for that.
-    pub(crate) blocking: bool,
-    line: Mutex<Line>,
+    pub(crate) is_blocking: bool,
+    state: Mutex<QueueState>,
     /// Tells the worker that there is work, or that there will be none.
-    pub(super) more: Condvar,
-    /// The position of the last work added.
-    added: AtomicU64,
-    /// The position of the last work completed.
-    completed: AtomicU64,
-    /// The last position that the program itself has seen pass.
-    seen: AtomicU64,
-    /// Threads that wait in `sleep_until`.
-    waiting: AtomicUsize,
-    turnstile: Mutex<()>,
-    passed: Condvar,
+    pub(super) work_added: Condvar,
+    /// The seq of the last work added.
+    last_submitted: AtomicU64,
+    /// The seq of the last work completed.
+    last_completed: AtomicU64,
+    /// The last seq that the program itself has seen pass.
+    last_observed: AtomicU64,
+    /// Threads that wait in `wait`.
+    waiters: AtomicUsize,
+    wait_lock: Mutex<()>,
+    completion: Condvar,
     /// What the next work of this queue is known to come after, from the waits for events so far.
-    known: Mutex<Arc<Clock>>,
+    clock: Mutex<Arc<VectorClock>>,
 }
 
 impl Queue {
-    pub(super) fn new(id: u64, blocking: bool) -> Self {
+    pub(super) fn new(id: u64, is_blocking: bool) -> Self {
         Self {
             id,
-            blocking,
-            line: Mutex::new(Line { ops: VecDeque::new(), closed: false, has_worker: false }),
-            more: Condvar::new(),
-            added: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            seen: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
-            turnstile: Mutex::new(()),
-            passed: Condvar::new(),
-            known: Mutex::new(Arc::default()),
+            is_blocking,
+            state: Mutex::new(QueueState { ops: VecDeque::new(), is_closed: false, has_thread: false }),
+            work_added: Condvar::new(),
+            last_submitted: AtomicU64::new(0),
+            last_completed: AtomicU64::new(0),
+            last_observed: AtomicU64::new(0),
+            waiters: AtomicUsize::new(0),
+            wait_lock: Mutex::new(()),
+            completion: Condvar::new(),
+            clock: Mutex::new(Arc::default()),
         }
     }
 
-    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The position of the last work added so far.
-    pub(crate) fn end(&self) -> u64 {
-        self.added.load(Ordering::Acquire)
+    /// The seq of the last work added so far.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.last_submitted.load(Ordering::Acquire)
     }
 
-    pub(crate) fn has_passed(&self, position: u64) -> bool {
-        self.completed.load(Ordering::Acquire) >= position
+    pub(crate) fn is_complete(&self, seq: u64) -> bool {
+        self.last_completed.load(Ordering::Acquire) >= seq
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.has_passed(self.end())
+        self.is_complete(self.last_seq())
     }
 
-    /// Notes that the program was told that `position` has passed: whatever it asks for next comes after that.
-    pub(crate) fn show(&self, position: u64) {
-        self.seen.fetch_max(position, Ordering::AcqRel);
+    /// Notes that the program was told that `seq` has passed: whatever it asks for next comes after that.
+    pub(crate) fn mark_observed(&self, seq: u64) {
+        self.last_observed.fetch_max(seq, Ordering::AcqRel);
     }
 
-    pub(crate) fn is_seen(&self, position: u64) -> bool {
-        self.seen.load(Ordering::Acquire) >= position
+    pub(crate) fn is_observed(&self, seq: u64) -> bool {
+        self.last_observed.load(Ordering::Acquire) >= seq
     }
 
     /// Whether nothing is left to do and nothing will come.
-    pub(crate) fn is_over(&self) -> bool {
-        self.line().closed && self.is_idle()
+    pub(crate) fn is_finished(&self) -> bool {
+        self.state().is_closed && self.is_idle()
     }
 
-    /// Adds work and says at which position. The caller holds the line.
-    pub(super) fn push(&self, line: &mut Line, after: Vec<Point>, work: Work) -> u64 {
-        let position = self.added.load(Ordering::Relaxed) + 1;
-        line.ops.push_back(Op { position, after, work });
-        self.added.store(position, Ordering::Release);
-        position
+    /// Adds work and says at which seq. The caller holds the state.
+    pub(super) fn push(&self, state: &mut QueueState, after: Vec<Fence>, work: Work) -> u64 {
+        let seq = self.last_submitted.load(Ordering::Relaxed) + 1;
+        state.ops.push_back(Op { seq, dependencies: after, work });
+        self.last_submitted.store(seq, Ordering::Release);
+        seq
     }
 
-    /// Marks the work at `position` as done, and wakes who waits for it.
-    pub(super) fn complete(&self, position: u64) {
-        self.completed.store(position, Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            let _turnstile = self.turnstile.lock().unwrap_or_else(PoisonError::into_inner);
-            self.passed.notify_all();
+    /// Marks the work at `seq` as done, and wakes its waiters.
+    pub(super) fn complete(&self, seq: u64) {
+        self.last_completed.store(seq, Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            let _wait_lock = self.wait_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            self.completion.notify_all();
         }
     }
 
-    /// Sleeps until the work at `position` is done.
-    pub(super) fn sleep_until(&self, position: u64) {
-        if self.has_passed(position) {
+    /// Sleeps until the work at `seq` is done.
+    pub(super) fn wait(&self, seq: u64) {
+        if self.is_complete(seq) {
             return;
         }
         // The count goes up before the look and `complete` looks at it after its store: one of the two sees the other.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut turnstile = self.turnstile.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.completed.load(Ordering::SeqCst) < position {
-            turnstile = self.passed.wait(turnstile).unwrap_or_else(PoisonError::into_inner);
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut wait_lock = self.wait_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.last_completed.load(Ordering::SeqCst) < seq {
+            wait_lock = self.completion.wait(wait_lock).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(turnstile);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(wait_lock);
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Says that no more work will come. What is pending is still carried out.
     pub(crate) fn close(&self) {
-        self.line().closed = true;
-        self.more.notify_one();
+        self.state().is_closed = true;
+        self.work_added.notify_one();
     }
 
     /// What work added now is known to come after.
-    pub(crate) fn known(&self) -> Arc<Clock> {
-        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn clock(&self) -> Arc<VectorClock> {
+        Arc::clone(&self.clock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes that work added from now on comes after `point`, and after what was known there.
-    pub(crate) fn learn(&self, point: &Point, known_there: &Clock) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let clock = Arc::make_mut(&mut known);
-        for (&id, (queue, position)) in &known_there.points {
-            clock.advance(id, queue.clone(), *position);
+    /// Notes that work added from now on comes after `fence`, and after what was known there.
+    pub(crate) fn order_after(&self, fence: &Fence, clock_there: &VectorClock) {
+        let mut shared = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let clock = Arc::make_mut(&mut shared);
+        for (&id, (queue, seq)) in &clock_there.seqs {
+            clock.advance(id, queue.clone(), *seq);
         }
-        clock.advance(point.queue.id, Arc::downgrade(&point.queue), point.position);
-        clock.forget_the_ended();
+        clock.advance(fence.queue.id, Arc::downgrade(&fence.queue), fence.seq);
+        clock.prune_finished();
     }
 }

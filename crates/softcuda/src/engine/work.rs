@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
-use super::kernel::Run;
-use crate::memory::place::{self, Place, Width};
+use super::kernel_run::KernelRun;
+use crate::memory::mem_ref::{self, MemRef, WordWidth};
 
 thread_local! {
     /// Set while this thread runs a function of the program's on behalf of a stream.
@@ -27,24 +27,24 @@ pub(crate) fn is_within_host_function() -> bool {
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Only its dependencies count.
-    Nothing,
+    Barrier,
     /// Notes the time at which the stream came by.
-    Stamp(Arc<Stamp>),
-    Copy(Box<Copy>),
-    Fill(Box<Fill>),
-    Host(HostCall),
+    Timestamp(Arc<Timestamp>),
+    Copy(Box<MemCopy>),
+    Fill(Box<MemFill>),
+    HostCall(HostCall),
     /// Carried out by the engine itself, which has the threads for it.
-    Kernel(Arc<Run>),
-    Write {
-        at: Place,
-        width: Width,
+    Kernel(Arc<KernelRun>),
+    WriteValue {
+        at: MemRef,
+        width: WordWidth,
         value: u64,
     },
-    Wait(WaitValue),
+    WaitValue(WaitValue),
     /// Stands until something outside this process has happened.
-    Await(Condition),
+    Poll(Condition),
     /// Something of the driver's own, such as the end of what was freed in the order of the stream.
-    Driver(DriverWork),
+    Internal(InternalWork),
 }
 
 /// What a stream stands for, asked again and again.
@@ -63,15 +63,15 @@ impl fmt::Debug for Condition {
 }
 
 /// Work of the driver's own: a function that is called once and waits for nothing.
-pub(crate) struct DriverWork(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub(crate) struct InternalWork(Option<Box<dyn FnOnce() + Send + Sync>>);
 
-impl DriverWork {
+impl InternalWork {
     pub(crate) fn new(work: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(work)))
     }
 }
 
-impl fmt::Debug for DriverWork {
+impl fmt::Debug for InternalWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DriverWork").finish_non_exhaustive()
     }
@@ -82,18 +82,18 @@ impl fmt::Debug for DriverWork {
 pub(crate) enum Progress {
     Done,
     /// A part was carried out.
-    Partly,
+    Partial,
     /// A part of a kernel was carried out, which may wait for whatever it looks at meanwhile.
-    Ran,
+    KernelRan,
     /// It waits for something outside its stream.
-    NotYet,
+    Blocked,
 }
 
 /// The time at which a stream passed a point, in nanoseconds; zero until then.
 #[derive(Debug, Default)]
-pub(crate) struct Stamp(AtomicU64);
+pub(crate) struct Timestamp(AtomicU64);
 
-impl Stamp {
+impl Timestamp {
     pub(crate) fn set(&self, nanoseconds: u64) {
         self.0.store(nanoseconds.max(1), Ordering::Release);
     }
@@ -112,7 +112,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    pub(crate) fn line(bytes: u64) -> Self {
+    pub(crate) fn linear(bytes: u64) -> Self {
         Self { width: bytes, height: 1, depth: 1 }
     }
 
@@ -124,36 +124,36 @@ impl Extent {
 
 /// A box within memory: distances between its rows and slices in bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct Side {
-    pub(crate) place: Place,
+pub(crate) struct PitchedRef {
+    pub(crate) mem: MemRef,
     pub(crate) pitch: u64,
     pub(crate) slice: u64,
 }
 
-impl Side {
+impl PitchedRef {
     /// How far from the first byte a row starts.
-    pub(crate) fn row(&self, row: u64, slice: u64) -> u64 {
+    pub(crate) fn row_offset(&self, row: u64, slice: u64) -> u64 {
         row * self.pitch + slice * self.slice
     }
 }
 
 /// A copy of one box to another.
 #[derive(Debug)]
-pub(crate) struct Copy {
-    pub(crate) from: Side,
-    pub(crate) to: Side,
+pub(crate) struct MemCopy {
+    pub(crate) from: PitchedRef,
+    pub(crate) to: PitchedRef,
     pub(crate) extent: Extent,
     /// Bytes done, counted row by row.
     done: u64,
 }
 
-impl Copy {
-    pub(crate) fn new(from: Side, to: Side, extent: Extent) -> Self {
+impl MemCopy {
+    pub(crate) fn new(from: PitchedRef, to: PitchedRef, extent: Extent) -> Self {
         Self { from, to, extent, done: 0 }
     }
 
     /// Copies all of it at once.
-    pub(crate) fn run_whole(mut self) -> Result<(), CUerror> {
+    pub(crate) fn run_to_end(mut self) -> Result<(), CUerror> {
         self.run(u64::MAX).map(|_| ())
     }
 
@@ -165,19 +165,19 @@ impl Copy {
             let (line, column) = (self.done / self.extent.width, self.done % self.extent.width);
             let (row, slice) = (line % self.extent.height, line / self.extent.height);
             let bytes = (self.extent.width - column).min(end - self.done);
-            let from = self.from.row(row, slice) + column;
-            let to = self.to.row(row, slice) + column;
-            place::copy(&self.from.place, from, &self.to.place, to, bytes)?;
+            let from = self.from.row_offset(row, slice) + column;
+            let to = self.to.row_offset(row, slice) + column;
+            mem_ref::copy(&self.from.mem, from, &self.to.mem, to, bytes)?;
             self.done += bytes;
         }
-        Ok(if end == total { Progress::Done } else { Progress::Partly })
+        Ok(if end == total { Progress::Done } else { Progress::Partial })
     }
 }
 
 /// A box filled with a repeated value.
 #[derive(Debug)]
-pub(crate) struct Fill {
-    pub(crate) to: Side,
+pub(crate) struct MemFill {
+    pub(crate) to: PitchedRef,
     pub(crate) extent: Extent,
     /// One element: 1, 2 or 4 bytes, of which a row holds a whole number.
     pub(crate) pattern: Vec<u8>,
@@ -185,8 +185,8 @@ pub(crate) struct Fill {
     done: u64,
 }
 
-impl Fill {
-    pub(crate) fn new(to: Side, extent: Extent, pattern: Vec<u8>) -> Self {
+impl MemFill {
+    pub(crate) fn new(to: PitchedRef, extent: Extent, pattern: Vec<u8>) -> Self {
         Self { to, extent, pattern, done: 0 }
     }
 
@@ -198,43 +198,43 @@ impl Fill {
         while self.done < end {
             let (row, column) = (self.done / self.extent.width, self.done % self.extent.width);
             let bytes = (self.extent.width - column).min(end - self.done);
-            self.to.place.fill(self.to.row(row, 0) + column, &self.pattern, bytes)?;
+            self.to.mem.fill(self.to.row_offset(row, 0) + column, &self.pattern, bytes)?;
             self.done += bytes;
         }
-        Ok(if end == total { Progress::Done } else { Progress::Partly })
+        Ok(if end == total { Progress::Done } else { Progress::Partial })
     }
 }
 
 /// A stream that stands until a word of memory compares.
 #[derive(Debug, Clone)]
 pub(crate) struct WaitValue {
-    pub(crate) at: Place,
-    pub(crate) width: Width,
+    pub(crate) at: MemRef,
+    pub(crate) width: WordWidth,
     pub(crate) value: u64,
     /// One of `wait_value_flags`, without the flush.
     pub(crate) comparison: u32,
 }
 
 impl WaitValue {
-    fn holds(&self) -> Result<bool, CUerror> {
+    fn is_satisfied(&self) -> Result<bool, CUerror> {
         let word = self.at.load(self.width)?;
-        Ok(compares(word, self.value, self.width, self.comparison))
+        Ok(compare(word, self.value, self.width, self.comparison))
     }
 }
 
 /// The comparisons of `cuStreamWaitValue`. `GEQ` is cyclic: the sign of the difference decides.
-pub(crate) fn compares(word: u64, value: u64, width: Width, comparison: u32) -> bool {
+pub(crate) fn compare(word: u64, value: u64, width: WordWidth, comparison: u32) -> bool {
     let mask = match width {
-        Width::Four => u64::from(u32::MAX),
-        Width::Eight => u64::MAX,
+        WordWidth::Four => u64::from(u32::MAX),
+        WordWidth::Eight => u64::MAX,
     };
     match comparison {
         wait_value_flags::EQ => word == value & mask,
         wait_value_flags::AND => word & value & mask != 0,
         wait_value_flags::NOR => !(word | value) & mask != 0,
         _ => match width {
-            Width::Four => (word as u32).wrapping_sub(value as u32).cast_signed() >= 0,
-            Width::Eight => word.wrapping_sub(value).cast_signed() >= 0,
+            WordWidth::Four => (word as u32).wrapping_sub(value as u32).cast_signed() >= 0,
+            WordWidth::Eight => word.wrapping_sub(value).cast_signed() >= 0,
         },
     }
 }
@@ -242,7 +242,7 @@ pub(crate) fn compares(word: u64, value: u64, width: Width, comparison: u32) -> 
 /// A function of the program's that a stream calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HostFunction {
-    Plain(unsafe extern "C" fn(*mut c_void)),
+    Function(unsafe extern "C" fn(*mut c_void)),
     /// Told the state of its stream, and called also after a fault.
     Callback(unsafe extern "C" fn(CUstream, CUresult, *mut c_void), CUstream),
 }
@@ -259,30 +259,30 @@ pub(crate) struct HostCall {
     /// The program's own pointer, which only its function follows.
     pub(crate) data: usize,
     /// Set while the function runs on a thread of its own.
-    running: Option<Arc<Running>>,
+    running: Option<Arc<HostCallState>>,
 }
 
 /// Whether a function that runs on a thread of its own has returned.
 #[derive(Debug, Default)]
-struct Running {
-    over: Mutex<bool>,
+struct HostCallState {
+    done: Mutex<bool>,
     ended: Condvar,
 }
 
-impl Running {
-    fn end(&self) {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+impl HostCallState {
+    fn finish(&self) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.ended.notify_all();
     }
 
-    fn is_over(&self) -> bool {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_done(&self) -> bool {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end as long as `patience` lasts, and says whether it came.
-    fn wait(&self, patience: Duration) -> bool {
-        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.ended.wait_timeout_while(over, patience, |over| !*over);
+    /// Waits for the end as long as `host_fn_timeout` lasts, and says whether it came.
+    fn wait(&self, host_fn_timeout: Duration) -> bool {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.ended.wait_timeout_while(done, host_fn_timeout, |done| !*done);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -295,11 +295,11 @@ impl HostCall {
     fn call(function: HostFunction, data: usize, status: CUresult) {
         WITHIN_HOST_FUNCTION.set(true);
         match function {
-            HostFunction::Plain(function) if status.is_ok() => {
+            HostFunction::Function(function) if status.is_ok() => {
                 // SAFETY: the program vouched for the function and its data when it asked for the call.
                 unsafe { function(data as *mut c_void) }
             }
-            HostFunction::Plain(_) => {}
+            HostFunction::Function(_) => {}
             HostFunction::Callback(function, stream) => {
                 // SAFETY: the program vouched for the function and its data when it asked for the call.
                 unsafe { function(stream, status, data as *mut c_void) }
@@ -308,37 +308,37 @@ impl HostCall {
         WITHIN_HOST_FUNCTION.set(false);
     }
 
-    /// Starts the function on a thread of its own and waits until it has returned, or until `patience` is over: then
+    /// Starts the function on a thread of its own and waits until it has returned, or until `host_fn_timeout` is over: then
     /// the stream stands and others go on.
-    fn advance(&mut self, status: CUresult, patience: Duration) -> Progress {
+    fn advance(&mut self, status: CUresult, host_fn_timeout: Duration) -> Progress {
         if let Some(running) = &self.running {
-            return if running.is_over() { Progress::Done } else { Progress::NotYet };
+            return if running.is_done() { Progress::Done } else { Progress::Blocked };
         }
-        let running = Arc::new(Running::default());
+        let running = Arc::new(HostCallState::default());
         let (function, data, inside) = (self.function, self.data, Arc::clone(&running));
         let run = move || {
             Self::call(function, data, status);
-            inside.end();
+            inside.finish();
         };
         if std::thread::Builder::new().name("freehold-host-function".to_owned()).spawn(run).is_err() {
             // Without a thread to spare it runs here, and others wait for it.
             Self::call(function, data, status);
             return Progress::Done;
         }
-        let over = running.wait(patience);
+        let done = running.wait(host_fn_timeout);
         self.running = Some(running);
-        if over { Progress::Done } else { Progress::NotYet }
+        if done { Progress::Done } else { Progress::Blocked }
     }
 }
 
 /// How much of a piece of work one step may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    Whole,
+pub(crate) enum Quantum {
+    Unlimited,
     /// So many bytes or instructions, and host functions on a thread of their own, which are waited for so long.
-    Some {
+    Limited {
         limit: u64,
-        patience: Duration,
+        host_fn_timeout: Duration,
         /// What decides in which order the parts of a kernel go on, if anything does.
         seed: Option<u64>,
     },
@@ -349,16 +349,16 @@ impl Work {
     ///
     /// # Errors
     /// There is no memory for what a kernel needs beside its own.
-    pub(crate) fn again(&self) -> Result<Self, CUerror> {
+    pub(crate) fn try_clone(&self) -> Result<Self, CUerror> {
         Ok(match self {
-            Self::Nothing => Self::Nothing,
-            Self::Copy(copy) => Self::Copy(Box::new(Copy::new(copy.from.clone(), copy.to.clone(), copy.extent))),
-            Self::Fill(fill) => Self::Fill(Box::new(Fill::new(fill.to.clone(), fill.extent, fill.pattern.clone()))),
-            Self::Host(call) => Self::Host(HostCall::new(call.function, call.data)),
-            Self::Kernel(run) => Self::Kernel(Arc::new(run.again()?)),
-            Self::Write { at, width, value } => Self::Write { at: at.clone(), width: *width, value: *value },
-            Self::Wait(wait) => Self::Wait(wait.clone()),
-            Self::Stamp(_) | Self::Await(_) | Self::Driver(_) => {
+            Self::Barrier => Self::Barrier,
+            Self::Copy(copy) => Self::Copy(Box::new(MemCopy::new(copy.from.clone(), copy.to.clone(), copy.extent))),
+            Self::Fill(fill) => Self::Fill(Box::new(MemFill::new(fill.to.clone(), fill.extent, fill.pattern.clone()))),
+            Self::HostCall(call) => Self::HostCall(HostCall::new(call.function, call.data)),
+            Self::Kernel(run) => Self::Kernel(Arc::new(run.try_clone()?)),
+            Self::WriteValue { at, width, value } => Self::WriteValue { at: at.clone(), width: *width, value: *value },
+            Self::WaitValue(wait) => Self::WaitValue(wait.clone()),
+            Self::Timestamp(_) | Self::Poll(_) | Self::Internal(_) => {
                 unreachable!("work of the driver's own is never repeated")
             }
         })
@@ -368,28 +368,33 @@ impl Work {
     ///
     /// # Errors
     /// A fault of the work: memory that it needs is gone.
-    pub(crate) fn run(&mut self, part: Part, now: impl Fn() -> u64, status: CUresult) -> Result<Progress, CUerror> {
-        if status.is_err() && !matches!(self, Self::Host(_) | Self::Driver(_)) {
+    pub(crate) fn run(
+        &mut self,
+        quantum: Quantum,
+        now: impl Fn() -> u64,
+        status: CUresult,
+    ) -> Result<Progress, CUerror> {
+        if status.is_err() && !matches!(self, Self::HostCall(_) | Self::Internal(_)) {
             return Ok(Progress::Done);
         }
-        let limit = match part {
-            Part::Whole => u64::MAX,
-            Part::Some { limit, .. } => limit,
+        let limit = match quantum {
+            Quantum::Unlimited => u64::MAX,
+            Quantum::Limited { limit, .. } => limit,
         };
         match self {
-            Self::Nothing => {}
+            Self::Barrier => {}
             Self::Kernel(_) => unreachable!("the engine carries out kernels itself"),
-            Self::Stamp(stamp) => stamp.set(now()),
+            Self::Timestamp(timestamp) => timestamp.set(now()),
             Self::Copy(copy) => return copy.run(limit),
             Self::Fill(fill) => return fill.run(limit),
-            Self::Host(call) => match part {
-                Part::Whole => HostCall::call(call.function, call.data, status),
-                Part::Some { patience, .. } => return Ok(call.advance(status, patience)),
+            Self::HostCall(call) => match quantum {
+                Quantum::Unlimited => HostCall::call(call.function, call.data, status),
+                Quantum::Limited { host_fn_timeout, .. } => return Ok(call.advance(status, host_fn_timeout)),
             },
-            Self::Write { at, width, value } => at.store(*width, *value)?,
-            Self::Wait(wait) => return Ok(if wait.holds()? { Progress::Done } else { Progress::NotYet }),
-            Self::Await(Condition(holds)) => return Ok(if holds() { Progress::Done } else { Progress::NotYet }),
-            Self::Driver(DriverWork(work)) => {
+            Self::WriteValue { at, width, value } => at.store(*width, *value)?,
+            Self::WaitValue(wait) => return Ok(if wait.is_satisfied()? { Progress::Done } else { Progress::Blocked }),
+            Self::Poll(Condition(holds)) => return Ok(if holds() { Progress::Done } else { Progress::Blocked }),
+            Self::Internal(InternalWork(work)) => {
                 if let Some(work) = work.take() {
                     work();
                 }
@@ -406,24 +411,24 @@ mod tests {
     #[test]
     fn geq_is_cyclic() {
         let geq = wait_value_flags::GEQ;
-        assert!(compares(5, 5, Width::Four, geq));
-        assert!(compares(0x8000_0004, 5, Width::Four, geq));
-        assert!(!compares(0x8000_0005, 5, Width::Four, geq));
-        assert!(compares(2, 0xffff_ffff, Width::Four, geq));
-        assert!(!compares(2, 0xffff_ffff, Width::Eight, geq));
+        assert!(compare(5, 5, WordWidth::Four, geq));
+        assert!(compare(0x8000_0004, 5, WordWidth::Four, geq));
+        assert!(!compare(0x8000_0005, 5, WordWidth::Four, geq));
+        assert!(compare(2, 0xffff_ffff, WordWidth::Four, geq));
+        assert!(!compare(2, 0xffff_ffff, WordWidth::Eight, geq));
     }
 
     #[test]
     fn and_wants_a_common_bit_and_nor_a_bit_that_neither_has() {
-        assert!(compares(0b110, 0b010, Width::Four, wait_value_flags::AND));
-        assert!(!compares(0b101, 0b010, Width::Four, wait_value_flags::AND));
-        assert!(compares(0, 0xffff_fffe, Width::Four, wait_value_flags::NOR));
-        assert!(!compares(1, 0xffff_fffe, Width::Four, wait_value_flags::NOR));
+        assert!(compare(0b110, 0b010, WordWidth::Four, wait_value_flags::AND));
+        assert!(!compare(0b101, 0b010, WordWidth::Four, wait_value_flags::AND));
+        assert!(compare(0, 0xffff_fffe, WordWidth::Four, wait_value_flags::NOR));
+        assert!(!compare(1, 0xffff_fffe, WordWidth::Four, wait_value_flags::NOR));
     }
 
     #[test]
     fn eq_of_32_bits_looks_at_32_bits() {
-        assert!(compares(7, 0x1_0000_0007, Width::Four, wait_value_flags::EQ));
-        assert!(!compares(7, 0x1_0000_0007, Width::Eight, wait_value_flags::EQ));
+        assert!(compare(7, 0x1_0000_0007, WordWidth::Four, wait_value_flags::EQ));
+        assert!(!compare(7, 0x1_0000_0007, WordWidth::Eight, wait_value_flags::EQ));
     }
 }

@@ -44,11 +44,11 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 /// Driver-side addresses that lie nowhere are the program's to read and write, and cost nothing until they are.
-const NOWHERE: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+const UNBACKED: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 
 /// What the host may do with memory at its device address, where it reaches it: all, or nothing yet.
-pub(crate) const SEEN: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
-pub(crate) const UNSEEN: ProtFlags = ProtFlags::empty();
+pub(crate) const HOST_READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+pub(crate) const HOST_NO_ACCESS: ProtFlags = ProtFlags::empty();
 
 impl Arena {
     /// Reserves `bytes` of addresses. The kernel is asked for the same place each time, `region` by `region`, so that a
@@ -60,12 +60,12 @@ impl Arena {
         let hint = (FIRST + (region % 4) * REGION_BYTES + (region / 4) * (REGION_BYTES / 8)) as *mut c_void;
         let padded = length + PAGE_BYTES as usize;
         // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
-        let start = unsafe { mmap_anonymous(hint, padded, ProtFlags::empty(), NOWHERE) }?;
+        let start = unsafe { mmap_anonymous(hint, padded, ProtFlags::empty(), UNBACKED) }?;
         let base = (start as u64).next_multiple_of(PAGE_BYTES);
         let alias_hint = (hint as usize + REGION_BYTES / 2) as *mut c_void;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
-        let alias = unsafe { mmap_anonymous(alias_hint, length, protection, NOWHERE) }?;
+        let alias = unsafe { mmap_anonymous(alias_hint, length, protection, UNBACKED) }?;
         Ok(Self { base, alias: alias.cast(), bytes, is_coherent })
     }
 
@@ -92,14 +92,14 @@ impl Arena {
         self.is_coherent
     }
 
-    /// Puts memory from `offset` of it on at `address`. The host sees it there as `sight` says, where it can.
+    /// Puts memory from `offset` of it on at `address`. The host sees it there as `host_prot` says, where it can.
     pub(crate) fn attach(
         &self,
         address: u64,
         memory: &Backing,
         offset: u64,
         bytes: u64,
-        sight: ProtFlags,
+        host_prot: ProtFlags,
     ) -> io::Result<()> {
         assert!(self.contains(address, bytes), "what is attached lies in the arena");
         let (at, flags) = (self.pointer(address).cast(), MapFlags::SHARED | MapFlags::FIXED);
@@ -109,19 +109,19 @@ impl Arena {
         if self.is_coherent {
             // SAFETY: what is replaced lies in the mapping at `base`, as asserted, which is this arena's own. Nothing that
             // the driver gave out lies there; a program that has kept an address of freed memory meets other memory.
-            let seen = unsafe { mmap(address as *mut c_void, bytes as usize, sight, flags, memory, offset) };
+            let seen = unsafe { mmap(address as *mut c_void, bytes as usize, host_prot, flags, memory, offset) };
             seen.inspect_err(|_| self.detach(address, bytes))?;
         }
         Ok(())
     }
 
-    /// Lets the host do as `sight` says with memory that is attached at `address`, where it reaches any.
-    pub(crate) fn show(&self, address: u64, bytes: u64, sight: ProtFlags) -> io::Result<()> {
+    /// Lets the host do as `host_prot` says with memory that is attached at `address`, where it reaches any.
+    pub(crate) fn protect_host(&self, address: u64, bytes: u64, host_prot: ProtFlags) -> io::Result<()> {
         assert!(self.contains(address, bytes), "what is shown lies in the arena");
         if self.is_coherent {
-            let sight = MprotectFlags::from_bits_retain(sight.bits());
+            let host_prot = MprotectFlags::from_bits_retain(host_prot.bits());
             // SAFETY: the range lies in the mapping at `base`, as asserted, to which the driver has no reference.
-            unsafe { mprotect(address as *mut c_void, bytes as usize, sight) }?;
+            unsafe { mprotect(address as *mut c_void, bytes as usize, host_prot) }?;
         }
         Ok(())
     }
@@ -134,11 +134,12 @@ impl Arena {
         assert!(self.contains(address, bytes), "what is detached lies in the arena");
         let (at, protection) = (self.pointer(address).cast(), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: as in `attach`.
-        let _noted = unsafe { mmap_anonymous(at, bytes as usize, protection, NOWHERE | MapFlags::FIXED) };
+        let _noted = unsafe { mmap_anonymous(at, bytes as usize, protection, UNBACKED | MapFlags::FIXED) };
         if self.is_coherent {
             // SAFETY: as in `attach`.
-            let _hidden =
-                unsafe { mmap_anonymous(address as *mut c_void, bytes as usize, UNSEEN, NOWHERE | MapFlags::FIXED) };
+            let _hidden = unsafe {
+                mmap_anonymous(address as *mut c_void, bytes as usize, HOST_NO_ACCESS, UNBACKED | MapFlags::FIXED)
+            };
         }
     }
 
@@ -156,7 +157,7 @@ impl Arena {
             return self.poison(address, bytes);
         }
         let (mut at, end) = (offset, offset + bytes);
-        while let Some((start, stop)) = memory.written(at, end) {
+        while let Some((start, stop)) = memory.next_written(at, end) {
             self.poison(address + (start - offset), stop - start);
             at = stop;
         }

@@ -1,8 +1,8 @@
 //! Memory without an address: a file in memory, charged to its device for as long as anybody has it.
 //!
-//! Behind the memory the file has one more page, the label, which is written when the memory is shared: it tells an
+//! Behind the memory the file has one more page, the header, which is written when the memory is shared: it tells an
 //! importer what the file is. Whoever opens the file of shared memory holds a lock on it, so that its account is seen
-//! to be alive (`book`).
+//! to be alive (`usage_file`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,18 +15,18 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::book::{Account, Book};
-use crate::world::lock;
+use super::usage_file::{Account, UsageFile};
+use crate::driver_state::lock;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freelabl");
 
-/// The bytes of the label.
-const LABEL_BYTES: u64 = 4096;
+/// The bytes of the header.
+const SHARE_HEADER_BYTES: u64 = 4096;
 
 /// What shared memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Content {
+pub(crate) enum ShareKind {
     /// Of `cuMemCreate`.
     Allocation = 1,
     /// Pages of `cuMemAlloc`.
@@ -40,21 +40,21 @@ pub(crate) enum Content {
 /// What is written behind shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct Label {
+pub(crate) struct ShareHeader {
     magic: u64,
-    content: u32,
+    kind: u32,
     pub(crate) device: u32,
     bytes: u64,
 }
 
-impl Label {
-    pub(crate) fn new(content: Content, device: usize, bytes: u64) -> Self {
+impl ShareHeader {
+    pub(crate) fn new(kind: ShareKind, device: usize, bytes: u64) -> Self {
         let device = u32::try_from(device).expect("there are few devices");
-        Self { magic: MAGIC, content: content as u32, device, bytes }
+        Self { magic: MAGIC, kind: kind as u32, device, bytes }
     }
 
-    pub(crate) fn is(&self, content: Content) -> bool {
-        self.content == content as u32
+    pub(crate) fn is_kind(&self, kind: ShareKind) -> bool {
+        self.kind == kind as u32
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Backing {
     bytes: u64,
     inode: u64,
     /// Nothing for what takes no memory of a device.
-    book: Option<Arc<Book>>,
+    usage: Option<Arc<UsageFile>>,
     /// What this process has charged for it.
     charged_bytes: AtomicU64,
     account: Mutex<Account>,
@@ -73,65 +73,65 @@ pub(crate) struct Backing {
 
 impl Backing {
     /// Memory of a device, charged to it; nothing if the device has not so much.
-    pub(crate) fn create(book: &Arc<Book>, bytes: u64) -> io::Result<Option<Arc<Self>>> {
-        let made = Self::sparse(Some(Arc::clone(book)), bytes)?;
+    pub(crate) fn create(usage: &Arc<UsageFile>, bytes: u64) -> io::Result<Option<Arc<Self>>> {
+        let made = Self::create_uncharged(Some(Arc::clone(usage)), bytes)?;
         Ok(made.charge(bytes)?.then(|| Arc::new(made)))
     }
 
     /// As [`create`](Self::create), but nothing is charged until [`charge`](Self::charge).
-    pub(crate) fn sparse(book: Option<Arc<Book>>, bytes: u64) -> io::Result<Self> {
+    pub(crate) fn create_uncharged(usage: Option<Arc<UsageFile>>, bytes: u64) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = with_room_for_descriptors(|| memfd_create("freehold-memory", flags))?;
-        ftruncate(&file, bytes + LABEL_BYTES)?;
+        let file = with_fd_limit_raised(|| memfd_create("freehold-memory", flags))?;
+        ftruncate(&file, bytes + SHARE_HEADER_BYTES)?;
         let inode = fstat(&file)?.st_ino;
-        Ok(Self { file, bytes, inode, book, charged_bytes: 0.into(), account: Mutex::new(Account::Own) })
+        Ok(Self { file, bytes, inode, usage, charged_bytes: 0.into(), account: Mutex::new(Account::Own) })
     }
 
     /// What another process shared, or this one. It is charged already, to an account of its own.
     ///
     /// # Errors
     /// The file is not shared memory.
-    pub(crate) fn adopt(file: OwnedFd) -> io::Result<(Self, Label)> {
-        let wrong = || io::Error::from(io::ErrorKind::InvalidData);
+    pub(crate) fn import(file: OwnedFd) -> io::Result<(Self, ShareHeader)> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let length = fstat(&file)?.st_size as u64;
         let sealed = SealFlags::SHRINK | SealFlags::GROW;
-        if !fcntl_get_seals(&file)?.contains(sealed) || length < LABEL_BYTES {
-            return Err(wrong());
+        if !fcntl_get_seals(&file)?.contains(sealed) || length < SHARE_HEADER_BYTES {
+            return Err(invalid());
         }
-        let bytes = length - LABEL_BYTES;
-        let mut label = [0; size_of::<Label>()];
-        if pread(&file, &mut label, bytes)? != label.len() {
-            return Err(wrong());
+        let bytes = length - SHARE_HEADER_BYTES;
+        let mut header = [0; size_of::<ShareHeader>()];
+        if pread(&file, &mut header, bytes)? != header.len() {
+            return Err(invalid());
         }
-        let label = Label::read_from_bytes(&label).map_err(|_| wrong())?;
-        if label.magic != MAGIC || label.bytes != bytes {
-            return Err(wrong());
+        let header = ShareHeader::read_from_bytes(&header).map_err(|_| invalid())?;
+        if header.magic != MAGIC || header.bytes != bytes {
+            return Err(invalid());
         }
-        hold(&file)?;
+        lock_shared(&file)?;
         let inode = fstat(&file)?.st_ino;
         let account = Mutex::new(Account::Own);
-        Ok((Self { file, bytes, inode, book: None, charged_bytes: 0.into(), account }, label))
+        Ok((Self { file, bytes, inode, usage: None, charged_bytes: 0.into(), account }, header))
     }
 
     /// Makes it memory that other processes can have, once.
-    pub(crate) fn share(&self, label: Label) -> io::Result<()> {
+    pub(crate) fn share(&self, header: ShareHeader) -> io::Result<()> {
         let mut account = lock(&self.account);
         if *account != Account::Own || fcntl_get_seals(&self.file)?.contains(SealFlags::SHRINK) {
             return Ok(());
         }
-        pwrite(&self.file, label.as_bytes(), self.bytes)?;
-        hold(&self.file)?;
-        if let Some(book) = &self.book {
-            *account = book.share(self.inode, self.charged_bytes.load(Ordering::Relaxed))?;
+        pwrite(&self.file, header.as_bytes(), self.bytes)?;
+        lock_shared(&self.file)?;
+        if let Some(usage) = &self.usage {
+            *account = usage.share(self.inode, self.charged_bytes.load(Ordering::Relaxed))?;
         }
-        // The seals come last: where the book has no room, the memory is not shared, and the next attempt finds it so.
+        // The seals come last: where the usage file has no room, the memory is not shared, and the next attempt finds it so.
         fcntl_add_seals(&self.file, SealFlags::SHRINK | SealFlags::GROW)?;
         Ok(())
     }
 
     /// Whether it was adopted.
     pub(crate) fn is_imported(&self) -> bool {
-        self.book.is_none()
+        self.usage.is_none()
     }
 
     /// Whether other processes can have it.
@@ -142,8 +142,8 @@ impl Backing {
     /// Takes so much more of the device. False if that has not so much.
     pub(crate) fn charge(&self, bytes: u64) -> io::Result<bool> {
         let account = lock(&self.account);
-        let fits = match &self.book {
-            Some(book) => book.charge(*account, bytes)?,
+        let fits = match &self.usage {
+            Some(usage) => usage.charge(*account, bytes)?,
             None => true,
         };
         if fits {
@@ -153,10 +153,10 @@ impl Backing {
     }
 
     /// Gives back what [`charge`](Self::charge) took.
-    pub(crate) fn discharge(&self, bytes: u64) -> io::Result<()> {
+    pub(crate) fn uncharge(&self, bytes: u64) -> io::Result<()> {
         let account = lock(&self.account);
         self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.book.as_ref().map_or(Ok(()), |book| book.discharge(*account, bytes))
+        self.usage.as_ref().map_or(Ok(()), |usage| usage.uncharge(*account, bytes))
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -169,24 +169,24 @@ impl Backing {
     }
 
     /// A descriptor that keeps the memory alive alone.
-    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
-        Ok(with_room_for_descriptors(|| fcntl_dupfd_cloexec(&self.file, 0))?)
+    pub(crate) fn dup_fd(&self) -> io::Result<OwnedFd> {
+        Ok(with_fd_limit_raised(|| fcntl_dupfd_cloexec(&self.file, 0))?)
     }
 
     /// The number of this process's own descriptor.
-    pub(crate) fn number(&self) -> i32 {
+    pub(crate) fn raw_fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
     /// The next part at or after `at` that was ever written, if one starts before `end`.
-    pub(crate) fn written(&self, at: u64, end: u64) -> Option<(u64, u64)> {
+    pub(crate) fn next_written(&self, at: u64, end: u64) -> Option<(u64, u64)> {
         let start = seek(&self.file, SeekFrom::Data(at)).ok().filter(|&start| start < end)?;
         let stop = seek(&self.file, SeekFrom::Hole(start)).unwrap_or(end);
         Some((start.max(at), stop.min(end)))
     }
 
     /// Forgets what a part holds, so that it takes no memory of the host's until it is written again.
-    pub(crate) fn forget(&self, at: u64, bytes: u64) -> io::Result<()> {
+    pub(crate) fn punch_hole(&self, at: u64, bytes: u64) -> io::Result<()> {
         Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
     }
 }
@@ -199,19 +199,19 @@ impl AsFd for Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        let Some(book) = &self.book else { return };
+        let Some(usage) = &self.usage else { return };
         let account = *lock(&self.account);
         let written = match account {
-            Account::Own => book.discharge(account, self.charged_bytes.load(Ordering::Relaxed)),
-            Account::Shared(_) => book.let_go(account, self.inode),
+            Account::Own => usage.uncharge(account, self.charged_bytes.load(Ordering::Relaxed)),
+            Account::Shared(_) => usage.release_share(account, self.inode),
         };
-        // A book that cannot be written any more, because somebody has damaged it, is met by the next allocation.
+        // A usage file that cannot be written any more, because somebody has damaged it, is met by the next allocation.
         drop(written);
     }
 }
 
 /// Holds a lock on shared memory for as long as this opening of the file has a descriptor or a mapping anywhere.
-fn hold(file: &OwnedFd) -> io::Result<()> {
+fn lock_shared(file: &OwnedFd) -> io::Result<()> {
     let whole = libc::flock {
         l_type: libc::F_RDLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -226,7 +226,7 @@ fn hold(file: &OwnedFd) -> io::Result<()> {
 
 /// Opens a descriptor. A program that meets its own limit of them, which it may raise itself, has it raised: a device
 /// has memory for more blocks than the common limit of 1024.
-pub(crate) fn with_room_for_descriptors(open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+pub(crate) fn with_fd_limit_raised(open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let first = open();
     let limit = getrlimit(Resource::Nofile);
     if first.as_ref().err() != Some(&Errno::MFILE) || limit.current == limit.maximum {

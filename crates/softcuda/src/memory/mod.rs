@@ -3,11 +3,11 @@
 
 pub(crate) mod arena;
 pub(crate) mod backing;
-pub(crate) mod book;
-pub(crate) mod heap;
-pub(crate) mod place;
-pub(crate) mod ranges;
-pub(crate) mod traces;
+pub(crate) mod dirty_ranges;
+pub(crate) mod free_ranges;
+pub(crate) mod mem_ref;
+pub(crate) mod page_heap;
+pub(crate) mod usage_file;
 
-/// The grain of a device's memory, as on the real one.
+/// The granularity of a device's memory, as on the real one.
 pub(crate) const PAGE_BYTES: u64 = 2 << 20;

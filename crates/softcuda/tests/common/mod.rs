@@ -6,11 +6,11 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
+pub(crate) mod api_calls;
 pub(crate) mod kernels;
 pub(crate) mod random;
 pub(crate) mod schedules;
-pub(crate) mod standing;
-pub(crate) mod sweep;
+pub(crate) mod thread_state;
 
 use std::env;
 use std::ffi::c_void;
@@ -30,7 +30,7 @@ use freehold_driver::cuda::{
 
 use freehold_testing::STUCK;
 pub(crate) use freehold_testing::child;
-use standing::Caller;
+use thread_state::WatchedThread;
 
 // SAFETY: the tests name what they made, and what a driver is known to refuse.
 const SOFT: Api = unsafe { freehold_softcuda::api() };
@@ -44,7 +44,7 @@ pub(crate) fn driver() -> (Api, CUdevice) {
 
 /// Gives this process a machine of its own, unless its starter has named one: what it finds free is then nobody else's to
 /// take. A name that another process gave itself this way is not meant for this one.
-fn move_in() {
+fn use_own_machine() {
     const VARIABLE: &str = "FREEHOLD_SOFT_MACHINE";
     static MOVED: Once = Once::new();
     MOVED.call_once(|| {
@@ -58,7 +58,7 @@ fn move_in() {
 
 /// The driver under test before `cuInit`.
 pub(crate) fn untouched() -> (Api, CUdevice) {
-    move_in();
+    use_own_machine();
     let wanted = env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned());
     let ordinal = match wanted.as_str() {
         _ if env!("CARGO_CRATE_NAME") == "soft" => return (SOFT, CUdevice(0)),
@@ -414,14 +414,14 @@ impl Gate {
     /// Makes a call that must not return until the gate opens, which it does when this thread stands.
     #[track_caller]
     pub(crate) fn opened_during<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.opened_once([Caller::this()], call)
+        self.opened_once([WatchedThread::this()], call)
     }
 
     /// Makes a call that must not return until the gate opens, which it does when each of these threads stands or has ended.
     #[track_caller]
     pub(crate) fn opened_once<T>(
         &self,
-        callers: impl IntoIterator<Item = Caller> + Send,
+        callers: impl IntoIterator<Item = WatchedThread> + Send,
         call: impl FnOnce() -> T,
     ) -> T {
         assert!(self.is_closed(), "the gate is closed before the call");

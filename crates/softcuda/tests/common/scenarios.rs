@@ -65,7 +65,7 @@ fn fill(own: &Context, to: CUdeviceptr, value: u8, stream: CUstream) {
 }
 
 /// [`fill`] many times: work that is not done soon.
-fn labour(own: &Context, to: CUdeviceptr, value: u8, stream: CUstream) {
+fn fill_repeatedly(own: &Context, to: CUdeviceptr, value: u8, stream: CUstream) {
     for _ in 0..8 {
         fill(own, to, value, stream);
     }
@@ -147,7 +147,7 @@ fn one_key_for_two_default_streams(own: &Context, waits: Waits) -> bool {
 fn event_recorded_too_soon(own: &Context, waits: Waits) -> bool {
     let (a, b, c, from, to) = (own.stream(), own.stream(), own.stream(), block(own), own.block(BYTES));
     let event = event::create(&own.api, 0).unwrap();
-    labour(own, block(own), OLD, a);
+    fill_repeatedly(own, block(own), OLD, a);
     fill(own, from, NEW, a);
     event::record(&own.api, event, a).unwrap();
     if waits == Waits::Made {
@@ -166,7 +166,7 @@ fn freed_while_written(own: &Context, waits: Waits) -> bool {
     let (a, b, pool) = (own.stream(), own.stream(), pool(own));
     let first = alloc(own, pool, b);
     follow(own, b, a, Waits::Made);
-    labour(own, first, OLD, a);
+    fill_repeatedly(own, first, OLD, a);
     follow(own, a, b, waits);
     memory::free_async(&own.api, first, b).unwrap();
     let second = alloc(own, pool, b);
@@ -195,7 +195,7 @@ fn freed_after_one_of_two(own: &Context, waits: Waits) -> bool {
     fill(own, tensor, NEW, main);
     for (side, out) in [(first, one), (second, two)] {
         follow(own, main, side, Waits::Made);
-        labour(own, out, OLD, side);
+        fill_repeatedly(own, out, OLD, side);
         copy(own, out, tensor, side);
     }
     follow(own, first, main, Waits::Made);
@@ -230,7 +230,7 @@ fn cached_block_in_flight(own: &Context, waits: Waits) -> bool {
 /// rmm#649, fact 2.5: a cache that keys a block by the handle of its stream.
 fn stream_handle_comes_back(own: &Context, waits: Waits) -> bool {
     let (old, cached) = (own.stream(), block(own));
-    labour(own, cached, OTHER, old);
+    fill_repeatedly(own, cached, OTHER, old);
     let event = event::create(&own.api, 0).unwrap();
     event::record(&own.api, event, old).unwrap();
     stream::destroy(&own.api, old).unwrap();
@@ -247,7 +247,7 @@ fn stream_handle_comes_back(own: &Context, waits: Waits) -> bool {
 fn freed_on_a_handle_that_came_back(own: &Context, waits: Waits) -> bool {
     let (old, pool, word) = (own.stream(), pool(own), &own.words()[0]);
     let first = alloc(own, pool, old);
-    labour(own, first, OLD, old);
+    fill_repeatedly(own, first, OLD, old);
     stream::write_value_32(&own.api, old, address(word), 1, 0).unwrap();
     stream::destroy(&own.api, old).unwrap();
     let new = own.stream();

@@ -101,7 +101,7 @@ fn an_event_recorded_again_is_the_later_record() {
 }
 
 #[test]
-fn who_waits_for_a_record_does_not_wait_for_the_next() {
+fn a_wait_is_for_the_record_at_the_time_of_the_call() {
     let own = Context::create();
     let (first, second, event) = (own.stream(), own.stream(), timed(&own));
     let (early, late) = (Gate::closed(&own), Gate::closed(&own));
@@ -117,7 +117,7 @@ fn who_waits_for_a_record_does_not_wait_for_the_next() {
 }
 
 #[test]
-fn who_waits_for_a_destroyed_event_still_waits() {
+fn a_wait_for_a_destroyed_event_still_waits() {
     let own = Context::create();
     let (first, second, event) = (own.stream(), own.stream(), timed(&own));
     let gate = Gate::closed(&own);

@@ -77,7 +77,7 @@ fn a_function_runs_in_a_thread_of_the_drivers() {
 }
 
 #[test]
-fn a_stream_stands_while_its_function_runs_and_others_do_not() {
+fn a_host_function_blocks_its_own_stream_only() {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     static GO: AtomicBool = AtomicBool::new(false);
     let own = Context::create();

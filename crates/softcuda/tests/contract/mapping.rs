@@ -44,7 +44,7 @@ fn reserved_addresses_do_not_overlap() {
 }
 
 #[test]
-fn addresses_can_be_wished_for() {
+fn an_address_hint_is_honoured() {
     let own = Context::create();
     let wish = own.addresses(4);
     address::free(&own.api, wish, 4 * CHUNK).unwrap();

@@ -309,8 +309,8 @@ fn a_kernel_reads_what_it_may_only_read() {
 
 /// Fact 2.4.
 #[test]
-fn unmapping_waits_for_nobody_and_what_a_kernel_loses_is_an_illegal_address() {
-    doomed("unmapping_waits_for_nobody_and_what_a_kernel_loses_is_an_illegal_address", |own| {
+fn unmapping_does_not_wait_and_a_running_kernel_gets_an_illegal_address() {
+    doomed("unmapping_does_not_wait_and_a_running_kernel_gets_an_illegal_address", |own| {
         let (start, stream) = (own.mapped(1), own.stream());
         let gate = Gate::closed(own);
         own.run(own.kernel(c"wait"), Shape::line(1, 1), stream, &[gate.address().0.into(), start.0.into()]).unwrap();

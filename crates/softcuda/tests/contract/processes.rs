@@ -8,8 +8,8 @@ use crate::peer;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use peer::line::{pair, send};
-use peer::{End, Kind, Machine, Message, Peer, block_bytes, gate_and_followed, is_soft, let_go};
+use peer::socket::{pair, send};
+use peer::{End, Kind, Machine, Message, Peer, block_bytes, close_descriptors, gate_and_follow_words, is_soft};
 
 /// A share: what names it, and the descriptors that come with it.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn exporter_first(kind: Kind) {
         }
         let held = witness.free_bytes();
         assert!(held + kind.device_bytes() <= before, "{case}: {held} bytes are free, {before} were before");
-        let_go(shared);
+        close_descriptors(shared);
         importer.ask("close");
         witness.await_free(format!("{case}, importer closed"), |free| free >= held + kind.device_bytes());
         importer.end(End::Exit);
@@ -111,7 +111,7 @@ fn importer_first(kind: Kind) {
         later.ask("again 4");
         let held = witness.free_bytes();
         assert!(held + kind.device_bytes() <= before, "{case}: {held} bytes are free, {before} were before");
-        let_go(shared);
+        close_descriptors(shared);
         later.ask("close");
         later.end(End::Exit);
         exporter.ask("check 4");
@@ -129,7 +129,7 @@ fn both(kind: Kind) {
         let scene = Scene::set(kind, format!("{kind:?}, both by {how:?}"));
         scene.exporter.end(how);
         scene.importer.end(how);
-        let_go(scene.shared);
+        close_descriptors(scene.shared);
         scene.witness.await_free(scene.case, |free| free == scene.before);
     }
 }
@@ -203,7 +203,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     let (exporter, holder) = (machine.peer(), machine.idle());
     let shared = Shared::make(&exporter, Kind::Descriptor, 5);
     holder.ask_with("hold", &shared.made.descriptors);
-    let_go(shared);
+    close_descriptors(shared);
     exporter.end(End::Kill);
     witness.await_free("only the descriptor is left", |free| free == before - block_bytes());
     let given = holder.ask_with("give", &[]);
@@ -211,7 +211,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     let importer = machine.peer();
     let again = Shared { kind: Kind::Descriptor, made: Message { text: "00".repeat(64), ..given } };
     again.take(&importer);
-    let_go(again);
+    close_descriptors(again);
     importer.ask("check 5");
     importer.ask("write 6");
     importer.end(End::Kill);
@@ -220,7 +220,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     let given = holder.ask_with("give", &[]);
     let again = Shared { kind: Kind::Descriptor, made: Message { text: "00".repeat(64), ..given } };
     again.take(&later);
-    let_go(again);
+    close_descriptors(again);
     later.ask("check 6");
     holder.end(End::Kill);
     later.ask("check 6");
@@ -239,9 +239,9 @@ fn a_descriptor_on_its_way_keeps_memory() {
     let (near, far) = pair();
     let descriptors: Vec<_> = shared.made.descriptors.iter().map(AsFd::as_fd).collect();
     send(&near, "nobody reads this", &descriptors).unwrap();
-    let_go(shared);
+    close_descriptors(shared);
     witness.await_free("the descriptor is in a message", |free| free == before - block_bytes());
-    let_go((near, far));
+    close_descriptors((near, far));
     witness.await_free_later("the message is gone", |free| free == before);
 }
 
@@ -267,7 +267,7 @@ fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
         let shared = Shared::make(&exporter, Kind::Descriptor, 7);
         shared.take(&importer);
         exporter.end(End::Kill);
-        let_go(shared);
+        close_descriptors(shared);
         witness.await_free(format!("{order:?}, all three"), |free| is_about(free, before - block_bytes()));
         for (index, step) in order.into_iter().enumerate() {
             if order[index..].contains(&"unmap") {
@@ -296,7 +296,7 @@ fn a_stream_waits_for_an_event_of_another_process() {
         let shared = Shared::make(&exporter, Kind::Event, 1);
         shared.take(&importer);
         let words: &OwnedFd = &shared.made.descriptors[0];
-        let (gate, followed) = gate_and_followed(words);
+        let (gate, followed) = gate_and_follow_words(words);
         exporter.ask("record-behind-gate");
         importer.ask("follow 9");
         let bystander = machine.peer();

@@ -103,7 +103,7 @@ fn unknown_flags_make_no_write_and_no_wait() {
 }
 
 #[test]
-fn a_word_is_written_when_the_stream_comes_to_it() {
+fn a_word_is_written_in_stream_order() {
     let own = Context::create();
     let (stream, pinned, block) = (own.stream(), own.pinned(4), own.block(1 << 20));
     pinned.fill(0);
@@ -146,7 +146,7 @@ fn assert_passes(own: &Context, word: u32, value: u32, flags: u32) {
 
 /// A wait for 32 bits stands where the word is `word`, and passes where it is `then`.
 #[track_caller]
-fn assert_stands(own: &Context, word: u32, value: u32, flags: u32, then: u32) {
+fn assert_blocks(own: &Context, word: u32, value: u32, flags: u32, then: u32) {
     let (gate, stream) = (Gate::of(own, word.into(), then.into()), own.stream());
     stream::wait_value_32(&own.api, stream, gate.address(), value, flags).unwrap();
     gate.opened_during(|| own.finish(stream));
@@ -160,9 +160,9 @@ fn assert_passes_64(own: &Context, word: u64, value: u64, flags: u32) {
     gate.shut_during(|| own.finish(stream));
 }
 
-/// [`assert_stands`] for 64 bits.
+/// [`assert_blocks`] for 64 bits.
 #[track_caller]
-fn assert_stands_64(own: &Context, word: u64, value: u64, flags: u32, then: u64) {
+fn assert_blocks_64(own: &Context, word: u64, value: u64, flags: u32, then: u64) {
     let (gate, stream) = (Gate::of(own, word, then), own.stream());
     stream::wait_value_64(&own.api, stream, gate.address(), value, flags).unwrap();
     gate.opened_during(|| own.finish(stream));
@@ -174,35 +174,35 @@ fn geq_looks_at_the_sign_of_the_difference() {
     assert_passes(&own, 5, 5, wait_value_flags::GEQ);
     assert_passes(&own, 6, 5, wait_value_flags::GEQ);
     assert_passes(&own, 5, 0xffff_ffff, wait_value_flags::GEQ);
-    assert_stands(&own, 4, 5, wait_value_flags::GEQ, 5);
-    assert_stands(&own, 0xffff_ffff, 1, wait_value_flags::GEQ, 1);
+    assert_blocks(&own, 4, 5, wait_value_flags::GEQ, 5);
+    assert_blocks(&own, 0xffff_ffff, 1, wait_value_flags::GEQ, 1);
     assert_passes_64(&own, 1 << 40, 5, wait_value_flags::GEQ);
-    assert_stands_64(&own, 5, 1 << 40, wait_value_flags::GEQ, 1 << 40);
+    assert_blocks_64(&own, 5, 1 << 40, wait_value_flags::GEQ, 1 << 40);
 }
 
 #[test]
 fn eq_wants_the_same_word() {
     let own = Context::create();
     assert_passes(&own, 5, 5, wait_value_flags::EQ);
-    assert_stands(&own, 6, 5, wait_value_flags::EQ, 5);
+    assert_blocks(&own, 6, 5, wait_value_flags::EQ, 5);
     assert_passes_64(&own, 5 << 32, 5 << 32, wait_value_flags::EQ);
-    assert_stands_64(&own, 5 << 33, 5 << 32, wait_value_flags::EQ, 5 << 32);
+    assert_blocks_64(&own, 5 << 33, 5 << 32, wait_value_flags::EQ, 5 << 32);
 }
 
 #[test]
 fn and_wants_a_bit_that_both_have() {
     let own = Context::create();
     assert_passes(&own, 0b110, 0b010, wait_value_flags::AND);
-    assert_stands(&own, 0b101, 0b010, wait_value_flags::AND, 0b111);
+    assert_blocks(&own, 0b101, 0b010, wait_value_flags::AND, 0b111);
     assert_passes_64(&own, 3 << 40, 1 << 40, wait_value_flags::AND);
-    assert_stands_64(&own, 1 << 8, 1 << 40, wait_value_flags::AND, 1 << 40);
+    assert_blocks_64(&own, 1 << 8, 1 << 40, wait_value_flags::AND, 1 << 40);
 }
 
 #[test]
 fn nor_wants_a_bit_that_neither_has() {
     let own = Context::create();
     assert_passes(&own, 4, 5, wait_value_flags::NOR);
-    assert_stands(&own, 1, 0xffff_fffe, wait_value_flags::NOR, 0);
+    assert_blocks(&own, 1, 0xffff_fffe, wait_value_flags::NOR, 0);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Peers: processes of a test that use the device, while the test itself never does.
 //!
-//! A peer is the test binary started again for the test [`ENTRY`]. It does what it is told over a line that is its
+//! A peer is the test binary started again for the test [`ENTRY`]. It does what it is told over a socket that is its
 //! standard input, and ends when that is gone. Peers are started anew, never forked from a process that has a driver.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
-pub(crate) mod line;
 mod serve;
 mod share;
+pub(crate) mod socket;
 mod work;
 
 use std::env;
@@ -26,9 +26,9 @@ use std::time::Instant;
 use freehold_driver::cuda::CUerror;
 use freehold_testing::STUCK;
 
-pub(crate) use line::Message;
 use serve::serve;
 pub(crate) use share::{Kind, WORDS_BYTES, block_bytes, parse, shared_words};
+pub(crate) use socket::Message;
 pub(crate) use work::Crowd;
 
 /// The test below, at which peers begin.
@@ -122,11 +122,11 @@ impl Drop for Machine {
     }
 }
 
-/// Another process and the line to it. It is killed when this is dropped.
+/// Another process and the socket to it. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: Child,
-    line: OwnedFd,
+    socket: OwnedFd,
 }
 
 impl Peer {
@@ -138,17 +138,17 @@ impl Peer {
 
     /// [`start`](Self::start) by a command for this binary.
     pub(crate) fn start_by(command: &mut Command, machine: &str, variables: &[(&str, &str)]) -> Self {
-        let (line, theirs) = line::pair();
-        line::limit(&line, STUCK);
+        let (socket, theirs) = socket::pair();
+        socket::limit(&socket, STUCK);
         command.args(["--exact", ENTRY, "--nocapture", "--test-threads=1"]);
         command.env(PEER, "1").env("FREEHOLD_SOFT_MACHINE", machine).envs(variables.iter().copied());
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
         let turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let process = command.spawn().expect("the test binary starts again");
         drop(turn);
-        // The command holds the peer's end of the line, which shall end with the peer alone.
+        // The command holds the peer's end of the socket, which shall end with the peer alone.
         command.stdin(Stdio::null());
-        Self { process, line }
+        Self { process, socket }
     }
 
     /// Tells the peer something with descriptors, and awaits its answer.
@@ -162,14 +162,14 @@ impl Peer {
     #[track_caller]
     pub(crate) fn tell(&self, what: impl Display, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let sent = line::send(&self.line, &what.to_string(), &descriptors);
+        let sent = socket::send(&self.socket, &what.to_string(), &descriptors);
         assert_eq!(sent, Ok(()), "the peer takes '{what}'");
     }
 
     /// The answer to what the peer was told before.
     #[track_caller]
     pub(crate) fn answer(&self, what: impl Display) -> Result<Message, CUerror> {
-        let message = line::receive(&self.line).unwrap_or_else(|error| panic!("'{what}' is not answered: {error}"));
+        let message = socket::receive(&self.socket).unwrap_or_else(|error| panic!("'{what}' is not answered: {error}"));
         let mut message = message.unwrap_or_else(|| panic!("the peer has ended at '{what}'"));
         let (verdict, rest) = message.text.split_once(' ').unwrap_or((message.text.as_str(), ""));
         match verdict {
@@ -246,7 +246,7 @@ impl Peer {
     #[track_caller]
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("a process that was not waited for can be killed");
-        while line::receive(&self.line).expect("the peer ends").is_some() {}
+        while socket::receive(&self.socket).expect("the peer ends").is_some() {}
     }
 
     /// Ends the peer and waits for it.
@@ -257,8 +257,8 @@ impl Peer {
             End::Fault => self.tell("fault", &[]),
             End::Kill => self.process.kill().expect("a process that was not waited for can be killed"),
         }
-        // The line hangs up when the process is gone, or the limit of the line fails the test.
-        while line::receive(&self.line).expect("the peer ends").is_some() {}
+        // The socket hangs up when the process is gone, or the limit of the socket fails the test.
+        while socket::receive(&self.socket).expect("the peer ends").is_some() {}
         let status = self.process.wait().expect("a child can be waited for");
         assert_eq!(status.signal(), how.signal(), "the peer ends by {how:?}: {status}");
         assert!(how != End::Exit || status.success(), "the peer ends well: {status}");
@@ -278,7 +278,7 @@ impl Drop for Peer {
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// Closes descriptors, so that no process of this test's has them any more.
-pub(crate) fn let_go<T>(descriptors: T) {
+pub(crate) fn close_descriptors<T>(descriptors: T) {
     let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     drop(descriptors);
 }
@@ -295,7 +295,7 @@ pub(crate) fn map_words(words: &OwnedFd) -> *mut c_void {
 
 /// The words of an event's share, as the test sees them: what the recording stream waits for, and what the following
 /// stream writes.
-pub(crate) fn gate_and_followed(words: &OwnedFd) -> (&'static AtomicU64, &'static AtomicU64) {
+pub(crate) fn gate_and_follow_words(words: &OwnedFd) -> (&'static AtomicU64, &'static AtomicU64) {
     let start = map_words(words).cast::<AtomicU64>();
     // SAFETY: the page is aligned, zeroed at first and never unmapped; only atomics of this process refer to it.
     let words = unsafe { std::slice::from_raw_parts(start, 2) };

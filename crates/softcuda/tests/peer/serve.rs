@@ -9,7 +9,7 @@ use std::process;
 use freehold_driver::cuda::{CUdeviceptr, CallError, copy, ipc, ipc_flags, memory};
 
 use super::share::{self, Kind, Share};
-use super::{PEER, line, work};
+use super::{PEER, socket, work};
 use crate::common::Context;
 
 /// Why a peer could not do what it was told.
@@ -53,17 +53,19 @@ struct Server {
     held: Vec<OwnedFd>,
 }
 
-/// Does what it is told until the line ends, if this process is a peer: then it does not return.
+/// Does what it is told until the socket ends, if this process is a peer: then it does not return.
 pub(crate) fn serve() {
     if env::var_os(PEER).is_none() {
         return;
     }
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(rustix::process::Resource::Core, none).expect("a process may write no core");
-    let line = io::stdin();
+    let socket = io::stdin();
     let mut server = Server::default();
     loop {
-        let Some(message) = line::receive(line.as_fd()).expect("the line of a peer works") else { process::exit(0) };
+        let Some(message) = socket::receive(socket.as_fd()).expect("the socket of a peer works") else {
+            process::exit(0)
+        };
         let words: Vec<_> = message.text.split(' ').collect();
         let (text, descriptors) = match server.serve(&words, message.descriptors) {
             Ok((text, descriptors)) => (format!("ok {text}"), descriptors),
@@ -71,7 +73,7 @@ pub(crate) fn serve() {
             Err(Failure::Wrong(text)) => (format!("wrong {text}"), Vec::new()),
         };
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        if line::send(line.as_fd(), &text, &descriptors).is_err() {
+        if socket::send(socket.as_fd(), &text, &descriptors).is_err() {
             process::exit(0);
         }
     }
@@ -88,7 +90,7 @@ impl Server {
             ["exit"] => process::exit(0),
             ["fault"] => fault(),
             ["try"] => return say(work::try_machine()?),
-            ["fork"] => return work::fork(descriptors.first().ok_or_else(|| "a line comes with it".to_owned())?),
+            ["fork"] => return work::fork(descriptors.first().ok_or_else(|| "a socket comes with it".to_owned())?),
             ["start"] => {
                 self.own = Some(share::Driver::start());
                 return done();

@@ -83,29 +83,29 @@ fn free(api: &Api, crowd: &Crowd, (block, bytes): (CUdeviceptr, u64)) -> Result<
     Ok(memory::free(api, block)?)
 }
 
-/// Forks a child that has all that this process has but its line, echoes bytes over `line`, and ends with it.
-pub(super) fn fork(line: &OwnedFd) -> Answer {
+/// Forks a child that has all that this process has but its socket, echoes bytes over `socket`, and ends with it.
+pub(super) fn fork(socket: &OwnedFd) -> Answer {
     // SAFETY: the child makes only calls that are good after a fork in a process with threads.
     match unsafe { libc::fork() } {
         -1 => Err("the system has no room for a process".to_owned().into()),
-        0 => echo(line.as_raw_fd()),
+        0 => echo(socket.as_raw_fd()),
         child => Ok((child.to_string(), Vec::new())),
     }
 }
 
-fn echo(line: i32) -> ! {
+fn echo(socket: i32) -> ! {
     // SAFETY: the descriptor is this process's own and used by nobody else in it.
     unsafe { libc::close(0) };
     let mut byte = 0_u8;
     loop {
         // SAFETY: `byte` is as long as what is read.
-        let read = unsafe { libc::read(line, (&raw mut byte).cast(), 1) };
+        let read = unsafe { libc::read(socket, (&raw mut byte).cast(), 1) };
         if read != 1 {
             // SAFETY: ends the child, whose memory is its own.
             unsafe { libc::_exit(0) }
         }
         // SAFETY: `byte` is as long as what is written.
-        let written = unsafe { libc::write(line, (&raw const byte).cast(), 1) };
+        let written = unsafe { libc::write(socket, (&raw const byte).cast(), 1) };
         if written != 1 {
             // SAFETY: as above.
             unsafe { libc::_exit(1) }

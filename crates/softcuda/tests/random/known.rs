@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
     event, graph, host, ipc, library, link, logs, mapping, memory, module, pool, stream,
 };
 
-use crate::common::sweep::Handle;
+use crate::common::api_calls::Handle;
 use freehold_testing::Random;
 
 /// How many of each kind are remembered; of contexts, and of events and what images hold, fewer, so that two things

@@ -15,7 +15,7 @@ use std::thread;
 use freehold_driver::cuda::{CUerror, CUstream, CUstreamCaptureMode, Function, capture, context, fill, memory};
 use freehold_testing::{Random, covered, seed};
 
-use crate::common::sweep::{self, Handle, Source};
+use crate::common::api_calls::{self, Handle, Source};
 use crate::common::{self, Context, child};
 use crate::peer::{Machine, Peer};
 use known::Known;
@@ -77,7 +77,7 @@ fn call_wildly(own: &Context, wild: &mut Wild<'_>, calls: usize, half_way: impl 
             }
         }
         let function = wild.choose();
-        let answer = sweep::call(&api, function, wild);
+        let answer = api_calls::call(&api, function, wild);
         if answer == Err(CUerror::ILLEGAL_ADDRESS) {
             // A graph has met memory of the host's that is gone by now, as it may: nothing works any more.
             return;

@@ -7,7 +7,7 @@ use freehold_driver::cuda::{
 
 use super::known::Shared;
 use super::wild::Wild;
-use crate::common::sweep::{Handle, Pointee, Source};
+use crate::common::api_calls::{Handle, Pointee, Source};
 
 impl Wild<'_> {
     fn write_words(&self, words: &[u64]) {

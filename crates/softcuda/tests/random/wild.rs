@@ -13,7 +13,7 @@ use freehold_driver::cuda::{
 use super::known::{Known, Made, Range, Shared};
 use super::lists::{EXPORTS, IMAGES, IMPORTS, LISTS, LOOKS, MANAGED, OPTIONS, PAGED, TEXT, WAITS, made_by};
 use super::partner::Partner;
-use crate::common::sweep::{Handle, Pointee, Scratch, Source};
+use crate::common::api_calls::{Handle, Pointee, Scratch, Source};
 use freehold_testing::Random;
 
 /// Where in the scratch lists of pointers, and texts, lie.

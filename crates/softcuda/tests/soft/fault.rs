@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use common::standing::Caller;
-use common::{Context, Gate, Refused, child, pages, sweep, until};
+use common::thread_state::WatchedThread;
+use common::{Context, Gate, Refused, api_calls, child, pages, until};
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUresult, CUstream, Function, context, copy, event, fill, host, memory, stream,
 };
@@ -181,7 +181,7 @@ fn after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context() {
         // Among all calls is one that takes the context away, after which its lack goes first.
         let codes = [Err(CUerror::ILLEGAL_ADDRESS), Err(CUerror::INVALID_CONTEXT)];
         let calls = || {
-            let answers = sweep::call_all(&own.api, &mut sweep::Zeros).into_iter();
+            let answers = api_calls::call_all(&own.api, &mut api_calls::Zeros).into_iter();
             let others = answers.filter(|(function, code)| !spared.contains(function) && !codes.contains(code));
             others.collect::<Vec<_>>()
         };
@@ -219,8 +219,8 @@ fn after_a_fault_calls_that_name_a_stream_answer_with_it_where_no_context_is_cur
 }
 
 #[test]
-fn a_fault_lets_go_of_those_who_wait() {
-    child::alone("a_fault_lets_go_of_those_who_wait", || {
+fn a_fault_releases_all_waiters() {
+    child::alone("a_fault_releases_all_waiters", || {
         let own = Context::create();
         let (doomed, held) = (own.stream(), own.stream());
         let (early, never) = (Gate::closed(&own), Gate::closed(&own));
@@ -231,7 +231,7 @@ fn a_fault_lets_go_of_those_who_wait() {
         let (come, callers) = mpsc::channel();
         let wait = |which| {
             own.enter();
-            come.send(Caller::this()).unwrap();
+            come.send(WatchedThread::this()).unwrap();
             match which {
                 0 => stream::synchronize(&own.api, held),
                 1 => event::synchronize(&own.api, event),

@@ -4,7 +4,7 @@ use crate::common;
 
 use std::fs::File;
 
-use common::{Context, child, driver, sweep, untouched};
+use common::{Context, api_calls, child, driver, untouched};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdeviceptr, CUerror, CUresult, CallError, Function, context, device, driver, fill, memory, stream,
 };
@@ -49,7 +49,7 @@ fn in_the_child_of_a_fork_every_call_that_needs_a_device_is_not_initialized() {
             Function::cuGetProcAddress_v2,
         ];
         let others = forked(|| {
-            let answers = sweep::call_all(&own.api, &mut sweep::Zeros);
+            let answers = api_calls::call_all(&own.api, &mut api_calls::Zeros);
             let needing = answers.iter().filter(|(function, _)| !needs_none.contains(function));
             needing.filter(|(_, code)| *code != Err(CUerror::NOT_INITIALIZED)).count() as u8
         });

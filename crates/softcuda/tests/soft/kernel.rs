@@ -388,7 +388,7 @@ fn a_fault_is_written_where_cuda_log_file_says() {
 }
 
 #[test]
-fn a_listener_hears_of_a_fault() {
+fn a_log_callback_is_told_of_a_fault() {
     static HEARD: Mutex<String> = Mutex::new(String::new());
     unsafe extern "C" fn hear(_: *mut c_void, level: CUlogLevel, message: *mut c_char, length: usize) {
         // SAFETY: the driver gives a text that ends in a NUL.
@@ -396,7 +396,7 @@ fn a_listener_hears_of_a_fault() {
         assert_eq!((level, text.len()), (CUlogLevel::ERROR, length));
         HEARD.lock().unwrap().push_str(text);
     }
-    faulting("a_listener_hears_of_a_fault", |own| {
+    faulting("a_log_callback_is_told_of_a_fault", |own| {
         // SAFETY: the function is good in any thread and uses no data.
         unsafe { logs::register(&own.api, hear, std::ptr::null_mut()) }.unwrap();
         own.end_of(c"load", &[64u64.into()]).unwrap_err();

@@ -27,11 +27,11 @@ fn a_kernel_that_waits_for_the_host_hangs_no_call() {
         let own = Context::create();
         let (wait, words) = (own.kernel(c"wait"), own.pinned(4096));
         words.fill(0);
-        let (standing, other) = (own.stream(), own.stream());
+        let (blocked, other) = (own.stream(), own.stream());
         let (word, done) = (words.address(), at(words.address(), 4));
         let more = at_effort(8, 16, 40);
         for blocks in [1, more] {
-            own.run(wait, Shape::line(blocks, 64), standing, &[word.0.into(), done.0.into()]).unwrap();
+            own.run(wait, Shape::line(blocks, 64), blocked, &[word.0.into(), done.0.into()]).unwrap();
         }
         let api = &own.api;
         for _ in 0..20 {
@@ -40,10 +40,10 @@ fn a_kernel_that_waits_for_the_host_hangs_no_call() {
             memory::free_async(api, block, other).unwrap();
             stream::synchronize(api, other).unwrap();
         }
-        assert_eq!(stream::query(api, standing), Ok(false));
+        assert_eq!(stream::query(api, blocked), Ok(false));
         assert_eq!(words.word(1), 0);
         words.words()[0].store(1, Ordering::SeqCst);
-        own.finish(standing);
+        own.finish(blocked);
         assert_eq!(words.word(1), (1 + more) * 64);
     });
 }

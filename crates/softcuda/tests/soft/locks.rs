@@ -10,12 +10,12 @@ use freehold_driver::cuda::launch::Shape;
 use freehold_driver::cuda::{context, copy, event, fill, function, memory, pointer, stream};
 
 #[test]
-fn calls_go_on_while_another_streams_work_stands_still() {
+fn calls_return_while_another_stream_is_blocked() {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     static GO: AtomicBool = AtomicBool::new(false);
     let busy = Context::create();
-    let standing = busy.stream();
-    busy.launch(standing, || {
+    let blocked = busy.stream();
+    busy.launch(blocked, || {
         BEGUN.store(true, Ordering::SeqCst);
         until(|| GO.load(Ordering::SeqCst));
     });
@@ -46,10 +46,10 @@ fn calls_go_on_while_another_streams_work_stands_still() {
     context::synchronize(api).unwrap();
     drop(other);
 
-    assert_eq!(stream::query(api, standing), Ok(false));
+    assert_eq!(stream::query(api, blocked), Ok(false));
     GO.store(true, Ordering::SeqCst);
     busy.enter();
-    busy.finish(standing);
+    busy.finish(blocked);
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn calls_go_on_while_a_kernel_spins() {
     let own = Context::create();
     let words = own.words();
     let (word, done) = (common::address(&words[0]), common::address(&words[1]));
-    let (loaded, second, standing) = (own.module(), own.module(), own.stream());
+    let (loaded, second, blocked) = (own.module(), own.module(), own.stream());
     let wait = own.function(loaded, c"wait");
-    own.run(wait, Shape::line(200, 64), standing, &[word.0.into(), done.0.into()]).unwrap();
+    own.run(wait, Shape::line(200, 64), blocked, &[word.0.into(), done.0.into()]).unwrap();
 
     let api = &own.api;
     let (free, other) = (own.block(4096), own.stream());
@@ -69,8 +69,8 @@ fn calls_go_on_while_a_kernel_spins() {
     stream::synchronize(api, other).unwrap();
     memory::alloc(api, 4096).unwrap();
     assert_eq!(function::module(api, own.function(second, c"nothing")), Ok(second));
-    assert_eq!(stream::query(api, standing), Ok(false));
+    assert_eq!(stream::query(api, blocked), Ok(false));
     words[0].store(1, Ordering::SeqCst);
-    own.finish(standing);
+    own.finish(blocked);
     assert_eq!(words[1].load(Ordering::SeqCst), 200 * 64);
 }

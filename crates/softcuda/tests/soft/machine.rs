@@ -187,7 +187,7 @@ fn a_fork_that_lives_on_does_not_keep_what_its_parent_used() {
 }
 
 #[test]
-fn a_process_killed_at_any_moment_holds_nobody_up_though_a_fork_of_it_lives_on() {
+fn a_killed_process_with_a_live_fork_blocks_no_other_process() {
     let machine = Machine::new();
     let witness = peer(&machine);
     let mut random = Random(seed());
@@ -260,7 +260,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn a_folder_of_machines_that_is_somebody_elses_is_refused() {
+fn a_machine_directory_of_another_user_is_refused() {
     if !is_root() {
         return;
     }
@@ -332,7 +332,7 @@ fn a_machines_file_that_is_a_link_is_refused() {
 }
 
 #[test]
-fn a_machines_file_that_is_somebody_elses_is_refused() {
+fn a_usage_file_of_another_user_is_refused() {
     if !is_root() {
         return;
     }
@@ -350,7 +350,7 @@ fn the_log_says_why_a_device_cannot_be_opened() {
     Peer::start(machine.name(), &variables).try_ask("try", &[]).unwrap_err();
     let told = fs::read_to_string(&log).unwrap();
     fs::remove_file(&log).unwrap();
-    let cause = format!("{}: the book of the device cannot be read: remove it\n", files[0].display());
+    let cause = format!("{}: the usage file of the device cannot be read: remove it\n", files[0].display());
     assert!(told.ends_with(&format!("the device 0 cannot be opened: {cause}")), "{told}");
 }
 
@@ -398,7 +398,7 @@ fn a_machines_file_with_a_few_wrong_bytes_does_no_harm() {
 }
 
 #[test]
-fn a_folder_or_a_pipe_in_place_of_a_machines_file_does_no_harm() {
+fn a_directory_or_pipe_instead_of_a_usage_file_is_harmless() {
     let (machine, _user, files) = used();
     for file in &files {
         fs::remove_file(file).unwrap();

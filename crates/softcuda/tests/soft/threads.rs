@@ -6,7 +6,7 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use common::schedules::{schedules, under};
-use common::standing::Caller;
+use common::thread_state::WatchedThread;
 use common::{Context, Gate, child};
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CallError, context, copy, device, event,
@@ -204,7 +204,7 @@ fn of_two_threads_that_destroy_one_context_exactly_one_does() {
         // One waits for the work of the context. The other waits too, or is refused.
         let (come, callers) = mpsc::channel();
         let destroy = || {
-            come.send(Caller::this()).unwrap();
+            come.send(WatchedThread::this()).unwrap();
             context::destroy(&own.api, handle)
         };
         let both = || {
@@ -219,7 +219,7 @@ fn of_two_threads_that_destroy_one_context_exactly_one_does() {
 }
 
 #[test]
-fn threads_that_create_and_destroy_everything_leave_nothing_standing() {
+fn threads_that_create_and_destroy_everything_leave_nothing_blocked() {
     let (api, device) = common::driver();
     thread::scope(|scope| {
         for _ in 0..THREADS {

@@ -4,8 +4,8 @@ use crate::common;
 
 use std::ffi::c_void;
 
+use common::api_calls::{self, Good, Ones, Scratch, Source, Zeros};
 use common::kernels::TEXT;
-use common::sweep::{self, Good, Ones, Scratch, Source, Zeros};
 use common::{Context, Refused, child, driver, untouched};
 use freehold_driver::cuda::launch::{self, Shape};
 use freehold_driver::cuda::module::Options;
@@ -20,7 +20,7 @@ use freehold_driver::cuda::{
 fn accepted(own: &Context, source: &mut dyn Source) -> Vec<&'static str> {
     let taken = Function::ALL.iter().filter(|&&function| {
         own.enter();
-        sweep::call(&own.api, function, source).is_ok()
+        api_calls::call(&own.api, function, source).is_ok()
     });
     let names = taken.map(|function| function.name()).collect();
     own.enter();
@@ -58,7 +58,7 @@ fn every_function_can_be_called_before_the_driver_is_initialised() {
     child::alone("every_function_can_be_called_before_the_driver_is_initialised", || {
         let (api, _) = untouched();
         let api = Api { cuInit: refuse_init, ..api };
-        let answers = sweep::call_all(&api, &mut Good { scratch: Scratch::new() });
+        let answers = api_calls::call_all(&api, &mut Good { scratch: Scratch::new() });
         let others = answers.into_iter().filter(|(_, code)| *code != Err(CUerror::NOT_INITIALIZED));
         let spared = ["cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuGetProcAddress_v2"];
         assert_eq!(others.map(|(function, _)| function.name()).collect::<Vec<_>>(), spared);
@@ -71,7 +71,7 @@ fn every_function_can_be_called_without_a_context() {
         let (api, device) = driver();
         let mut good = Good { scratch: Scratch::new() };
         for &function in Function::ALL {
-            let answer = sweep::call(&api, function, &mut good);
+            let answer = api_calls::call(&api, function, &mut good);
             // The real driver says so, and nothing more, of a descriptor that it did not make.
             let imports = [Function::cuMemImportFromShareableHandle, Function::cuMemPoolImportFromShareableHandle];
             assert!(answer != Err(CUerror::UNKNOWN) || imports.contains(&function), "{function}");

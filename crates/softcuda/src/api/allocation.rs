@@ -1,0 +1,192 @@
+//! Memory without an address.
+
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+
+use freehold_driver::cuda::{
+    CUdevice, CUerror, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocationType, CUresult,
+};
+use rustix::io::fcntl_dupfd_cloexec;
+
+use crate::device::Device;
+use crate::driver_state::{DriverState, driver};
+use crate::ffi::{HostAddress, In, Out, UntypedPtr};
+use crate::mapping::Allocation;
+use crate::memory::PAGE_BYTES;
+use crate::memory::backing::{Backing, ShareHeader, ShareKind, with_fd_limit_raised};
+use crate::span::SpanKind;
+
+/// The device that memory like this would be of.
+fn target_device<'w>(driver: &'w DriverState, prop: &CUmemAllocationProp) -> Result<&'w Arc<Device>, CUerror> {
+    let foreign =
+        [CUmemAllocationHandleType::WIN32, CUmemAllocationHandleType::WIN32_KMT, CUmemAllocationHandleType::FABRIC];
+    if prop.kind != CUmemAllocationType::PINNED || prop.location.kind != CUmemLocationType::DEVICE {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let is_foreign = foreign.iter().any(|kind| prop.requestedHandleTypes.0 & kind.0 != 0);
+    if is_foreign || prop.compressionType > 1 {
+        return Err(CUerror::NOT_SUPPORTED);
+    }
+    driver.device(CUdevice(prop.location.id))
+}
+
+pub(crate) fn cuMemCreate(
+    allocation: Out<CUmemGenericAllocationHandle>,
+    bytes: usize,
+    prop: In<CUmemAllocationProp>,
+    flags: u64,
+) -> CUresult {
+    let driver = driver()?;
+    let (bytes, prop) = (bytes as u64, prop.0);
+    if flags != 0 || bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let device = target_device(driver, &prop)?;
+    if bytes > device.memory_bytes {
+        return Err(CUerror::OUT_OF_MEMORY);
+    }
+    let create = || Backing::create(&device.usage, bytes).map_err(|_| CUerror::OUT_OF_MEMORY);
+    let memory = match create()? {
+        Some(memory) => Some(memory),
+        None => {
+            device.trim_pools(|_| 0);
+            create()?
+        }
+    };
+    let memory = memory.ok_or(CUerror::OUT_OF_MEMORY)?;
+    allocation.set(insert(driver, device.ordinal, prop, memory));
+    Ok(())
+}
+
+fn insert(
+    driver: &DriverState,
+    device: usize,
+    prop: CUmemAllocationProp,
+    memory: Arc<Backing>,
+) -> CUmemGenericAllocationHandle {
+    let make = |handle| Arc::new(Allocation::new(handle as u64, device, prop, memory));
+    let (handle, _) = driver.allocations.insert_with(make);
+    CUmemGenericAllocationHandle(handle as u64)
+}
+
+pub(super) fn find(driver: &DriverState, allocation: CUmemGenericAllocationHandle) -> Result<Arc<Allocation>, CUerror> {
+    driver.allocations.find(allocation.0 as usize).ok_or(CUerror::INVALID_VALUE)
+}
+
+pub(crate) fn cuMemRelease(allocation: CUmemGenericAllocationHandle) -> CUresult {
+    let driver = driver()?;
+    if find(driver, allocation)?.release()? {
+        driver.allocations.remove(allocation.0 as usize);
+    }
+    Ok(())
+}
+
+pub(crate) fn cuMemGetAllocationGranularity(
+    bytes: Out<usize>,
+    prop: In<CUmemAllocationProp>,
+    option: CUmemAllocationGranularity_flags,
+) -> CUresult {
+    driver()?;
+    // The real driver does not look at the device, nor at the kind of memory.
+    if prop.0.location.kind != CUmemLocationType::DEVICE {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if option.0 > CUmemAllocationGranularity_flags::RECOMMENDED.0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    bytes.set(PAGE_BYTES as usize);
+    Ok(())
+}
+
+pub(crate) fn cuMemGetAllocationPropertiesFromHandle(
+    prop: Out<CUmemAllocationProp>,
+    allocation: CUmemGenericAllocationHandle,
+) -> CUresult {
+    prop.set(find(driver()?, allocation)?.prop);
+    Ok(())
+}
+
+pub(crate) fn cuMemRetainAllocationHandle(
+    allocation: Out<CUmemGenericAllocationHandle>,
+    start: HostAddress,
+) -> CUresult {
+    let driver = driver()?;
+    let span = driver.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let SpanKind::Mapped(mapping) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
+    let mapped = &mapping.allocation;
+    let handle = if mapped.retain() {
+        CUmemGenericAllocationHandle(mapped.handle)
+    } else {
+        // Its handle was given back for good: the memory gets another.
+        insert(driver, mapped.device, mapped.prop, Arc::clone(&mapped.memory))
+    };
+    allocation.set(handle);
+    Ok(())
+}
+
+pub(crate) fn cuMemExportToShareableHandle(
+    shareable: UntypedPtr,
+    allocation: CUmemGenericAllocationHandle,
+    kind: CUmemAllocationHandleType,
+    flags: u64,
+) -> CUresult {
+    let driver = driver()?;
+    let found = find(driver, allocation)?;
+    let posix = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
+    if flags != 0 || kind != posix || found.prop.requestedHandleTypes.0 & posix.0 == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let header = ShareHeader::new(ShareKind::Allocation, found.device, found.memory.bytes());
+    found.memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)?;
+    export_fd(shareable, &found.memory)
+}
+
+/// Gives the program a descriptor of shared memory.
+pub(super) fn export_fd(shareable: UntypedPtr, memory: &Backing) -> CUresult {
+    let descriptor = memory.dup_fd().map_err(|_| CUerror::OPERATING_SYSTEM)?;
+    shareable.set(-1i32)?;
+    shareable.set(descriptor.into_raw_fd())
+}
+
+/// What a descriptor of the program's names, if it is shared memory of this kind.
+pub(super) fn import_fd(shareable: HostAddress, kind: ShareKind) -> Result<(Arc<Backing>, ShareHeader), CUerror> {
+    // A number is handed over as a pointer, of which the lower half counts.
+    let number = shareable.0 as u32 as i32;
+    if number < 0 {
+        return Err(CUerror::UNKNOWN);
+    }
+    // SAFETY: the number is not -1. It is only copied, during this call; where the program has nothing open under it, the
+    // kernel says so.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let fd: OwnedFd = with_fd_limit_raised(|| fcntl_dupfd_cloexec(borrowed, 0)).map_err(|_| CUerror::UNKNOWN)?;
+    let (memory, header) = Backing::import(fd).map_err(|_| CUerror::UNKNOWN)?;
+    if !header.is_kind(kind) {
+        return Err(CUerror::NOT_SUPPORTED);
+    }
+    Ok((Arc::new(memory), header))
+}
+
+pub(crate) fn cuMemImportFromShareableHandle(
+    allocation: Out<CUmemGenericAllocationHandle>,
+    shareable: HostAddress,
+    kind: CUmemAllocationHandleType,
+) -> CUresult {
+    let driver = driver()?;
+    match kind {
+        CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR => {}
+        CUmemAllocationHandleType::NONE => return Err(CUerror::INVALID_VALUE),
+        _ => return Err(CUerror::NOT_SUPPORTED),
+    }
+    // Descriptor 0 is a null pointer.
+    if shareable.0 == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let (memory, header) = import_fd(shareable, ShareKind::Allocation)?;
+    let device = i32::try_from(header.device).map(CUdevice).map_err(|_| CUerror::INVALID_VALUE)?;
+    let ordinal = driver.device(device).map_err(|_| CUerror::INVALID_VALUE)?.ordinal;
+    // What was imported is not exported again.
+    let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
+    allocation.set(insert(driver, ordinal, prop, memory));
+    Ok(())
+}

@@ -1,0 +1,463 @@
+//! Copies: in every direction, of lines and boxes, synchronous and in the order of a stream.
+//!
+//! What a synchronous call waits for follows from the memory at its two ends, as the real driver's rules say:
+//! pinned memory is copied from and to by the device itself, pageable memory by the host through a stage.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use freehold_driver::cuda::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemorytype,
+    CUresult, CUstream,
+};
+
+use super::context::after_sync;
+use crate::context::{find, top};
+use crate::driver_state::{DriverState, driver};
+use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
+use crate::ffi::{HostAddress, In};
+use crate::memory::mem_ref::MemRef;
+use crate::span::{Span, SpanKind};
+use crate::stream::{StreamRef, stream_ref};
+
+/// A copy from pageable memory up to this size is staged; a larger one is carried out before the call returns.
+const STAGE_BYTES_MAX: u64 = 64 << 10;
+
+/// The same for an asynchronous copy.
+const STAGE_ASYNC_BYTES_MAX: u64 = 2 << 20;
+
+/// Whether the call may return before the copy is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Sync,
+    Async,
+}
+
+/// What an address may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AddressRole {
+    /// Memory that the driver knows.
+    Device,
+    /// That, or pageable memory of the host.
+    Any,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MemoryKind {
+    Device,
+    Pinned,
+    Pageable,
+}
+
+/// One end of a copy.
+struct Endpoint {
+    memory: MemoryKind,
+    mem: PitchedRef,
+    sync_memops: bool,
+}
+
+/// A box in memory as the program describes it: where it starts and how far apart its rows and slices lie.
+#[derive(Clone, Copy)]
+struct Region {
+    role: AddressRole,
+    start: u64,
+    pitch: u64,
+    slice: u64,
+}
+
+impl Region {
+    fn linear(role: AddressRole, start: u64) -> Self {
+        Self { role, start, pitch: 0, slice: 0 }
+    }
+
+    /// The bytes from the first to the last of a box in it.
+    fn span_bytes(&self, extent: Extent) -> Option<u64> {
+        let slices = (extent.depth - 1).checked_mul(self.slice)?;
+        let rows = (extent.height - 1).checked_mul(self.pitch)?;
+        slices.checked_add(rows)?.checked_add(extent.width)
+    }
+
+    /// What lies there, for work of `device`.
+    fn resolve(
+        &self,
+        driver: &DriverState,
+        extent: Extent,
+        device: usize,
+        access: CUmemAccess_flags,
+    ) -> Result<Endpoint, CUerror> {
+        let bytes = self.span_bytes(extent).ok_or(CUerror::INVALID_VALUE)?;
+        let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
+        let (memory, mem, sync_memops) = match driver.resolve(self.start, last, device, access)? {
+            // Without a current context the driver copies from and to one mapping only.
+            Some((span, _)) if last >= span.end() && top().is_none() => return Err(CUerror::INVALID_VALUE),
+            Some((span, mem)) => (memory_kind(&span), mem, span.sync_memops.load(Ordering::Relaxed)),
+            None if self.role == AddressRole::Any && self.start != 0 => {
+                (MemoryKind::Pageable, MemRef::host(self.start), false)
+            }
+            _ => return Err(CUerror::INVALID_VALUE),
+        };
+        Ok(Endpoint { memory, mem: PitchedRef { mem, pitch: self.pitch, slice: self.slice }, sync_memops })
+    }
+}
+
+fn memory_kind(span: &Arc<Span>) -> MemoryKind {
+    match span.kind {
+        SpanKind::Device
+        | SpanKind::Pool(_)
+        | SpanKind::Managed { .. }
+        | SpanKind::Variable { .. }
+        | SpanKind::Mapped(_)
+        | SpanKind::Imported(_)
+        | SpanKind::Internal { .. } => MemoryKind::Device,
+        SpanKind::Pinned { .. } | SpanKind::Registered { .. } => MemoryKind::Pinned,
+    }
+}
+
+fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Call) -> CUresult {
+    let driver = driver()?;
+    let stream_ref = stream_ref(driver, stream)?;
+    let bytes = extent.bytes().ok_or(CUerror::INVALID_VALUE)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let device = stream_ref.context.device.ordinal;
+    let from = from.resolve(driver, extent, device, CUmemAccess_flags::PROT_READ)?;
+    let to = to.resolve(driver, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
+    if call == Call::Async && stream_ref.is_captured() {
+        // Pageable memory is read and written when the graph runs.
+        return stream_ref.submit(driver, Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))));
+    }
+    let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
+    let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
+    match (from.memory, to.memory) {
+        (MemoryKind::Device, MemoryKind::Pageable)
+        | (MemoryKind::Pinned | MemoryKind::Pageable, MemoryKind::Pinned | MemoryKind::Pageable) => {
+            copy_now(driver, &stream_ref, from.mem, to.mem, extent)
+        }
+        (MemoryKind::Pageable, MemoryKind::Device) if bytes > stage_bytes_max || must_finish => {
+            copy_now(driver, &stream_ref, from.mem, to.mem, extent)
+        }
+        (MemoryKind::Pageable, MemoryKind::Device) => {
+            if call == Call::Sync {
+                stream_ref.ensure_not_captured(driver)?;
+                stream_ref.wait_until_ready(driver)?;
+            }
+            let staged = stage(&from.mem, extent)?;
+            stream_ref.submit(driver, Work::Copy(Box::new(MemCopy::new(staged, to.mem, extent))))
+        }
+        (MemoryKind::Device, MemoryKind::Device) if !must_finish => {
+            stream_ref.submit(driver, Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))))
+        }
+        _ => {
+            let done = stream_ref.submit_uncaptured(
+                driver,
+                Vec::new(),
+                Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))),
+            )?;
+            if call == Call::Sync {
+                driver.engine.wait(&done);
+                after_sync(driver, &stream_ref.context)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Waits for the stream, then copies in the calling thread.
+fn copy_now(
+    driver: &DriverState,
+    stream_ref: &StreamRef,
+    from: PitchedRef,
+    to: PitchedRef,
+    extent: Extent,
+) -> CUresult {
+    stream_ref.ensure_not_captured(driver)?;
+    stream_ref.wait_until_ready(driver)?;
+    stream_ref.context.flush_printf();
+    driver.engine.check_fault()?;
+    MemCopy::new(from, to, extent).run_to_end().map_err(|_| CUerror::INVALID_VALUE)
+}
+
+/// The bytes of a box in pageable memory, taken now.
+fn stage(from: &PitchedRef, extent: Extent) -> Result<PitchedRef, CUerror> {
+    let (width, rows) = (extent.width as usize, extent.height * extent.depth);
+    let mut bytes = vec![0; width * rows as usize];
+    for (line, row) in bytes.chunks_exact_mut(width).enumerate() {
+        let (y, z) = (line as u64 % extent.height, line as u64 / extent.height);
+        from.mem.read(from.row_offset(y, z), row).map_err(|_| CUerror::INVALID_VALUE)?;
+    }
+    Ok(PitchedRef { mem: MemRef::staged(bytes), pitch: extent.width, slice: extent.width * extent.height })
+}
+
+fn copy_linear(from: Region, to: Region, bytes: usize, stream: CUstream, call: Call) -> CUresult {
+    transfer(from, to, Extent::linear(bytes as u64), stream, call)
+}
+
+pub(crate) fn cuMemcpy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Any, from.0),
+        Region::linear(AddressRole::Any, to.0),
+        bytes,
+        CUstream::NULL,
+        Call::Sync,
+    )
+}
+
+pub(crate) fn cuMemcpyAsync(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Any, from.0),
+        Region::linear(AddressRole::Any, to.0),
+        bytes,
+        stream,
+        Call::Async,
+    )
+}
+
+pub(crate) fn cuMemcpyHtoD_v2(to: CUdeviceptr, from: HostAddress, bytes: usize) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Any, from.0),
+        Region::linear(AddressRole::Device, to.0),
+        bytes,
+        CUstream::NULL,
+        Call::Sync,
+    )
+}
+
+pub(crate) fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: HostAddress, bytes: usize, stream: CUstream) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Any, from.0),
+        Region::linear(AddressRole::Device, to.0),
+        bytes,
+        stream,
+        Call::Async,
+    )
+}
+
+pub(crate) fn cuMemcpyDtoH_v2(to: HostAddress, from: CUdeviceptr, bytes: usize) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Device, from.0),
+        Region::linear(AddressRole::Any, to.0),
+        bytes,
+        CUstream::NULL,
+        Call::Sync,
+    )
+}
+
+pub(crate) fn cuMemcpyDtoHAsync_v2(to: HostAddress, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Device, from.0),
+        Region::linear(AddressRole::Any, to.0),
+        bytes,
+        stream,
+        Call::Async,
+    )
+}
+
+pub(crate) fn cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Device, from.0),
+        Region::linear(AddressRole::Device, to.0),
+        bytes,
+        CUstream::NULL,
+        Call::Sync,
+    )
+}
+
+pub(crate) fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+    copy_linear(
+        Region::linear(AddressRole::Device, from.0),
+        Region::linear(AddressRole::Device, to.0),
+        bytes,
+        stream,
+        Call::Async,
+    )
+}
+
+pub(crate) fn cuMemcpyPeer(
+    to: CUdeviceptr,
+    to_context: CUcontext,
+    from: CUdeviceptr,
+    from_context: CUcontext,
+    bytes: usize,
+) -> CUresult {
+    cuMemcpyPeerAsync(to, to_context, from, from_context, bytes, CUstream::NULL)
+}
+
+pub(crate) fn cuMemcpyPeerAsync(
+    to: CUdeviceptr,
+    to_context: CUcontext,
+    from: CUdeviceptr,
+    from_context: CUcontext,
+    bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    check_peers(to_context, from_context)?;
+    copy_linear(
+        Region::linear(AddressRole::Device, from.0),
+        Region::linear(AddressRole::Device, to.0),
+        bytes,
+        stream,
+        Call::Async,
+    )
+}
+
+fn check_peers(to: CUcontext, from: CUcontext) -> CUresult {
+    let driver = driver()?;
+    find(driver, to)?;
+    find(driver, from)?;
+    Ok(())
+}
+
+/// One end of a box copy as C describes it.
+struct BoxEndpoint {
+    memory: CUmemorytype,
+    host: usize,
+    device: CUdeviceptr,
+    x: usize,
+    y: usize,
+    z: usize,
+    pitch: usize,
+    /// Rows between two slices.
+    height: usize,
+}
+
+impl BoxEndpoint {
+    fn region(&self, extent: Extent) -> Result<Region, CUerror> {
+        let (role, base) = match self.memory {
+            CUmemorytype::HOST => (AddressRole::Any, self.host as u64),
+            CUmemorytype::DEVICE => (AddressRole::Device, self.device.0),
+            CUmemorytype::UNIFIED => (AddressRole::Any, self.device.0),
+            _ => return Err(CUerror::INVALID_VALUE),
+        };
+        let (x, y, z) = (self.x as u64, self.y as u64, self.z as u64);
+        let row_end = x.checked_add(extent.width).ok_or(CUerror::INVALID_VALUE)?;
+        let pitch = if self.pitch == 0 { row_end } else { self.pitch as u64 };
+        let height = if self.height == 0 { y.saturating_add(extent.height) } else { self.height as u64 };
+        if pitch < row_end || (extent.depth > 1 && height < y.saturating_add(extent.height)) {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let slice = pitch.checked_mul(height).ok_or(CUerror::INVALID_VALUE)?;
+        let offset = z.checked_mul(slice).and_then(|z| z.checked_add(y.checked_mul(pitch)?)?.checked_add(x));
+        let start = offset.and_then(|offset| base.checked_add(offset)).ok_or(CUerror::INVALID_VALUE)?;
+        // A null base is refused where it is resolved, also if an offset was added to it.
+        Ok(Region { role, start: if base == 0 { 0 } else { start }, pitch, slice })
+    }
+}
+
+fn copy_box(from: &BoxEndpoint, to: &BoxEndpoint, extent: Extent, stream: CUstream, call: Call) -> CUresult {
+    transfer(from.region(extent)?, to.region(extent)?, extent, stream, call)
+}
+
+fn copy_2d(copy: &CUDA_MEMCPY2D, stream: CUstream, call: Call) -> CUresult {
+    let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: 1 };
+    let from = BoxEndpoint {
+        memory: copy.srcMemoryType,
+        host: copy.srcHost,
+        device: copy.srcDevice,
+        x: copy.srcXInBytes,
+        y: copy.srcY,
+        z: 0,
+        pitch: copy.srcPitch,
+        height: 0,
+    };
+    let to = BoxEndpoint {
+        memory: copy.dstMemoryType,
+        host: copy.dstHost,
+        device: copy.dstDevice,
+        x: copy.dstXInBytes,
+        y: copy.dstY,
+        z: 0,
+        pitch: copy.dstPitch,
+        height: 0,
+    };
+    copy_box(&from, &to, extent, stream, call)
+}
+
+pub(crate) fn cuMemcpy2D_v2(copy: In<CUDA_MEMCPY2D>) -> CUresult {
+    copy_2d(&copy.0, CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemcpy2DUnaligned_v2(copy: In<CUDA_MEMCPY2D>) -> CUresult {
+    copy_2d(&copy.0, CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemcpy2DAsync_v2(copy: In<CUDA_MEMCPY2D>, stream: CUstream) -> CUresult {
+    copy_2d(&copy.0, stream, Call::Async)
+}
+
+fn copy_3d(copy: &CUDA_MEMCPY3D, stream: CUstream, call: Call) -> CUresult {
+    let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
+    if copy.srcLOD != 0 || copy.dstLOD != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let from = BoxEndpoint {
+        memory: copy.srcMemoryType,
+        host: copy.srcHost,
+        device: copy.srcDevice,
+        x: copy.srcXInBytes,
+        y: copy.srcY,
+        z: copy.srcZ,
+        pitch: copy.srcPitch,
+        height: copy.srcHeight,
+    };
+    let to = BoxEndpoint {
+        memory: copy.dstMemoryType,
+        host: copy.dstHost,
+        device: copy.dstDevice,
+        x: copy.dstXInBytes,
+        y: copy.dstY,
+        z: copy.dstZ,
+        pitch: copy.dstPitch,
+        height: copy.dstHeight,
+    };
+    copy_box(&from, &to, extent, stream, call)
+}
+
+pub(crate) fn cuMemcpy3D_v2(copy: In<CUDA_MEMCPY3D>) -> CUresult {
+    copy_3d(&copy.0, CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemcpy3DAsync_v2(copy: In<CUDA_MEMCPY3D>, stream: CUstream) -> CUresult {
+    copy_3d(&copy.0, stream, Call::Async)
+}
+
+/// The same copy within one address space: addresses say which device they are of.
+fn without_contexts(copy: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        srcXInBytes: copy.srcXInBytes,
+        srcY: copy.srcY,
+        srcZ: copy.srcZ,
+        srcLOD: copy.srcLOD,
+        srcMemoryType: copy.srcMemoryType,
+        srcHost: copy.srcHost,
+        srcDevice: copy.srcDevice,
+        srcArray: copy.srcArray,
+        reserved0: 0,
+        srcPitch: copy.srcPitch,
+        srcHeight: copy.srcHeight,
+        dstXInBytes: copy.dstXInBytes,
+        dstY: copy.dstY,
+        dstZ: copy.dstZ,
+        dstLOD: copy.dstLOD,
+        dstMemoryType: copy.dstMemoryType,
+        dstHost: copy.dstHost,
+        dstDevice: copy.dstDevice,
+        dstArray: copy.dstArray,
+        reserved1: 0,
+        dstPitch: copy.dstPitch,
+        dstHeight: copy.dstHeight,
+        WidthInBytes: copy.WidthInBytes,
+        Height: copy.Height,
+        Depth: copy.Depth,
+    }
+}
+
+pub(crate) fn cuMemcpy3DPeer(copy: In<CUDA_MEMCPY3D_PEER>) -> CUresult {
+    check_peers(copy.0.dstContext, copy.0.srcContext)?;
+    copy_3d(&without_contexts(&copy.0), CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemcpy3DPeerAsync(copy: In<CUDA_MEMCPY3D_PEER>, stream: CUstream) -> CUresult {
+    check_peers(copy.0.dstContext, copy.0.srcContext)?;
+    copy_3d(&without_contexts(&copy.0), stream, Call::Async)
+}

@@ -1,0 +1,163 @@
+//! Events.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags, event_wait_flags};
+
+use super::context::after_sync;
+use crate::context::current;
+use crate::driver_state::{DriverState, driver};
+use crate::engine::work::{InternalWork, Timestamp, Work};
+use crate::event::{Event, EventRecord, EventState, IpcEventState};
+use crate::ffi::Out;
+use crate::graph::NodeKind;
+use crate::stream::stream_ref;
+
+pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
+    let driver = driver()?;
+    let context = current()?;
+    let known = event_flags::BLOCKING_SYNC | event_flags::DISABLE_TIMING | event_flags::INTERPROCESS;
+    let is_shared = flags & event_flags::INTERPROCESS != 0;
+    if flags & !known != 0 || is_shared && flags & event_flags::DISABLE_TIMING == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let context = Arc::downgrade(&context);
+    let made = Arc::new(if is_shared {
+        let shared = IpcEventState::create().map_err(|_| CUerror::OUT_OF_MEMORY)?;
+        Event::with_shared(context, flags, shared)
+    } else {
+        Event::new(context, flags)
+    });
+    let (handle, _) = driver.events.insert_with(|_| made);
+    event.set(CUevent(handle));
+    Ok(())
+}
+
+pub(super) fn find(driver: &DriverState, event: CUevent) -> Result<Arc<Event>, CUerror> {
+    let event = driver.events.find(event.0).ok_or(CUerror::INVALID_HANDLE)?;
+    let context = event.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
+    context.check_alive()?;
+    Ok(event)
+}
+
+/// The last record of an event; an error if that was in a capture, where nothing passes. The capture is invalidated.
+fn recorded(event: &Event) -> Result<Option<EventRecord>, CUerror> {
+    match event.state() {
+        EventState::Captured(captured) => {
+            captured.invalidate();
+            Err(CUerror::CAPTURED_EVENT)
+        }
+        EventState::Unrecorded => Ok(None),
+        EventState::Recorded(record) => Ok(Some(record)),
+    }
+}
+
+pub(crate) fn cuEventRecord(event: CUevent, stream: CUstream) -> CUresult {
+    cuEventRecordWithFlags(event, stream, 0)
+}
+
+pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) -> CUresult {
+    let driver = driver()?;
+    let event = find(driver, event)?;
+    let stream_ref = stream_ref(driver, stream)?;
+    if !event.context.upgrade().is_some_and(|context| Arc::ptr_eq(&context, &stream_ref.context)) {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    if flags > 1 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if let Some(shared) = &event.shared {
+        stream_ref.ensure_not_captured(driver)?;
+        let record = shared.record();
+        let pass = {
+            let shared = Arc::clone(shared);
+            InternalWork::new(move || shared.complete(record))
+        };
+        let queued = stream_ref.submit_uncaptured(driver, Vec::new(), Work::Internal(pass));
+        if queued.is_err() {
+            // No stream will come by, and nobody is to wait for that.
+            shared.complete(record);
+        }
+        return queued.map(drop);
+    }
+    if flags == event_wait_flags::EXTERNAL && stream_ref.is_captured() {
+        return stream_ref.submit_or_capture(driver, NodeKind::EventRecord(event));
+    }
+    if stream_ref.stream.capture_event(&event)? {
+        return Ok(());
+    }
+    stream_ref.ensure_not_captured(driver)?;
+    let timestamp = Arc::new(Timestamp::default());
+    let clock = stream_ref.stream.queue.clock();
+    let fence = if stream_ref.would_wait() {
+        stream_ref.submit_uncaptured(driver, Vec::new(), Work::Timestamp(Arc::clone(&timestamp)))?
+    } else {
+        timestamp.set(driver.engine.now());
+        stream_ref.last_fence(driver)?
+    };
+    event.record(EventRecord { fence, timestamp, clock });
+    Ok(())
+}
+
+pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
+    let driver = driver()?;
+    let event = find(driver, event)?;
+    let record = recorded(&event)?;
+    driver.captures.refuse_unsafe_call()?;
+    if event.shared.as_ref().is_some_and(|shared| !shared.is_complete(shared.recorded())) {
+        return Err(CUerror::NOT_READY);
+    }
+    if let Some(EventRecord { fence, .. }) = record {
+        if !fence.is_complete() {
+            return Err(CUerror::NOT_READY);
+        }
+        fence.queue.mark_observed(fence.seq);
+    }
+    driver.engine.check_fault()
+}
+
+pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
+    let driver = driver()?;
+    let event = find(driver, event)?;
+    let record = recorded(&event)?;
+    driver.captures.refuse_unsafe_call()?;
+    if let Some(shared) = &event.shared {
+        let record = shared.recorded();
+        driver.engine.wait_for(|| shared.is_complete(record));
+    }
+    if let Some(record) = record {
+        driver.engine.wait(&record.fence);
+    }
+    match event.context.upgrade() {
+        Some(context) => after_sync(driver, &context),
+        None => driver.engine.check_fault(),
+    }
+}
+
+pub(crate) fn cuEventDestroy_v2(event: CUevent) -> CUresult {
+    driver()?.events.remove(event.0).map(|_| ()).ok_or(CUerror::INVALID_HANDLE)
+}
+
+pub(crate) fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> CUresult {
+    cuEventElapsedTime(milliseconds, start, end)
+}
+
+pub(crate) fn cuEventElapsedTime(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> CUresult {
+    let driver = driver()?;
+    let (start, end) = (find(driver, start)?, find(driver, end)?);
+    if !start.has_timing() || !end.has_timing() {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    let (Some(start), Some(end)) = (recorded(&start)?, recorded(&end)?) else {
+        return Err(CUerror::INVALID_HANDLE);
+    };
+    if !start.fence.is_complete() || !end.fence.is_complete() {
+        return Err(CUerror::NOT_READY);
+    }
+    driver.engine.check_fault()?;
+    let (Some(start), Some(end)) = (start.timestamp.nanoseconds(), end.timestamp.nanoseconds()) else {
+        return Err(CUerror::NOT_READY);
+    };
+    milliseconds.set(((end as f64 - start as f64) / 1e6) as f32);
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Graphs.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUerror, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, graph_flags};
+
+use crate::driver_state::{DriverState, driver};
+use crate::ffi::{InOut, Out};
+use crate::graph::{Graph, GraphExec, find};
+use crate::stream::stream_ref;
+
+pub(crate) fn cuGraphCreate(graph: Out<CUgraph>, flags: u32) -> CUresult {
+    if flags != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let (handle, _) = driver()?.graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), false)));
+    graph.set(CUgraph(handle));
+    Ok(())
+}
+
+pub(crate) fn cuGraphClone(copy: Out<CUgraph>, graph: CUgraph) -> CUresult {
+    let driver = driver()?;
+    let nodes = find(driver, graph)?.nodes();
+    let (handle, _) = driver.graphs.insert_with(|handle| Arc::new(Graph::new(handle, nodes, false)));
+    copy.set(CUgraph(handle));
+    Ok(())
+}
+
+pub(crate) fn cuGraphDestroy(graph: CUgraph) -> CUresult {
+    let driver = driver()?;
+    find(driver, graph)?;
+    driver.graphs.remove(graph.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
+}
+
+/// Where the list of nodes goes is looked at only if the program says how long it is.
+pub(crate) fn cuGraphGetNodes(graph: CUgraph, nodes: Option<Out<CUgraphNode>>, count: InOut<usize>) -> CUresult {
+    let found = find(driver()?, graph)?.nodes();
+    let Some(nodes) = nodes else {
+        count.set(found.len());
+        return Ok(());
+    };
+    let handles: Vec<_> = found.iter().take(count.read()).map(|node| node.handle).collect();
+    nodes.set_slice(&handles);
+    count.set(handles.len());
+    Ok(())
+}
+
+pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
+    let driver = driver()?;
+    let graph = find(driver, graph)?;
+    let known = graph_flags::AUTO_FREE_ON_LAUNCH | graph_flags::DEVICE_LAUNCH | graph_flags::USE_NODE_PRIORITY;
+    if flags & !known != 0 || flags & graph_flags::DEVICE_LAUNCH != 0 && flags & graph_flags::AUTO_FREE_ON_LAUNCH != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if flags & graph_flags::DEVICE_LAUNCH != 0 {
+        // No kernel launches anything here.
+        return Err(CUerror::NOT_SUPPORTED);
+    }
+    let made = Arc::new(GraphExec::new(&graph));
+    let (handle, _) = driver.graph_execs.insert_with(|_| made);
+    exec.set(CUgraphExec(handle));
+    Ok(())
+}
+
+fn find_exec(driver: &DriverState, exec: CUgraphExec) -> Result<Arc<GraphExec>, CUerror> {
+    driver.graph_execs.find(exec.0).ok_or(CUerror::INVALID_VALUE)
+}
+
+pub(crate) fn cuGraphExecDestroy(exec: CUgraphExec) -> CUresult {
+    driver()?.graph_execs.remove(exec.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
+}
+
+pub(crate) fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> CUresult {
+    let driver = driver()?;
+    find_exec(driver, exec)?;
+    stream_ref(driver, stream)?.ensure_not_captured(driver)
+}
+
+pub(crate) fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult {
+    let driver = driver()?;
+    let exec = find_exec(driver, exec)?;
+    exec.launch(driver, &stream_ref(driver, stream)?)
+}

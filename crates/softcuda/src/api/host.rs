@@ -1,0 +1,101 @@
+//! Memory of the host that a device may use: pinned, and the program's own once it is registered.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, host_register_flags};
+
+use super::memory::{begin_free, synchronize_owner};
+use crate::context::{check_current_if_any, current};
+use crate::driver_state::driver;
+use crate::ffi::{HostAddress, Out};
+use crate::memory::arena::HostPages;
+use crate::memory::mem_ref::is_host_mapped;
+use crate::span::SpanKind;
+
+pub(crate) fn cuMemAllocHost_v2(start: Out<*mut c_void>, bytes: usize) -> CUresult {
+    cuMemHostAlloc(start, bytes, 0)
+}
+
+pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) -> CUresult {
+    let driver = driver()?;
+    let context = current()?;
+    let known = host_alloc_flags::PORTABLE | host_alloc_flags::DEVICEMAP | host_alloc_flags::WRITECOMBINED;
+    if flags & !known != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if bytes == 0 {
+        start.set(std::ptr::null_mut());
+        return Ok(());
+    }
+    let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
+    let base = pages.start();
+    let device = context.device.ordinal;
+    driver.insert_span(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags })?;
+    start.set(base.cast());
+    Ok(())
+}
+
+pub(crate) fn cuMemFreeHost(start: HostAddress) -> CUresult {
+    let driver = driver()?;
+    check_current_if_any()?;
+    if start.0 == 0 {
+        return Ok(());
+    }
+    let span = begin_free(driver, start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }))?;
+    synchronize_owner(driver, &span);
+    driver.finish_free(&span);
+    Ok(())
+}
+
+pub(crate) fn cuMemHostRegister_v2(start: HostAddress, bytes: usize, flags: u32) -> CUresult {
+    let driver = driver()?;
+    let context = current()?;
+    let known = host_register_flags::PORTABLE
+        | host_register_flags::DEVICEMAP
+        | host_register_flags::IOMEMORY
+        | host_register_flags::READ_ONLY;
+    if start.0 == 0 || bytes == 0 || flags & !known != 0 || start.0.checked_add(bytes as u64).is_none() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if !is_host_mapped(start.0, bytes as u64) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    driver.register_host(start.0, bytes as u64, context, flags)
+}
+
+pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
+    let driver = driver()?;
+    check_current_if_any()?;
+    if start.0 == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if driver.find_span(start.0).is_none() {
+        return Err(CUerror::HOST_MEMORY_NOT_REGISTERED);
+    }
+    let span = begin_free(driver, start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))?;
+    synchronize_owner(driver, &span);
+    driver.finish_free(&span);
+    Ok(())
+}
+
+pub(crate) fn cuMemHostGetDevicePointer_v2(address: Out<CUdeviceptr>, start: HostAddress, flags: u32) -> CUresult {
+    let driver = driver()?;
+    current()?;
+    if flags != 0 || !driver.find_span(start.0).is_some_and(|span| span.is_on_host()) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    address.set(CUdeviceptr(start.0));
+    Ok(())
+}
+
+pub(crate) fn cuMemHostGetFlags(flags: Out<u32>, start: HostAddress) -> CUresult {
+    let driver = driver()?;
+    current()?;
+    match driver.find_span(start.0).as_deref().map(|span| &span.kind) {
+        Some(SpanKind::Pinned { flags: own, .. }) => flags.set(own | host_alloc_flags::DEVICEMAP),
+        Some(SpanKind::Registered { flags: own }) => flags.set(own | host_alloc_flags::DEVICEMAP),
+        _ => return Err(CUerror::INVALID_VALUE),
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Kernels of libraries.
+
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{
+    CUdevice, CUerror, CUfunc_cache, CUfunction, CUfunction_attribute, CUkernel, CUlibrary, CUresult,
+};
+
+use super::function::write_param_info;
+use crate::context::current;
+use crate::driver_state::{DriverState, driver, lock};
+use crate::ffi::Out;
+use crate::function;
+use crate::library::Kernel;
+
+fn find(driver: &DriverState, kernel: CUkernel) -> Result<Arc<Kernel>, CUerror> {
+    driver.kernels.find(kernel.0).ok_or(CUerror::INVALID_HANDLE)
+}
+
+pub(crate) fn cuKernelGetFunction(function: Out<CUfunction>, kernel: CUkernel) -> CUresult {
+    let driver = driver()?;
+    let kernel = find(driver, kernel)?;
+    function.set(kernel.function(driver, &current()?)?.handle);
+    Ok(())
+}
+
+pub(crate) fn cuKernelGetLibrary(library: Out<CUlibrary>, kernel: CUkernel) -> CUresult {
+    let kernel = find(driver()?, kernel)?;
+    library.set(kernel.library.upgrade().ok_or(CUerror::INVALID_HANDLE)?.handle);
+    Ok(())
+}
+
+pub(crate) fn cuKernelGetAttribute(
+    value: Out<i32>,
+    attribute: CUfunction_attribute,
+    kernel: CUkernel,
+    device: CUdevice,
+) -> CUresult {
+    let driver = driver()?;
+    let kernel = find(driver, kernel)?;
+    let settings = kernel.settings(driver.device(device)?.ordinal);
+    value.set(function::attribute(kernel.info(), kernel.constant_bytes(), &lock(settings), attribute)?);
+    Ok(())
+}
+
+pub(crate) fn cuKernelSetAttribute(
+    attribute: CUfunction_attribute,
+    value: i32,
+    kernel: CUkernel,
+    device: CUdevice,
+) -> CUresult {
+    let driver = driver()?;
+    let kernel = find(driver, kernel)?;
+    let settings = kernel.settings(driver.device(device)?.ordinal);
+    lock(settings).set(kernel.info(), attribute, value)
+}
+
+pub(crate) fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> CUresult {
+    let driver = driver()?;
+    let kernel = find(driver, kernel)?;
+    let settings = kernel.settings(driver.device(device)?.ordinal);
+    if config.0 > CUfunc_cache::PREFER_EQUAL.0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    lock(settings).cache_config = config.0;
+    Ok(())
+}
+
+pub(crate) fn cuKernelGetName(name: Out<*const c_char>, kernel: CUkernel) -> CUresult {
+    name.set(find(driver()?, kernel)?.name.as_ptr());
+    Ok(())
+}
+
+pub(crate) fn cuKernelGetParamInfo(
+    kernel: CUkernel,
+    index: usize,
+    offset: Out<usize>,
+    bytes: Option<Out<usize>>,
+) -> CUresult {
+    write_param_info(find(driver()?, kernel)?.info(), index, offset, bytes)
+}

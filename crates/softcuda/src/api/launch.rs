@@ -1,0 +1,257 @@
+//! Launches of kernels.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{
+    CUerror, CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUlimit, CUresult, CUstream,
+    launch_param,
+};
+use freehold_ptx::{Grid, Kernel, Launch};
+
+use super::occupancy::active_blocks;
+use crate::driver_state::driver;
+use crate::engine::kernel_run::{KernelRun, Residency};
+use crate::engine::work::Work;
+use crate::ffi::{In, WordArray};
+use crate::function::{Function, find, threads_max};
+use crate::launch_env::LaunchEnv;
+use crate::memory::mem_ref::MemRef;
+use crate::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
+use crate::stream::stream_ref;
+
+/// Blocks of a grid in each direction, and threads of a block, at the most.
+const GRID_MAX: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
+const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
+
+/// Memory of the host that the blocks of one grid may take while they are on their way.
+const RESIDENT_BYTES_MAX: u64 = 512 << 20;
+
+/// As many attributes as a launch can have: some more than there are.
+const ATTRIBUTES_MAX: u32 = 64;
+
+/// A launch as the program asks for it.
+#[derive(Clone, Copy)]
+struct Shape {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    is_cooperative: bool,
+}
+
+impl Shape {
+    fn threads(&self) -> u64 {
+        self.block.iter().map(|&count| u64::from(count)).product()
+    }
+
+    /// Refuses what no launch of this function can be.
+    fn check(&self, function: &Function) -> CUresult {
+        let within = |counts: [u32; 3], most: [u32; 3]| counts.iter().zip(most).all(|(&count, most)| count - 1 < most);
+        if self.grid.contains(&0) || self.block.contains(&0) {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let kernel = function.kernel();
+        if !within(self.grid, GRID_MAX)
+            || !within(self.block, BLOCK_MAX)
+            || self.threads() > threads_max(kernel).into()
+            || kernel.required_threads.is_some_and(|required| required != self.block)
+            || self.shared_bytes > function.settings().dynamic_bytes_max
+        {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let blocks: u64 = self.grid.iter().map(|&count| u64::from(count)).product();
+        let room = active_blocks(function, self.threads(), self.shared_bytes.into()) * MULTIPROCESSORS;
+        if self.is_cooperative && blocks > room {
+            return Err(CUerror::COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
+        Ok(())
+    }
+
+    /// How many blocks may be on their way at once: as many as the hardware holds, and as this machine can.
+    fn residency(&self, kernel: &Kernel) -> Residency {
+        if self.is_cooperative {
+            return Residency::All;
+        }
+        let of_thread = u64::from(kernel.registers) * 8 + kernel.local_bytes + 64;
+        let of_block = kernel.shared_bytes + u64::from(self.shared_bytes) + self.threads() * of_thread;
+        Residency::AtMost((MULTIPROCESSORS * BLOCKS_MAX).min(RESIDENT_BYTES_MAX / of_block))
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "as many as C has")]
+pub(crate) fn cuLaunchKernel(
+    function: CUfunction,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared_bytes: u32,
+    stream: CUstream,
+    parameters: WordArray,
+    extra: WordArray,
+) -> CUresult {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    launch(function, Shape { grid, block, shared_bytes, is_cooperative: false }, stream, parameters, Some(extra))
+}
+
+#[expect(clippy::too_many_arguments, reason = "as many as C has")]
+pub(crate) fn cuLaunchCooperativeKernel(
+    function: CUfunction,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared_bytes: u32,
+    stream: CUstream,
+    parameters: WordArray,
+) -> CUresult {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    launch(function, Shape { grid, block, shared_bytes, is_cooperative: true }, stream, parameters, None)
+}
+
+pub(crate) fn cuLaunchKernelEx(
+    config: In<CUlaunchConfig>,
+    function: CUfunction,
+    parameters: WordArray,
+    extra: WordArray,
+) -> CUresult {
+    let config = config.0;
+    if config.numAttrs > ATTRIBUTES_MAX {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let mut shape = Shape {
+        grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+        block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+        shared_bytes: config.sharedMemBytes,
+        is_cooperative: false,
+    };
+    for index in 0..config.numAttrs {
+        apply_attribute(&read_attribute(config.attrs as u64, index.into())?, &mut shape)?;
+    }
+    launch(function, shape, config.hStream, parameters, Some(extra))
+}
+
+/// One of the attributes in a list of the program's.
+fn read_attribute(list: u64, index: u64) -> Result<CUlaunchAttribute, CUerror> {
+    const WORDS: usize = size_of::<CUlaunchAttribute>() / 8;
+    let mut words = [[0; 8]; WORDS];
+    let offset = index * size_of::<CUlaunchAttribute>() as u64;
+    MemRef::host(list).read(offset, words.as_flattened_mut()).map_err(|_| CUerror::INVALID_VALUE)?;
+    let [id, value @ ..] = words.map(u64::from_le_bytes);
+    Ok(CUlaunchAttribute { id: CUlaunchAttributeID(id as u32), pad: 0, value })
+}
+
+/// Does what an attribute of a launch asks for.
+fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut Shape) -> CUresult {
+    match attribute.id {
+        CUlaunchAttributeID::COOPERATIVE => shape.is_cooperative = attribute.words()[0] != 0,
+        CUlaunchAttributeID::CLUSTER_DIMENSION | CUlaunchAttributeID::PREFERRED_CLUSTER_DIMENSION => {
+            let cluster = attribute.words();
+            if cluster == [1, 1, 1] {
+                return Ok(());
+            }
+            let divides = cluster.iter().zip(shape.grid).all(|(&part, whole)| part != 0 && whole % part == 0);
+            return Err(if divides { CUerror::NOT_SUPPORTED } else { CUerror::INVALID_CLUSTER_SIZE });
+        }
+        CUlaunchAttributeID::PROGRAMMATIC_EVENT
+        | CUlaunchAttributeID::LAUNCH_COMPLETION_EVENT
+        | CUlaunchAttributeID::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CUerror::NOT_SUPPORTED),
+        // These change how fast a kernel is, or when it may begin at the earliest, and nothing that it computes.
+        CUlaunchAttributeID::IGNORE
+        | CUlaunchAttributeID::ACCESS_POLICY_WINDOW
+        | CUlaunchAttributeID::SYNCHRONIZATION_POLICY
+        | CUlaunchAttributeID::CLUSTER_SCHEDULING_POLICY_PREFERENCE
+        | CUlaunchAttributeID::PROGRAMMATIC_STREAM_SERIALIZATION
+        | CUlaunchAttributeID::PRIORITY
+        | CUlaunchAttributeID::MEM_SYNC_DOMAIN_MAP
+        | CUlaunchAttributeID::MEM_SYNC_DOMAIN
+        | CUlaunchAttributeID::PREFERRED_SHARED_MEMORY_CARVEOUT
+        | CUlaunchAttributeID::NVLINK_UTIL_CENTRIC_SCHEDULING => {}
+        _ => return Err(CUerror::INVALID_VALUE),
+    }
+    Ok(())
+}
+
+fn launch(
+    function: CUfunction,
+    shape: Shape,
+    stream: CUstream,
+    parameters: WordArray,
+    extra: Option<WordArray>,
+) -> CUresult {
+    let driver = driver()?;
+    let stream_ref = stream_ref(driver, stream)?;
+    let function = find(driver, function, || Ok(Arc::clone(&stream_ref.context)))?;
+    if !function.belongs_to(&stream_ref.context) {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    shape.check(&function)?;
+    let kernel = function.kernel();
+    let parameters = read_arguments(kernel, parameters, extra.filter(|extra| !extra.is_null()))?;
+    let words = function.program.pointer_words(function.index);
+    let pointers = driver.block_lookup.pointers(kernel, words, &parameters);
+    let env = LaunchEnv::new(driver, Arc::clone(&stream_ref.context), shape.is_cooperative)?;
+    let grid = Grid::new(
+        Arc::clone(&function.program),
+        Launch {
+            kernel: function.index,
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared_bytes,
+            parameters,
+            pointers,
+            workspace: env.workspace().unwrap_or(0),
+            stack_bytes: stream_ref.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
+        },
+    );
+    let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), env, shape.residency(kernel));
+    stream_ref.submit(driver, Work::Kernel(Arc::new(run)))
+}
+
+/// The bytes of the arguments: from a pointer to each, or from one buffer of all.
+fn read_arguments(kernel: &Kernel, parameters: WordArray, extra: Option<WordArray>) -> Result<Vec<u8>, CUerror> {
+    let mut bytes = vec![0; kernel.parameter_bytes as usize];
+    if let Some((address, length)) = extra.map_or(Ok(None), read_extra)? {
+        if !parameters.is_null() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        // Arguments that the buffer does not have are zero; more than there are parameters are too many.
+        let given = usize::try_from(length).ok().and_then(|length| bytes.get_mut(..length));
+        let given = given.ok_or(CUerror::LAUNCH_OUT_OF_RESOURCES)?;
+        MemRef::host(address).read(0, given).map_err(|_| CUerror::INVALID_VALUE)?;
+        return Ok(bytes);
+    }
+    if parameters.is_null() && !kernel.parameters.is_empty() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    for (index, parameter) in kernel.parameters.iter().enumerate() {
+        let address = parameters.read(index)?;
+        let start = parameter.offset as usize;
+        let part = &mut bytes[start..start + parameter.bytes as usize];
+        MemRef::host(address).read(0, part).map_err(|_| CUerror::INVALID_VALUE)?;
+    }
+    Ok(bytes)
+}
+
+/// Where the buffer of all arguments lies and how long it is; nothing if the list is empty.
+fn read_extra(extra: WordArray) -> Result<Option<(u64, u64)>, CUerror> {
+    const WORDS_MAX: usize = 16;
+    let (mut address, mut length) = (None, None);
+    for index in (0..WORDS_MAX).step_by(2) {
+        match extra.read(index)? as usize {
+            launch_param::END if address.is_none() && length.is_none() => return Ok(None),
+            launch_param::END => return address.zip(length).map(Some).ok_or(CUerror::INVALID_VALUE),
+            launch_param::BUFFER_POINTER => address = Some(extra.read(index + 1)?),
+            launch_param::BUFFER_SIZE => {
+                let mut bytes = [0; 8];
+                MemRef::host(extra.read(index + 1)?).read(0, &mut bytes).map_err(|_| CUerror::INVALID_VALUE)?;
+                length = Some(u64::from_le_bytes(bytes));
+            }
+            _ => return Err(CUerror::INVALID_VALUE),
+        }
+    }
+    Err(CUerror::INVALID_VALUE)
+}

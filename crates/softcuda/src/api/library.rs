@@ -1,0 +1,137 @@
+//! Libraries.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{
+    CUdeviceptr, CUerror, CUjit_option, CUkernel, CUlibrary, CUlibraryOption, CUmodule, CUresult,
+};
+use freehold_ptx::Image;
+
+use super::module::{build_with, file_ptx, write_symbol};
+use crate::context::current;
+use crate::driver_state::{DriverState, driver};
+use crate::ffi::{HostAddress, InArray, InStr, Out, WordArray};
+use crate::image::ptx_at;
+use crate::library::Library;
+
+/// As many options of a library as there are.
+const LIBRARY_OPTIONS_MAX: u32 = 2;
+
+#[expect(clippy::too_many_arguments, reason = "as many as C has")]
+pub(crate) fn cuLibraryLoadData(
+    library: Out<CUlibrary>,
+    code: HostAddress,
+    options: InArray<CUjit_option>,
+    values: WordArray,
+    count: u32,
+    library_options: InArray<CUlibraryOption>,
+    _library_values: WordArray,
+    library_count: u32,
+) -> CUresult {
+    let driver = driver()?;
+    check_options(&library_options, library_count)?;
+    let image = defer_image_errors(build_with(count, &options, values, || ptx_at(code.0)))?;
+    library.set(Library::load(driver, image).handle);
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "as many as C has")]
+pub(crate) fn cuLibraryLoadFromFile(
+    library: Out<CUlibrary>,
+    path: InStr,
+    options: InArray<CUjit_option>,
+    values: WordArray,
+    count: u32,
+    library_options: InArray<CUlibraryOption>,
+    _library_values: WordArray,
+    library_count: u32,
+) -> CUresult {
+    let driver = driver()?;
+    check_options(&library_options, library_count)?;
+    let image = defer_image_errors(build_with(count, &options, values, || file_ptx(&path)))?;
+    library.set(Library::load(driver, image).handle);
+    Ok(())
+}
+
+/// Libraries are loaded lazily: what is wrong with an image shows where it is first needed, and only what is
+/// wrong with the call itself at once.
+fn defer_image_errors(image: Result<Image, CUerror>) -> Result<Result<Image, CUerror>, CUerror> {
+    match image {
+        Err(code @ (CUerror::INVALID_VALUE | CUerror::FILE_NOT_FOUND | CUerror::OUT_OF_MEMORY)) => Err(code),
+        image => Ok(image),
+    }
+}
+
+/// The options of a library change nothing here: they have to be some, and that is all.
+fn check_options(options: &InArray<CUlibraryOption>, count: u32) -> CUresult {
+    if count > LIBRARY_OPTIONS_MAX {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let known = |option: &CUlibraryOption| option.0 <= CUlibraryOption::BINARY_IS_PRESERVED.0;
+    if options.read(count as usize)?.iter().all(known) { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
+}
+
+fn find(driver: &DriverState, library: CUlibrary) -> Result<Arc<Library>, CUerror> {
+    driver.libraries.find(library.0).ok_or(CUerror::INVALID_HANDLE)
+}
+
+pub(crate) fn cuLibraryUnload(library: CUlibrary) -> CUresult {
+    let driver = driver()?;
+    find(driver, library)?.unload(driver)
+}
+
+pub(crate) fn cuLibraryGetKernel(kernel: Out<CUkernel>, library: CUlibrary, name: InStr) -> CUresult {
+    let library = find(driver()?, library)?;
+    let found = library.kernels()?.iter().find(|kernel| kernel.name.to_str() == Ok(&name.0));
+    kernel.set(found.ok_or(CUerror::NOT_FOUND)?.handle);
+    Ok(())
+}
+
+pub(crate) fn cuLibraryGetKernelCount(count: Out<u32>, library: CUlibrary) -> CUresult {
+    count.set(find(driver()?, library)?.kernels()?.len() as u32);
+    Ok(())
+}
+
+pub(crate) fn cuLibraryEnumerateKernels(kernels: Out<CUkernel>, count: u32, library: CUlibrary) -> CUresult {
+    let library = find(driver()?, library)?;
+    let handles: Vec<_> = library.kernels()?.iter().take(count as usize).map(|kernel| kernel.handle).collect();
+    kernels.set_slice(&handles);
+    Ok(())
+}
+
+pub(crate) fn cuLibraryGetModule(module: Out<CUmodule>, library: CUlibrary) -> CUresult {
+    let driver = driver()?;
+    let library = find(driver, library)?;
+    module.set(library.module(driver, &current()?)?.handle);
+    Ok(())
+}
+
+pub(crate) fn cuLibraryGetGlobal(
+    start: Option<Out<CUdeviceptr>>,
+    bytes: Option<Out<usize>>,
+    library: CUlibrary,
+    name: InStr,
+) -> CUresult {
+    let driver = driver()?;
+    let module = find(driver, library)?.module(driver, &current()?)?;
+    let variable = module.variable(&name.0).ok_or(CUerror::NOT_FOUND)?;
+    write_symbol(variable.address, variable.bytes, start, bytes);
+    Ok(())
+}
+
+// No image that this driver loads has managed variables, or functions that the host calls too.
+pub(crate) fn cuLibraryGetManaged(
+    _start: Option<Out<CUdeviceptr>>,
+    _bytes: Option<Out<usize>>,
+    library: CUlibrary,
+    _name: InStr,
+) -> CUresult {
+    find(driver()?, library)?;
+    Err(CUerror::NOT_FOUND)
+}
+
+pub(crate) fn cuLibraryGetUnifiedFunction(_function: Out<*mut c_void>, library: CUlibrary, _name: InStr) -> CUresult {
+    find(driver()?, library)?;
+    Err(CUerror::INVALID_VALUE)
+}

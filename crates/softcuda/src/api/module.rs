@@ -1,0 +1,156 @@
+//! Modules.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Instant;
+
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmodule, CUmoduleLoadingMode, CUresult};
+use freehold_ptx::Image;
+
+use crate::context::current;
+use crate::driver_state::{DriverState, driver};
+use crate::ffi::{HostAddress, InArray, InStr, Out, WordArray};
+use crate::image::{LoadError, build, ptx_at, ptx_in};
+use crate::jit::JitOptions;
+use crate::module::{Module, Variable};
+
+pub(crate) fn cuModuleLoad(module: Out<CUmodule>, path: InStr) -> CUresult {
+    let image = build(&file_ptx(&path)?).map_err(|error| error.code)?;
+    load(module, &image)
+}
+
+pub(crate) fn cuModuleLoadData(module: Out<CUmodule>, image: HostAddress) -> CUresult {
+    current()?;
+    let image = build(&ptx_at(image.0)?).map_err(|error| error.code)?;
+    load(module, &image)
+}
+
+pub(crate) fn cuModuleLoadFatBinary(module: Out<CUmodule>, image: HostAddress) -> CUresult {
+    cuModuleLoadData(module, image)
+}
+
+pub(crate) fn cuModuleLoadDataEx(
+    module: Out<CUmodule>,
+    image: HostAddress,
+    count: u32,
+    options: InArray<CUjit_option>,
+    values: WordArray,
+) -> CUresult {
+    current()?;
+    let image = build_with(count, &options, values, || ptx_at(image.0))?;
+    load(module, &image)
+}
+
+/// Compiles texts with options, and writes the logs that those ask for.
+pub(super) fn build_with(
+    count: u32,
+    options: &InArray<CUjit_option>,
+    values: WordArray,
+    texts: impl FnOnce() -> Result<Vec<String>, CUerror>,
+) -> Result<Image, CUerror> {
+    let start = Instant::now();
+    let options = JitOptions::read(count, options, values)?;
+    let image = texts().map_err(LoadError::from).and_then(|texts| build(&texts));
+    options.write_logs(image, start.elapsed())
+}
+
+/// The texts of the image in a file.
+pub(super) fn file_ptx(path: &InStr) -> Result<Vec<String>, CUerror> {
+    ptx_in(&file_bytes(path)?)
+}
+
+/// What is in a file.
+pub(super) fn file_bytes(path: &InStr) -> Result<Vec<u8>, CUerror> {
+    if path.0.is_empty() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    std::fs::read(&path.0).map_err(|error| match error.kind() {
+        // The real driver takes the size that a folder says it has for a file's.
+        ErrorKind::IsADirectory => CUerror::OUT_OF_MEMORY,
+        _ => CUerror::FILE_NOT_FOUND,
+    })
+}
+
+/// Loads an image into the current context, once the work that is there is done.
+fn load(module: Out<CUmodule>, image: &Image) -> CUresult {
+    let driver = driver()?;
+    let context = current()?;
+    context.synchronize(driver);
+    driver.engine.check_fault()?;
+    module.set(Module::load(driver, &context, image)?.handle);
+    Ok(())
+}
+
+fn find(driver: &DriverState, module: CUmodule) -> Result<Arc<Module>, CUerror> {
+    driver.modules.find(module.0).ok_or(CUerror::INVALID_HANDLE)
+}
+
+pub(crate) fn cuModuleUnload(module: CUmodule) -> CUresult {
+    let driver = driver()?;
+    let module = find(driver, module)?;
+    if module.is_from_library {
+        return Err(CUerror::NOT_PERMITTED);
+    }
+    module.unload(driver)
+}
+
+pub(crate) fn cuModuleGetLoadingMode(mode: Out<CUmoduleLoadingMode>) -> CUresult {
+    mode.set(CUmoduleLoadingMode::LAZY);
+    Ok(())
+}
+
+pub(crate) fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: InStr) -> CUresult {
+    let module = find(driver()?, module)?;
+    if name.0.is_empty() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    function.set(module.function(&name.0).ok_or(CUerror::NOT_FOUND)?.handle);
+    Ok(())
+}
+
+pub(crate) fn cuModuleGetFunctionCount(count: Out<u32>, module: CUmodule) -> CUresult {
+    let module = find(driver()?, module)?;
+    count.set(module.functions().len() as u32);
+    Ok(())
+}
+
+pub(crate) fn cuModuleEnumerateFunctions(functions: Out<CUfunction>, count: u32, module: CUmodule) -> CUresult {
+    let module = find(driver()?, module)?;
+    let handles: Vec<_> = module.functions().iter().take(count as usize).map(|function| function.handle).collect();
+    functions.set_slice(&handles);
+    Ok(())
+}
+
+pub(crate) fn cuModuleGetGlobal_v2(
+    start: Option<Out<CUdeviceptr>>,
+    bytes: Option<Out<usize>>,
+    module: CUmodule,
+    name: Option<InStr>,
+) -> CUresult {
+    let module = find(driver()?, module)?;
+    if start.is_none() && bytes.is_none() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let found = variable(&module, name.as_ref().map_or("", |name| &name.0));
+    let (address, size) = found.map_or((0, 0), |variable| (variable.address, variable.bytes));
+    // What is not found lies nowhere, and the program is told so.
+    write_symbol(address, size, start, bytes);
+    found.map(|_| ())
+}
+
+fn variable<'m>(module: &'m Module, name: &str) -> Result<&'m Variable, CUerror> {
+    if name.is_empty() || module.function(name).is_some() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    module.variable(name).ok_or(CUerror::NOT_FOUND)
+}
+
+/// Says where a variable lies.
+pub(super) fn write_symbol(address: u64, size: u64, start: Option<Out<CUdeviceptr>>, bytes: Option<Out<usize>>) {
+    if let Some(start) = start {
+        start.set(CUdeviceptr(address));
+    }
+    if let Some(bytes) = bytes {
+        bytes.set(size as usize);
+    }
+}

@@ -1,0 +1,135 @@
+//! How many blocks of a function fit.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUerror, CUfunction, CUlaunchConfig, CUoccupancyB2DSize, CUresult, occupancy_flags};
+
+use crate::context::current;
+use crate::driver_state::driver;
+use crate::ffi::{In, Out};
+use crate::function::{self, Function, block_resources, threads_max};
+use crate::occupancy::{self, MULTIPROCESSORS};
+
+/// The function with a handle, or a library's kernel in the current context.
+fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
+    function::find(driver()?, function, current)
+}
+
+pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: Out<i32>,
+    function: CUfunction,
+    block_size: i32,
+    shared_bytes: usize,
+) -> CUresult {
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size, shared_bytes, 0)
+}
+
+pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    blocks: Out<i32>,
+    function: CUfunction,
+    block_size: i32,
+    shared_bytes: usize,
+    flags: u32,
+) -> CUresult {
+    let function = find(function)?;
+    check_flags(flags)?;
+    let threads = u64::try_from(block_size).ok().filter(|&threads| threads > 0).ok_or(CUerror::INVALID_VALUE)?;
+    blocks.set(active_blocks(&function, threads, shared_bytes as u64) as i32);
+    Ok(())
+}
+
+/// Blocks that one multiprocessor holds; none if a block needs more shared memory than the function allows. How many
+/// threads it allows does not count.
+pub(super) fn active_blocks(function: &Function, threads: u64, dynamic_bytes: u64) -> u64 {
+    let is_allowed = dynamic_bytes <= function.settings().dynamic_bytes_max.into();
+    if is_allowed {
+        occupancy::max_active_blocks(block_resources(function.kernel(), threads, dynamic_bytes))
+    } else {
+        0
+    }
+}
+
+fn check_flags(flags: u32) -> CUresult {
+    if flags > occupancy_flags::DISABLE_CACHING_OVERRIDE { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
+}
+
+pub(crate) fn cuOccupancyMaxPotentialBlockSize(
+    grid_size: Out<i32>,
+    block_size: Out<i32>,
+    function: CUfunction,
+    shared_of_block: CUoccupancyB2DSize,
+    shared_bytes: usize,
+    block_size_limit: i32,
+) -> CUresult {
+    cuOccupancyMaxPotentialBlockSizeWithFlags(
+        grid_size,
+        block_size,
+        function,
+        shared_of_block,
+        shared_bytes,
+        block_size_limit,
+        0,
+    )
+}
+
+pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+    grid_size: Out<i32>,
+    block_size: Out<i32>,
+    function: CUfunction,
+    shared_of_block: CUoccupancyB2DSize,
+    shared_bytes: usize,
+    block_size_limit: i32,
+    flags: u32,
+) -> CUresult {
+    let function = find(function)?;
+    check_flags(flags)?;
+    let most = u64::from(threads_max(function.kernel()));
+    let limit = match u64::try_from(block_size_limit).map_err(|_| CUerror::INVALID_VALUE)? {
+        0 => most,
+        limit => limit.min(most),
+    };
+    let dynamic_of = |threads: u64| match shared_of_block {
+        // SAFETY: the program vouched for the calls of its function when it asked for the best block.
+        Some(shared_of_block) => unsafe { shared_of_block(threads as i32) as u64 },
+        None => shared_bytes as u64,
+    };
+    let (threads, blocks) =
+        occupancy::best_block_size(limit, |threads| active_blocks(&function, threads, dynamic_of(threads)));
+    grid_size.set((blocks * MULTIPROCESSORS) as i32);
+    block_size.set(threads as i32);
+    Ok(())
+}
+
+pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
+    shared_bytes: Out<usize>,
+    function: CUfunction,
+    blocks: i32,
+    block_size: i32,
+) -> CUresult {
+    let function = find(function)?;
+    let positive = |number: i32| u64::try_from(number).ok().filter(|&number| number > 0);
+    let (blocks, threads) = positive(blocks).zip(positive(block_size)).ok_or(CUerror::INVALID_VALUE)?;
+    if blocks > occupancy::max_active_blocks(block_resources(function.kernel(), threads, 0)) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let most = u64::from(function.settings().dynamic_bytes_max);
+    shared_bytes.set(occupancy::available_shared_bytes(blocks, function.kernel().shared_bytes).min(most) as usize);
+    Ok(())
+}
+
+// Blocks do not form clusters here.
+pub(crate) fn cuOccupancyMaxPotentialClusterSize(
+    _size: Out<i32>,
+    function: CUfunction,
+    _config: In<CUlaunchConfig>,
+) -> CUresult {
+    find(function).and(Err(CUerror::NOT_SUPPORTED))
+}
+
+pub(crate) fn cuOccupancyMaxActiveClusters(
+    _clusters: Out<i32>,
+    function: CUfunction,
+    _config: In<CUlaunchConfig>,
+) -> CUresult {
+    find(function).and(Err(CUerror::NOT_SUPPORTED))
+}

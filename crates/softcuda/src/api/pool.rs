@@ -1,0 +1,357 @@
+//! Allocation in the order of streams.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{
+    CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType,
+    CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool,
+    CUresult, CUstream,
+};
+
+use super::allocation::{export_fd, import_fd};
+use super::memory::begin_free;
+use crate::device::Device;
+use crate::driver_state::{DriverState, driver};
+use crate::engine::work::{InternalWork, Work};
+use crate::ffi::{HostAddress, In, InArray, Out, UntypedPtr};
+use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping, Token};
+use crate::memory::backing::{Backing, ShareHeader, ShareKind};
+use crate::pool::{Origin, Pool};
+use crate::span::{Span, SpanKind};
+use crate::stream::{StreamRef, stream_ref};
+
+/// The pool that a device has from the start.
+pub(super) fn default_pool(driver: &DriverState, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
+    let mut pools = device.pools();
+    if let Some(pool) = &pools.default {
+        return Ok(Arc::clone(pool));
+    }
+    let pool = create(driver, device, Origin::Default, 0)?;
+    pools.default = Some(Arc::clone(&pool));
+    pools.all.push(Arc::clone(&pool));
+    Ok(pool)
+}
+
+/// A new pool of `device`, which is not among its pools yet.
+fn create(driver: &DriverState, device: &Arc<Device>, origin: Origin, max_bytes: u64) -> Result<Arc<Pool>, CUerror> {
+    let memory = Backing::create_uncharged(Some(Arc::clone(&device.usage)), device.arena.bytes());
+    let memory = Arc::new(memory.map_err(|_| CUerror::OUT_OF_MEMORY)?);
+    Ok(insert(driver, device, origin, max_bytes, memory))
+}
+
+fn insert(
+    driver: &DriverState,
+    device: &Arc<Device>,
+    origin: Origin,
+    max_bytes: u64,
+    memory: Arc<Backing>,
+) -> Arc<Pool> {
+    let make = |handle| Arc::new(Pool::new(CUmemoryPool(handle), device, origin, max_bytes, memory));
+    driver.pools.insert_with(make).1
+}
+
+/// The pool that `cuMemAllocAsync` takes from.
+pub(super) fn current_pool(driver: &DriverState, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
+    let current = device.pools().current.clone();
+    current.map_or_else(|| default_pool(driver, device), Ok)
+}
+
+pub(crate) fn cuMemAllocAsync(start: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> CUresult {
+    let driver = driver()?;
+    let stream_ref = stream_ref(driver, stream)?;
+    let pool = current_pool(driver, &stream_ref.context.device)?;
+    start.set(CUdeviceptr(alloc(driver, &stream_ref, &pool, bytes as u64)?));
+    Ok(())
+}
+
+pub(crate) fn cuMemAllocFromPoolAsync(
+    start: Out<CUdeviceptr>,
+    bytes: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> CUresult {
+    let driver = driver()?;
+    let stream_ref = stream_ref(driver, stream)?;
+    let pool = find(driver, pool)?;
+    start.set(CUdeviceptr(alloc(driver, &stream_ref, &pool, bytes as u64)?));
+    Ok(())
+}
+
+fn alloc(driver: &DriverState, stream_ref: &StreamRef, pool: &Arc<Pool>, bytes: u64) -> Result<u64, CUerror> {
+    if pool.origin == Origin::Imported {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
+    let queue = &stream_ref.stream.queue;
+    stream_ref.ensure_not_captured(driver)?;
+    driver.captures.refuse_unsafe_call()?;
+    let grant = pool.alloc(&device, bytes, queue)?;
+    if !grant.dependencies.is_empty() {
+        stream_ref.submit_uncaptured(driver, grant.dependencies, Work::Barrier)?;
+    }
+    driver.insert_span(grant.address, bytes, device.ordinal, None, SpanKind::Pool(Arc::clone(pool)))?;
+    Ok(grant.address)
+}
+
+pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
+    let driver = driver()?;
+    let stream_ref = stream_ref(driver, stream)?;
+    if start == CUdeviceptr::NULL {
+        return Ok(());
+    }
+    stream_ref.ensure_not_captured(driver)?;
+    if driver.find_span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
+        return Err(CUerror::NOT_SUPPORTED);
+    }
+    let span = begin_free(driver, start.0, |span| {
+        matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || is_imported(span)
+    })?;
+    match &span.kind {
+        SpanKind::Pool(pool) => free_to_pool(driver, &stream_ref, Arc::clone(&span), pool)?,
+        _ => {
+            remove_import(driver, &span);
+            let give_back = move || {
+                let driver = driver_in_work();
+                driver.finish_free(&span);
+                driver.free_backing(&span);
+            };
+            stream_ref.submit_uncaptured(driver, Vec::new(), Work::Internal(InternalWork::new(give_back)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a span is a block of an imported pool.
+pub(super) fn is_imported(span: &Span) -> bool {
+    matches!(&span.kind, SpanKind::Imported(opened) if opened.pool.is_some())
+}
+
+/// Notes that a block of an imported pool is not open any more.
+pub(super) fn remove_import(driver: &DriverState, span: &Span) {
+    if let SpanKind::Imported(opened) = &span.kind {
+        driver.imports.remove(opened);
+    }
+}
+
+/// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
+fn free_to_pool(driver: &DriverState, stream_ref: &StreamRef, span: Arc<Span>, pool: &Arc<Pool>) -> CUresult {
+    let (base, owner) = (span.base, Arc::clone(pool));
+    let poison = move || {
+        let driver = driver_in_work();
+        driver.finish_free(&span);
+        owner.poison(&driver.devices[span.device], span.base, span.bytes);
+    };
+    let fence = stream_ref.submit_uncaptured(driver, Vec::new(), Work::Internal(InternalWork::new(poison)))?;
+    pool.free(base, Some(fence));
+    Ok(())
+}
+
+/// The driver, for work that runs when its stream comes by.
+fn driver_in_work() -> &'static DriverState {
+    driver().expect("work runs in a driver")
+}
+
+fn find(driver: &DriverState, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
+    driver.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)
+}
+
+/// A pool whose memory this process has.
+fn find_local(driver: &DriverState, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
+    let pool = find(driver, pool)?;
+    if pool.origin == Origin::Imported { Err(CUerror::INVALID_VALUE) } else { Ok(pool) }
+}
+
+pub(crate) fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> CUresult {
+    let driver = driver()?;
+    let props = props.0;
+    if props.allocType != CUmemAllocationType::PINNED || props.location.kind != CUmemLocationType::DEVICE {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let origin = match props.handleTypes {
+        CUmemAllocationHandleType::NONE => Origin::Created,
+        CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR => Origin::Exportable,
+        _ => return Err(CUerror::NOT_SUPPORTED),
+    };
+    let device = driver.device(CUdevice(props.location.id)).map_err(|_| CUerror::INVALID_VALUE)?;
+    let made = create(driver, device, origin, props.maxSize as u64)?;
+    pool.set(made.handle);
+    device.pools().all.push(made);
+    Ok(())
+}
+
+pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult {
+    let driver = driver()?;
+    let found = find(driver, pool)?;
+    if found.origin == Origin::Default {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if found.origin == Origin::Imported && !driver.imports.release_pool(found.memory.inode())? {
+        return Ok(());
+    }
+    let removed = driver.pools.remove(pool.0).ok_or(CUerror::INVALID_VALUE)?;
+    removed.destroy();
+    if let Some(device) = removed.device.upgrade() {
+        let mut pools = device.pools();
+        if pools.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &removed)) {
+            pools.current = None;
+        }
+        drop(pools);
+        device.trim_pools(Pool::retained_bytes);
+    }
+    Ok(())
+}
+
+/// The switches are `int`, the rest `cuuint64_t`.
+fn is_switch(attribute: CUmemPool_attribute) -> bool {
+    (1..=3).contains(&attribute.0)
+}
+
+pub(crate) fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: UntypedPtr) -> CUresult {
+    let pool = find_local(driver()?, pool)?;
+    let value = if is_switch(attribute) { u64::from(value.read::<i32>()? != 0) } else { value.read::<u64>()? };
+    pool.set_attribute(attribute, value)
+}
+
+pub(crate) fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: UntypedPtr) -> CUresult {
+    let found = find_local(driver()?, pool)?.attribute(attribute)?;
+    if is_switch(attribute) { value.set(found as i32) } else { value.set(found) }
+}
+
+pub(crate) fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize) -> CUresult {
+    let pool = find_local(driver()?, pool)?;
+    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
+    pool.trim(&device, keep_bytes as u64);
+    Ok(())
+}
+
+pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: InArray<CUmemAccessDesc>, count: usize) -> CUresult {
+    let driver = driver()?;
+    let pool = find(driver, pool)?;
+    let own = pool.device.upgrade().map(|device| device.ordinal as i32);
+    if count > driver.devices.len() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let wanted = map.read(count)?;
+    for access in &wanted {
+        let location = access.location;
+        if location.kind != CUmemLocationType::DEVICE || driver.device(CUdevice(location.id)).is_err() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let known = [CUmemAccess_flags::PROT_NONE, CUmemAccess_flags::PROT_READ, CUmemAccess_flags::PROT_READWRITE];
+        let is_own = own == Some(location.id);
+        if pool.origin == Origin::Imported && is_own && access.flags == CUmemAccess_flags::PROT_READ {
+            return Err(CUerror::NOT_SUPPORTED);
+        }
+        if !known.contains(&access.flags) || is_own && access.flags != CUmemAccess_flags::PROT_READWRITE {
+            return Err(CUerror::INVALID_VALUE);
+        }
+    }
+    for access in wanted {
+        pool.set_access(access.location.id, access.flags);
+    }
+    Ok(())
+}
+
+pub(crate) fn cuMemPoolGetAccess(
+    flags: Out<CUmemAccess_flags>,
+    pool: CUmemoryPool,
+    location: In<CUmemLocation>,
+) -> CUresult {
+    let driver = driver()?;
+    let pool = find(driver, pool)?;
+    let location = location.0;
+    if location.kind != CUmemLocationType::DEVICE || driver.device(CUdevice(location.id)).is_err() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let is_own = pool.device.upgrade().is_some_and(|device| device.ordinal as i32 == location.id);
+    let own = if is_own { CUmemAccess_flags::PROT_READWRITE } else { CUmemAccess_flags::PROT_NONE };
+    flags.set(pool.access(location.id).unwrap_or(own));
+    Ok(())
+}
+
+pub(crate) fn cuMemPoolExportToShareableHandle(
+    shareable: UntypedPtr,
+    pool: CUmemoryPool,
+    kind: CUmemAllocationHandleType,
+    flags: u64,
+) -> CUresult {
+    let driver = driver()?;
+    let pool = find(driver, pool)?;
+    let is_known = kind == CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR && flags == 0;
+    if !is_known || pool.origin != Origin::Exportable {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    share(&pool)?;
+    export_fd(shareable, &pool.memory)
+}
+
+/// Lets other processes have the memory of a pool.
+fn share(pool: &Pool) -> CUresult {
+    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
+    let header = ShareHeader::new(ShareKind::Pool, device.ordinal, pool.memory.bytes());
+    pool.memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)
+}
+
+pub(crate) fn cuMemPoolImportFromShareableHandle(
+    pool: Out<CUmemoryPool>,
+    shareable: HostAddress,
+    kind: CUmemAllocationHandleType,
+    flags: u64,
+) -> CUresult {
+    let driver = driver()?;
+    if kind != CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR || flags != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let (memory, header) = import_fd(shareable, ShareKind::Pool)?;
+    let device = i32::try_from(header.device).ok().and_then(|ordinal| driver.device(CUdevice(ordinal)).ok());
+    let device = device.ok_or(CUerror::INVALID_VALUE)?;
+    let inode = memory.inode();
+    let imported = driver.imports.pool(inode, || insert(driver, device, Origin::Imported, 0, memory));
+    pool.set(imported.handle);
+    Ok(())
+}
+
+pub(crate) fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, start: CUdeviceptr) -> CUresult {
+    let driver = driver()?;
+    let span = driver.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let SpanKind::Pool(pool) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
+    // The pool goes first.
+    if pool.origin != Origin::Exportable || !pool.memory.is_shared() || start.0 != span.base {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let offset = span.base - driver.devices[span.device].arena.base();
+    let token = Token::new(ShareKind::Pool, &pool.memory, span.device, offset, span.bytes, span.id);
+    data.set(CUmemPoolPtrExportData { bytes: token.to_bytes() });
+    Ok(())
+}
+
+pub(crate) fn cuMemPoolImportPointer(
+    start: Out<CUdeviceptr>,
+    pool: CUmemoryPool,
+    data: In<CUmemPoolPtrExportData>,
+) -> CUresult {
+    let driver = driver()?;
+    let pool = find(driver, pool)?;
+    let token = Token::from_bytes(data.0.bytes, ShareKind::Pool)?;
+    let end = token.offset.checked_add(token.bytes);
+    let lies_within = token.bytes > 0 && end.is_some_and(|end| end <= pool.memory.bytes());
+    if pool.origin != Origin::Imported || token.inode != pool.memory.inode() || !lies_within {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
+    let mut blocks = driver.imports.blocks();
+    if let Some(import) = blocks.get(&token.key()) {
+        start.set(CUdeviceptr(import.address));
+        return Ok(());
+    }
+    let mapping = Arc::new(ImportedMapping::new(&device, Arc::clone(&pool.memory), token.offset, token.bytes)?);
+    let address = mapping.address(token.offset);
+    let kind = SpanKind::Imported(ImportedBlock { token, pool: Some(pool), _mapping: Arc::clone(&mapping) });
+    driver.insert_span(address, token.bytes, device.ordinal, None, kind)?;
+    blocks.insert(token.key(), ImportEntry { address, mapping, context: None, open_count: 1 });
+    start.set(CUdeviceptr(address));
+    Ok(())
+}

@@ -1,0 +1,362 @@
+//! A kernel on its way: which of its blocks have started, which are paused, and how each goes on for a slice.
+//!
+//! Blocks begin a few at a time. Whenever one is paused a further one may begin, so that one that spins for another
+//! meets it in the end, and short ones never crowd the memory.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::CUerror;
+use freehold_ptx::{Block, Grid, Progress as BlockProgress, Slice};
+
+use super::stepper::SplitMix64;
+use super::work::Progress;
+use crate::launch_env::LaunchEnv;
+
+/// Instructions of warps that a block executes before others run.
+pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
+
+/// The same where a generator decides.
+const SEEDED_INSTRUCTIONS: u64 = 2_000;
+
+/// After a step in which no block has ended, a kernel may be waiting for what the program does next: its steps are
+/// short then, so that calls which wait for nothing are too.
+const SHORT_STEP_INSTRUCTIONS: u64 = 1 << 13;
+
+/// Blocks that begin before one was paused.
+const RESIDENT_INITIAL: u64 = 16;
+
+/// Blocks that one turn of a worker may end, one after the other.
+const BLOCKS_PER_TURN: usize = 32;
+
+/// How many blocks may be on their way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Residency {
+    /// All, from the start: they may wait for each other.
+    All,
+    /// So many at the most.
+    AtMost(u64),
+}
+
+/// One launch.
+#[derive(Debug)]
+pub(crate) struct KernelRun {
+    kernel: String,
+    grid: Arc<Grid>,
+    env: LaunchEnv,
+    residency: Residency,
+    resident_max: u64,
+    state: Mutex<RunState>,
+    finished: Condvar,
+}
+
+#[derive(Debug)]
+struct RunState {
+    /// Blocks that have started.
+    started: u64,
+    /// In which order they do.
+    order: BlockOrder,
+    paused: VecDeque<Paused>,
+    /// Blocks that workers have in their hands.
+    running: u64,
+    /// Blocks that may be on their way at once, for now.
+    resident: u64,
+    /// No block has ended since the last step began.
+    is_stalled: bool,
+    /// When the first block began.
+    started_at: Option<Instant>,
+    /// Somebody writes down how it failed.
+    is_failing: bool,
+    outcome: Option<Result<(), CUerror>>,
+}
+
+#[derive(Debug)]
+struct Paused {
+    block: Block,
+    /// When it wants to go on.
+    wake_ns: u64,
+}
+
+/// In which order blocks begin: each as far behind the one before as the stride says, around and around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BlockOrder {
+    /// Has no factor in common with the number of blocks, so that every block starts once.
+    stride: u64,
+    offset: u64,
+}
+
+impl BlockOrder {
+    /// One of the orders for so many blocks.
+    fn random(blocks: u64, random: &mut SplitMix64) -> Self {
+        let tries = std::iter::repeat_with(|| 1 + random.below(blocks)).take(32);
+        let stride = tries.into_iter().find(|&stride| gcd(stride, blocks) == 1).unwrap_or(1);
+        Self { stride, offset: random.below(blocks) }
+    }
+
+    /// The block that begins when `started` have.
+    fn nth(self, started: u64, blocks: u64) -> u64 {
+        let steps = u128::from(started) * u128::from(self.stride) + u128::from(self.offset);
+        (steps % u128::from(blocks)) as u64
+    }
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
+/// What a worker finds to do.
+#[derive(Debug)]
+pub(super) enum NextBlock {
+    Ready(Box<Block>),
+    /// All that are paused sleep, the first until this time.
+    Sleep {
+        until_nanoseconds: u64,
+    },
+    /// Others have them all.
+    Empty,
+}
+
+impl KernelRun {
+    pub(crate) fn new(kernel: String, grid: Arc<Grid>, env: LaunchEnv, residency: Residency) -> Self {
+        let blocks = grid.blocks();
+        let (resident, resident_max) = match residency {
+            Residency::All => (blocks, blocks),
+            Residency::AtMost(most) => (RESIDENT_INITIAL.min(most.max(1)), most.max(1)),
+        };
+        Self {
+            kernel,
+            grid,
+            env,
+            residency,
+            resident_max,
+            state: Mutex::new(RunState {
+                started: 0,
+                order: BlockOrder { stride: 1, offset: 0 },
+                paused: VecDeque::new(),
+                running: 0,
+                resident,
+                is_stalled: false,
+                started_at: None,
+                is_failing: false,
+                outcome: None,
+            }),
+            finished: Condvar::new(),
+        }
+    }
+
+    /// The same launch once more.
+    ///
+    /// # Errors
+    /// There is no memory for the place where its blocks meet.
+    pub(super) fn try_clone(&self) -> Result<Self, CUerror> {
+        let env = self.env.try_clone()?;
+        let grid = match env.workspace() {
+            None => Arc::clone(&self.grid),
+            Some(workspace) => Arc::new(self.grid.with_workspace(workspace)),
+        };
+        Ok(Self::new(self.kernel.clone(), grid, env, self.residency))
+    }
+
+    pub(super) fn is_one_block(&self) -> bool {
+        self.grid.blocks() == 1
+    }
+
+    fn state(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn outcome(&self) -> Option<Result<(), CUerror>> {
+        self.state().outcome
+    }
+
+    /// Sleeps until it has ended.
+    pub(super) fn wait(&self) -> Result<(), CUerror> {
+        let mut state = self.state();
+        loop {
+            if let Some(outcome) = state.outcome {
+                return outcome;
+            }
+            state = self.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends it, unless it has ended: what is left of its blocks is dropped.
+    pub(super) fn finish(&self, outcome: Result<(), CUerror>) {
+        let mut state = self.state();
+        state.outcome.get_or_insert(outcome);
+        let dropped = std::mem::take(&mut state.paused);
+        drop(state);
+        self.finished.notify_all();
+        drop(dropped);
+    }
+
+    /// Takes a block to go on with: a new one if one may begin, else the one that waits longest; or, with a generator,
+    /// any of them.
+    pub(super) fn next_block(&self, now_nanoseconds: u64, random: Option<&mut SplitMix64>) -> NextBlock {
+        let mut state = self.state();
+        if state.outcome.is_some() {
+            return NextBlock::Empty;
+        }
+        state.started_at.get_or_insert_with(Instant::now);
+        let on_their_way = state.paused.len() as u64 + state.running;
+        let may_begin = state.started < self.grid.blocks() && on_their_way < state.resident;
+        let ready = |paused: &Paused| paused.wake_ns <= now_nanoseconds;
+        let chosen = match random {
+            None if may_begin => None,
+            None => state.paused.iter().position(ready),
+            Some(random) => {
+                if state.started == 0 {
+                    state.order = BlockOrder::random(self.grid.blocks(), random);
+                }
+                let ready: Vec<_> = (0..state.paused.len()).filter(|&index| ready(&state.paused[index])).collect();
+                let begins = may_begin && random.below(2) == 0;
+                if ready.is_empty() || begins { None } else { Some(ready[random.below(ready.len() as u64) as usize]) }
+            }
+        };
+        if let Some(paused) = chosen.and_then(|index| state.paused.remove(index)) {
+            state.running += 1;
+            return NextBlock::Ready(Box::new(paused.block));
+        }
+        if may_begin {
+            let index = state.order.nth(state.started, self.grid.blocks());
+            state.started += 1;
+            state.running += 1;
+            drop(state);
+            return NextBlock::Ready(Box::new(self.grid.block(index)));
+        }
+        let soonest = state.paused.iter().map(|paused| paused.wake_ns).min();
+        soonest.map_or(NextBlock::Empty, |until_nanoseconds| NextBlock::Sleep { until_nanoseconds })
+    }
+
+    /// Goes on with a block for a slice, and puts it back if it is not done. Says whether it is.
+    pub(super) fn run_slice(&self, mut block: Block, slice: Slice, limit: Option<Duration>) -> bool {
+        let ran = catch_unwind(AssertUnwindSafe(|| block.run(&mut self.env.memory(), slice)));
+        self.env.print(&block.take_printed());
+        let progress = match ran {
+            Ok(Ok(progress)) => progress,
+            Ok(Err(fault)) => {
+                self.fail(|| self.env.report_fault(&fault));
+                return true;
+            }
+            // A mistake of this driver's own, which must not keep the stream waiting for ever.
+            Err(_) => {
+                self.fail(|| CUerror::UNKNOWN);
+                return true;
+            }
+        };
+        if progress != BlockProgress::Done
+            && let Some(limit) = limit
+            && self.state().started_at.is_some_and(|began| began.elapsed() > limit)
+        {
+            self.fail(|| self.env.report_timeout(&self.kernel, limit.as_secs_f64()));
+            return true;
+        }
+        self.end_slice(block, progress);
+        progress == BlockProgress::Done
+    }
+
+    /// Ends it with the code that `report` says, which is called for the first failure only.
+    fn fail(&self, report: impl FnOnce() -> CUerror) {
+        let is_first = {
+            let mut state = self.state();
+            state.outcome.is_none() && !std::mem::replace(&mut state.is_failing, true)
+        };
+        if is_first {
+            self.finish(Err(report()));
+        }
+    }
+
+    fn end_slice(&self, block: Block, progress: BlockProgress) {
+        let mut state = self.state();
+        state.running -= 1;
+        let wake_ns = match progress {
+            BlockProgress::Done => {
+                state.is_stalled = false;
+                let is_last = state.running == 0 && state.paused.is_empty() && state.started == self.grid.blocks();
+                drop(state);
+                if is_last {
+                    self.finish(Ok(()));
+                }
+                return;
+            }
+            BlockProgress::Running => 0,
+            BlockProgress::Sleeping { until_nanoseconds } => until_nanoseconds,
+        };
+        if state.outcome.is_none() {
+            state.resident = (state.resident + 1).min(self.resident_max);
+            state.paused.push_back(Paused { block, wake_ns });
+        }
+    }
+
+    /// A worker's turn: goes on with a block, and as long as blocks end, with further ones.
+    pub(super) fn run_blocks(&self, mut block: Block, now: impl Fn() -> u64, limit: Option<Duration>) {
+        for _ in 0..BLOCKS_PER_TURN {
+            let slice = Slice { instructions: SLICE_INSTRUCTIONS, nanoseconds: now(), seed: None };
+            if !self.run_slice(block, slice, limit) {
+                return;
+            }
+            block = match self.next_block(now(), None) {
+                NextBlock::Ready(next) => *next,
+                _ => return,
+            };
+        }
+        self.end_slice(block, BlockProgress::Running);
+    }
+
+    /// Goes on for about so many instructions, in the calling thread; for fewer if it goes nowhere.
+    pub(super) fn step(
+        &self,
+        instructions: u64,
+        now: impl Fn() -> u64,
+        seed: Option<u64>,
+        limit: Option<Duration>,
+    ) -> Result<Progress, CUerror> {
+        let mut random = seed.map(SplitMix64::new);
+        let was_stalled = std::mem::replace(&mut self.state().is_stalled, true);
+        let most = if was_stalled { SHORT_STEP_INSTRUCTIONS } else { u64::MAX };
+        let mut left = instructions.clamp(1, most);
+        while left > 0 {
+            let NextBlock::Ready(block) = self.next_block(now(), random.as_mut()) else { break };
+            let most = left.min(SLICE_INSTRUCTIONS);
+            let (most, seed) = match &mut random {
+                None => (most, None),
+                Some(random) => {
+                    // Now and then only a few instructions, so that others come in between.
+                    let usual = if random.below(4) == 0 { 16 } else { SEEDED_INSTRUCTIONS };
+                    (1 + random.below(most.min(usual)), Some(random.next_u64()))
+                }
+            };
+            self.run_slice(*block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
+            left -= most;
+        }
+        match self.outcome() {
+            None => Ok(Progress::KernelRan),
+            Some(outcome) => outcome.map(|()| Progress::Done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freehold_testing::{print_seed, seeds};
+
+    use super::*;
+
+    #[test]
+    fn every_order_starts_every_block_once() {
+        for seed in seeds(50, 500, 10_000) {
+            print_seed(seed);
+            let mut random = SplitMix64::new(seed);
+            let blocks = 1 + random.below(300);
+            let order = BlockOrder::random(blocks, &mut random);
+            let mut started: Vec<_> = (0..blocks).map(|started| order.nth(started, blocks)).collect();
+            started.sort_unstable();
+            assert!(started.into_iter().eq(0..blocks), "{order:?} of {blocks}");
+        }
+        let plain = BlockOrder { stride: 1, offset: 0 };
+        assert_eq!([0, 1, u64::MAX - 1].map(|started| plain.nth(started, u64::MAX)), [0, 1, u64::MAX - 1]);
+    }
+}

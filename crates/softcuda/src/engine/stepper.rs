@@ -1,0 +1,266 @@
+//! Work without threads of its own: it advances inside the calls of the program's, one step at a time.
+//!
+//! Under `eager` each call runs whatever can run. Under a seed a generator decides at each call which queues advance
+//! and how far, copies in pieces too, so that a missing wait shows; the same seed and the same calls of one thread
+//! give the same steps. A program that waits without calling the driver (for a word that a stream writes, say) is
+//! helped by a ticker, which runs everything when there was no call for a while.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Engine;
+use super::queue::{Fence, Queue};
+use super::work::{Progress, Quantum};
+
+/// The ticker looks so often whether there was a call, and without one in so many looks it runs what can run.
+const TICK: Duration = Duration::from_millis(10);
+const QUIET_TICKS: u32 = 15;
+
+/// Steps of one kernel that a call runs which waits for nothing.
+const KERNEL_STEPS_MAX: u32 = 2;
+
+/// What a step takes, in the time of a seeded schedule.
+const STEP_NS: u64 = 1000;
+
+#[derive(Debug)]
+pub(super) struct Stepper {
+    state: Mutex<StepState>,
+    /// Threads that wait for the lock.
+    waiters: AtomicU32,
+    /// Calls of the driver so far.
+    call_count: AtomicU64,
+    /// Steps so far.
+    step_count: AtomicU64,
+    is_seeded: bool,
+    /// How long a step waits for a function of the program's before other streams go on.
+    host_fn_timeout: Duration,
+}
+
+/// Held by the one thread whose call lets work advance.
+#[derive(Debug)]
+struct StepState {
+    /// In the order of their making. Those that are over fall out.
+    queues: Vec<Arc<Queue>>,
+    random: SplitMix64,
+}
+
+/// A small generator (splitmix64): reproducible on every machine.
+#[derive(Debug)]
+pub(super) struct SplitMix64(u64);
+
+impl SplitMix64 {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next_u64() % end
+    }
+}
+
+impl Stepper {
+    pub(super) fn eager() -> Self {
+        Self::new(0, false)
+    }
+
+    pub(super) fn seeded(seed: u64) -> Self {
+        Self::new(seed, true)
+    }
+
+    fn new(seed: u64, is_seeded: bool) -> Self {
+        Self {
+            state: Mutex::new(StepState { queues: Vec::new(), random: SplitMix64(seed) }),
+            waiters: AtomicU32::new(0),
+            call_count: AtomicU64::new(0),
+            step_count: AtomicU64::new(0),
+            is_seeded,
+            // A seeded run stays the same only if a function returns within the step that called it.
+            host_fn_timeout: if is_seeded { Duration::from_secs(1) } else { Duration::from_millis(20) },
+        }
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, StepState> {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        state
+    }
+
+    fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives the lock to who waits for it: a thread that takes it again and again would keep it from all others.
+    fn yield_to_waiters(&self) {
+        while self.has_waiters() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Looks after a queue until it is over.
+    pub(super) fn add_queue(&self, queue: &Arc<Queue>) {
+        let mut state = self.lock_state();
+        if !state.queues.iter().any(|watched| Arc::ptr_eq(watched, queue)) {
+            state.queues.push(Arc::clone(queue));
+        }
+    }
+
+    pub(super) fn virtual_time(&self) -> Option<u64> {
+        self.is_seeded.then(|| (self.step_count.load(Ordering::Relaxed) + 1) * STEP_NS)
+    }
+
+    /// A call of the driver's begins.
+    pub(super) fn before_call(&self, engine: &Engine) {
+        self.call_count.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock_state();
+        if self.is_seeded {
+            let steps = match state.random.below(8) {
+                0..3 => 0,
+                3..7 => 1 + state.random.below(3),
+                _ => 1 + state.random.below(16),
+            };
+            for _ in 0..steps {
+                self.step(engine, &mut state);
+            }
+        } else {
+            self.run_ready(engine, &mut state);
+        }
+    }
+
+    /// A call of the driver's ends: what it asked for runs at once, if nothing else decides when.
+    pub(super) fn after_call(&self, engine: &Engine) {
+        if !self.is_seeded {
+            self.run_ready(engine, &mut self.lock_state());
+        }
+    }
+
+    pub(super) fn run_until(&self, engine: &Engine, holds: impl Fn() -> bool) {
+        while !holds() {
+            let mut state = self.lock_state();
+            let moved = if self.is_seeded { self.step(engine, &mut state) } else { self.run_ready(engine, &mut state) };
+            drop(state);
+            self.yield_to_waiters();
+            if !moved && !holds() {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+
+    /// What the steps of kernels go by.
+    fn seed(&self, state: &StepState) -> Option<u64> {
+        self.is_seeded.then(|| state.random.0 ^ self.step_count.load(Ordering::Relaxed))
+    }
+
+    /// Runs everything that can run; of a kernel only so much, since it may wait for what the program does next. True
+    /// if anything did.
+    fn run_ready(&self, engine: &Engine, state: &mut StepState) -> bool {
+        let mut ever = false;
+        loop {
+            let mut moved = false;
+            for queue in pending(state) {
+                let mut kernel_steps = 0;
+                while kernel_steps < KERNEL_STEPS_MAX {
+                    match self.advance(engine, &queue, u64::MAX, self.seed(state)) {
+                        Progress::Blocked => break,
+                        Progress::KernelRan => kernel_steps += 1,
+                        Progress::Done | Progress::Partial => moved = true,
+                    }
+                }
+                ever |= kernel_steps > 0;
+            }
+            ever |= moved;
+            if !moved {
+                return ever;
+            }
+        }
+    }
+
+    /// Lets one queue advance that can: the first that can, from a random one on. True if there was one.
+    fn step(&self, engine: &Engine, state: &mut StepState) -> bool {
+        let queues = pending(state);
+        if queues.is_empty() {
+            return false;
+        }
+        let before_draw = state.random.0;
+        let first = state.random.below(queues.len() as u64) as usize;
+        let limit = match state.random.below(3) {
+            0 => u64::MAX,
+            _ => 1 + state.random.below(4096),
+        };
+        let (before, from_first) = queues.split_at(first);
+        let mut order = from_first.iter().chain(before);
+        let seed = self.seed(state);
+        let moved = order.any(|queue| self.advance(engine, queue, limit, seed) != Progress::Blocked);
+        if !moved {
+            // How often a wait looks in vain is the clock's affair; the generator is not to know.
+            state.random.0 = before_draw;
+        }
+        moved
+    }
+
+    /// Carries out a part of the first work of a queue.
+    fn advance(&self, engine: &Engine, queue: &Queue, limit: u64, seed: Option<u64>) -> Progress {
+        // Only the holder of the lock takes work out, so the op can be outside the queue while it runs.
+        let Some(mut op) = ({ queue.state().ops.pop_front() }) else { return Progress::Blocked };
+        let progress = if op.dependencies.iter().all(Fence::is_complete) {
+            engine.run_op(&mut op, Quantum::Limited { limit, host_fn_timeout: self.host_fn_timeout, seed })
+        } else {
+            Progress::Blocked
+        };
+        let seq = op.seq;
+        match progress {
+            Progress::Done => {
+                drop(op);
+                queue.complete(seq);
+            }
+            Progress::Partial | Progress::KernelRan | Progress::Blocked => queue.state().ops.push_front(op),
+        }
+        if progress != Progress::Blocked {
+            self.step_count.fetch_add(1, Ordering::Relaxed);
+        }
+        progress
+    }
+}
+
+/// The queues that have work, in the order of their making.
+fn pending(state: &mut StepState) -> Vec<Arc<Queue>> {
+    state.queues.retain(|queue| !queue.is_finished());
+    state.queues.iter().filter(|queue| !queue.is_idle()).cloned().collect()
+}
+
+/// Runs everything that can run whenever the program made no call for a while.
+pub(super) fn start_ticker(engine: &Arc<Engine>) {
+    let engine = Arc::downgrade(engine);
+    let started = std::thread::Builder::new().name("freehold-ticker".to_owned()).spawn(move || {
+        let (mut calls, mut quiet) = (0, 0);
+        while let Some(engine) = engine.upgrade() {
+            if let Some(stepper) = &engine.stepper {
+                let now = stepper.call_count.load(Ordering::Relaxed);
+                quiet = if std::mem::replace(&mut calls, now) == now { quiet } else { 0 };
+                if quiet >= QUIET_TICKS {
+                    quiet = 0;
+                    // A kernel may need more than one round, and others to have a chance in between.
+                    let mut moves = true;
+                    while moves && stepper.call_count.load(Ordering::Relaxed) == now && !stepper.has_waiters() {
+                        moves = stepper.run_ready(&engine, &mut stepper.lock_state());
+                    }
+                }
+            }
+            drop(engine);
+            let begun = Instant::now();
+            std::thread::sleep(TICK);
+            // Where this thread had to wait for a processor, the program may have had none either.
+            quiet += u32::from(begun.elapsed() < 2 * TICK);
+        }
+    });
+    started.expect("the system has a thread for the ticker");
+}

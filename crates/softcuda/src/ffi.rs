@@ -1,0 +1,497 @@
+//! Where C calls in: arguments become checked values, panics become codes, and the state of the process decides
+//! whether a call is let through at all.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use freehold_driver::cuda::{
+    CUarray, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUerror, CUevent,
+    CUfunc_cache, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUhostFn, CUipcEventHandle, CUipcMemHandle,
+    CUjitInputType, CUkernel, CUlibrary, CUlimit, CUlinkState, CUlogsCallback, CUlogsCallbackHandle, CUmem_advise,
+    CUmem_range_attribute, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemGenericAllocationHandle,
+    CUmemLocation, CUmemPool_attribute, CUmemoryPool, CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult,
+    CUsharedconfig, CUstream, CUstreamCallback, CUstreamCaptureMode, Function,
+};
+
+use crate::capture;
+use crate::context::current;
+use crate::driver_state;
+use crate::engine::work::is_within_host_function;
+use crate::memory::mem_ref::MemRef;
+
+thread_local! {
+    /// Set while this thread is in a call that was compiled for per-thread default streams.
+    static PER_THREAD_DEFAULT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a call for which the null stream is the calling thread's own.
+pub(crate) fn with_per_thread_default(call: impl FnOnce() -> CUresult) -> CUresult {
+    PER_THREAD_DEFAULT.set(true);
+    let result = call();
+    PER_THREAD_DEFAULT.set(false);
+    result
+}
+
+pub(crate) fn is_per_thread_default() -> bool {
+    PER_THREAD_DEFAULT.get()
+}
+
+/// Runs what C calls beyond the driver's interface: a panic becomes a code.
+pub(crate) fn catch_panic(call: impl FnOnce() -> CUresult) -> CUresult {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(CUerror::UNKNOWN))
+}
+
+/// Lets a call through, or answers in its place.
+pub(crate) fn dispatch(function: Function, call: impl FnOnce() -> CUresult) -> CUresult {
+    if driver_state::is_forked() && !works_after_fork(function) {
+        return Err(CUerror::NOT_INITIALIZED);
+    }
+    catch_panic(|| {
+        if works_without_init(function) {
+            return call();
+        }
+        let driver = driver_state::driver()?;
+        if is_within_host_function() {
+            return Err(CUerror::NOT_PERMITTED);
+        }
+        driver.engine.before_call();
+        if let Err(fault) = driver.engine.visible_fault()
+            && !works_after_fault(function)
+        {
+            return Err(fault_code(function, fault));
+        }
+        if capture::is_unsafe_in_capture(function) {
+            driver.captures.refuse_unsafe_call()?;
+        }
+        let result = call();
+        driver.engine.after_call();
+        result
+    })
+}
+
+fn works_without_init(function: Function) -> bool {
+    matches!(
+        function,
+        Function::cuInit
+            | Function::cuDriverGetVersion
+            | Function::cuGetErrorName
+            | Function::cuGetErrorString
+            | Function::cuGetProcAddress_v2
+    )
+}
+
+/// Which calls a forked child may make: what the driver knows without a device.
+fn works_after_fork(function: Function) -> bool {
+    works_without_init(function) && function != Function::cuInit
+}
+
+/// Which calls a fault does not spoil: what is known without the device, which context is current, the end of contexts,
+/// and what the driver has to say of the fault.
+fn works_after_fault(function: Function) -> bool {
+    matches!(
+        function,
+        Function::cuDeviceGet
+            | Function::cuDeviceGetCount
+            | Function::cuDeviceGetName
+            | Function::cuDeviceGetUuid
+            | Function::cuDeviceGetUuid_v2
+            | Function::cuDeviceGetProperties
+            | Function::cuDeviceTotalMem_v2
+            | Function::cuDeviceGetAttribute
+            | Function::cuDeviceGetByPCIBusId
+            | Function::cuDeviceGetPCIBusId
+            | Function::cuDeviceCanAccessPeer
+            | Function::cuDeviceGetP2PAttribute
+            | Function::cuDeviceComputeCapability
+            | Function::cuDevicePrimaryCtxRelease_v2
+            | Function::cuDevicePrimaryCtxReset_v2
+            | Function::cuDevicePrimaryCtxGetState
+            | Function::cuCtxDestroy_v2
+            | Function::cuCtxPushCurrent_v2
+            | Function::cuCtxPopCurrent_v2
+            | Function::cuCtxSetCurrent
+            | Function::cuCtxGetCurrent
+            | Function::cuCtxGetDevice
+            | Function::cuCtxGetFlags
+            | Function::cuCtxGetId
+            | Function::cuCtxGetApiVersion
+            | Function::cuPointerGetAttribute
+            | Function::cuPointerGetAttributes
+            | Function::cuLogsRegisterCallback
+            | Function::cuLogsUnregisterCallback
+            | Function::cuLogsCurrent
+            | Function::cuLogsDumpToFile
+            | Function::cuLogsDumpToMemory
+    )
+}
+
+/// What a call answers that a fault spoils. That its thread has no context, or one that is destroyed, goes first where the call
+/// needs one.
+fn fault_code(function: Function, fault: CUerror) -> CUerror {
+    if works_without_context(function) { fault } else { current().err().unwrap_or(fault) }
+}
+
+/// Which calls need no current context: those that make one, and those that name a stream or an event, which has one.
+fn works_without_context(function: Function) -> bool {
+    matches!(
+        function,
+        Function::cuCtxCreate_v2
+            | Function::cuCtxCreate_v3
+            | Function::cuCtxCreate_v4
+            | Function::cuDevicePrimaryCtxRetain
+            | Function::cuEventDestroy_v2
+            | Function::cuEventElapsedTime
+            | Function::cuEventQuery
+            | Function::cuEventRecord
+            | Function::cuEventRecordWithFlags
+            | Function::cuEventSynchronize
+            | Function::cuLaunchHostFunc
+            | Function::cuLaunchKernel
+            | Function::cuMemcpyAsync
+            | Function::cuMemcpyDtoDAsync_v2
+            | Function::cuMemcpyDtoHAsync_v2
+            | Function::cuMemcpyHtoDAsync_v2
+            | Function::cuMemcpy2DAsync_v2
+            | Function::cuMemsetD8Async
+            | Function::cuMemsetD16Async
+            | Function::cuMemsetD32Async
+            | Function::cuStreamDestroy_v2
+            | Function::cuStreamQuery
+            | Function::cuStreamSynchronize
+            | Function::cuStreamWaitEvent
+            | Function::cuStreamWaitValue32_v2
+            | Function::cuStreamWaitValue64_v2
+            | Function::cuStreamWriteValue32_v2
+            | Function::cuStreamWriteValue64_v2
+    )
+}
+
+/// How an argument of C becomes a value of an entry's.
+pub(crate) trait FromC<C>: Sized {
+    /// # Safety
+    /// A pointer that is neither null nor misaligned points to what the C signature says, for as long as the call
+    /// lasts.
+    unsafe fn from_c(argument: C) -> Result<Self, CUerror>;
+}
+
+macro_rules! by_value {
+    ($($kind:ty),* $(,)?) => {$(
+        impl FromC<$kind> for $kind {
+            unsafe fn from_c(argument: $kind) -> Result<Self, CUerror> {
+                Ok(argument)
+            }
+        }
+    )*};
+}
+
+by_value!(
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    i32,
+    CUarray,
+    CUcontext,
+    CUdevice,
+    CUdevice_P2PAttribute,
+    CUdevice_attribute,
+    CUdeviceptr,
+    CUevent,
+    CUfunc_cache,
+    CUfunction,
+    CUfunction_attribute,
+    CUgraph,
+    CUgraphExec,
+    CUhostFn,
+    CUjitInputType,
+    CUkernel,
+    CUlibrary,
+    CUlimit,
+    CUlinkState,
+    CUlogsCallback,
+    CUlogsCallbackHandle,
+    CUipcEventHandle,
+    CUipcMemHandle,
+    CUmemAllocationGranularity_flags,
+    CUmemAllocationHandleType,
+    CUmemGenericAllocationHandle,
+    CUmemLocation,
+    CUmemPool_attribute,
+    CUmem_advise,
+    CUmem_range_attribute,
+    CUmemoryPool,
+    CUmodule,
+    CUoccupancyB2DSize,
+    CUsharedconfig,
+    CUpointer_attribute,
+    CUstream,
+    CUstreamCallback,
+    CUstreamCaptureMode,
+);
+
+/// Where a call puts a result.
+#[derive(Debug)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    pub(crate) fn set(self, value: T) {
+        // SAFETY: `from_c` refused null and misaligned pointers; its caller vouches that the rest point to a `T`.
+        unsafe { self.0.write(value) }
+    }
+}
+
+impl Out<c_char> {
+    /// Writes as much of `text` as fits into `length` characters with the NUL that ends it.
+    pub(crate) fn set_str(self, text: &str, length: i32) -> CUresult {
+        let room = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
+        let room = room.ok_or(CUerror::INVALID_VALUE)?;
+        let bytes = text.bytes().take(room).chain([0]);
+        for (index, byte) in bytes.enumerate() {
+            let at = self.0.wrapping_add(index);
+            // SAFETY: the C caller vouches for `length` characters, and `index` is less than that.
+            unsafe { at.write(byte as c_char) };
+        }
+        Ok(())
+    }
+}
+
+impl<T> FromC<*mut T> for Out<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() || !argument.is_aligned() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        Ok(Self(argument))
+    }
+}
+
+impl<T> Out<T> {
+    /// Writes as many values as the C caller vouches for.
+    pub(crate) fn set_slice(self, values: &[T])
+    where
+        T: Copy,
+    {
+        for (index, value) in values.iter().enumerate() {
+            let at = self.0.wrapping_add(index);
+            // SAFETY: `from_c` refused null and misaligned pointers, and the C caller vouches for as many values as it
+            // asked for, which the entry keeps to.
+            unsafe { at.write(*value) };
+        }
+    }
+}
+
+/// What a call reads and then writes.
+#[derive(Debug)]
+pub(crate) struct InOut<T>(*mut T);
+
+impl<T: Copy> InOut<T> {
+    pub(crate) fn read(&self) -> T {
+        // SAFETY: `from_c` refused null and misaligned pointers; its caller vouches that the rest point to a `T`.
+        unsafe { self.0.read() }
+    }
+
+    pub(crate) fn set(self, value: T) {
+        Out(self.0).set(value);
+    }
+}
+
+impl<T> FromC<*mut T> for InOut<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { Out::from_c(argument) }.map(|Out(pointer)| Self(pointer))
+    }
+}
+
+impl<T> FromC<*mut T> for Option<InOut<T>> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { InOut::from_c(argument) }.map(Some)
+    }
+}
+
+impl<T> FromC<*mut T> for Option<Out<T>> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { Out::from_c(argument) }.map(Some)
+    }
+}
+
+/// A structure that the call reads.
+#[derive(Debug)]
+pub(crate) struct In<T>(pub(crate) T);
+
+impl<T: Copy> FromC<*const T> for In<T> {
+    unsafe fn from_c(argument: *const T) -> Result<Self, CUerror> {
+        if argument.is_null() || !argument.is_aligned() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        // SAFETY: neither null nor misaligned, and the caller vouches that it points to a `T`.
+        Ok(Self(unsafe { argument.read() }))
+    }
+}
+
+impl<T: Copy> FromC<*mut T> for In<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { Self::from_c(argument.cast_const()) }
+    }
+}
+
+impl<T: Copy> FromC<*mut T> for Option<In<T>> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { In::from_c(argument) }.map(Some)
+    }
+}
+
+/// A list that the call reads, whose length is another argument.
+#[derive(Debug)]
+pub(crate) struct InArray<T>(*const T);
+
+impl<T: Copy> InArray<T> {
+    /// The first `count` elements.
+    pub(crate) fn read(&self, count: usize) -> Result<Vec<T>, CUerror> {
+        if count > 0 && (self.0.is_null() || !self.0.is_aligned()) {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let elements = (0..count).map(|index| {
+            let at = self.0.wrapping_add(index);
+            // SAFETY: the start is neither null nor misaligned, and the C caller vouches for `count` elements.
+            unsafe { at.read() }
+        });
+        Ok(elements.collect())
+    }
+}
+
+impl<T> FromC<*mut T> for InArray<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        Ok(Self(argument))
+    }
+}
+
+impl<T> FromC<*const T> for InArray<T> {
+    unsafe fn from_c(argument: *const T) -> Result<Self, CUerror> {
+        Ok(Self(argument))
+    }
+}
+
+/// A list of words of the program's that the call reads, and may write: through the kernel, which answers for what is
+/// not there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WordArray(u64);
+
+impl WordArray {
+    pub(crate) fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn read(self, index: usize) -> Result<u64, CUerror> {
+        let mut word = [0; 8];
+        self.mem_ref().read(index as u64 * 8, &mut word).map_err(|_| CUerror::INVALID_VALUE)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    pub(crate) fn write(self, index: usize, word: u64) -> CUresult {
+        self.mem_ref().write(index as u64 * 8, &word.to_le_bytes()).map_err(|_| CUerror::INVALID_VALUE)
+    }
+
+    fn mem_ref(self) -> MemRef {
+        MemRef::host(self.0)
+    }
+}
+
+impl FromC<*mut *mut c_void> for WordArray {
+    unsafe fn from_c(argument: *mut *mut c_void) -> Result<Self, CUerror> {
+        if argument.is_aligned() { Ok(Self(argument as u64)) } else { Err(CUerror::INVALID_VALUE) }
+    }
+}
+
+/// A text that the call reads.
+#[derive(Debug)]
+pub(crate) struct InStr(pub(crate) String);
+
+impl FromC<*const c_char> for InStr {
+    unsafe fn from_c(argument: *const c_char) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        // SAFETY: not null, and the caller vouches that it ends in a NUL.
+        Ok(Self(unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned()))
+    }
+}
+
+impl FromC<*const c_char> for Option<InStr> {
+    unsafe fn from_c(argument: *const c_char) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { InStr::from_c(argument) }.map(Some)
+    }
+}
+
+/// An address of the host's that the call itself does not follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HostAddress(pub(crate) u64);
+
+impl FromC<*mut c_void> for HostAddress {
+    unsafe fn from_c(argument: *mut c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument as u64))
+    }
+}
+
+impl FromC<*const c_void> for HostAddress {
+    unsafe fn from_c(argument: *const c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument as u64))
+    }
+}
+
+/// A value whose type another argument decides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UntypedPtr(*mut c_void);
+
+impl UntypedPtr {
+    pub(crate) fn new(pointer: *mut c_void) -> Self {
+        Self(pointer)
+    }
+
+    fn checked<T>(self) -> Result<*mut T, CUerror> {
+        let pointer = self.0.cast::<T>();
+        if pointer.is_null() || !pointer.is_aligned() { Err(CUerror::INVALID_VALUE) } else { Ok(pointer) }
+    }
+
+    pub(crate) fn set<T>(self, value: T) -> CUresult {
+        let pointer = self.checked::<T>()?;
+        // SAFETY: neither null nor misaligned, and the C caller vouches for room for the type of the attribute.
+        unsafe { pointer.write(value) };
+        Ok(())
+    }
+
+    pub(crate) fn read<T: Copy>(self) -> Result<T, CUerror> {
+        let pointer = self.checked::<T>()?;
+        // SAFETY: neither null nor misaligned, and the C caller vouches that it holds the type of the attribute.
+        Ok(unsafe { pointer.read() })
+    }
+}
+
+impl FromC<*mut c_void> for UntypedPtr {
+    unsafe fn from_c(argument: *mut c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument))
+    }
+}
+
+impl FromC<*const c_void> for UntypedPtr {
+    unsafe fn from_c(argument: *const c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument.cast_mut()))
+    }
+}

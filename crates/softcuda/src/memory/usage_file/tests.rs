@@ -1,0 +1,92 @@
+//! The usage file, by itself: what stays in it, and what does not.
+//!
+//! All usage files here are of one machine, and differ in their bytes: a process that begins a usage file looks through those of
+//! other machines, and closing a file ends the locks that the process has on it.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::memory::backing::{Backing, ShareHeader, ShareKind};
+
+const MIB: u64 = 1 << 20;
+
+fn open(total_bytes: u64) -> UsageFile {
+    UsageFile::open(&format!("tests-{}", process::id()), 0, total_bytes).expect("a usage file can be made")
+}
+
+fn header(usage: &UsageFile) -> Header {
+    usage.lock_tables().expect("nobody has it").read().expect("it is a usage file").header
+}
+
+#[test]
+fn a_stale_entry_with_this_pid_is_reclaimed() {
+    let usage = open(1024 * MIB);
+    let guard = usage.lock_tables().expect("nobody has it");
+    let former = ProcessEntry { pid: process::id().into(), used_bytes: 64 * MIB };
+    guard.read().expect("it is a usage file").write_process(1, former).expect("there is room");
+    drop(guard);
+    assert_eq!(usage.free_bytes().expect("it is a usage file"), 1024 * MIB);
+    usage.close().expect("nobody is at it");
+}
+
+#[test]
+fn the_entry_of_a_second_driver_copy_in_this_process_is_kept() {
+    let (one, other) = (open(1025 * MIB), open(1025 * MIB));
+    assert!(other.charge(Account::Own, 64 * MIB).expect("it is a usage file"));
+    assert_eq!(one.free_bytes().expect("it is a usage file"), 961 * MIB);
+    other.close().expect("nobody is at it");
+    one.close().expect("nobody is at it");
+}
+
+#[test]
+fn a_closed_file_charges_nothing_and_frees_its_slot() {
+    let (leaver, stayer) = (open(1026 * MIB), open(1026 * MIB));
+    leaver.close().expect("nobody is at it");
+    let charged = leaver.charge(Account::Own, MIB).map_err(|error| error.kind());
+    assert_eq!(charged, Err(io::ErrorKind::NotFound));
+    assert_eq!(stayer.free_bytes().expect("it is a usage file"), 1026 * MIB);
+    assert!(!is_alive(&lock(&stayer.open).file, 0).expect("it is open"));
+    assert!(is_alive(&lock(&stayer.open).file, 1).expect("it is open"));
+    stayer.close().expect("nobody is at it");
+}
+
+#[test]
+fn an_empty_file_is_initialised() {
+    let usage = open(1027 * MIB);
+    let path = usage.path.clone();
+    usage.close().expect("nobody is at it");
+    File::create(&path).expect("the folder is ours").set_len(FILE_BYTES).expect("it costs nothing");
+    let usage = open(1027 * MIB);
+    assert_eq!(header(&usage).total_bytes, 1027 * MIB);
+    usage.close().expect("nobody is at it");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_file_that_replaced_ours_is_not_removed() {
+    let old = open(1028 * MIB);
+    fs::remove_file(&old.path).expect("the folder is ours");
+    let new = open(1028 * MIB);
+    old.close().expect("nobody is at it");
+    assert!(new.path.exists());
+    new.close().expect("nobody is at it");
+    assert!(!new.path.exists());
+}
+
+#[test]
+fn memory_that_could_not_be_shared_is_not_shared_until_it_can() {
+    let usage = Arc::new(open(1029 * MIB));
+    let memory = Backing::create(&usage, 2 * MIB).expect("there is room").expect("the device has so much");
+    let share_header = ShareHeader::new(ShareKind::Pages, 0, 2 * MIB);
+    let whole = header(&usage);
+    let write = |header: Header| lock(&usage.open).file.write_all_at(header.as_bytes(), 0).expect("it is open");
+    write(Header { magic: 1, ..whole });
+    assert!(memory.share(share_header).is_err());
+    assert!(!memory.is_shared());
+    write(whole);
+    memory.share(share_header).expect("the usage file is whole");
+    assert!(memory.is_shared());
+    drop(memory);
+    assert_eq!(usage.free_bytes().expect("it is a usage file"), 1029 * MIB);
+    usage.close().expect("nobody is at it");
+}
