@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|choices: &[u8]| freehold_broker::trial::journal(choices));
+fuzz_target!(|choices: &[u8]| freehold_broker::simulation::journal(choices));

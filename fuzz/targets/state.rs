@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|choices: &[u8]| freehold_broker::trial::state(choices));
+fuzz_target!(|choices: &[u8]| freehold_broker::simulation::state(choices));

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use freehold::{Grid, Image, Stream};
-use freehold_broker::{Broker, Config, Host, HostGuard, Terms, keeper, play};
+use freehold_broker::{Broker, BrokerLimits, Config, Host, HostGuard, fdstore, run_role};
 
 const N: usize = 1000;
 const ROUNDS: u64 = 3;
@@ -37,7 +37,7 @@ fn side(who: &str, socket: &Path) -> Outcome {
     // SAFETY: `add` writes the first `n` elements of what it is given, which has as many in every launch below.
     let add = unsafe { module.kernel("add") }?;
     let work = |stream: &Stream, more: u32| -> Result<Vec<u32>, freehold_broker::Error> {
-        let mut numbers = host.part::<u32>(stream, 0, N)?;
+        let mut numbers = host.slice::<u32>(stream, 0, N)?;
         stream.launch(&add, Grid::cover(N as u32, 128), (&mut numbers, more, N as u32))?;
         // The lock is given up when the kernel is done.
         Ok(stream.download(&numbers)?)
@@ -63,16 +63,24 @@ fn main() -> Outcome {
     let told = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or("");
     match told(0) {
         "part" => {
-            let parsed = Config::parse(program, vec!["part".into()], &words[1..]);
+            let parsed = Config::from_args(program, vec!["part".into()], &words[1..]);
             let (part, config) = parsed.ok_or("a part is told what to be")?;
-            Ok(play(part, config)?)
+            Ok(run_role(part, config)?)
         }
         "serve" => {
             let (before, socket) = (vec!["part".into()], PathBuf::from(&words[1]));
-            let (memory_bytes, terms) = (64 << 20, Terms::default());
-            let config =
-                Config { program, before, socket, device: None, device_uuid: 0, memory_bytes, spin_us: 20, terms };
-            Ok(keeper::run(&config, None, || println!("ready"))?)
+            let (memory_bytes, terms) = (64 << 20, BrokerLimits::default());
+            let config = Config {
+                program,
+                leading_args: before,
+                socket,
+                device: None,
+                device_uuid: 0,
+                memory_bytes,
+                spin_us: 20,
+                limits: terms,
+            };
+            Ok(fdstore::run(&config, None, || println!("ready"))?)
         }
         who @ ("producer" | "consumer") => side(who, Path::new(&words[1])),
         _ => together(&program),

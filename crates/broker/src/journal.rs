@@ -1,14 +1,14 @@
 //! The journal: what the broker knows, in memory that outlives it.
 //!
-//! It is a file in memory, which the keeper holds a descriptor of and never looks into. A record has two copies: the one that is
+//! It is a file in memory, which the fdstore holds a descriptor of and never looks into. A record has two copies: the one that is
 //! not valid is written, and then one word makes it the valid one. So a broker may be killed between any two stores.
 
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::io::Errno;
 
-use crate::shared::Shared;
-use crate::state::record::{Kind, Record};
+use crate::shared_memory::SharedMemory;
+use crate::state::record::{Record, RecordKind};
 use crate::state::{Limits, State};
 use crate::wire::Id;
 
@@ -18,15 +18,15 @@ const MAGIC: u64 = u32::from_le_bytes(*b"FRHJ") as u64 | 6 << 32;
 const HEADER_BYTES: usize = 4096;
 
 /// Bits of a record's first word, beside its generation.
-const IS_THERE: u64 = 1;
-const IS_SECOND: u64 = 2;
+const IS_PRESENT: u64 = 1;
+const IS_SECOND_COPY: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Journal {
-    shared: Shared,
+    shared: SharedMemory,
     limits: Limits,
     /// Where the records of each kind begin.
-    tables: [usize; Kind::ALL.len()],
+    tables: [usize; RecordKind::ALL.len()],
 }
 
 /// Words of the header.
@@ -34,106 +34,106 @@ mod at {
     pub(super) const MAGIC: usize = 0;
     pub(super) const BUDGET: usize = 8;
     pub(super) const USER: usize = 16;
-    pub(super) const KEPT: usize = 24;
+    pub(super) const CACHED: usize = 24;
     pub(super) const TENANT: usize = 32;
 }
 
-fn record_bytes(kind: Kind) -> usize {
+fn record_bytes(kind: RecordKind) -> usize {
     8 * (1 + 2 * kind.words())
 }
 
-fn table(limits: &Limits, wanted: Kind) -> usize {
-    let before = Kind::ALL.into_iter().take_while(|&kind| kind != wanted);
+fn table(limits: &Limits, wanted: RecordKind) -> usize {
+    let before = RecordKind::ALL.into_iter().take_while(|&kind| kind != wanted);
     HEADER_BYTES + before.map(|kind| record_bytes(kind) * kind.count(limits)).sum::<usize>()
 }
 
 fn bytes(limits: &Limits) -> usize {
-    HEADER_BYTES + Kind::ALL.into_iter().map(|kind| record_bytes(kind) * kind.count(limits)).sum::<usize>()
+    HEADER_BYTES + RecordKind::ALL.into_iter().map(|kind| record_bytes(kind) * kind.count(limits)).sum::<usize>()
 }
 
 impl Journal {
     pub(crate) fn create(limits: Limits) -> Result<Self, Errno> {
-        let shared = Shared::create("freehold-journal", bytes(&limits))?;
-        shared.word(at::BUDGET).store(limits.budget_bytes, Ordering::Relaxed);
-        shared.word(at::USER).store(limits.user_bytes, Ordering::Relaxed);
-        shared.word(at::KEPT).store(limits.kept_bytes, Ordering::Relaxed);
-        shared.word(at::TENANT).store(limits.tenant_bytes, Ordering::Relaxed);
-        shared.word(at::MAGIC).store(MAGIC, Ordering::Release);
-        Ok(Self { shared, limits, tables: Kind::ALL.map(|kind| table(&limits, kind)) })
+        let shared = SharedMemory::create("freehold-journal", bytes(&limits))?;
+        shared.u64_at(at::BUDGET).store(limits.budget_bytes, Ordering::Relaxed);
+        shared.u64_at(at::USER).store(limits.user_bytes, Ordering::Relaxed);
+        shared.u64_at(at::CACHED).store(limits.cached_bytes, Ordering::Relaxed);
+        shared.u64_at(at::TENANT).store(limits.tenant_bytes, Ordering::Relaxed);
+        shared.u64_at(at::MAGIC).store(MAGIC, Ordering::Release);
+        Ok(Self { shared, limits, tables: RecordKind::ALL.map(|kind| table(&limits, kind)) })
     }
 
     /// The journal of a broker that is gone. [`Errno::INVAL`] where it is none.
     pub(crate) fn open(file: std::sync::Arc<std::os::fd::OwnedFd>) -> Result<Self, Errno> {
         // How many records there are follows from none of the numbers in the header.
         let mut limits = Limits::new(0);
-        let shared = Shared::open(file, bytes(&limits))?;
-        if shared.word(at::MAGIC).load(Ordering::Acquire) != MAGIC {
+        let shared = SharedMemory::open(file, bytes(&limits))?;
+        if shared.u64_at(at::MAGIC).load(Ordering::Acquire) != MAGIC {
             return Err(Errno::INVAL);
         }
-        limits.budget_bytes = shared.word(at::BUDGET).load(Ordering::Relaxed);
-        limits.user_bytes = shared.word(at::USER).load(Ordering::Relaxed);
-        limits.kept_bytes = shared.word(at::KEPT).load(Ordering::Relaxed);
-        limits.tenant_bytes = shared.word(at::TENANT).load(Ordering::Relaxed);
-        Ok(Self { shared, limits, tables: Kind::ALL.map(|kind| table(&limits, kind)) })
+        limits.budget_bytes = shared.u64_at(at::BUDGET).load(Ordering::Relaxed);
+        limits.user_bytes = shared.u64_at(at::USER).load(Ordering::Relaxed);
+        limits.cached_bytes = shared.u64_at(at::CACHED).load(Ordering::Relaxed);
+        limits.tenant_bytes = shared.u64_at(at::TENANT).load(Ordering::Relaxed);
+        Ok(Self { shared, limits, tables: RecordKind::ALL.map(|kind| table(&limits, kind)) })
     }
 
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &SharedMemory {
         &self.shared
     }
 
     /// Writes down what changed, in the order in which it did.
     pub(crate) fn write(&self, state: &mut State) {
-        state.write_touched(|state, touched| {
-            let (kind, index) = touched.kind();
-            state.record(touched, |id, words| self.put(kind, index, id, words));
+        state.write_dirty(|state, dirty| {
+            let (kind, index) = dirty.kind();
+            state.record(dirty, |id, words| self.write_record(kind, index, id, words));
         });
     }
 
-    fn put(&self, kind: Kind, index: usize, id: Id, words: Option<&[u64]>) {
+    fn write_record(&self, kind: RecordKind, index: usize, id: Id, words: Option<&[u64]>) {
         assert!(index < kind.count(&self.limits), "there are no more of a kind than the journal has records");
         let offset = self.tables[kind as usize] + index * record_bytes(kind);
-        let first = self.shared.word(offset);
+        let first = self.shared.u64_at(offset);
         let generation = id.0 & !0xffff_ffff;
         let Some(words) = words else {
             first.store(generation, Ordering::Release);
             return;
         };
-        let is_second = first.load(Ordering::Relaxed) & IS_SECOND == 0;
+        let is_second = first.load(Ordering::Relaxed) & IS_SECOND_COPY == 0;
         let copy = offset + 8 + if is_second { 8 * kind.words() } else { 0 };
         for (at, &word) in words.iter().enumerate() {
-            self.shared.word(copy + 8 * at).store(word, Ordering::Relaxed);
+            self.shared.u64_at(copy + 8 * at).store(word, Ordering::Relaxed);
         }
         fence(Ordering::Release);
-        let second = if is_second { IS_SECOND } else { 0 };
-        first.store(generation | IS_THERE | second, Ordering::Release);
+        let second = if is_second { IS_SECOND_COPY } else { 0 };
+        first.store(generation | IS_PRESENT | second, Ordering::Release);
     }
 
     /// Writes any word anywhere: of the header, or of the records of a kind.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn spoil(&self, table: usize, at: usize, word: u64) {
+    pub(crate) fn corrupt(&self, table: usize, at: usize, word: u64) {
         let start = if table == 0 { 0 } else { self.tables[table - 1] };
-        self.shared.word(start + 8 * at).store(word, Ordering::Relaxed);
+        self.shared.u64_at(start + 8 * at).store(word, Ordering::Relaxed);
     }
 
     /// All records of a kind.
-    pub(crate) fn records(&self, kind: Kind) -> Vec<Record> {
+    pub(crate) fn records(&self, kind: RecordKind) -> Vec<Record> {
         let table = self.tables[kind as usize];
         let mut records = Vec::new();
         for index in 0..kind.count(&self.limits) {
             let offset = table + index * record_bytes(kind);
-            let first = self.shared.word(offset).load(Ordering::Acquire);
+            let first = self.shared.u64_at(offset).load(Ordering::Acquire);
             // Places are used in their order.
             if first == 0 {
                 break;
             }
-            let copy = offset + 8 + if first & IS_SECOND == 0 { 0 } else { 8 * kind.words() };
-            let words = (0..kind.words()).map(|at| self.shared.word(copy + 8 * at).load(Ordering::Relaxed));
+            let copy = offset + 8 + if first & IS_SECOND_COPY == 0 { 0 } else { 8 * kind.words() };
+            let words = (0..kind.words()).map(|at| self.shared.u64_at(copy + 8 * at).load(Ordering::Relaxed));
             let id = Id(first & !0xffff_ffff | index as u64);
-            records.push(Record { id, words: (first & IS_THERE != 0).then(|| words.collect()) });
+            records.push(Record { id, words: (first & IS_PRESENT != 0).then(|| words.collect()) });
         }
         records
     }

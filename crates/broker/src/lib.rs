@@ -1,41 +1,42 @@
-//! Device memory that outlives its process: a broker that makes and leases it, a keeper that holds it when the broker dies, and
+//! Device memory that outlives its process: a broker that makes and leases it, an fdstore that holds it when the broker dies, and
 //! what tenants need to use it.
 
-mod calls;
-mod cleaner;
+mod call_codec;
+mod call_failure;
+mod call_ring;
 mod client;
 mod daemon;
+mod driver_thread;
+mod fd_channel;
+pub mod fdstore;
 mod gpu;
 mod journal;
-pub mod keeper;
-mod maker;
 mod name;
-mod order;
-mod part;
-pub mod place;
-mod post;
-mod refusal;
+mod request_error;
 mod ring;
-mod shared;
+mod role;
+mod scrubber;
+mod seqpacket;
+mod shared_memory;
 pub mod signals;
-mod socket;
+#[cfg(any(test, fuzzing))]
+pub mod simulation;
+pub mod socket_path;
 #[forbid(unsafe_code)]
 mod state;
-#[cfg(any(test, fuzzing))]
-pub mod trial;
-mod trouble;
 pub mod wire;
 mod worker;
 
+pub use call_codec::{Argument, Content};
 pub use client::{
-    Answer, Blame, Broker, Call, CallError, Caller, Carried, Code, Error, Given, Granted, Host, HostGuard, Kernel,
-    Launch, Lease, Link, LinkError, ListedModule, Lost, MODULE_BYTES_MAX, Module, Named, Patience, Result,
+    Answer, Broker, Call, CallError, Caller, Code, Error, ErrorOrigin, Executed, Given, Granted, Host, HostGuard,
+    Kernel, Launch, Lease, Link, LinkError, ListedModule, MODULE_BYTES_MAX, Module, NamedLease, Result, SpinPolicy,
+    StopReport,
 };
 pub use freehold::signature::{Kind, Parameter, Signature, kernels};
-pub use gpu::{Buffer, Gpu, GpuError, GpuKernel, GpuResult, Place};
-pub use name::{Name, NotAName};
-pub use order::{Argument, Content};
-pub use part::{Config, Part, Probed, Terms, play};
+pub use gpu::{Buffer, Gpu, GpuBackend, GpuError, GpuKernel, GpuResult};
+pub use name::{Name, NameError};
+pub use role::{BrokerLimits, Config, DeviceInfo, Role, run_role};
 pub use wire::{Access, Policy};
 
 /// The pages of the book whose programs need this crate, which the tests compile.

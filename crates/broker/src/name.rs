@@ -15,7 +15,7 @@ pub struct Name(String);
 
 /// Why a text is no name.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAName {
+pub enum NameError {
     #[error("a name has at least one letter: say one such as model/weights")]
     Empty,
     #[error("a name has at most {NAME_BYTES_MAX} bytes, and this one {bytes}")]
@@ -23,13 +23,13 @@ pub enum NotAName {
     #[error("a part of a name, between slashes, has 1 to {PART_BYTES_MAX} bytes: part {part} has {bytes}")]
     PartLength { part: usize, bytes: usize },
     #[error("a name has letters, digits, '-', '_', '.' and '/', and byte {at} is none of them")]
-    Letter { at: usize },
+    InvalidByte { at: usize },
     #[error("a part of a name does not begin with '.' or '-', and part {part} does")]
-    Beginning { part: usize },
+    InvalidStart { part: usize },
 }
 
 /// The sentence: what `main` prints that returns it, and `unwrap`.
-impl fmt::Debug for NotAName {
+impl fmt::Debug for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -38,23 +38,23 @@ impl fmt::Debug for NotAName {
 impl Name {
     /// # Errors
     /// [`NotAName`] says which rule the text breaks.
-    pub fn parse(text: &str) -> Result<Self, NotAName> {
+    pub fn parse(text: &str) -> Result<Self, NameError> {
         if text.is_empty() {
-            return Err(NotAName::Empty);
+            return Err(NameError::Empty);
         }
         if text.len() > NAME_BYTES_MAX {
-            return Err(NotAName::TooLong { bytes: text.len() });
+            return Err(NameError::TooLong { bytes: text.len() });
         }
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
         if let Some(at) = text.bytes().position(|byte| !is_letter(byte)) {
-            return Err(NotAName::Letter { at });
+            return Err(NameError::InvalidByte { at });
         }
         for (part, letters) in (1..).zip(text.split('/')) {
             if letters.is_empty() || letters.len() > PART_BYTES_MAX {
-                return Err(NotAName::PartLength { part, bytes: letters.len() });
+                return Err(NameError::PartLength { part, bytes: letters.len() });
             }
             if letters.starts_with(['.', '-']) {
-                return Err(NotAName::Beginning { part });
+                return Err(NameError::InvalidStart { part });
             }
         }
         Ok(Self(text.to_owned()))
@@ -72,7 +72,7 @@ impl fmt::Display for Name {
 }
 
 /// How many letters have to be changed, added or left out to make one text of the other.
-pub(crate) fn distance(one: &str, other: &str) -> usize {
+pub(crate) fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, letter) in one.bytes().enumerate() {
         let mut diagonal = row[0];
@@ -100,24 +100,24 @@ mod tests {
     #[test]
     fn what_could_be_a_path_is_none() {
         let refused = |text: &str| Name::parse(text).unwrap_err();
-        assert_eq!(refused(""), NotAName::Empty);
-        assert_eq!(refused("/etc/passwd"), NotAName::PartLength { part: 1, bytes: 0 });
-        assert_eq!(refused("a/../b"), NotAName::Beginning { part: 2 });
-        assert_eq!(refused("a/"), NotAName::PartLength { part: 2, bytes: 0 });
-        assert_eq!(refused("a//b"), NotAName::PartLength { part: 2, bytes: 0 });
-        assert_eq!(refused("-rf"), NotAName::Beginning { part: 1 });
-        assert_eq!(refused("a b"), NotAName::Letter { at: 1 });
-        assert_eq!(refused("a\0b"), NotAName::Letter { at: 1 });
-        assert_eq!(refused("\u{fc}"), NotAName::Letter { at: 0 });
-        assert_eq!(refused(&"a".repeat(65)), NotAName::PartLength { part: 1, bytes: 65 });
-        assert_eq!(refused(&"a/".repeat(101)), NotAName::TooLong { bytes: 202 });
+        assert_eq!(refused(""), NameError::Empty);
+        assert_eq!(refused("/etc/passwd"), NameError::PartLength { part: 1, bytes: 0 });
+        assert_eq!(refused("a/../b"), NameError::InvalidStart { part: 2 });
+        assert_eq!(refused("a/"), NameError::PartLength { part: 2, bytes: 0 });
+        assert_eq!(refused("a//b"), NameError::PartLength { part: 2, bytes: 0 });
+        assert_eq!(refused("-rf"), NameError::InvalidStart { part: 1 });
+        assert_eq!(refused("a b"), NameError::InvalidByte { at: 1 });
+        assert_eq!(refused("a\0b"), NameError::InvalidByte { at: 1 });
+        assert_eq!(refused("\u{fc}"), NameError::InvalidByte { at: 0 });
+        assert_eq!(refused(&"a".repeat(65)), NameError::PartLength { part: 1, bytes: 65 });
+        assert_eq!(refused(&"a/".repeat(101)), NameError::TooLong { bytes: 202 });
     }
 
     #[test]
     fn the_distance_counts_letters() {
-        assert_eq!(distance("weights", "weights"), 0);
-        assert_eq!(distance("weihgts", "weights"), 2);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("model/a", "model/b"), 1);
+        assert_eq!(edit_distance("weights", "weights"), 0);
+        assert_eq!(edit_distance("weihgts", "weights"), 2);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("model/a", "model/b"), 1);
     }
 }

@@ -15,31 +15,31 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use crate::shared::Shared;
+use crate::shared_memory::SharedMemory;
 
 /// Waits a moment for another process, without the system where there are processors enough: giver, broker and taker spin, and
 /// something has to be left for their work.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spin {
+pub(crate) struct SpinWait {
     is_crowded: bool,
 }
 
 /// On fewer processors, who spins lets others run.
 const PROCESSORS_MIN: usize = 4;
 
-impl Spin {
+impl SpinWait {
     pub(crate) fn new() -> Self {
         Self { is_crowded: std::thread::available_parallelism().map_or(1, usize::from) < PROCESSORS_MIN }
     }
 
-    /// How many moments to wait between two looks at the clock. One where threads yield: with others ready to run a yield can take
+    /// How many moments to wait between two looks at the semaphores. One where threads yield: with others ready to run a yield can take
     /// milliseconds, and sleeping gets the next message sooner.
-    pub(crate) fn moments(self) -> u32 {
+    pub(crate) fn spins_max(self) -> u32 {
         if self.is_crowded { 1 } else { 256 }
     }
 
     #[inline]
-    pub(crate) fn moment(self) {
+    pub(crate) fn spin_once(self) {
         if self.is_crowded { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
@@ -54,10 +54,10 @@ const SLOT_BYTES: usize = 64;
 pub(crate) const SLOTS: u32 = 256;
 
 /// In a slot's first word: whether its message is of this lap.
-const LAP: u64 = 1 << 17;
+const PHASE: u64 = 1 << 17;
 
 /// A side that has so little room looks again how much there is: before, what it saw last is enough.
-const ROOM_KNOWN: u32 = 192;
+const ROOM_CACHED_MIN: u32 = 192;
 
 /// Each count has a line of the cache to itself. The side that writes it is named.
 mod at {
@@ -72,7 +72,7 @@ mod at {
     /// The tenant's: not zero where it has to be woken, a bit for each [`Sleeper`](super::Sleeper).
     pub(super) const TENANT_ASLEEP: usize = 640;
     /// A worker's: counts on while it is alive. Nobody but the broker has a worker's ring too.
-    pub(super) const BEAT: usize = 768;
+    pub(super) const HEARTBEAT: usize = 768;
     pub(super) const REQUESTS: usize = 4096;
     pub(super) const REPLIES: usize = REQUESTS + super::SLOTS as usize * super::SLOT_BYTES;
 }
@@ -81,61 +81,61 @@ pub(crate) const RING_BYTES: usize = at::REPLIES + SLOTS as usize * SLOT_BYTES;
 
 /// The tenant counts what cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nonsense;
+pub(crate) struct CorruptRing;
 
 fn slot_offset(base: usize, count: u32) -> usize {
     base + (count % SLOTS) as usize * SLOT_BYTES
 }
 
 /// What the bit of the lap is in the message of a count. In memory that nobody has written yet it is zero.
-fn lap(count: u32) -> u64 {
-    if (count / SLOTS).is_multiple_of(2) { LAP } else { 0 }
+fn phase(count: u32) -> u64 {
+    if (count / SLOTS).is_multiple_of(2) { PHASE } else { 0 }
 }
 
 /// The message of a count, if it is there.
 #[inline]
-fn read_slot(shared: &Shared, base: usize, count: u32) -> Option<Slot> {
+fn read_slot(shared: &SharedMemory, base: usize, count: u32) -> Option<Slot> {
     let offset = slot_offset(base, count);
-    let first = shared.word(offset).load(Ordering::Acquire);
-    if first & LAP != lap(count) {
+    let first = shared.u64_at(offset).load(Ordering::Acquire);
+    if first & PHASE != phase(count) {
         return None;
     }
-    let mut slot = [first & !LAP; SLOT_WORDS];
+    let mut slot = [first & !PHASE; SLOT_WORDS];
     for (at, word) in slot.iter_mut().enumerate().skip(1) {
-        *word = shared.word(offset + 8 * at).load(Ordering::Relaxed);
+        *word = shared.u64_at(offset + 8 * at).load(Ordering::Relaxed);
     }
     Some(slot)
 }
 
 /// Writes the message of a count. Its first word, last, says that it is there.
 #[inline]
-fn write_slot(shared: &Shared, base: usize, count: u32, slot: &Slot) {
+fn write_slot(shared: &SharedMemory, base: usize, count: u32, slot: &Slot) {
     let offset = slot_offset(base, count);
     for (at, &word) in slot.iter().enumerate().skip(1) {
-        shared.word(offset + 8 * at).store(word, Ordering::Relaxed);
+        shared.u64_at(offset + 8 * at).store(word, Ordering::Relaxed);
     }
-    shared.word(offset).store(slot[0] & !LAP | lap(count), Ordering::Release);
+    shared.u64_at(offset).store(slot[0] & !PHASE | phase(count), Ordering::Release);
 }
 
 /// The broker's side.
 #[derive(Debug)]
-pub(crate) struct Served {
-    shared: Shared,
+pub(crate) struct BrokerRing {
+    shared: SharedMemory,
     /// How many replies the tenant had taken out when this side looked last.
     read: Cell<u32>,
     /// Whether replies were put in since the tenant was [roused](Self::rouse).
-    is_to_rouse: Cell<bool>,
+    needs_wake: Cell<bool>,
 }
 
-impl Served {
+impl BrokerRing {
     /// Of a ring that nobody has used.
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared, read: Cell::new(0), is_to_rouse: Cell::new(false) }
+    pub(crate) fn new(shared: SharedMemory) -> Self {
+        Self { shared, read: Cell::new(0), needs_wake: Cell::new(false) }
     }
 
     /// Of a ring that another broker served, which may have been killed between a reply and its count.
-    pub(crate) fn resume(shared: Shared) -> Self {
-        let served = Self { is_to_rouse: Cell::new(true), ..Self::new(shared) };
+    pub(crate) fn resume(shared: SharedMemory) -> Self {
+        let served = Self { needs_wake: Cell::new(true), ..Self::new(shared) };
         let replied = served.count(at::REPLIED).load(Ordering::Relaxed);
         if read_slot(&served.shared, at::REPLIES, replied).is_some() {
             served.count(at::REPLIED).store(replied.wrapping_add(1), Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Served {
     }
 
     fn count(&self, at: usize) -> &AtomicU32 {
-        self.shared.half(at)
+        self.shared.u32_at(at)
     }
 
     /// The number of the oldest request that was not taken, and the request.
@@ -157,21 +157,21 @@ impl Served {
 
     /// Takes the oldest request out. After its reply was put in: whoever serves the ring next begins with it otherwise.
     #[inline]
-    pub(crate) fn take(&self) {
+    pub(crate) fn pop(&self) {
         let taken = self.count(at::TAKEN).load(Ordering::Relaxed);
         self.count(at::TAKEN).store(taken.wrapping_add(1), Ordering::Release);
     }
 
     /// How many replies can be put in: exactly where that is few, and at least so many otherwise.
     #[inline]
-    pub(crate) fn room(&self) -> Result<u32, Nonsense> {
+    pub(crate) fn room(&self) -> Result<u32, CorruptRing> {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
-        let room = SLOTS.checked_sub(replied.wrapping_sub(self.read.get())).ok_or(Nonsense)?;
-        if room >= ROOM_KNOWN {
+        let room = SLOTS.checked_sub(replied.wrapping_sub(self.read.get())).ok_or(CorruptRing)?;
+        if room >= ROOM_CACHED_MIN {
             return Ok(room);
         }
         self.read.set(self.count(at::READ).load(Ordering::Acquire));
-        SLOTS.checked_sub(replied.wrapping_sub(self.read.get())).ok_or(Nonsense)
+        SLOTS.checked_sub(replied.wrapping_sub(self.read.get())).ok_or(CorruptRing)
     }
 
     /// The reply that was put in last, if there was ever one.
@@ -182,17 +182,17 @@ impl Served {
 
     /// Puts a reply in. There is [room](Self::room). A tenant that sleeps is to be [roused](Self::rouse) for it.
     #[inline]
-    pub(crate) fn reply(&self, slot: &Slot) {
+    pub(crate) fn push_reply(&self, slot: &Slot) {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
         write_slot(&self.shared, at::REPLIES, replied, slot);
         self.count(at::REPLIED).store(replied.wrapping_add(1), Ordering::Release);
-        self.is_to_rouse.set(true);
+        self.needs_wake.set(true);
     }
 
     /// Wakes the tenant if it sleeps and there are replies. Once for many of them: the fence waits until all are written.
     #[inline]
-    pub(crate) fn rouse(&self) {
-        if !self.is_to_rouse.take() {
+    pub(crate) fn wake_if_asleep(&self) {
+        if !self.needs_wake.take() {
             return;
         }
         // The tenant says that it sleeps, and then looks once more.
@@ -209,8 +209,8 @@ impl Served {
     }
 
     /// How often a worker has said that it is alive.
-    pub(crate) fn beat(&self) -> u32 {
-        self.count(at::BEAT).load(Ordering::Relaxed)
+    pub(crate) fn heartbeats(&self) -> u32 {
+        self.count(at::HEARTBEAT).load(Ordering::Relaxed)
     }
 
     /// Says whether the broker has to be woken. Whether there is a request meanwhile.
@@ -223,26 +223,26 @@ impl Served {
 
 /// The tenant's side.
 #[derive(Debug)]
-pub(crate) struct Used {
-    shared: Shared,
+pub(crate) struct TenantRing {
+    shared: SharedMemory,
     /// How many requests were put in.
     requested: Cell<u32>,
     /// How many of them the broker had taken out when this side looked last.
     taken: Cell<u32>,
 }
 
-impl Used {
-    pub(crate) fn new(shared: Shared) -> Self {
+impl TenantRing {
+    pub(crate) fn new(shared: SharedMemory) -> Self {
         Self { shared, requested: Cell::new(0), taken: Cell::new(0) }
     }
 
     fn count(&self, at: usize) -> &AtomicU32 {
-        self.shared.half(at)
+        self.shared.u32_at(at)
     }
 
     /// Puts a request in: its number, and whether the broker has to be woken. Nothing where the ring is full.
     #[inline]
-    pub(crate) fn request(&self, fill: impl FnOnce(u32) -> Slot) -> Option<(u32, bool)> {
+    pub(crate) fn push_request(&self, fill: impl FnOnce(u32) -> Slot) -> Option<(u32, bool)> {
         let requested = self.requested.get();
         if requested.wrapping_sub(self.taken.get()) >= SLOTS {
             self.taken.set(self.count(at::TAKEN).load(Ordering::Acquire));
@@ -259,7 +259,7 @@ impl Used {
 
     /// Takes the oldest reply out.
     #[inline]
-    pub(crate) fn reply(&self) -> Option<Slot> {
+    pub(crate) fn pop_reply(&self) -> Option<Slot> {
         let read = self.count(at::READ).load(Ordering::Relaxed);
         let slot = read_slot(&self.shared, at::REPLIES, read)?;
         self.count(at::READ).store(read.wrapping_add(1), Ordering::Release);
@@ -275,8 +275,8 @@ impl Used {
     }
 
     /// Where others of this process wait for replies without the connection.
-    pub(crate) fn doorstep(&self) -> Result<Doorstep, Errno> {
-        Ok(Doorstep { shared: Shared::open(self.shared.shared_file(), RING_BYTES)? })
+    pub(crate) fn waiter(&self) -> Result<Waiter, Errno> {
+        Ok(Waiter { shared: SharedMemory::open(self.shared.shared_fd(), RING_BYTES)? })
     }
 }
 
@@ -288,25 +288,25 @@ pub(crate) enum Sleeper {
     /// Who waits for what is given.
     Receiver = 2,
     /// Who sees to segments that are to be left.
-    Leaver = 4,
+    Unmapper = 4,
 }
 
 /// The count of replies of a ring, for threads that take none out.
 #[derive(Debug)]
-pub(crate) struct Doorstep {
-    shared: Shared,
+pub(crate) struct Waiter {
+    shared: SharedMemory,
 }
 
-impl Doorstep {
+impl Waiter {
     /// How many replies there were, for [`sleep`](Self::sleep).
     #[inline]
     pub(crate) fn replied(&self) -> u32 {
-        self.shared.half(at::REPLIED).load(Ordering::Acquire)
+        self.shared.u32_at(at::REPLIED).load(Ordering::Acquire)
     }
 
     /// Says that a worker is alive.
-    pub(crate) fn set_beat(&self) {
-        self.shared.half(at::BEAT).fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn record_heartbeat(&self) {
+        self.shared.u32_at(at::HEARTBEAT).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Sleeps until there are more replies than were [seen](Self::replied), or for so long at the most.
@@ -316,13 +316,13 @@ impl Doorstep {
     }
 }
 
-fn sleep(shared: &Shared, sleeper: Sleeper, seen: u32, is_there: impl FnOnce() -> bool, longest: Duration) {
-    let asleep = shared.half(at::TENANT_ASLEEP);
+fn sleep(shared: &SharedMemory, sleeper: Sleeper, seen: u32, is_there: impl FnOnce() -> bool, longest: Duration) {
+    let asleep = shared.u32_at(at::TENANT_ASLEEP);
     asleep.fetch_or(sleeper as u32, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     if !is_there() {
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-        match futex::wait(shared.half(at::REPLIED), futex::Flags::empty(), seen, Some(&longest)) {
+        match futex::wait(shared.u32_at(at::REPLIED), futex::Flags::empty(), seen, Some(&longest)) {
             // Woken, or there was a reply already, or it lasted: the caller looks again in each case.
             Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
             Err(error) => panic!("a word of the ring can be slept at: {error}"),
@@ -335,21 +335,21 @@ fn sleep(shared: &Shared, sleeper: Sleeper, seen: u32, is_there: impl FnOnce() -
 mod tests {
     use super::*;
 
-    fn ring() -> (Served, Used) {
-        let served = Shared::create("ring", RING_BYTES).unwrap();
-        let used = Shared::open(served.shared_file(), RING_BYTES).unwrap();
-        (Served::new(served), Used::new(used))
+    fn ring() -> (BrokerRing, TenantRing) {
+        let served = SharedMemory::create("ring", RING_BYTES).unwrap();
+        let used = SharedMemory::open(served.shared_fd(), RING_BYTES).unwrap();
+        (BrokerRing::new(served), TenantRing::new(used))
     }
 
     #[test]
     fn requests_come_in_their_order_with_their_numbers() {
         let (served, used) = ring();
         for number in 0..3 {
-            assert_eq!(used.request(|number| [u64::from(number); 8]), Some((number, false)));
+            assert_eq!(used.push_request(|number| [u64::from(number); 8]), Some((number, false)));
         }
         for number in 0..3 {
             assert_eq!(served.peek(), Some((number, [u64::from(number); 8])));
-            served.take();
+            served.pop();
         }
         assert_eq!(served.peek(), None);
     }
@@ -358,55 +358,55 @@ mod tests {
     fn a_full_ring_takes_no_request_until_one_is_taken() {
         let (served, used) = ring();
         for _ in 0..SLOTS {
-            assert!(used.request(|_| [0; 8]).is_some());
+            assert!(used.push_request(|_| [0; 8]).is_some());
         }
-        assert_eq!(used.request(|_| [0; 8]), None);
-        served.take();
-        assert_eq!(used.request(|_| [0; 8]), Some((SLOTS, false)));
+        assert_eq!(used.push_request(|_| [0; 8]), None);
+        served.pop();
+        assert_eq!(used.push_request(|_| [0; 8]), Some((SLOTS, false)));
     }
 
     #[test]
     fn a_request_that_is_not_taken_is_there_again() {
         let (served, used) = ring();
-        used.request(|_| [5; 8]);
+        used.push_request(|_| [5; 8]);
         assert_eq!(served.peek(), served.peek());
     }
 
     #[test]
-    fn a_count_that_cannot_be_is_nonsense() {
+    fn an_impossible_count_is_a_corrupt_ring() {
         let (served, used) = ring();
-        for _ in 0..SLOTS - ROOM_KNOWN + 1 {
-            served.reply(&[0; 8]);
+        for _ in 0..SLOTS - ROOM_CACHED_MIN + 1 {
+            served.push_reply(&[0; 8]);
         }
         used.count(at::READ).store(SLOTS, Ordering::Relaxed);
-        assert_eq!(served.room(), Err(Nonsense));
+        assert_eq!(served.room(), Err(CorruptRing));
     }
 
     #[test]
-    fn who_waits_at_the_doorstep_hears_of_what_another_took_out() {
+    fn a_waiter_sees_replies_that_another_thread_popped() {
         let (served, used) = ring();
-        let doorstep = used.doorstep().unwrap();
-        let seen = doorstep.replied();
-        served.reply(&[9; 8]);
-        assert_eq!(used.reply(), Some([9; 8]));
-        doorstep.sleep(Sleeper::Receiver, seen, Duration::from_secs(600));
-        assert_eq!(doorstep.replied(), seen + 1);
+        let waiter = used.waiter().unwrap();
+        let seen = waiter.replied();
+        served.push_reply(&[9; 8]);
+        assert_eq!(used.pop_reply(), Some([9; 8]));
+        waiter.sleep(Sleeper::Receiver, seen, Duration::from_secs(600));
+        assert_eq!(waiter.replied(), seen + 1);
     }
 
     #[test]
     fn a_ring_goes_round_without_end() {
         let (served, used) = ring();
         for turn in 0..5 * SLOTS {
-            assert_eq!(used.request(|number| [u64::from(number) << 32 | 3; 8]), Some((turn, false)));
+            assert_eq!(used.push_request(|number| [u64::from(number) << 32 | 3; 8]), Some((turn, false)));
             assert_eq!(served.peek(), Some((turn, [u64::from(turn) << 32 | 3; 8])));
-            served.take();
+            served.pop();
             assert_eq!(served.peek(), None);
             assert!(served.room().unwrap() > 0);
-            served.reply(&[u64::from(turn) << 32 | 104; 8]);
-            assert_eq!(used.reply(), Some([u64::from(turn) << 32 | 104; 8]));
-            assert_eq!(used.reply(), None);
+            served.push_reply(&[u64::from(turn) << 32 | 104; 8]);
+            assert_eq!(used.pop_reply(), Some([u64::from(turn) << 32 | 104; 8]));
+            assert_eq!(used.pop_reply(), None);
         }
-        assert!(served.room().unwrap() >= ROOM_KNOWN);
+        assert!(served.room().unwrap() >= ROOM_CACHED_MIN);
     }
 
     #[test]
@@ -414,30 +414,30 @@ mod tests {
         let (served, used) = ring();
         assert_eq!(served.last_reply(), None);
         for left in (0..SLOTS).rev() {
-            served.reply(&[7; 8]);
+            served.push_reply(&[7; 8]);
             assert_eq!(served.room(), Ok(left));
         }
-        assert_eq!(used.reply(), Some([7; 8]));
+        assert_eq!(used.pop_reply(), Some([7; 8]));
         assert_eq!(served.room(), Ok(1));
     }
 
     #[test]
     fn a_reply_that_was_not_counted_any_more_is_counted_by_who_comes_after() {
         let (served, used) = ring();
-        served.reply(&[7; 8]);
+        served.push_reply(&[7; 8]);
         write_slot(&served.shared, at::REPLIES, 1, &[8; 8]);
-        assert_eq!((used.reply(), used.reply()), (Some([7; 8]), Some([8; 8])));
-        let next = Served::resume(Shared::open(served.shared.shared_file(), RING_BYTES).unwrap());
+        assert_eq!((used.pop_reply(), used.pop_reply()), (Some([7; 8]), Some([8; 8])));
+        let next = BrokerRing::resume(SharedMemory::open(served.shared.shared_fd(), RING_BYTES).unwrap());
         assert_eq!((next.room(), next.last_reply()), (Ok(SLOTS), Some([8; 8])));
-        next.reply(&[9; 8]);
-        assert_eq!(used.reply(), Some([9; 8]));
+        next.push_reply(&[9; 8]);
+        assert_eq!(used.pop_reply(), Some([9; 8]));
     }
 
     #[test]
     fn a_sleeping_broker_is_to_be_woken() {
         let (served, used) = ring();
         assert!(!served.set_asleep(true));
-        assert_eq!(used.request(|_| [0; 8]), Some((0, true)));
+        assert_eq!(used.push_request(|_| [0; 8]), Some((0, true)));
         assert!(served.set_asleep(false), "the request is seen before the sleep");
     }
 
@@ -447,14 +447,14 @@ mod tests {
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(move || {
                 loop {
-                    if let Some(slot) = used.reply() {
+                    if let Some(slot) = used.pop_reply() {
                         return slot;
                     }
                     used.sleep(Duration::from_secs(60));
                 }
             });
-            served.reply(&[9; 8]);
-            served.rouse();
+            served.push_reply(&[9; 8]);
+            served.wake_if_asleep();
             assert_eq!(sleeper.join().unwrap(), [9; 8]);
         });
     }

@@ -30,7 +30,7 @@ impl Signals {
     }
 
     /// Takes one that came, so that the next one is heard of: its number. Nothing where none came.
-    pub(crate) fn take(&self) -> Option<libc::c_int> {
+    pub(crate) fn try_take(&self) -> Option<libc::c_int> {
         let mut one = [0; size_of::<libc::signalfd_siginfo>()];
         let bytes = rustix::io::read(&self.0, &mut one).ok()?;
         let number = one[..bytes].first_chunk()?;
@@ -38,11 +38,11 @@ impl Signals {
     }
 
     /// Waits until one comes that ends this process, calls `before`, and lets it.
-    pub fn end_behind(&self, before: impl FnOnce()) {
+    pub fn exit_on_signal(&self, before: impl FnOnce()) {
         let signal = loop {
             // Woken without one, it looks again.
             let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None);
-            match self.take() {
+            match self.try_take() {
                 Some(signal) if !is_ignored(signal) => break signal,
                 _ => {}
             }
@@ -92,13 +92,13 @@ fn is_ignored(signal: libc::c_int) -> bool {
 }
 
 /// Lets children go without a trace: whether one has died is heard of over its socket.
-pub(crate) fn forget_children() {
+pub(crate) fn ignore_sigchld() {
     // SAFETY: no function is set, only that nothing is to be done; no thread of this process waits for children.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
 /// As many descriptors as the system allows: each segment and each tenant has some.
-pub(crate) fn raise_descriptors() -> io::Result<()> {
+pub(crate) fn raise_fd_limit() -> io::Result<()> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

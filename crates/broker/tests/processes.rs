@@ -1,4 +1,4 @@
-//! Real processes: keeper, broker, cleaner and tenants, started and killed. Random kills are drawn from a seed, which is
+//! Real processes: fdstore, broker, scrubber and tenants, started and killed. Random kills are drawn from a seed, which is
 //! printed.
 //!
 //! This program is all of these processes: its first argument says which. Without one it runs the tests.
@@ -6,25 +6,25 @@
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
 mod attacks;
-mod blocks;
 mod calls;
+mod harness;
 mod host;
 mod kills;
+mod leases;
+mod malformed;
 mod misuse;
-mod noise;
+mod random_tenants;
 mod raw;
-mod serving;
-mod stage;
-mod storm;
+mod shortages;
 mod takeover;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use freehold_broker::{Config, keeper, play};
+use freehold_broker::{Config, fdstore, run_role};
 use libtest_mimic::{Arguments, Trial};
 
-use stage::Stage;
+use harness::Harness;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -33,24 +33,24 @@ fn main() -> ExitCode {
     let program = std::env::current_exe().expect("a program has a path");
     match first {
         "part" => {
-            let (part, config) = Config::parse(program, vec!["part".into()], rest).expect("the words of a part");
-            outcome(play(part, config))
+            let (part, config) = Config::from_args(program, vec!["part".into()], rest).expect("the words of a part");
+            outcome(run_role(part, config))
         }
         "serve" => {
-            let mut config = stage::config(rest[0].clone().into());
-            config.terms.group = wish(&rest[1]);
-            config.device_uuid = wish(&rest[2]).unwrap_or(0);
-            config.terms.launch_ms = wish(&rest[3]);
-            outcome(keeper::run(&config, None, || println!("ready")))
+            let mut config = harness::config(rest[0].clone().into());
+            config.limits.group = optional_number(&rest[1]);
+            config.device_uuid = optional_number(&rest[2]).unwrap_or(0);
+            config.limits.launch_ms_max = optional_number(&rest[3]);
+            outcome(fdstore::run(&config, None, || println!("ready")))
         }
-        "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32, rest[2].to_str().expect("a task")),
-        "tenant" => storm::tenant(rest),
-        "witness" => kills::witness(&rest[0]),
+        "stranger" => shortages::stranger(rest[0].as_ref(), number(&rest[1]) as u32, rest[2].to_str().expect("a task")),
+        "tenant" => random_tenants::tenant(rest),
+        "witness" => kills::observer(&rest[0]),
         "hoarder" => kills::hoarder(rest),
-        "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
+        "device" => leases::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
         "attacker" => attacks::attacker(rest),
         "heir" => attacks::heir(),
-        "noise" => noise::process(rest),
+        "noise" => malformed::process(rest),
         _ => run(),
     }
 }
@@ -60,7 +60,7 @@ fn number(word: &OsString) -> u64 {
 }
 
 /// A number, or a dash for none.
-fn wish<T: std::str::FromStr>(word: &OsString) -> Option<T> {
+fn optional_number<T: std::str::FromStr>(word: &OsString) -> Option<T> {
     let word = word.to_str().filter(|&word| word != "-")?;
     Some(word.parse().unwrap_or_else(|_| panic!("{word} is no number")))
 }
@@ -75,12 +75,15 @@ fn outcome(outcome: std::io::Result<()>) -> ExitCode {
     }
 }
 
-type Test = (&'static str, fn(&Stage));
+type Test = (&'static str, fn(&Harness));
 
 const TESTS: &[Test] = &[
-    ("a_lease_comes_and_goes", storm::a_lease_comes_and_goes),
-    ("many_leases_come_at_once_or_not_at_all", storm::many_leases_come_at_once_or_not_at_all),
-    ("many_requests_are_answered_once_whoever_answers", storm::many_requests_are_answered_once_whoever_answers),
+    ("a_lease_comes_and_goes", random_tenants::a_lease_comes_and_goes),
+    ("many_leases_come_at_once_or_not_at_all", random_tenants::many_leases_come_at_once_or_not_at_all),
+    (
+        "many_requests_are_answered_once_whoever_answers",
+        random_tenants::many_requests_are_answered_once_whoever_answers,
+    ),
     (
         "what_was_carried_out_and_not_answered_is_answered_and_not_done_again",
         takeover::what_was_carried_out_and_not_answered_is_answered_and_not_done_again,
@@ -91,11 +94,11 @@ const TESTS: &[Test] = &[
     ),
     (
         "a_broker_of_another_device_is_refused_with_its_name",
-        blocks::a_broker_of_another_device_is_refused_with_its_name,
+        leases::a_broker_of_another_device_is_refused_with_its_name,
     ),
-    ("what_is_published_outlives_its_process_the_broker_and_the_keeper", storm::published_outlives_all),
-    ("a_request_is_answered_once_whoever_answers", storm::a_request_is_answered_once),
-    ("what_a_dead_process_published_is_read", blocks::what_a_dead_process_published_is_read),
+    ("what_is_published_outlives_its_process_the_broker_and_the_fdstore", random_tenants::published_outlives_all),
+    ("a_request_is_answered_once_whoever_answers", random_tenants::a_request_is_answered_once),
+    ("what_a_dead_process_published_is_read", leases::what_a_dead_process_published_is_read),
     ("what_would_make_memory_of_numbers_does_not_compile", misuse::what_would_make_memory_of_numbers_does_not_compile),
     (
         "what_would_alias_or_outlive_a_lease_does_not_compile",
@@ -104,67 +107,76 @@ const TESTS: &[Test] = &[
     ("the_same_done_right_compiles", misuse::the_same_done_right_compiles),
     ("leases_that_are_exchanged_or_forgotten_have_one_owner", misuse::exchanged_or_forgotten_leases),
     ("memory_of_another_tenant_or_gpu_is_not_an_argument", misuse::memory_of_others_is_not_an_argument),
-    ("a_lease_for_reading_is_not_written", blocks::a_lease_for_reading_is_not_written),
+    ("a_lease_for_reading_is_not_written", leases::a_lease_for_reading_is_not_written),
     (
         "a_writer_that_dies_changes_nothing_and_one_that_publishes_does",
-        blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
+        leases::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
     (
         "what_was_written_for_a_name_is_published_under_that_name_alone",
-        blocks::what_was_written_for_a_name_is_published_under_that_name_alone,
+        leases::what_was_written_for_a_name_is_published_under_that_name_alone,
     ),
-    ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
+    ("what_was_given_outlives_its_giver", leases::what_was_given_outlives_its_giver),
     (
         "who_was_given_what_is_not_finished_hears_that_its_giver_died",
-        blocks::who_was_given_what_is_not_finished_hears_that_its_giver_died,
+        leases::who_was_given_what_is_not_finished_hears_that_its_giver_died,
     ),
-    ("a_forked_child_is_refused_everything", blocks::a_forked_child_is_refused_everything),
-    ("others_go_on_while_one_thread_receives", blocks::others_go_on_while_one_thread_receives),
-    ("an_idle_process_holds_no_memory_up", blocks::an_idle_process_holds_no_memory_up),
+    ("a_forked_child_is_refused_everything", leases::a_forked_child_is_refused_everything),
+    ("others_go_on_while_one_thread_receives", leases::others_go_on_while_one_thread_receives),
+    ("an_idle_process_holds_no_memory_up", leases::an_idle_process_holds_no_memory_up),
     ("kernels_of_two_processes_add_into_memory_of_the_host", host::kernels_of_two_processes_add),
     ("memory_of_the_host_outlives_its_maker_and_the_broker", host::it_outlives_its_maker_and_the_broker),
     ("memory_of_the_host_of_another_length_is_refused", host::another_length_is_refused),
-    ("a_lock_whose_holder_is_killed_is_taken_over", host::a_killed_holder_is_taken_over),
+    ("a_lock_is_recovered_from_a_killed_holder", host::a_killed_holder_is_taken_over),
     ("who_is_killed_while_it_waits_holds_nobody_up", host::a_killed_waiter_holds_nobody_up),
     ("who_is_killed_before_it_notifies_holds_nobody_up", host::a_killed_notifier_holds_nobody_up),
     ("a_lock_outlives_processes_that_are_killed_anywhere", host::processes_are_killed_anywhere),
-    ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
-    ("malformed_messages_leave_the_broker_as_it_was", noise::malformed_messages),
-    ("a_program_of_another_version_hears_which_is_spoken", serving::a_program_of_another_version_hears_which_is_spoken),
-    ("a_stopped_keeper_stops_nobody", serving::a_stopped_keeper_stops_nobody),
+    ("memory_of_the_dead_is_zeros_to_others", leases::memory_of_the_dead_is_zeros_to_others),
+    ("malformed_messages_leave_the_broker_as_it_was", malformed::malformed_messages),
     (
-        "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",
-        serving::a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced,
+        "a_program_of_another_version_hears_which_is_spoken",
+        shortages::a_program_of_another_version_hears_which_is_spoken,
+    ),
+    ("a_stopped_fdstore_stops_nobody", shortages::a_stopped_fdstore_stops_nobody),
+    (
+        "a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced",
+        shortages::a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced,
     ),
     (
         "a_module_is_there_whole_or_not_at_all_and_who_put_it_knows",
-        serving::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
+        shortages::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
     ),
-    ("a_goodbye_does_not_overtake_what_was_asked_before", serving::a_goodbye_does_not_overtake_what_was_asked_before),
+    ("a_goodbye_does_not_overtake_what_was_asked_before", shortages::a_goodbye_does_not_overtake_what_was_asked_before),
     (
         "a_goodbye_does_not_overtake_what_waits_for_the_driver",
-        serving::a_goodbye_does_not_overtake_what_waits_for_the_driver,
+        shortages::a_goodbye_does_not_overtake_what_waits_for_the_driver,
     ),
-    ("a_tenant_cannot_make_the_broker_wait_at_its_bell", serving::a_tenant_cannot_make_the_broker_wait_at_its_bell),
+    (
+        "a_tenant_cannot_block_the_broker_through_its_doorbell",
+        shortages::a_tenant_cannot_block_the_broker_through_its_doorbell,
+    ),
     (
         "without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served",
-        serving::without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served,
+        shortages::without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served,
     ),
-    ("a_broker_that_takes_over_needs_no_more_descriptors", serving::a_broker_that_takes_over_needs_no_more_descriptors),
+    (
+        "a_broker_that_takes_over_needs_no_more_descriptors",
+        shortages::a_broker_that_takes_over_needs_no_more_descriptors,
+    ),
     (
         "users_of_a_group_read_each_others_names_and_drop_their_own",
-        serving::users_of_a_group_read_each_others_names_and_drop_their_own,
+        shortages::users_of_a_group_read_each_others_names_and_drop_their_own,
     ),
     (
         "a_segment_that_another_user_had_is_used_by_nobody_again",
-        serving::a_segment_that_another_user_had_is_used_by_nobody_again,
+        shortages::a_segment_that_another_user_had_is_used_by_nobody_again,
     ),
-    ("users_of_a_group_share_the_librarys_own_modules", serving::users_of_a_group_share_the_librarys_own_modules),
-    ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
+    ("users_of_a_group_share_the_librarys_own_modules", shortages::users_of_a_group_share_the_librarys_own_modules),
+    ("what_another_process_had_is_zeros_to_its_owner", leases::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_within_seconds_wherever_it_was_killed", kills::killed_tenants),
     ("a_killed_tenant_with_a_thousand_leases_leaves_nothing_within_seconds", kills::killed_hoarders),
     ("a_process_that_connects_while_a_broker_dies_is_served", kills::connects_while_brokers_die),
-    ("killed_brokers_and_keepers_are_back_within_seconds_and_nothing_is_lost", kills::killed_brokers),
+    ("killed_brokers_and_fdstores_are_back_within_seconds_and_nothing_is_lost", kills::killed_brokers),
     ("a_call_computes_what_its_kernel_says", calls::a_call_computes_what_its_kernel_says),
     ("calls_of_a_stream_are_carried_out_in_their_order", calls::calls_of_a_stream_are_carried_out_in_their_order),
     (
@@ -242,11 +254,11 @@ const TESTS: &[Test] = &[
     ("a_killed_workers_calls_happened_once_or_say_that_they_may_not", calls::killed_workers),
 ];
 
-/// Each test on a stage of its own, so that any number of them run at the same time.
+/// Each test on a harness of its own, so that any number of them run at the same time.
 fn run() -> ExitCode {
     let trial = |&(name, test): &Test| {
         Trial::test(name, move || {
-            test(&Stage::new());
+            test(&Harness::new());
             Ok(())
         })
     };

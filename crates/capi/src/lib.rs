@@ -4,8 +4,8 @@
 //! Nothing here links to a CUDA library: the driver is the one that the process has loaded. The comments of the functions
 //! are those of the header.
 
-mod failure;
-mod open;
+mod last_error;
+mod pools;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -17,8 +17,8 @@ use freehold::foreign::{self, ForeignPool, PoolId};
 use freehold::ledger::{State, WrongRelease};
 use freehold_driver::cuda::CUstream as Stream;
 
-use failure::Failure;
-pub use failure::FreeholdError;
+use last_error::Failure;
+pub use last_error::FreeholdError;
 
 /// What a stream's handle points to is the driver's.
 #[derive(Debug)]
@@ -61,13 +61,13 @@ pub struct FreeholdOwner {
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
     // SAFETY: the caller vouches for the stream.
-    pointer(unsafe { foreign::alloc_kept(size as u64, device, stream_of(stream), alloc_unkept) })
+    pointer(unsafe { foreign::alloc_kept(size as u64, device, stream_of(stream), alloc_uncached) })
 }
 
 /// As freehold_alloc, of zeros, which are written in the order of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc_zeroed(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
-    alloc_slowly(size, device, |pool, bytes| pool.alloc_zeroed(bytes, stream_of(stream)))
+    alloc_slow(size, device, |pool, bytes| pool.alloc_zeroed(bytes, stream_of(stream)))
 }
 
 /// As freehold_alloc, counted for a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so does the
@@ -84,10 +84,10 @@ pub unsafe extern "C" fn freehold_alloc_tagged(
     tag: *const c_char,
 ) -> *mut c_void {
     // SAFETY: the caller's promise is this function's.
-    match unsafe { text("tag", tag) } {
-        Ok(tag) => alloc_slowly(size, device, |pool, bytes| pool.alloc_tagged(bytes, stream_of(stream), tag)),
+    match unsafe { c_str("tag", tag) } {
+        Ok(tag) => alloc_slow(size, device, |pool, bytes| pool.alloc_tagged(bytes, stream_of(stream), tag)),
         Err(failure) => {
-            failure::note(failure);
+            last_error::set(failure);
             ptr::null_mut()
         }
     }
@@ -108,7 +108,7 @@ pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, 
 pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
     const { assert!(FreeholdError::None as c_int == 0, "that is what a release returns that went well") };
     // SAFETY: the caller vouches for the stream.
-    unsafe { foreign::free_kept(ptr as u64, device, stream_of(stream), free_unkept) }
+    unsafe { foreign::free_kept(ptr as u64, device, stream_of(stream), free_uncached) }
 }
 
 /// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents
@@ -126,7 +126,7 @@ pub extern "C" fn freehold_realloc(
         return freehold_alloc(new_size, device, stream);
     }
     let address = ptr as u64;
-    alloc_slowly(new_size, device, |pool, bytes| pool.realloc(address, bytes, stream_of(stream)))
+    alloc_slow(new_size, device, |pool, bytes| pool.realloc(address, bytes, stream_of(stream)))
 }
 
 /// Says that work in a stream uses a block of another stream. It is not used again before all work is done that is put into
@@ -135,7 +135,7 @@ pub extern "C" fn freehold_realloc(
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_int {
-    guarded(|| pool_at(ptr as u64)?.record_use(ptr as u64, stream_of(stream)).map_err(Failure::from))
+    to_code(|| pool_at(ptr as u64)?.record_use(ptr as u64, stream_of(stream)).map_err(Failure::from))
 }
 
 /// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
@@ -144,7 +144,7 @@ pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_i
 /// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
-    guarded(|| open::known_pools().try_for_each(|pool| pool.retire(stream_of(stream))).map_err(Failure::from))
+    to_code(|| pools::known_pools().try_for_each(|pool| pool.retire(stream_of(stream))).map_err(Failure::from))
 }
 
 /// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it begins and in the
@@ -155,7 +155,7 @@ pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
 /// It serves nobody else until freehold_pool_release, or freehold_capture_release where the capture was not announced.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_announce_captures() {
-    open::announce_captures();
+    pools::announce_captures();
 }
 
 /// Lets captures that this thread begins from now on have their memory from a private pool, until freehold_pool_end. The two numbers
@@ -176,7 +176,7 @@ pub extern "C" fn freehold_announce_captures() {
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_begin(device: c_int, first: u64, second: u64) -> c_int {
-    guarded(|| pool(device)?.begin_pool(PoolId::Named(first, second)).map_err(Failure::from))
+    to_code(|| pool(device)?.begin_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
 /// Ends what freehold_pool_begin began, after the capture. The memory stays the pool's. PyTorch's signature.
@@ -184,7 +184,7 @@ pub extern "C" fn freehold_pool_begin(device: c_int, first: u64, second: u64) ->
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_end(device: c_int, first: u64, second: u64) -> c_int {
-    guarded(|| pool(device)?.end_pool(PoolId::Named(first, second)).map_err(Failure::from))
+    to_code(|| pool(device)?.end_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
 /// Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
@@ -195,7 +195,7 @@ pub extern "C" fn freehold_pool_end(device: c_int, first: u64, second: u64) -> c
 /// Returns a freehold_error: FREEHOLD_ERROR_POOL_OPEN where the pool is begun and not ended. End it first.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_release(device: c_int, first: u64, second: u64) -> c_int {
-    guarded(|| pool(device)?.release_pool(PoolId::Named(first, second)).map_err(Failure::from))
+    to_code(|| pool(device)?.release_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
 /// As freehold_pool_release, for what a capture took that was not announced, by the id that cuStreamGetCaptureInfo gives.
@@ -203,7 +203,7 @@ pub extern "C" fn freehold_pool_release(device: c_int, first: u64, second: u64) 
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_capture_release(device: c_int, capture: u64) -> c_int {
-    guarded(|| pool(device)?.release_pool(PoolId::Capture(capture)).map_err(Failure::from))
+    to_code(|| pool(device)?.release_pool(PoolId::Capture(capture)).map_err(Failure::from))
 }
 
 /// Writes the first addresses of the live blocks of a private pool to `out`, as many as there is room for, and how many there are
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn freehold_pool_blocks(
     room: usize,
     count: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
-    guarded(|| {
+    to_code(|| {
         let count = count.ok_or(Failure::NullArgument { name: "count" })?;
         if out.is_null() && room > 0 {
             return Err(Failure::NullArgument { name: "out" });
@@ -240,13 +240,13 @@ pub unsafe extern "C" fn freehold_pool_blocks(
 /// The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_reserved_bytes(device: c_int) -> usize {
-    open::known_pool(device).map_or(0, |pool| pool.reserved_bytes() as usize)
+    pools::known_pool(device).map_or(0, |pool| pool.reserved_bytes() as usize)
 }
 
 /// The bytes that were asked for on a device and not released.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_live_bytes(device: c_int) -> usize {
-    open::known_pool(device).map_or(0, |pool| pool.live_bytes() as usize)
+    pools::known_pool(device).map_or(0, |pool| pool.live_bytes() as usize)
 }
 
 /// Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
@@ -255,8 +255,8 @@ pub extern "C" fn freehold_live_bytes(device: c_int) -> usize {
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_trim(device: c_int, keep: usize) -> c_int {
-    let Some(pool) = open::known_pool(device) else { return FreeholdError::None as c_int };
-    guarded(|| pool.trim(keep as u64).map(|_| ()).map_err(Failure::from))
+    let Some(pool) = pools::known_pool(device) else { return FreeholdError::None as c_int };
+    to_code(|| pool.trim(keep as u64).map(|_| ()).map_err(Failure::from))
 }
 
 /// Lets the library reserve no more than so many bytes of a device from now on; SIZE_MAX is no limit. What it has already is
@@ -265,7 +265,7 @@ pub extern "C" fn freehold_trim(device: c_int, keep: usize) -> c_int {
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_set_budget(device: c_int, bytes: usize) -> c_int {
-    guarded(|| {
+    to_code(|| {
         pool(device)?.set_budget_bytes(if bytes == usize::MAX { u64::MAX } else { bytes as u64 });
         Ok(())
     })
@@ -278,9 +278,9 @@ pub extern "C" fn freehold_set_budget(device: c_int, bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 #[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
 pub unsafe extern "C" fn freehold_set_tag_budget(device: c_int, tag: *const c_char, bytes: usize) -> c_int {
-    guarded(|| {
+    to_code(|| {
         // SAFETY: the caller's promise is this function's.
-        let tag = unsafe { text("tag", tag) }?;
+        let tag = unsafe { c_str("tag", tag) }?;
         let bytes = if bytes == usize::MAX { u64::MAX } else { bytes as u64 };
         pool(device)?.set_tag_budget(tag, bytes).map_err(Failure::from)
     })
@@ -291,10 +291,10 @@ pub unsafe extern "C" fn freehold_set_tag_budget(device: c_int, tag: *const c_ch
 #[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
 pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -> usize {
     // SAFETY: the caller's promise is this function's.
-    match unsafe { text("tag", tag) } {
-        Ok(tag) => open::known_pool(device).map_or(0, |pool| pool.tag_bytes(tag) as usize),
+    match unsafe { c_str("tag", tag) } {
+        Ok(tag) => pools::known_pool(device).map_or(0, |pool| pool.tag_bytes(tag) as usize),
         Err(failure) => {
-            failure::note(failure);
+            last_error::set(failure);
             0
         }
     }
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -
 /// Returns a freehold_error: FREEHOLD_ERROR_NEVER_ALLOCATED where there is no block, and `out` is as it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
-    guarded(|| {
+    to_code(|| {
         let out = out.ok_or(Failure::NullArgument { name: "out" })?;
         out.write(owner_of(ptr as u64)?);
         Ok(())
@@ -316,19 +316,19 @@ pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUnini
 /// this thread's next call. A call that succeeds does not clear it.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_last_error() -> *const c_char {
-    catch_unwind(failure::last_text).unwrap_or(c"".as_ptr())
+    catch_unwind(last_error::last_text).unwrap_or(c"".as_ptr())
 }
 
 /// The freehold_error of this thread's last failed call.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_last_error_code() -> c_int {
-    failure::last_code() as c_int
+    last_error::last_code() as c_int
 }
 
 /// Forgets this thread's last failed call.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_clear_error() {
-    failure::clear();
+    last_error::clear();
 }
 
 /// The library's version, such as "0.1.0".
@@ -359,13 +359,13 @@ fn stream_of(stream: CUstream) -> Stream {
 ///
 /// # Safety
 /// It is null or points to a text that ends with a zero and outlives `'a`.
-unsafe fn text<'a>(name: &'static str, at: *const c_char) -> Result<&'a str, Failure> {
+unsafe fn c_str<'a>(name: &'static str, at: *const c_char) -> Result<&'a str, Failure> {
     if at.is_null() {
         return Err(Failure::NullArgument { name });
     }
     // SAFETY: it is not null, and the caller vouches for the rest.
     let text = unsafe { CStr::from_ptr(at) };
-    text.to_str().map_err(|_| Failure::NotText { name })
+    text.to_str().map_err(|_| Failure::InvalidUtf8 { name })
 }
 
 #[inline]
@@ -374,17 +374,17 @@ fn pointer(address: u64) -> *mut c_void {
 }
 
 fn pool(device: c_int) -> Result<&'static ForeignPool, Failure> {
-    match open::known_pool(device) {
+    match pools::known_pool(device) {
         Some(pool) => Ok(pool),
-        None => open::pool(device).map_err(Failure::from),
+        None => pools::pool(device).map_err(Failure::from),
     }
 }
 
 /// The pool on whose device an address lies.
 fn pool_at(address: u64) -> Result<&'static ForeignPool, Failure> {
     let never = || Failure::from(Error::from(WrongRelease::NeverAllocated { address }));
-    let has = open::known_pools().find(|pool| pool.has(address));
-    has.or_else(|| open::known_pools().find(|pool| pool.had(address))).ok_or_else(never)
+    let has = pools::known_pools().find(|pool| pool.has(address));
+    has.or_else(|| pools::known_pools().find(|pool| pool.had(address))).ok_or_else(never)
 }
 
 fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
@@ -415,71 +415,71 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
 
 /// freehold_alloc where its thread keeps nothing.
 #[cold]
-extern "C" fn alloc_unkept(size: u64, device: c_int, stream: Stream) -> u64 {
-    alloc_slowly(size as isize, device, |pool, bytes| pool.alloc_unkept(bytes, stream)).addr() as u64
+extern "C" fn alloc_uncached(size: u64, device: c_int, stream: Stream) -> u64 {
+    alloc_slow(size as isize, device, |pool, bytes| pool.alloc_unkept(bytes, stream)).addr() as u64
 }
 
 /// What asks for memory and is not served at once.
 #[cold]
-fn alloc_slowly(
+fn alloc_slow(
     size: isize,
     device: c_int,
     alloc: impl FnOnce(&ForeignPool, u64) -> freehold::Result<u64>,
 ) -> *mut c_void {
-    let allocated = unpanicked(|| {
-        let bytes = u64::try_from(size).map_err(|_| Failure::Negative { bytes: size })?;
+    let allocated = catch_panic(|| {
+        let bytes = u64::try_from(size).map_err(|_| Failure::NegativeSize { bytes: size })?;
         let told = |error| Failure::Library { device: Some(device), error };
-        alloc(pool(device)?, bytes).map_err(told).map_err(|failure| of_other_device(failure, device))
+        alloc(pool(device)?, bytes).map_err(told).map_err(|failure| or_wrong_device(failure, device))
     });
     match allocated {
         Ok(address) => pointer(address),
         Err(failure) => {
-            failure::note(failure);
+            last_error::set(failure);
             ptr::null_mut()
         }
     }
 }
 
 #[cold]
-extern "C" fn free_unkept(address: u64, device: c_int, stream: Stream) -> c_int {
+extern "C" fn free_uncached(address: u64, device: c_int, stream: Stream) -> c_int {
     if address == 0 {
         return FreeholdError::None as c_int;
     }
-    let Some(pool) = open::known_pool(device) else { return free_nowhere(address, device) };
-    guarded(|| {
+    let Some(pool) = pools::known_pool(device) else { return free_unknown(address, device) };
+    to_code(|| {
         let freed = pool.free_unkept(address, stream);
-        freed.map_err(|error| of_other_device(error.into(), pool.ordinal()))
+        freed.map_err(|error| or_wrong_device(error.into(), pool.ordinal()))
     })
 }
 
 /// A release on a device of which nothing was asked yet.
-fn free_nowhere(address: u64, device: c_int) -> c_int {
-    guarded(|| {
+fn free_unknown(address: u64, device: c_int) -> c_int {
+    to_code(|| {
         let never = Error::from(WrongRelease::NeverAllocated { address });
-        Err(of_other_device(never.into(), device))
+        Err(or_wrong_device(never.into(), device))
     })
 }
 
 /// The failure, or that the address is another device's.
-fn of_other_device(failure: Failure, asked: c_int) -> Failure {
+fn or_wrong_device(failure: Failure, asked: c_int) -> Failure {
     let Failure::Library { error: Error::WrongRelease(WrongRelease::NeverAllocated { address }), .. } = failure else {
         return failure;
     };
-    match open::known_pools().find(|pool| pool.has(address)) {
+    match pools::known_pools().find(|pool| pool.has(address)) {
         Some(pool) if pool.ordinal() != asked => Failure::WrongDevice { address, asked, of: pool.ordinal() },
         _ => failure,
     }
 }
 
 /// Calls what may fail, and remembers how it did.
-fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    match unpanicked(call) {
+fn to_code(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    match catch_panic(call) {
         Ok(()) => FreeholdError::None as c_int,
-        Err(failure) => failure::note(failure) as c_int,
+        Err(failure) => last_error::set(failure) as c_int,
     }
 }
 
 /// Calls what may fail. No panic leaves for C; all locks that it may leave behind are taken as they are.
-fn unpanicked<R>(call: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::of_panic(panic)))
+fn catch_panic<R>(call: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::from_panic(panic)))
 }

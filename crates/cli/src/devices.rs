@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use freehold::open::list::{self, Listed, Missing};
 use serde::Serialize;
 
-use crate::broker::bytes;
+use crate::broker::size;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -17,15 +17,15 @@ pub(crate) struct Arguments {
 
 /// A line of `--json`: a device, or a kind that there is none of.
 #[derive(Serialize)]
-struct Line<'a> {
+struct DeviceLine<'a> {
     device: &'a str,
     #[serde(flatten)]
-    said: Said<'a>,
+    said: DeviceStatus<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Said<'a> {
+enum DeviceStatus<'a> {
     Found { name: &'a str, driver: &'a str, memory_bytes: u64, abilities: &'a [&'static str] },
     Missing { missing: &'a str },
 }
@@ -45,12 +45,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn json(listed: &[Listed], missing: &[Missing]) -> String {
-    let found = listed.iter().map(|Listed { device, name, driver, memory_bytes, abilities }| Line {
+    let found = listed.iter().map(|Listed { device, name, driver, memory_bytes, abilities }| DeviceLine {
         device,
-        said: Said::Found { name, driver, memory_bytes: *memory_bytes, abilities },
+        said: DeviceStatus::Found { name, driver, memory_bytes: *memory_bytes, abilities },
     });
-    let missing =
-        missing.iter().map(|Missing { kind, why }| Line { device: kind, said: Said::Missing { missing: why } });
+    let missing = missing
+        .iter()
+        .map(|Missing { kind, why }| DeviceLine { device: kind, said: DeviceStatus::Missing { missing: why } });
     let line = |line| serde_json::to_string(&line).expect("a line holds nothing but text and numbers") + "\n";
     found.chain(missing).map(line).collect()
 }
@@ -60,7 +61,7 @@ fn table(listed: &[Listed], missing: &[Missing]) -> String {
     let width = names.map(str::len).max().unwrap_or(0);
     let mut text = String::new();
     for Listed { device, name, driver, memory_bytes, abilities } in listed {
-        let (memory, abilities) = (bytes::show(*memory_bytes), abilities.join(", "));
+        let (memory, abilities) = (size::format(*memory_bytes), abilities.join(", "));
         text.push_str(&format!("{device:width$}  {name}, {memory}\n{:width$}  {driver}; {abilities}\n", ""));
     }
     for Missing { kind, why } in missing {
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_two_lines_and_a_kind_without_one_says_why() {
+    fn a_device_prints_two_lines_and_a_missing_kind_its_reason() {
         let (listed, missing) = one_of_each();
         assert_eq!(
             table(&listed, &missing),
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_is_a_device_or_says_what_is_missing() {
+    fn a_json_line_is_a_device_or_a_missing_kind() {
         let (listed, missing) = one_of_each();
         assert_eq!(
             json(&listed, &missing),

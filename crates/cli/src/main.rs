@@ -4,19 +4,19 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod allocator;
+mod allocators;
 mod bench;
 mod broker;
+mod charts;
 mod demo;
 mod devices;
+mod help;
 mod lab;
-mod manual;
 mod mpi;
-mod panels;
 mod replay;
 mod run;
 
-use broker::elsewhere::Elsewhere;
+use broker::remote::RemoteOptions;
 
 /// The commands on one screen; what each takes is told by its own help.
 const SCREEN: &str = "\
@@ -33,7 +33,7 @@ COMMAND --help says more, with an example; --at URL is a broker elsewhere
 #[command(disable_help_subcommand = true)]
 struct Arguments {
     #[command(flatten)]
-    elsewhere: Elsewhere,
+    remote_options: RemoteOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -112,13 +112,13 @@ enum Command {
     Top(broker::top::Arguments),
     /// Print what makes a shell complete these commands
     #[command(after_help = "Example: freehold completions bash > ~/.local/share/bash-completion/completions/freehold")]
-    Completions(manual::CompletionArguments),
+    Completions(help::CompletionArguments),
     /// Write man pages of all commands into a folder
     #[command(after_help = "Example: freehold man ~/.local/share/man/man1")]
-    Man(manual::ManArguments),
+    Man(help::ManArguments),
     /// Print the help of a command
     #[command(hide = true, after_help = "Example: freehold help module put")]
-    Help(manual::HelpArguments),
+    Help(help::HelpArguments),
     /// Be the other process of `bench share`
     #[command(hide = true)]
     SharePartner(bench::share::partner::Arguments),
@@ -127,10 +127,10 @@ enum Command {
     DemoWorker(demo::WorkerArguments),
     /// Be one of the processes of a broker
     #[command(hide = true)]
-    Part(broker::serve::PartArguments),
+    Part(broker::serve::RoleArguments),
     /// Serve a broker to clients elsewhere
     #[command(hide = true)]
-    Gate(broker::gate::GateArguments),
+    Gate(broker::remote_server::RemoteServerArguments),
     /// Make one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
@@ -141,7 +141,7 @@ enum Command {
 
 impl Command {
     /// Whether it works on a broker elsewhere too.
-    fn reaches_elsewhere(&self) -> bool {
+    fn supports_remote(&self) -> bool {
         match self {
             Self::Put(_) | Self::Get(_) | Self::Ls(_) | Self::Drop(_) => true,
             Self::Totals(_) | Self::Module(_) | Self::Call(_) => true,
@@ -151,18 +151,18 @@ impl Command {
     }
 
     /// Whether it speaks to a broker, and to one of this machine alone.
-    fn speaks_here(&self) -> bool {
+    fn is_local_only(&self) -> bool {
         matches!(self, Self::Stop(_) | Self::Quota(_) | Self::Top(_))
     }
 }
 
 fn main() -> ExitCode {
-    let Arguments { elsewhere, command } = match Arguments::try_parse() {
+    let Arguments { remote_options, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return manual::refuse(&error),
+        Err(error) => return help::report_parse_error(&error),
     };
-    let is_meant = if command.speaks_here() { elsewhere.is_meant() } else { elsewhere.is_said() };
-    if is_meant && !command.reaches_elsewhere() {
+    let is_meant = if command.is_local_only() { remote_options.is_set() } else { remote_options.is_on_command_line() };
+    if is_meant && !command.supports_remote() {
         eprintln!(
             "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; put, get, ls, drop, totals, module, call and demo --remote work elsewhere"
         );
@@ -174,26 +174,26 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments, &elsewhere),
+        Command::Demo(arguments) => demo::run(&arguments, &remote_options),
         Command::DemoWorker(arguments) => demo::worker(&arguments),
         Command::Mpi(arguments) => mpi::run(&arguments),
-        Command::Serve(arguments) => broker::serve::run(&arguments, &elsewhere),
+        Command::Serve(arguments) => broker::serve::run(&arguments, &remote_options),
         Command::Stop(arguments) => broker::stop::run(&arguments),
-        Command::Put(arguments) => broker::transfer::put(&arguments, &elsewhere),
-        Command::Get(arguments) => broker::transfer::get(&arguments, &elsewhere),
-        Command::Ls(arguments) => broker::names::list(&arguments, &elsewhere),
-        Command::Drop(arguments) => broker::names::drop_name(&arguments, &elsewhere),
-        Command::Totals(arguments) => broker::names::totals(&arguments, &elsewhere),
-        Command::Gate(arguments) => broker::gate::run(&arguments),
+        Command::Put(arguments) => broker::transfer::put(&arguments, &remote_options),
+        Command::Get(arguments) => broker::transfer::get(&arguments, &remote_options),
+        Command::Ls(arguments) => broker::names::list(&arguments, &remote_options),
+        Command::Drop(arguments) => broker::names::drop_name(&arguments, &remote_options),
+        Command::Totals(arguments) => broker::names::totals(&arguments, &remote_options),
+        Command::Gate(arguments) => broker::remote_server::run(&arguments),
         Command::Quota(arguments) => broker::names::quota(&arguments),
-        Command::Module(command) => broker::modules::run(&command, &elsewhere),
-        Command::Call(arguments) => broker::call::run(&arguments, &elsewhere),
+        Command::Module(command) => broker::modules::run(&command, &remote_options),
+        Command::Call(arguments) => broker::call::run(&arguments, &remote_options),
         Command::Top(arguments) => broker::top::run(&arguments),
-        Command::Completions(arguments) => manual::complete(&arguments),
-        Command::Man(arguments) => manual::write_pages(&arguments),
-        Command::Help(arguments) => manual::help(&arguments.words),
+        Command::Completions(arguments) => help::complete(&arguments),
+        Command::Man(arguments) => help::write_man_pages(&arguments),
+        Command::Help(arguments) => help::help(&arguments.words),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
-        Command::Part(arguments) => broker::serve::part(&arguments),
+        Command::Part(arguments) => broker::serve::role(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),
         Command::Partner(device) => lab::child::partner(&device),
     }

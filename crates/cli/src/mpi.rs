@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::manual;
+use crate::help;
 
 const PROGRAM: &str = "freehold-mpi";
 
@@ -34,13 +34,13 @@ enum MpiError {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     // The program has a help of its own; where it is not there, this one says how it is had.
     if program().is_none() && arguments.words.iter().any(|word| word == "--help" || word == "-h") {
-        return manual::help(&["mpi"]);
+        return help::help(&["mpi"]);
     }
-    become_it(&arguments.words)
+    exec(&arguments.words)
 }
 
 /// Becomes the program with these words. Comes back only where it could not be started.
-pub(crate) fn become_it(words: &[OsString]) -> ExitCode {
+pub(crate) fn exec(words: &[OsString]) -> ExitCode {
     let error = match program() {
         None => MpiError::NotBuilt,
         Some(program) => {

@@ -43,7 +43,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn total_bytes(&self) -> Result<u64>;
 
     /// How much of it is free now.
-    fn room(&self) -> Result<Room>;
+    fn memory_info(&self) -> Result<MemoryInfo>;
 
     /// Waits until all work of the context is done, whoever put it in.
     fn synchronize(&self) -> Result<()>;
@@ -84,7 +84,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     // Streams, and events in them. An event can be named in all contexts of the device.
 
     /// A stream that waits for no other by itself.
-    fn make_stream(&self) -> Result<Stream>;
+    fn create_stream(&self) -> Result<Stream>;
 
     /// Destroys a stream. Its work goes on, and nobody waits for it.
     ///
@@ -104,7 +104,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// The stream is a good handle.
     unsafe fn wait_until_idle(&self, stream: Stream) -> Result<()>;
 
-    fn make_event(&self) -> Result<Event>;
+    fn create_event(&self) -> Result<Event>;
 
     /// Destroys an event. What waits for it goes on waiting.
     ///
@@ -122,7 +122,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// The event is a good handle.
-    unsafe fn has_passed(&self, event: Event) -> Result<bool>;
+    unsafe fn is_complete(&self, event: Event) -> Result<bool>;
 
     /// Waits on the host until its stream has passed an event.
     ///
@@ -134,7 +134,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// Both are good handles.
-    unsafe fn hold(&self, stream: Stream, event: Event) -> Result<()>;
+    unsafe fn stream_wait_event(&self, stream: Stream, event: Event) -> Result<()>;
 
     // Work in a stream. The memory may be of any context of the device.
 
@@ -150,7 +150,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// As for [`upload`](Self::upload).
-    unsafe fn upload_beside(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
+    unsafe fn upload_by_copy_engine(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
         // SAFETY: as the caller says.
         unsafe { self.upload(to, from, bytes, stream) }
     }
@@ -172,7 +172,14 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     ///
     /// # Safety
     /// As for [`copy`](Self::copy), of all rows.
-    unsafe fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+    unsafe fn copy_2d(
+        &self,
+        to: PitchedPtr,
+        from: PitchedPtr,
+        row_bytes: usize,
+        rows: usize,
+        stream: Stream,
+    ) -> Result<()>;
 
     /// Puts in that all bytes are set, to a pattern over and over. `to` and `bytes` are multiples of its length.
     ///
@@ -183,16 +190,16 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     // What some devices lack.
 
     /// Memory that is mapped to addresses.
-    fn mapping(&self) -> Option<&dyn Mapping>;
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory>;
 
     /// Memory that other processes can have. Who shares can map.
     fn sharing(&self) -> Option<&dyn Sharing>;
 
     /// Words that streams write and await.
-    fn words(&self) -> Option<&dyn Words>;
+    fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps>;
 
     /// Memory of the program's own that streams use where it lies.
-    fn registering(&self) -> Option<&dyn Registering>;
+    fn host_registration(&self) -> Option<&dyn HostRegistration>;
 
     /// More contexts of the device, which share its memory and its events.
     fn contexts(&self) -> Option<&dyn Contexts>;
@@ -201,14 +208,14 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn timing(&self) -> Option<&dyn Timing>;
 
     /// Streams that others made, and captures.
-    fn foreign(&self) -> Option<&dyn Foreign>;
+    fn foreign_streams(&self) -> Option<&dyn ForeignStreams>;
 
     // What a device knows of kernels that go wrong. Only one that runs them in software does.
 
     /// Has the device ask which block lies at an address of the `bytes` from `start` on, for each address that a launch is
     /// given, so that it notices a kernel that leaves its block. It asks in any thread, until the answer is dropped.
     /// Nothing where the device does not check what kernels do.
-    fn describe(&self, _start: u64, _bytes: u64, _look_up: LookUp) -> Option<Described> {
+    fn annotate_blocks(&self, _start: u64, _bytes: u64, _look_up: BlockLookupFn) -> Option<BlockAnnotation> {
         None
     }
 
@@ -232,7 +239,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
 }
 
 /// Tells the block that an address lies in. It calls no driver.
-pub type LookUp = Box<dyn Fn(u64) -> Option<BlockBounds> + Send + Sync>;
+pub type BlockLookupFn = Box<dyn Fn(u64) -> Option<BlockBounds> + Send + Sync>;
 
 /// A block as its owner asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +251,7 @@ pub struct BlockBounds {
 }
 
 /// Memory that was described. Dropping it ends that, and waits for look-ups that are under way.
-pub type Described = Box<dyn fmt::Debug + Send + Sync>;
+pub type BlockAnnotation = Box<dyn fmt::Debug + Send + Sync>;
 
 /// How a kernel went wrong, as far as the device tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,7 +272,7 @@ pub struct FaultDetails {
 
 /// How much memory a device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct MemoryInfo {
     pub free_bytes: u64,
     pub total_bytes: u64,
 }
@@ -273,38 +280,38 @@ pub struct Room {
 /// What memory is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    One(u8),
-    Two([u8; 2]),
-    Four([u8; 4]),
+    U8(u8),
+    U16([u8; 2]),
+    U32([u8; 4]),
 }
 
 impl Pattern {
     /// The shortest that `value` is made of over and over, and that an address begins at a multiple of.
-    pub fn of(value: &[u8], address: u64) -> Option<Self> {
+    pub fn new(value: &[u8], address: u64) -> Option<Self> {
         let has_period = |length: usize| {
             let lies = address.is_multiple_of(length as u64) && value.len().is_multiple_of(length);
             lies && value.chunks(length).all(|part| part == &value[..length])
         };
         match value {
-            [one, ..] if has_period(1) => Some(Self::One(*one)),
-            &[one, two, ..] if has_period(2) => Some(Self::Two([one, two])),
-            &[one, two, three, four, ..] if has_period(4) => Some(Self::Four([one, two, three, four])),
+            [one, ..] if has_period(1) => Some(Self::U8(*one)),
+            &[one, two, ..] if has_period(2) => Some(Self::U16([one, two])),
+            &[one, two, three, four, ..] if has_period(4) => Some(Self::U32([one, two, three, four])),
             _ => None,
         }
     }
 
     pub fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::One(byte) => std::slice::from_ref(byte),
-            Self::Two(pair) => pair,
-            Self::Four(four) => four,
+            Self::U8(byte) => std::slice::from_ref(byte),
+            Self::U16(pair) => pair,
+            Self::U32(four) => four,
         }
     }
 }
 
 /// Where rows lie: the first one's address, and how far it is from each to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct PitchedPtr {
     pub start: u64,
     pub pitch_bytes: usize,
 }
@@ -312,7 +319,7 @@ pub struct Rows {
 /// Images, their kernels, and launches.
 pub trait Kernels {
     /// Whether the device loads images of a kind. One that runs no kernels takes none.
-    fn takes(&self, kind: ImageKind) -> bool;
+    fn supports(&self, kind: ImageKind) -> bool;
 
     /// Loads an image, which may change when the call has returned. This may wait for kernels that run.
     ///
@@ -348,13 +355,13 @@ pub trait Kernels {
     ///
     /// # Safety
     /// The kernel is one of this context, and its module is loaded.
-    unsafe fn limits(&self, kernel: Kernel) -> Result<Limits>;
+    unsafe fn limits(&self, kernel: Kernel) -> Result<LaunchLimits>;
 
     /// Where the variable with a name lies, and how many bytes it has.
     ///
     /// # Safety
     /// The module is a good handle.
-    unsafe fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
+    unsafe fn global(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
 
     /// Puts a launch into a stream.
     ///
@@ -362,7 +369,13 @@ pub trait Kernels {
     /// The stream is a good handle, and the kernel one of its context whose module stays loaded until the stream has passed the
     /// launch. There is an argument for each parameter, of its size. What the kernel does with them is as
     /// [`copy`](Backend::copy) asks, of all memory that it touches.
-    unsafe fn launch(&self, kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()>;
+    unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        shape: LaunchConfig,
+        stream: Stream,
+        arguments: Arguments<'_>,
+    ) -> Result<()>;
 }
 
 /// What an image is.
@@ -398,7 +411,7 @@ pub struct Parameter {
 
 /// How large a launch may be, as the device says, and the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LaunchLimits {
     /// Threads of a block.
     pub threads_max: u64,
     /// Threads of a block in each direction.
@@ -413,7 +426,7 @@ pub struct Limits {
 
 /// How many threads, and in what groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct LaunchConfig {
     /// Blocks.
     pub grid: [u32; 3],
     /// Threads of a block.
@@ -422,9 +435,9 @@ pub struct Shape {
     pub shared_bytes: u32,
 }
 
-impl Shape {
+impl LaunchConfig {
     /// `blocks` blocks of `threads` threads in a line, without dynamic shared memory.
-    pub const fn line(blocks: u32, threads: u32) -> Self {
+    pub const fn linear(blocks: u32, threads: u32) -> Self {
         Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
     }
 }
@@ -434,12 +447,12 @@ impl Shape {
 pub struct Arguments<'a> {
     /// Of values, and of addresses of memory; read before the launch returns.
     pub pointers: &'a mut [*mut c_void],
-    pub passed: &'a [Passed],
+    pub kinds: &'a [ArgKind],
 }
 
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum ArgKind {
     Value {
         bytes: usize,
     },
@@ -452,7 +465,7 @@ pub enum Passed {
     },
 }
 
-impl Passed {
+impl ArgKind {
     pub fn bytes(self) -> usize {
         match self {
             Self::Value { bytes } => bytes,
@@ -463,7 +476,7 @@ impl Passed {
 
 /// Addresses that are reserved, memory without addresses, and the one mapped to the other. None of it waits for the device,
 /// nor goes with a context: it is the device's.
-pub trait Mapping {
+pub trait VirtualMemory {
     /// Reserves addresses that begin at a multiple of `alignment_bytes`.
     fn reserve(&self, bytes: u64, alignment_bytes: u64) -> Result<u64>;
 
@@ -492,7 +505,7 @@ pub trait Mapping {
     ///
     /// # Safety
     /// All of it is mapped. No work is pending that is permitted no more.
-    unsafe fn permit(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
+    unsafe fn set_access(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
 
     /// Unmaps what was mapped there. Work that still uses it faults.
     ///
@@ -524,32 +537,32 @@ pub trait Sharing {
 }
 
 /// Words of 64 bits that streams write and await, and the host with them.
-pub trait Words {
+pub trait StreamMemOps {
     /// Memory of the host for words, for streams of all contexts of the device: where the host sees it, and where they do.
-    fn alloc_words(&self, bytes: usize) -> Result<(NonNull<u8>, u64)>;
+    fn alloc_mapped_host(&self, bytes: usize) -> Result<(NonNull<u8>, u64)>;
 
     /// Takes memory of [`alloc_words`](Self::alloc_words) back. This may wait for all work of the context.
     ///
     /// # Safety
     /// As for [`Backend::free_host`].
-    unsafe fn free_words(&self, start: NonNull<u8>) -> Result<()>;
+    unsafe fn free_mapped_host(&self, start: NonNull<u8>) -> Result<()>;
 
     /// Has a stream write a word when it comes to it, in one piece, and behind all that it did before.
     ///
     /// # Safety
     /// The stream is a good handle, and `address` one of a word that stays until the stream has passed this. The host refers to it
     /// with atomics alone.
-    unsafe fn write_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
+    unsafe fn write_value(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
 
     /// Holds a stream until a word has come to `value`. Words count round: up to 2^63 behind `value` is before it.
     ///
     /// # Safety
     /// As for [`write_word`](Self::write_word).
-    unsafe fn wait_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
+    unsafe fn wait_value(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
 }
 
 /// Memory of the program's own that streams of all contexts of the device use where it lies.
-pub trait Registering {
+pub trait HostRegistration {
     /// Lets streams use memory of the host.
     ///
     /// # Safety
@@ -558,7 +571,7 @@ pub trait Registering {
     unsafe fn register(&self, start: NonNull<c_void>, bytes: usize) -> Result<()>;
 
     /// Where the device sees memory that is registered.
-    fn address_of(&self, start: NonNull<c_void>) -> Result<u64>;
+    fn device_address(&self, start: NonNull<c_void>) -> Result<u64>;
 
     /// Takes [`register`](Self::register) back. This may wait for all work of the context.
     ///
@@ -570,13 +583,13 @@ pub trait Registering {
 /// More contexts of the device.
 pub trait Contexts {
     /// A context of its own.
-    fn another(&self) -> Result<Arc<dyn Backend>>;
+    fn create_context(&self) -> Result<Arc<dyn Backend>>;
 }
 
 /// Events that tell the time.
 pub trait Timing {
     /// An event between which and another time can be told.
-    fn make_timed_event(&self) -> Result<Event>;
+    fn create_timed_event(&self) -> Result<Event>;
 
     /// The time between two such events that have passed: negative where the second was first.
     ///
@@ -595,7 +608,7 @@ pub enum StreamCapture {
 }
 
 /// Streams that others made and name by their handles, and streams whose work is noted for later instead of carried out.
-pub trait Foreign {
+pub trait ForeignStreams {
     /// A number that tells a stream from another which has its handle later. Not for one that is captured: that spoils the
     /// capture.
     ///
@@ -607,13 +620,13 @@ pub trait Foreign {
     ///
     /// # Safety
     /// As for [`id`](Self::id).
-    unsafe fn takes_marks(&self, stream: Stream) -> Result<bool>;
+    unsafe fn can_record(&self, stream: Stream) -> Result<bool>;
 
     /// The capture that a stream takes part in.
     ///
     /// # Safety
     /// As for [`id`](Self::id).
-    unsafe fn capture_of(&self, stream: Stream) -> Result<Option<StreamCapture>>;
+    unsafe fn capture_id(&self, stream: Stream) -> Result<Option<StreamCapture>>;
 
     /// An id that is higher than those of all captures of the process that have begun, and lower than those of all that begin later.
     fn newest_capture(&self) -> Result<u64>;

@@ -27,7 +27,7 @@ impl fmt::Debug for Code {
 
 /// What a code means to who does not know the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum ErrorKind {
     /// There is not so much memory, or there are not so many addresses.
     OutOfMemory,
     /// The device has failed: every call of the process answers with the code from now on.
@@ -35,7 +35,7 @@ pub enum Meaning {
     /// The driver does not have the call.
     Unsupported,
     /// Anything else.
-    Refused,
+    Other,
 }
 
 /// A call that a driver refused.
@@ -45,7 +45,7 @@ pub struct CallError {
     /// The function, as the driver's headers name it.
     pub call: &'static str,
     pub code: Code,
-    pub meaning: Meaning,
+    pub kind: ErrorKind,
 }
 
 /// The sentence: what `main` prints that returns it, and `unwrap`.
@@ -57,16 +57,16 @@ impl fmt::Debug for CallError {
 
 impl CallError {
     pub fn is_out_of_memory(&self) -> bool {
-        self.meaning == Meaning::OutOfMemory
+        self.kind == ErrorKind::OutOfMemory
     }
 
     /// Whether every call fails from now on, until the process ends.
-    pub fn stays(&self) -> bool {
-        self.meaning == Meaning::Fault
+    pub fn is_sticky(&self) -> bool {
+        self.kind == ErrorKind::Fault
     }
 
     pub fn is_unsupported(&self) -> bool {
-        self.meaning == Meaning::Unsupported
+        self.kind == ErrorKind::Unsupported
     }
 }
 

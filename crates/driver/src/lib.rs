@@ -31,8 +31,8 @@ pub mod handle;
 pub mod opencl;
 
 pub use backend::{
-    Arguments, Backend, BlockBounds, Contexts, Described, FaultDetails, Foreign, ImageKind, Kernels, Limits, LookUp,
-    Mapping, Parameter, Passed, Pattern, Permission, Registering, Room, Rows, Shape, Sharing, StreamCapture, Timing,
-    Words,
+    ArgKind, Arguments, Backend, BlockAnnotation, BlockBounds, BlockLookupFn, Contexts, FaultDetails, ForeignStreams,
+    HostRegistration, ImageKind, Kernels, LaunchConfig, LaunchLimits, MemoryInfo, Parameter, Pattern, Permission,
+    PitchedPtr, Sharing, StreamCapture, StreamMemOps, Timing, VirtualMemory,
 };
-pub use error::{CallError, Code, LoadError, Meaning};
+pub use error::{CallError, Code, ErrorKind, LoadError};

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::Passed;
+use freehold_driver::ArgKind;
 
 use self::sealed::Sealed;
 use crate::access_history::Access;
@@ -265,7 +265,7 @@ pub trait Arguments: Sealed {
 #[derive(Debug)]
 pub struct Laid<'a> {
     pub(crate) given: &'a [Given],
-    pub(crate) passed: &'a [Passed],
+    pub(crate) passed: &'a [ArgKind],
     pub(crate) pointers: &'a mut [*mut c_void],
     /// The memory among them.
     pub(crate) used: &'a [MemoryUse<'a>],
@@ -292,10 +292,10 @@ macro_rules! tuples {
                 let found = [$first.used(), $($rest.used(),)*];
                 let ($first, $($rest,)*) = ($first.word(), $($rest.word(),)*);
                 let mut passed =
-                    [Passed::Value { bytes: size_of_val(&$first) }, $(Passed::Value { bytes: size_of_val(&$rest) },)*];
+                    [ArgKind::Value { bytes: size_of_val(&$first) }, $(ArgKind::Value { bytes: size_of_val(&$rest) },)*];
                 for (passed, given) in passed.iter_mut().zip(given) {
                     if *given == Given::Address {
-                        *passed = Passed::Address;
+                        *passed = ArgKind::Address;
                     }
                 }
                 for (passed, used) in passed.iter_mut().zip(&found) {
@@ -417,11 +417,11 @@ impl Arguments for &mut [DynArg<'_>] {
     fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
         let count = self.len();
         if count <= FEW {
-            let (mut given, mut passed) = ([Given::Bytes; FEW], [Passed::Address; FEW]);
+            let (mut given, mut passed) = ([Given::Bytes; FEW], [ArgKind::Address; FEW]);
             let mut pointers = [std::ptr::null_mut(); FEW];
             return lay_out(self, &mut given[..count], &mut passed[..count], &mut pointers[..count], act);
         }
-        let (mut given, mut passed) = (vec![Given::Bytes; count], vec![Passed::Address; count]);
+        let (mut given, mut passed) = (vec![Given::Bytes; count], vec![ArgKind::Address; count]);
         let mut pointers = vec![std::ptr::null_mut(); count];
         lay_out(self, &mut given, &mut passed, &mut pointers, act)
     }
@@ -431,7 +431,7 @@ impl Arguments for &mut [DynArg<'_>] {
 fn lay_out<R>(
     actuals: &[DynArg<'_>],
     given: &mut [Given],
-    passed: &mut [Passed],
+    passed: &mut [ArgKind],
     pointers: &mut [*mut c_void],
     act: impl FnOnce(Laid<'_>) -> R,
 ) -> R {
@@ -439,7 +439,7 @@ fn lay_out<R>(
     for (index, DynArg(known)) in actuals.iter().enumerate() {
         match known {
             &Known::Bytes(words, bytes) => {
-                passed[index] = Passed::Value { bytes };
+                passed[index] = ArgKind::Value { bytes };
                 pointers[index] = words.as_ptr().cast_mut().cast();
             }
             Known::Memory(address, by) => {
@@ -455,9 +455,9 @@ fn lay_out<R>(
 
 /// How memory is handed to a kernel: a device that checks kernels reports one that writes what it may only read.
 #[inline]
-fn passed_as(used: &MemoryUse<'_>) -> Passed {
+fn passed_as(used: &MemoryUse<'_>) -> ArgKind {
     match used.access {
-        Access::Read => Passed::ReadOnly { start: used.start, bytes: used.bytes },
-        Access::Write => Passed::Address,
+        Access::Read => ArgKind::ReadOnly { start: used.start, bytes: used.bytes },
+        Access::Write => ArgKind::Address,
     }
 }

@@ -55,7 +55,7 @@ impl Context {
     pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
         device.check()?;
         let contexts = device.backend.contexts().ok_or(Error::OneContext)?;
-        let backend = contexts.another().map_err(|error| device.failed(error))?;
+        let backend = contexts.create_context().map_err(|error| device.failed(error))?;
         Ok(Self::new(device.clone(), device.next_context(), backend))
     }
 

@@ -222,7 +222,7 @@ impl Device {
     pub fn free_bytes(&self) -> Result<u64> {
         let device = self.inner();
         device.check()?;
-        let room = device.backend.room().map_err(|error| device.failed(error))?;
+        let room = device.backend.memory_info().map_err(|error| device.failed(error))?;
         Ok(room.free_bytes)
     }
 

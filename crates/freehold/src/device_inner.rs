@@ -135,7 +135,7 @@ impl DeviceInner {
 
     /// Whether streams write words.
     pub(crate) fn writes_words(&self) -> bool {
-        self.backend.words().is_some()
+        self.backend.stream_mem_ops().is_some()
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -170,7 +170,7 @@ impl DeviceInner {
 
     /// What a refused call means. The first fault that stays is kept, with the kernels that may have made it.
     pub(crate) fn failed(&self, error: CallError) -> Error {
-        if !error.stays() {
+        if !error.is_sticky() {
             return Error::Call(error);
         }
         self.failed_for_good(error)
@@ -245,7 +245,7 @@ impl DeviceInner {
         thread: Option<ThreadId>,
         trust: StreamOrigin,
     ) -> Result<Arc<StreamState>> {
-        let make = || Ok((raw, self.backend.make_event()?));
+        let make = || Ok((raw, self.backend.create_event()?));
         let context_state = Arc::new(ContextState::new(PRIMARY, self.backend.clone()));
         self.add_stream_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
     }
@@ -256,7 +256,7 @@ impl DeviceInner {
         make: impl FnOnce() -> std::result::Result<(handle::Stream, Event), CallError>,
         new_state: impl FnOnce(StreamId, (handle::Stream, Event), Option<FenceWord>) -> StreamState,
     ) -> Result<Arc<StreamState>> {
-        let slot = match self.backend.words() {
+        let slot = match self.backend.stream_mem_ops() {
             Some(words) => Some(self.fence_words.take(words).map_err(|error| self.failed(error))?),
             None => None,
         };
@@ -351,7 +351,7 @@ impl DeviceInner {
 
     /// A slot that serves nobody.
     pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>> {
-        self.transfer_slots.take(&self.fence_words, self.backend.words()).map_err(|error| self.failed(error))
+        self.transfer_slots.take(&self.fence_words, self.backend.stream_mem_ops()).map_err(|error| self.failed(error))
     }
 
     /// Sees to it that the host will hear of these.
@@ -636,7 +636,7 @@ impl Drop for DeviceInner {
                 return;
             }
         }
-        if let Some(words) = self.backend.words() {
+        if let Some(words) = self.backend.stream_mem_ops() {
             // SAFETY: every slot was of a stream_state, and there are none any more.
             let freed = unsafe { self.fence_words.free(words) };
             if freed.is_err() {

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use freehold_driver::{CallError, Words};
+use freehold_driver::{CallError, StreamMemOps};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -64,7 +64,7 @@ impl FenceWord {
 
 impl FenceWords {
     /// A word that is zero.
-    pub(crate) fn take(&self, words: &dyn Words) -> Result<FenceWord, CallError> {
+    pub(crate) fn take(&self, words: &dyn StreamMemOps) -> Result<FenceWord, CallError> {
         loop {
             if let Some(slot) = self.free_slot() {
                 return Ok(slot);
@@ -73,8 +73,8 @@ impl FenceWords {
         }
     }
 
-    fn add_page(&self, words: &dyn Words) -> Result<(), CallError> {
-        let (start, address) = words.alloc_words(PAGE_BYTES)?;
+    fn add_page(&self, words: &dyn StreamMemOps) -> Result<(), CallError> {
+        let (start, address) = words.alloc_mapped_host(PAGE_BYTES)?;
         let page = Page { start, address, free: (0..SLOTS).rev().collect() };
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).push(page);
         Ok(())
@@ -90,11 +90,11 @@ impl FenceWords {
     ///
     /// # Safety
     /// No slot is used from the call on.
-    pub(crate) unsafe fn free(&self, words: &dyn Words) -> Result<(), CallError> {
+    pub(crate) unsafe fn free(&self, words: &dyn StreamMemOps) -> Result<(), CallError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(page) = pages.last() {
             // SAFETY: the page is pinned memory of ours, and the caller vouches that nothing reads it any more.
-            unsafe { words.free_words(page.start) }?;
+            unsafe { words.free_mapped_host(page.start) }?;
             pages.pop();
         }
         Ok(())

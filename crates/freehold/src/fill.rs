@@ -33,7 +33,7 @@ impl Stream {
             return self.inner.context.inner.check();
         }
         let (address, used) = (to.address(), to.used(Access::Write));
-        match Pattern::of(value.as_bytes(), address) {
+        match Pattern::new(value.as_bytes(), address) {
             Some(pattern) => self.put("fill", &[used], |backend, raw| {
                 // SAFETY: there are so many bytes, which stay until the stream has passed the fill; the stream is in order.
                 unsafe { backend.fill(address, pattern, bytes, raw) }
@@ -87,7 +87,7 @@ impl Stream {
         }
         self.put("fill", &[to.used(Access::Write)], |backend, raw| {
             // SAFETY: there are so many bytes, which stay until the stream has passed the fill; the stream is in order.
-            unsafe { backend.fill(to.address(), Pattern::One(byte), bytes, raw) }
+            unsafe { backend.fill(to.address(), Pattern::U8(byte), bytes, raw) }
         })?;
         to.used(Access::Write).note_filled();
         Ok(())

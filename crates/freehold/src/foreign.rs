@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::CUstream;
-use freehold_driver::{Foreign, Pattern, StreamCapture, handle};
+use freehold_driver::{ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::capture::Captures;
 use crate::device::Device;
@@ -175,7 +175,7 @@ impl ForeignPool {
     pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let base = self.alloc(bytes, stream)?;
         // SAFETY: the block was just handed out in the order of this stream, for which its user vouches.
-        let filled = unsafe { self.device.backend.fill(base, Pattern::One(0), bytes as usize, stream.into()) };
+        let filled = unsafe { self.device.backend.fill(base, Pattern::U8(0), bytes as usize, stream.into()) };
         match filled {
             Ok(()) => Ok(base),
             Err(error) => self.free(base, stream).and(Err(self.device.failed(error))),
@@ -553,8 +553,8 @@ impl ForeignPool {
         Ok((id, None))
     }
 
-    fn foreign(&self) -> &dyn Foreign {
-        self.device.backend.foreign().expect("a foreign pool is of a device whose streams others make")
+    fn foreign(&self) -> &dyn ForeignStreams {
+        self.device.backend.foreign_streams().expect("a foreign pool is of a device whose streams others make")
     }
 
     fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<StreamState>>> {

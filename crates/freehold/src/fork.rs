@@ -99,7 +99,7 @@ pub(crate) fn in_child(run: impl FnOnce() -> bool) -> bool {
         -1 => panic!("the system has room for a process"),
         0 => {
             // SAFETY: has no conditions.
-            unsafe { libc::alarm(freehold_testing::STUCK.as_secs() as u32) };
+            unsafe { libc::alarm(freehold_testing::HANG_TIMEOUT.as_secs() as u32) };
             let status = if run() { 0 } else { 1 };
             // SAFETY: ends the child, whose memory is its own.
             unsafe { libc::_exit(status) }

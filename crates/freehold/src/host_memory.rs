@@ -61,7 +61,7 @@ impl Device {
     pub fn host_memory(&self, descriptor: BorrowedFd<'_>, bytes: u64) -> Result<HostMemory> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
-        let by = device.backend.registering().ok_or(Error::CannotRegister)?;
+        let by = device.backend.host_registration().ok_or(Error::CannotRegister)?;
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }

@@ -201,7 +201,7 @@ fn make(
     let failed = |error| device.failed(error);
     // What such a refusal is about.
     let blaming = |error: CallError, blame: Error| {
-        if error.is_out_of_memory() || error.stays() { device.failed(error) } else { blame }
+        if error.is_out_of_memory() || error.is_sticky() { device.failed(error) } else { blame }
     };
     let sharing = device.backend.sharing().ok_or(Error::CannotShare)?;
     let handle = sharing.import(descriptor).map_err(|error| blaming(error, Error::NotShared { code: error.code }))?;
@@ -215,7 +215,7 @@ fn make(
     mapped.map_err(|error| blaming(error, Error::OtherLength { bytes }))?;
     ground.mapping = Some(addresses);
     // SAFETY: all of it is mapped, and nobody uses it yet.
-    unsafe { mapping.permit(base, bytes, permission) }.map_err(failed)?;
+    unsafe { mapping.set_access(base, bytes, permission) }.map_err(failed)?;
     // SAFETY: the mapping keeps the memory, and the handle is not named any more.
     unsafe { mapping.release(handle) }.map_err(failed)?;
     ground.handle = None;

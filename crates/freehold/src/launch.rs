@@ -1,6 +1,6 @@
 //! Launches: a kernel, its grid and its arguments, put into a stream.
 
-use freehold_driver::{self as driver, Limits, Meaning, Passed, Shape};
+use freehold_driver::{self as driver, ArgKind, ErrorKind, LaunchConfig, LaunchLimits};
 
 use crate::arguments::{Arguments, Given, Laid};
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ impl Grid {
     }
 
     /// The first limit that it is beyond.
-    fn beyond(&self, limits: &Limits) -> Option<Error> {
+    fn beyond(&self, limits: &LaunchLimits) -> Option<Error> {
         let threads = self.threads.iter().fold(1, |all: u64, &one| all.saturating_mul(u64::from(one)));
         let (wide, many) = (limits.block_threads, limits.grid_blocks);
         let rules = [
@@ -111,8 +111,8 @@ impl Stream {
             // Nobody knows whether the kernel reads what it is given to write.
             used.iter().try_for_each(MemoryUse::check_defined)?;
             self.order(used)?;
-            let shape = Shape { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
-            let arguments = driver::Arguments { pointers, passed };
+            let shape = LaunchConfig { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
+            let arguments = driver::Arguments { pointers, kinds: passed };
             let put = self.put_ordered(kernel.name(), used, |backend, raw| {
                 // SAFETY: there is an argument for each parameter, of its size, and the kernel is of the stream's context. Whoever made
                 // the handle vouched that it touches only those arguments, which stay until the stream has passed the launch.
@@ -126,7 +126,7 @@ impl Stream {
 
     /// Refuses a launch that the driver must not see.
     #[inline]
-    fn fits(&self, kernel: &Kernel, grid: Grid, given: &[Given], passed: &[Passed]) -> Result<()> {
+    fn fits(&self, kernel: &Kernel, grid: Grid, given: &[Given], passed: &[ArgKind]) -> Result<()> {
         let parameters = kernel.parameters();
         if parameters.len() != passed.len() {
             let (kernel, wanted, given) = (kernel.shown(), parameters.len(), passed.len());
@@ -174,7 +174,7 @@ impl Stream {
     #[cold]
     fn explained(&self, error: Error, kernel: &Kernel, grid: Grid) -> Error {
         let Error::Call(refused) = &error else { return error };
-        if refused.meaning != Meaning::Refused {
+        if refused.kind != ErrorKind::Other {
             return error;
         }
         let inner = &self.inner.context.inner;

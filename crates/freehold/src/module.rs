@@ -126,7 +126,7 @@ impl Module {
         inner.device.run_deferred()?;
         let (device, asked) = (&inner.device, inner.device.now());
         let backend = &inner.state.backend;
-        if !backend.takes(image.kind()) {
+        if !backend.supports(image.kind()) {
             return Err(Error::ImageNotTaken { kind: image.kind() });
         }
         let shared = inner.enter()?;
@@ -257,7 +257,7 @@ impl Module {
         let _shared = context.enter()?;
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
         // SAFETY: as above.
-        let found = unsafe { context.state.backend.variable(self.inner.raw, &c_name) };
+        let found = unsafe { context.state.backend.global(self.inner.raw, &c_name) };
         let found = found.map_err(|error| context.device.failed(error))?;
         found.ok_or_else(|| Error::NoSuchVariable { name: name.to_owned() })
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
-use freehold_driver::opencl::find;
+use freehold_driver::opencl::discovery;
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
@@ -103,7 +103,7 @@ pub enum OpenError {
         /// What was asked for.
         selector: String,
         /// Why there is none.
-        absence: find::Absence,
+        absence: discovery::DiscoveryError,
     },
     /// There are fewer OpenCL devices.
     #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
@@ -277,7 +277,7 @@ impl Device {
     /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
     /// after all that is done here.
     fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
-        let adopted = Arc::new(cuda::Context::adopting(api, ordinal, context)?);
+        let adopted = Arc::new(cuda::Context::adopt(api, ordinal, context)?);
         // SAFETY: as above.
         unsafe { Self::on(adopted) }
     }

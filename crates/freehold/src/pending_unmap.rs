@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::handle::Memory;
-use freehold_driver::{CallError, Mapping};
+use freehold_driver::{CallError, VirtualMemory};
 
 use crate::access_history::note_latest;
 use crate::deferred::Deferred;
@@ -185,8 +185,8 @@ impl Mappings {
 
 impl DeviceInner {
     /// For who has something that is mapped.
-    pub(crate) fn mapping(&self) -> &dyn Mapping {
-        self.backend.mapping().expect("what is mapped is of a device that maps")
+    pub(crate) fn mapping(&self) -> &dyn VirtualMemory {
+        self.backend.virtual_memory().expect("what is mapped is of a device that maps")
     }
 
     /// Enters addresses in the ledger that are reserved here. Whatever else it has there is theirs no more: memory of others

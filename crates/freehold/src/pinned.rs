@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use freehold_driver::Registering;
+use freehold_driver::HostRegistration;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -79,7 +79,7 @@ impl Pinned {
     /// Lets streams of all contexts use the memory: where the device sees it. After an error it is unmapped, or will be.
     pub(crate) fn register(
         self,
-        by: &dyn Registering,
+        by: &dyn HostRegistration,
         device: &DeviceInner,
         context_state: &Arc<ContextState>,
     ) -> Result<u64> {
@@ -89,7 +89,7 @@ impl Pinned {
             unsafe { self.unmap() };
             return Err(device.failed(error));
         }
-        by.address_of(self.start).map_err(|error| {
+        by.device_address(self.start).map_err(|error| {
             device.defer(Deferred::Unregister {
                 stopped: Stopped { pinned: self, context_state: context_state.clone(), fences: Vec::new() },
             });
@@ -132,7 +132,7 @@ impl Stopped {
                 return Ok(false);
             }
         }
-        let by = device.backend.registering().expect("what was registered can be unregistered");
+        let by = device.backend.host_registration().expect("what was registered can be unregistered");
         // SAFETY: all work with the memory has passed, and no more comes: its owner is gone.
         let unregister = || unsafe { by.unregister(self.pinned.start) };
         let is_done =

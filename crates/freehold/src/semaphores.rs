@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use freehold_driver::{CallError, Words, handle};
+use freehold_driver::{CallError, StreamMemOps, handle};
 
 use crate::access_history::note_latest;
 use crate::context::Context;
@@ -65,7 +65,7 @@ impl Device {
     pub fn clock(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
-        let by = device.backend.registering().filter(|_| device.writes_words()).ok_or(Error::NoWords)?;
+        let by = device.backend.host_registration().filter(|_| device.writes_words()).ok_or(Error::NoWords)?;
         let bytes = words.checked_mul(WORD_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or(Error::TooManyElements { elements: words, element_bytes: WORD_BYTES })?;
         if bytes == 0 {
@@ -148,7 +148,7 @@ impl Stream {
         let address = clock.address_of(word)?;
         self.put_at(clock, "write word", |words, raw| {
             // SAFETY: the clock keeps its words until all work with them has passed, and the host has them as atomics alone.
-            unsafe { words.write_word(raw, address, value) }
+            unsafe { words.write_value(raw, address, value) }
         })
     }
 
@@ -163,7 +163,7 @@ impl Stream {
         let mut waits = self.inner.state.waits();
         self.put_at(clock, "wait for word", |words, raw| {
             // SAFETY: as for `write_word`.
-            unsafe { words.wait_word(raw, address, value) }
+            unsafe { words.wait_value(raw, address, value) }
         })?;
         *waits += 1;
         Ok(())
@@ -174,7 +174,7 @@ impl Stream {
         &self,
         clock: &SharedSemaphores,
         name: &str,
-        work: impl FnOnce(&dyn Words, handle::Stream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn StreamMemOps, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         self.inner.context.inner.check()?;
         if !Arc::ptr_eq(&self.inner.context.inner.device, &clock.context.inner.device) {
@@ -182,7 +182,7 @@ impl Stream {
         }
         self.check_uncaptured()?;
         let fence = self.put_ordered(name, &[], |backend, raw| {
-            work(backend.words().expect("a clock is made where streams write words"), raw)
+            work(backend.stream_mem_ops().expect("a clock is made where streams write words"), raw)
         })?;
         note_latest(&mut clock.uses.lock().unwrap_or_else(PoisonError::into_inner), fence);
         Ok(())

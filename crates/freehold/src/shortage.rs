@@ -64,7 +64,7 @@ pub enum Remedy {
 impl DeviceInner {
     /// What a request of a pool for so many bytes would meet.
     pub(crate) fn shortage(&self, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
-        let room = self.backend.room().map_err(|error| self.failed(error))?;
+        let room = self.backend.memory_info().map_err(|error| self.failed(error))?;
         let stats = self.stats();
         let longest_bytes = pool.longest_bytes();
         // What is another pool's goes back to the driver first.

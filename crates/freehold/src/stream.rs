@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 
-use freehold_driver::{Backend, CallError, Rows, handle};
+use freehold_driver::{Backend, CallError, PitchedPtr, handle};
 use zerocopy::IntoBytes;
 
 use crate::access_history::{Access, AccessHistory};
@@ -105,8 +105,8 @@ fn pitch_end(pitch: usize, row: usize, rows: usize) -> Option<usize> {
 
 /// Makes a stream and an event for others to wait for it.
 pub(crate) fn make(backend: &dyn Backend) -> std::result::Result<(handle::Stream, handle::Event), CallError> {
-    let raw = backend.make_stream()?;
-    match backend.make_event() {
+    let raw = backend.create_stream()?;
+    match backend.create_event() {
         Ok(event) => Ok((raw, event)),
         // SAFETY: the stream was made above, and nobody knows of it.
         Err(error) => unsafe { backend.destroy_stream(raw) }.and(Err(error)),
@@ -390,12 +390,12 @@ impl Stream {
         let end = rows_in(to.len(), to_pitch)?;
         // One row has no next one; its pitch may be anything.
         let pitch_bytes = |pitch| if rows == 1 { row } else { pitch } * size_of::<T>();
-        let from_rows = Rows { start: from.address(), pitch_bytes: pitch_bytes(from_pitch) };
-        let to_rows = Rows { start: to.address(), pitch_bytes: pitch_bytes(to_pitch) };
+        let from_rows = PitchedPtr { start: from.address(), pitch_bytes: pitch_bytes(from_pitch) };
+        let to_rows = PitchedPtr { start: to.address(), pitch_bytes: pitch_bytes(to_pitch) };
         let written = to.used(Access::Write);
         self.put("copy rows", &[from.used(), written], |backend, raw| {
             // SAFETY: as for `copy`; both have all rows.
-            unsafe { backend.copy_rows(to_rows, from_rows, row * size_of::<T>(), rows, raw) }
+            unsafe { backend.copy_2d(to_rows, from_rows, row * size_of::<T>(), rows, raw) }
         })?;
         if end == row * rows {
             MemoryUse { bytes: (end * size_of::<T>()) as u64, ..written }.note_filled();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::handle::{self, Event};
-use freehold_driver::{Backend, CallError, Words};
+use freehold_driver::{Backend, CallError, StreamMemOps};
 
 use crate::device_inner::ContextState;
 use crate::fence_words::FenceWord;
@@ -222,7 +222,7 @@ impl StreamState {
             return Ok(false);
         }
         // SAFETY: the stream is this library's own, or one for whose handle its user vouches.
-        self.backend().foreign().map_or(Ok(true), |foreign| unsafe { foreign.takes_marks(self.raw) })
+        self.backend().foreign_streams().map_or(Ok(true), |foreign| unsafe { foreign.can_record(self.raw) })
     }
 
     /// Whether a wait for `seq` would record an event in a stream that others capture, whose capture the waiter would then join.
@@ -328,7 +328,7 @@ impl StreamState {
         let mut signals = self.signals();
         while let Some(&(fence, seq)) = signals.events.front() {
             // SAFETY: the stream_state destroys its events when it ends, behind this lock.
-            if !unsafe { self.backend().has_passed(fence) }? {
+            if !unsafe { self.backend().is_complete(fence) }? {
                 break;
             }
             self.note_complete(seq);
@@ -367,11 +367,11 @@ impl StreamState {
         let now = self.enqueued.load(Ordering::Acquire);
         match &self.fence_word {
             // SAFETY: the stream is there while the lock is held, for it is retired behind it. Its slot stays until the stream_state has ended.
-            Some(slot) => unsafe { self.words().write_word(self.raw, slot.address, now) }?,
+            Some(slot) => unsafe { self.words().write_value(self.raw, slot.address, now) }?,
             None => {
                 let fence = match signals.spare.pop() {
                     Some(event) => event,
-                    None => self.backend().make_event()?,
+                    None => self.backend().create_event()?,
                 };
                 // SAFETY: as above; the event is the stream_state's own.
                 if let Err(error) = unsafe { self.backend().record(fence, self.raw) } {
@@ -471,7 +471,7 @@ impl StreamState {
                 signals.recorded = now;
             }
             // SAFETY: whoever puts work in holds this stream; the event is the other stream_state's, which ends behind its lock.
-            unsafe { self.backend().hold(self.raw, signals.event()) }?;
+            unsafe { self.backend().stream_wait_event(self.raw, signals.event()) }?;
             signals.recorded
         };
         self.note_waited(other.id, recorded);
@@ -498,7 +498,7 @@ impl StreamState {
                 return Ok(false);
             }
             // SAFETY: whoever puts work in holds this stream. The words of transfer_slots stay as long as the device.
-            unsafe { self.words().wait_word(self.raw, address, seq) }?;
+            unsafe { self.words().wait_value(self.raw, address, seq) }?;
         }
         self.note_waited(fence.stream, seq);
         *waits += 1;
@@ -596,7 +596,7 @@ impl StreamState {
                 let event = self.signals().event;
                 if let Some(event) = event {
                     // SAFETY: the stream_state has a fence on its way, and so has not ended: its event is there.
-                    unsafe { self.backend().has_passed(event) }?;
+                    unsafe { self.backend().is_complete(event) }?;
                 }
             }
             std::thread::yield_now();
@@ -708,8 +708,8 @@ impl StreamState {
     }
 
     /// For who has seen that there are some.
-    fn words(&self) -> &dyn Words {
-        self.backend().words().expect("streams and transfer_slots have words where the device writes them")
+    fn words(&self) -> &dyn StreamMemOps {
+        self.backend().stream_mem_ops().expect("streams and transfer_slots have words where the device writes them")
     }
 
     pub(crate) fn context_state(&self) -> &Arc<ContextState> {

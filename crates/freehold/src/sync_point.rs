@@ -31,7 +31,7 @@ mod stopping {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
 
-    use freehold_testing::STUCK;
+    use freehold_testing::HANG_TIMEOUT;
 
     use super::SyncPoint;
 
@@ -65,7 +65,7 @@ mod stopping {
                 STOP.set(Some(Stop { at: point, come, go: may_go }));
                 call()
             });
-            has_come.recv_timeout(STUCK).unwrap_or_else(|_| panic!("the call did not come to {point:?}"));
+            has_come.recv_timeout(HANG_TIMEOUT).unwrap_or_else(|_| panic!("the call did not come to {point:?}"));
             meanwhile();
             drop(go);
             called.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use freehold_driver::{CallError, Words};
+use freehold_driver::{CallError, StreamMemOps};
 
 use crate::fence_words::{FenceWord, FenceWords};
 use crate::ledger::{Fence, StreamId};
@@ -76,7 +76,7 @@ impl TransferSlots {
     pub(crate) fn take(
         &self,
         fence_words: &FenceWords,
-        words: Option<&dyn Words>,
+        words: Option<&dyn StreamMemOps>,
     ) -> Result<Arc<TransferSlot>, CallError> {
         if let Some(slot) = self.lock().free.pop() {
             return Ok(slot);

@@ -8,7 +8,7 @@
 
 /// How the library's file is called where cargo builds it. Programs look for `libcuda.so.1`, which whoever starts them
 /// makes a link to it: were the file called so, cargo would put it in the way of NVIDIA's.
-pub const FILE: &str = "libfreehold_libcuda.so";
+pub const LIBRARY_FILE: &str = "libfreehold_libcuda.so";
 
 #[allow(non_snake_case, reason = "named as C names the functions")]
 mod exports {

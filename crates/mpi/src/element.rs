@@ -17,31 +17,31 @@ pub trait Element: Pod + Sealed {
     /// As Rust calls it.
     const NAME: &'static str;
     /// Whether it has bits to combine.
-    const IS_WHOLE: bool;
+    const IS_INTEGER: bool;
     #[doc(hidden)]
-    fn kind() -> Kind;
+    fn datatype() -> Datatype;
 }
 
 /// MPI's name for an element.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Kind(pub(crate) ffi::MPI_Datatype);
+pub struct Datatype(pub(crate) ffi::MPI_Datatype);
 
 // SAFETY: the handle is not `Send` where the library makes it a pointer; it names a constant of the library, which no thread
 // changes.
-unsafe impl Send for Kind {}
+unsafe impl Send for Datatype {}
 
 macro_rules! elements {
-    ($($element:ty, $is_whole:literal, $kind:ident;)*) => {$(
+    ($($element:ty, $is_integer:literal, $kind:ident;)*) => {$(
         impl Sealed for $element {}
 
         impl Element for $element {
             const NAME: &'static str = stringify!($element);
-            const IS_WHOLE: bool = $is_whole;
+            const IS_INTEGER: bool = $is_integer;
 
-            fn kind() -> Kind {
+            fn datatype() -> Datatype {
                 // SAFETY: a constant of the library, set before the program starts.
-                Kind(unsafe { ffi::$kind })
+                Datatype(unsafe { ffi::$kind })
             }
         }
     )*};
@@ -76,7 +76,11 @@ impl Op {
     /// Refuses operations on bits of what has none to combine.
     pub(crate) fn check<T: Element>(self) -> Result<()> {
         let is_of_bits = matches!(self, Self::And | Self::Or | Self::Xor);
-        if is_of_bits && !T::IS_WHOLE { Err(Error::NoSuchOperation { op: self, element: T::NAME }) } else { Ok(()) }
+        if is_of_bits && !T::IS_INTEGER {
+            Err(Error::UnsupportedOperation { op: self, element: T::NAME })
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn raw(self) -> ffi::MPI_Op {

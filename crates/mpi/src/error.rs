@@ -17,23 +17,23 @@ pub enum Error {
     #[error("{variable} is '{value}', but should be {wanted}")]
     Misconfigured { variable: &'static str, value: String, wanted: &'static str },
     #[error("{what} has {elements} elements, and {wanted} are needed: take a view of as many")]
-    OtherLength { what: &'static str, elements: usize, wanted: usize },
+    LengthMismatch { what: &'static str, elements: usize, wanted: usize },
     #[error("only the root, rank {root}, {does} the whole: give it a block there, and none elsewhere")]
-    NotTheRoot { root: i32, does: &'static str },
+    NotRoot { root: i32, does: &'static str },
     #[error("{op} is no operation on {element}: bits are of whole numbers")]
-    NoSuchOperation { op: Op, element: &'static str },
+    UnsupportedOperation { op: Op, element: &'static str },
     #[error("MPI was initialised before: there is one World in a process, and it cannot be made again")]
-    Initialised,
+    AlreadyInitialized,
     #[error("rows of {row} elements, {pitch} apart, overlap: the pitch is at least the row")]
     RowsOverlap { row: usize, pitch: usize },
     #[error("{elements} elements from {start} on are no part of the window of rank {rank}, which has {len}")]
-    OutsideOfWindow { start: usize, elements: usize, rank: i32, len: usize },
+    OutOfWindow { start: usize, elements: usize, rank: i32, len: usize },
 
     // Another rank's, or the network's.
-    #[error("{0} failed: {said}", said = .0.said)]
-    Failed(Box<Failed>),
+    #[error("{0} failed: {message}", message = .0.message)]
+    Transfer(Box<TransferError>),
     #[error(
-        "a message{} from rank {source_rank} with tag {tag} does not fit into {room_bytes} bytes: receive into as many, or \
+        "a message{} from rank {source_rank} with tag {tag} does not fit into {capacity_bytes} bytes: receive into as many, or \
         send fewer", length(.bytes)
     )]
     Truncated {
@@ -41,21 +41,21 @@ pub enum Error {
         tag: i32,
         /// Unless the library does not tell.
         bytes: Option<u64>,
-        room_bytes: u64,
+        capacity_bytes: u64,
     },
     #[error("{0} failed: rank {rank} has died", rank = .0.rank.unwrap_or(-1))]
-    RankDied(Box<Failed>),
+    RankDied(Box<TransferError>),
 
     // The system's.
     #[error(
         "the MPI library lets only one thread call it ({provided}): one that lets threads take turns \
          (MPI_THREAD_SERIALIZED) is needed"
     )]
-    ThreadsRefused { provided: &'static str },
-    #[error("{call}: {said}")]
-    Library { call: &'static str, said: Box<str> },
-    #[error("the thread for transfers does not start: {said}")]
-    NoThread { said: Box<str> },
+    InsufficientThreadSupport { provided: &'static str },
+    #[error("{call}: {message}")]
+    Library { call: &'static str, message: Box<str> },
+    #[error("the thread for transfers does not start: {message}")]
+    SpawnThread { message: Box<str> },
     #[error("the ranks do not agree: {what}")]
     Disagreement { what: &'static str },
     #[error(transparent)]
@@ -71,7 +71,7 @@ impl fmt::Debug for Error {
 
 /// A transfer that was not made.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct TransferError {
     /// In words: "sending", "receiving", "reducing".
     pub what: &'static str,
     /// The other rank, unless it was any, or all.
@@ -80,10 +80,10 @@ pub struct Failed {
     pub tag: Option<i32>,
     pub bytes: u64,
     /// What the library, or the driver, said.
-    pub said: Box<str>,
+    pub message: Box<str>,
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for TransferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, rank, tag, bytes, .. } = self;
         write!(f, "{what} {bytes} bytes")?;

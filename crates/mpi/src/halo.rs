@@ -13,23 +13,23 @@ use crate::world::World;
 pub struct Rows {
     /// The first element.
     pub start: usize,
-    pub row: usize,
+    pub row_len: usize,
     pub rows: usize,
     pub pitch: usize,
 }
 
 impl Rows {
     fn len(self) -> usize {
-        self.row * self.rows
+        self.row_len * self.rows
     }
 
     /// One behind the last element.
     fn end(self) -> usize {
-        self.start + self.pitch * (self.rows - 1) + self.row
+        self.start + self.pitch * (self.rows - 1) + self.row_len
     }
 
     fn check(self) -> Result<()> {
-        let Self { row, rows, pitch, .. } = self;
+        let Self { row_len: row, rows, pitch, .. } = self;
         if row == 0 || rows == 0 {
             return Err(Error::Device(freehold::Error::NothingAsked));
         }
@@ -42,19 +42,19 @@ impl Rows {
 pub struct Edge {
     pub rank: i32,
     /// What it is given, and the tag of that message.
-    pub give: Rows,
-    pub give_tag: i32,
+    pub send: Rows,
+    pub send_tag: i32,
     /// What it gives, and the tag of that message.
-    pub take: Rows,
-    pub take_tag: i32,
+    pub recv: Rows,
+    pub recv_tag: i32,
 }
 
 /// An exchange that is under way.
 #[derive(Debug)]
 #[must_use = "an exchange that nobody waits for goes on; `World::troubles` tells if it fails"]
 pub struct Exchange {
-    given: Vec<Request<()>>,
-    taken: Vec<(Rows, Request<Received>)>,
+    sends: Vec<Request<()>>,
+    recvs: Vec<(Rows, Request<Received>)>,
 }
 
 impl World {
@@ -73,30 +73,30 @@ impl World {
     /// [`Error::RowsOverlap`], and what [`Stream::copy_rows`] refuses: the field is as it was.
     pub fn iexchange<T: Pod>(&self, stream: &Stream, field: &mut ViewMut<'_, T>, edges: &[Edge]) -> Result<Exchange> {
         for edge in edges {
-            edge.give.check()?;
-            edge.take.check()?;
+            edge.send.check()?;
+            edge.recv.check()?;
             // Both lie in the field: nothing begins where one does not.
-            field.view(edge.give.start..edge.give.end())?;
-            field.view(edge.take.start..edge.take.end())?;
+            field.view(edge.send.start..edge.send.end())?;
+            field.view(edge.recv.start..edge.recv.end())?;
         }
         let (mut given, mut taken) = (Vec::with_capacity(edges.len()), Vec::with_capacity(edges.len()));
         let mut landings = Vec::with_capacity(edges.len());
         for edge in edges {
-            let mut landing = stream.alloc::<T>(edge.take.len())?;
-            taken.push((edge.take, self.irecv(stream, &mut landing, edge.rank, edge.take_tag)?));
+            let mut landing = stream.alloc::<T>(edge.recv.len())?;
+            taken.push((edge.recv, self.irecv(stream, &mut landing, edge.rank, edge.recv_tag)?));
             landings.push(landing);
         }
         for edge in edges {
-            let Rows { start, row, rows, pitch } = edge.give;
-            let mut packed = stream.alloc::<T>(edge.give.len())?;
-            stream.copy_rows(&field.view(start..edge.give.end())?, pitch, &mut packed, row, row, rows)?;
-            given.push(self.isend(stream, &packed, edge.rank, edge.give_tag)?);
+            let Rows { start, row_len: row, rows, pitch } = edge.send;
+            let mut packed = stream.alloc::<T>(edge.send.len())?;
+            stream.copy_rows(&field.view(start..edge.send.end())?, pitch, &mut packed, row, row, rows)?;
+            given.push(self.isend(stream, &packed, edge.rank, edge.send_tag)?);
         }
         for (edge, landing) in edges.iter().zip(&landings) {
-            let Rows { start, row, rows, pitch } = edge.take;
-            stream.copy_rows(landing, row, &mut field.view_mut(start..edge.take.end())?, pitch, row, rows)?;
+            let Rows { start, row_len: row, rows, pitch } = edge.recv;
+            stream.copy_rows(landing, row, &mut field.view_mut(start..edge.recv.end())?, pitch, row, rows)?;
         }
-        Ok(Exchange { given, taken })
+        Ok(Exchange { sends: given, recvs: taken })
     }
 }
 
@@ -107,17 +107,17 @@ impl Exchange {
     /// The first that went wrong. What did not arrive is undefined in the field: reading it is refused until it is written whole.
     pub fn wait<T: Pod>(self, stream: &Stream, field: &mut ViewMut<'_, T>) -> Result<()> {
         let mut outcome = Ok(());
-        for (rows, request) in self.taken {
+        for (rows, request) in self.recvs {
             let received = request.wait().and_then(|received| {
                 let (elements, wanted) = (received.len::<T>(), rows.len());
                 let what = "an edge that arrived";
-                if elements == wanted { Ok(()) } else { Err(Error::OtherLength { what, elements, wanted }) }
+                if elements == wanted { Ok(()) } else { Err(Error::LengthMismatch { what, elements, wanted }) }
             });
             if let Err(error) = received {
                 stream.lend_mut(&mut field.view_mut(rows.start..rows.end())?)?.failed();
                 outcome = outcome.and(Err(error));
             }
         }
-        self.given.into_iter().fold(outcome, |outcome, request| outcome.and(request.wait()))
+        self.sends.into_iter().fold(outcome, |outcome, request| outcome.and(request.wait()))
     }
 }

@@ -28,36 +28,36 @@
 //! | know what failed that nobody waited for | [`World::troubles`] |
 
 mod collective;
-mod copies;
 mod element;
-mod engine;
 mod error;
 mod halo;
-mod neighbours;
+mod liveness;
+mod node_peers;
 mod path;
 mod probe;
-mod ranks;
+mod probe_child;
+mod progress;
 mod raw;
 mod request;
 mod settings;
+mod staging;
 mod transfer;
-mod trial;
-mod watch;
 mod window;
 mod world;
+mod world_inner;
 
 pub use element::{Element, Op};
-pub use error::{Error, Failed, Result};
+pub use error::{Error, Result, TransferError};
 pub use halo::{Edge, Exchange, Rows};
-pub use path::Choice;
+pub use path::PathChoice;
 #[doc(hidden)]
-pub use probe::{Attempt, Ending, Probe};
+pub use probe::{Attempt, AttemptOutcome, Probe};
+#[doc(hidden)]
+pub use probe_child::{ProbeKind, run as try_here};
 pub use raw::Threads;
 pub use request::Request;
 pub use settings::{PATH_VARIABLE, Path};
 pub use transfer::Received;
-#[doc(hidden)]
-pub use trial::{Tried, run as try_here};
 pub use window::{Epoch, Window};
 pub use world::{ANY, World};
 
@@ -72,12 +72,12 @@ pub fn library() -> String {
 /// What the driver says to the question for the device's name.
 #[doc(hidden)]
 pub fn probe(device: &freehold::Device) -> Result<Probe> {
-    probe::ask(device)
+    probe::run_probe(device)
 }
 
 /// The page of the book whose program needs this crate, which the tests compile.
 #[cfg(doctest)]
-mod book {
+mod doc_pages {
     #[doc = include_str!("../../../docs/mpi.md")]
     mod mpi {}
 }

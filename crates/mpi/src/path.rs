@@ -3,23 +3,23 @@
 use freehold::Device;
 
 use crate::error::{Error, Result};
-use crate::probe::{self, Finding};
+use crate::probe::{self, ProbeResult};
 use crate::raw::{Comm, Library};
 use crate::settings::{Path, Settings};
 
 /// The paths of all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct PathChoice {
     /// Of messages, and of one-sided transfers.
     pub transfers: Path,
     /// Of what all ranks do together: these read and write memory in the library itself.
     pub collectives: Path,
     /// In words.
-    pub why: String,
+    pub reason: String,
 }
 
 /// What one rank says to the others.
-const WORDS_BYTES: usize = 1200;
+const REASON_BYTES: usize = 1200;
 /// Two answers and a length come before the words.
 const HEAD_BYTES: usize = 4;
 
@@ -30,9 +30,9 @@ pub(crate) fn choose(
     settings: &Settings,
     is_host_visible: bool,
     device: &Device,
-) -> Result<Choice> {
+) -> Result<PathChoice> {
     let mine = (settings.path, is_host_visible);
-    let all = library.gather_all(comm, &encode(mine))?;
+    let all = library.allgather(comm, &encode(mine))?;
     if all.iter().any(|other| other[0] != encode(mine)[0]) {
         return Err(Error::Disagreement { what: "FREEHOLD_MPI is not the same at all" });
     }
@@ -42,10 +42,10 @@ pub(crate) fn choose(
         None if all_visible => {
             (Path::Direct, "the host sees the device's memory, so that every library can use it".to_owned())
         }
-        None => return probed(library, comm, device),
+        None => return choose_by_probe(library, comm, device),
     };
     let collectives = if transfers == Path::Direct && all_visible { Path::Direct } else { Path::Staged };
-    Ok(Choice { transfers, collectives, why })
+    Ok(PathChoice { transfers, collectives, reason: why })
 }
 
 fn encode((path, is_host_visible): (Option<Path>, bool)) -> [u8; 2] {
@@ -59,30 +59,30 @@ fn encode((path, is_host_visible): (Option<Path>, bool)) -> [u8; 2] {
 }
 
 /// Probes, once a machine, and takes what holds at all.
-fn probed(library: &Library, comm: Comm, device: &Device) -> Result<Choice> {
-    let machine = library.machine(comm)?;
+fn choose_by_probe(library: &Library, comm: Comm, device: &Device) -> Result<PathChoice> {
+    let machine = library.node_comm(comm)?;
     let (place, _) = library.rank_and_size(machine)?;
-    let finding = if place == 0 { probe::find(device)? } else { Finding::NONE_NEEDED };
-    let mut words = [0; WORDS_BYTES];
+    let finding = if place == 0 { probe::find_or_probe(device)? } else { ProbeResult::UNNEEDED };
+    let mut words = [0; REASON_BYTES];
     words[0] = u8::from(finding.takes_messages);
     words[1] = u8::from(finding.takes_reductions);
     let text = finding.why.as_bytes();
-    let length = text.len().min(WORDS_BYTES - HEAD_BYTES);
+    let length = text.len().min(REASON_BYTES - HEAD_BYTES);
     words[2..HEAD_BYTES].copy_from_slice(&(length as u16).to_le_bytes());
     words[HEAD_BYTES..HEAD_BYTES + length].copy_from_slice(&text[..length]);
-    let all = library.gather_all(comm, &words)?;
+    let all = library.allgather(comm, &words)?;
     let takes = |at: usize| all.iter().all(|words| words[at] == 1);
     // Of the machine that refuses, or else of the first.
     let deciding = all.iter().find(|words| words[0] == 0).unwrap_or(&all[0]);
-    let length = usize::from(u16::from_le_bytes([deciding[2], deciding[3]])).min(WORDS_BYTES - HEAD_BYTES);
+    let length = usize::from(u16::from_le_bytes([deciding[2], deciding[3]])).min(REASON_BYTES - HEAD_BYTES);
     let why = String::from_utf8_lossy(&deciding[HEAD_BYTES..HEAD_BYTES + length]).into_owned();
     // Shared where ranks can, which is found out next.
     let transfers = if takes(0) { Path::Direct } else { Path::Shared };
     let collectives = if takes(0) && takes(1) { Path::Direct } else { Path::Staged };
-    Ok(Choice { transfers, collectives, why })
+    Ok(PathChoice { transfers, collectives, reason: why })
 }
 
 /// Whether any rank says so.
-pub(crate) fn any(library: &Library, comm: Comm, mine: bool) -> Result<bool> {
-    Ok(library.gather_all(comm, &[u8::from(mine)])?.contains(&[1]))
+pub(crate) fn any_rank(library: &Library, comm: Comm, mine: bool) -> Result<bool> {
+    Ok(library.allgather(comm, &[u8::from(mine)])?.contains(&[1]))
 }

@@ -24,26 +24,26 @@ use crate::error::Result;
 use crate::raw::library_name;
 
 /// How long processes of a probe have.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a probe prints when MPI has begun, and it is about to give it device memory; and when all went well.
-pub(crate) const BEGUN: &str = "begun";
-pub(crate) const TAKEN: &str = "taken";
+pub(crate) const STARTED: &str = "begun";
+pub(crate) const ACCEPTED: &str = "taken";
 
 /// How much of what processes complained of goes into a reason, in bytes.
 const REASON_BYTES_MAX: usize = 300;
 
 /// What a probe found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Finding {
+pub(crate) struct ProbeResult {
     pub(crate) takes_messages: bool,
     pub(crate) takes_reductions: bool,
     pub(crate) why: String,
 }
 
-impl Finding {
+impl ProbeResult {
     /// Of a rank that leaves it to another.
-    pub(crate) const NONE_NEEDED: Self = Self { takes_messages: true, takes_reductions: true, why: String::new() };
+    pub(crate) const UNNEEDED: Self = Self { takes_messages: true, takes_reductions: true, why: String::new() };
 
     fn refused(why: String) -> Self {
         Self { takes_messages: false, takes_reductions: false, why }
@@ -69,7 +69,7 @@ pub struct Attempt {
     /// As one would type it.
     pub command: String,
     pub took_ms: u128,
-    pub ending: Ending,
+    pub ending: AttemptOutcome,
     pub printed: String,
     pub complained: String,
 }
@@ -77,7 +77,7 @@ pub struct Attempt {
 /// How they ended.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Ending {
+pub enum AttemptOutcome {
     Taken,
     /// With device memory in the library's hands.
     Died(String),
@@ -87,57 +87,59 @@ pub enum Ending {
 }
 
 /// What is known of the library over the transports that the environment names, with this device; probed if nothing is.
-pub(crate) fn find(device: &Device) -> Result<Finding> {
-    if let Some(found) = remembered().remove(&key(device)?) {
+pub(crate) fn find_or_probe(device: &Device) -> Result<ProbeResult> {
+    if let Some(found) = read_cache().remove(&key(device)?) {
         return Ok(found);
     }
-    let Probe { takes_messages, takes_reductions, why, .. } = ask(device)?;
-    Ok(Finding { takes_messages, takes_reductions, why })
+    let Probe { takes_messages, takes_reductions, why, .. } = run_probe(device)?;
+    Ok(ProbeResult { takes_messages, takes_reductions, why })
 }
 
 /// Probes, whatever is known, and remembers what it found.
-pub(crate) fn ask(device: &Device) -> Result<Probe> {
+pub(crate) fn run_probe(device: &Device) -> Result<Probe> {
     let mut attempts = Vec::new();
     let finding = match program() {
         None => {
             let why = "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
-            Finding::refused(why.to_owned())
+            ProbeResult::refused(why.to_owned())
         }
-        Some(program) => probe(&program, wish_of(device)?.as_deref(), &mut attempts),
+        Some(program) => probe(&program, selector_of(device)?.as_deref(), &mut attempts),
     };
     // Processes that did not begin may do so next time.
-    if attempts.iter().any(|attempt| !matches!(attempt.ending, Ending::NotBegun(_))) {
-        remember(key(device)?, &finding);
+    if attempts.iter().any(|attempt| !matches!(attempt.ending, AttemptOutcome::NotBegun(_))) {
+        write_cache(key(device)?, &finding);
     }
-    let Finding { takes_messages, takes_reductions, why } = finding;
-    let withheld = env::vars_os().map(|(name, _)| name).filter(is_of_this_run);
+    let ProbeResult { takes_messages, takes_reductions, why } = finding;
+    let withheld = env::vars_os().map(|(name, _)| name).filter(is_launch_variable);
     let withheld = withheld.map(|name| name.to_string_lossy().into_owned()).collect();
     Ok(Probe { takes_messages, takes_reductions, why, attempts, withheld })
 }
 
 /// What names a device that is called so to another process. One of several alike serves for all, as what was found does; but a device of
 /// OpenCL's may have the name of one of CUDA's, and the library takes no memory of its.
-fn wish_of(device: &Device) -> Result<Option<String>> {
+fn selector_of(device: &Device) -> Result<Option<String>> {
     let name = device.name()?;
     let (listed, _) = list::devices();
-    let is_it = |listed: &Listed| listed.name == name && listed.device.starts_with("opencl") != is_of_cuda(device);
+    let is_it = |listed: &Listed| listed.name == name && listed.device.starts_with("opencl") != is_cuda(device);
     Ok(listed.into_iter().find(is_it).map(|listed| listed.device))
 }
 
-fn is_of_cuda(device: &Device) -> bool {
+fn is_cuda(device: &Device) -> bool {
     device.backend().is_cuda()
 }
 
-fn probe(program: &Path, wish: Option<&str>, attempts: &mut Vec<Attempt>) -> Finding {
+fn probe(program: &Path, selector: Option<&str>, attempts: &mut Vec<Attempt>) -> ProbeResult {
     let library = library_name();
     let mut tried = |what| {
-        let pair = attempt(program, (what, wish), Ranks::Two);
+        let pair = attempt(program, (what, selector), Ranks::Two);
         let answer = match pair.ending.clone() {
             // No launcher, or one that does not start: a process alone sends to itself.
-            Ending::NotBegun(why) => {
-                let alone = attempt(program, (what, wish), Ranks::One);
+            AttemptOutcome::NotBegun(why) => {
+                let alone = attempt(program, (what, selector), Ranks::One);
                 let ending = match alone.ending.clone() {
-                    Ending::NotBegun(also) => Ending::NotBegun(format!("two processes: {why}; one alone: {also}")),
+                    AttemptOutcome::NotBegun(also) => {
+                        AttemptOutcome::NotBegun(format!("two processes: {why}; one alone: {also}"))
+                    }
                     ending => ending,
                 };
                 attempts.extend([pair, alone]);
@@ -150,18 +152,21 @@ fn probe(program: &Path, wish: Option<&str>, attempts: &mut Vec<Attempt>) -> Fin
     };
     let (who, answer) = tried("messages");
     match answer {
-        Ending::Taken => {}
-        Ending::NotBegun(why) => {
-            return Finding::refused(format!("it could not be tried, and `freehold mpi probe` tells more: {why}"));
+        AttemptOutcome::Taken => {}
+        AttemptOutcome::NotBegun(why) => {
+            return ProbeResult::refused(format!("it could not be tried, and `freehold mpi probe` tells more: {why}"));
         }
-        Ending::Died(how) => return Finding::refused(format!("{who} through {library} died of it: {how}")),
-        Ending::Late => {
-            return Finding::refused(format!("{who} through {library} were not done after {} s", PATIENCE.as_secs()));
+        AttemptOutcome::Died(how) => return ProbeResult::refused(format!("{who} through {library} died of it: {how}")),
+        AttemptOutcome::Late => {
+            return ProbeResult::refused(format!(
+                "{who} through {library} were not done after {} s",
+                PROBE_TIMEOUT.as_secs()
+            ));
         }
     }
-    let takes_reductions = tried("reductions").1 == Ending::Taken;
+    let takes_reductions = tried("reductions").1 == AttemptOutcome::Taken;
     let but = if takes_reductions { "" } else { "; collective calls did not take it" };
-    Finding { takes_messages: true, takes_reductions, why: format!("{who} through {library} went well{but}") }
+    ProbeResult { takes_messages: true, takes_reductions, why: format!("{who} through {library} went well{but}") }
 }
 
 #[derive(Clone, Copy)]
@@ -171,7 +176,7 @@ enum Ranks {
 }
 
 /// Starts processes that try it, and looks how they end.
-fn attempt(program: &Path, (what, wish): (&str, Option<&str>), ranks: Ranks) -> Attempt {
+fn attempt(program: &Path, (what, selector): (&str, Option<&str>), ranks: Ranks) -> Attempt {
     let began = Instant::now();
     let mut command = match ranks {
         Ranks::One => Command::new(program),
@@ -180,7 +185,7 @@ fn attempt(program: &Path, (what, wish): (&str, Option<&str>), ranks: Ranks) -> 
             let Some(launcher) = launcher(names) else {
                 let why = format!("{} is not in PATH", names.join(" or "));
                 let (command, said) = (names.join(" or "), String::new());
-                let ending = Ending::NotBegun(why);
+                let ending = AttemptOutcome::NotBegun(why);
                 return Attempt { command, took_ms: 0, ending, printed: said.clone(), complained: said };
             };
             let mut command = Command::new(&launcher);
@@ -191,8 +196,8 @@ fn attempt(program: &Path, (what, wish): (&str, Option<&str>), ranks: Ranks) -> 
     };
     command.arg("try").arg(what).stdin(Stdio::null());
     // What the environment names may be another one.
-    command.args(wish.into_iter().flat_map(|wish| ["--device", wish]));
-    env::vars_os().map(|(name, _)| name).filter(is_of_this_run).for_each(|name| {
+    command.args(selector.into_iter().flat_map(|selector| ["--device", selector]));
+    env::vars_os().map(|(name, _)| name).filter(is_launch_variable).for_each(|name| {
         command.env_remove(name);
     });
     // Whoever runs this as root has allowed it once.
@@ -200,20 +205,20 @@ fn attempt(program: &Path, (what, wish): (&str, Option<&str>), ranks: Ranks) -> 
         command.env(variable, "1").env(format!("{variable}_CONFIRM"), "1");
     }
     // A launcher that finds no ssh refuses to start, although it needs none: both processes are here.
-    if env::var_os(AGENT).is_none() {
-        command.env(AGENT, "sh");
+    if env::var_os(LAUNCH_AGENT).is_none() {
+        command.env(LAUNCH_AGENT, "sh");
     }
     let typed = std::iter::once(command.get_program()).chain(command.get_args());
     let typed = typed.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
     let (ending, [printed, complained]) = match outcome(&mut command) {
         Ok(outcome) => outcome,
-        Err(error) => (Ending::NotBegun(format!("{typed} cannot be started: {error}")), Default::default()),
+        Err(error) => (AttemptOutcome::NotBegun(format!("{typed} cannot be started: {error}")), Default::default()),
     };
     Attempt { command: typed, took_ms: began.elapsed().as_millis(), ending, printed, complained }
 }
 
 /// Runs a command to its end: how it was, and what it printed and complained of.
-fn outcome(command: &mut Command) -> io::Result<(Ending, [String; 2])> {
+fn outcome(command: &mut Command) -> io::Result<(AttemptOutcome, [String; 2])> {
     // Files, for a pipe that nobody empties holds processes up that say much.
     let said = [memory_file()?, memory_file()?];
     let mut child = command.stdout(said[0].try_clone()?).stderr(said[1].try_clone()?).spawn()?;
@@ -221,24 +226,24 @@ fn outcome(command: &mut Command) -> io::Result<(Ending, [String; 2])> {
     let status = loop {
         match child.try_wait()? {
             Some(status) => break Some(status),
-            None if began.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
+            None if began.elapsed() < PROBE_TIMEOUT => thread::sleep(Duration::from_millis(5)),
             None => {
-                end(&mut child)?;
+                kill(&mut child)?;
                 break None;
             }
         }
     };
     let [printed, complained] = said.map(|file| text(&file));
     let (printed, complained) = (printed?, complained?);
-    let reason = |status: ExitStatus| match last_words(&complained) {
+    let reason = |status: ExitStatus| match last_line(&complained) {
         said if said.is_empty() => status.to_string(),
         said => format!("{status}: {said}"),
     };
     let ending = match status {
-        None => Ending::Late,
-        Some(status) if status.success() && printed.contains(TAKEN) => Ending::Taken,
-        Some(status) if printed.contains(BEGUN) => Ending::Died(reason(status)),
-        Some(status) => Ending::NotBegun(reason(status)),
+        None => AttemptOutcome::Late,
+        Some(status) if status.success() && printed.contains(ACCEPTED) => AttemptOutcome::Taken,
+        Some(status) if printed.contains(STARTED) => AttemptOutcome::Died(reason(status)),
+        Some(status) => AttemptOutcome::NotBegun(reason(status)),
     };
     Ok((ending, [printed, complained]))
 }
@@ -256,7 +261,7 @@ fn text(file: &File) -> io::Result<String> {
 }
 
 /// The end of what was complained of, in one line, without lines that only part others.
-fn last_words(complained: &str) -> String {
+fn last_line(complained: &str) -> String {
     let lines = complained.lines().filter(|line| line.chars().any(char::is_alphanumeric));
     let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
     let mut length = 0;
@@ -268,7 +273,7 @@ fn last_words(complained: &str) -> String {
 }
 
 /// Ends a launcher, which ends its ranks when it is asked to.
-fn end(child: &mut Child) -> io::Result<()> {
+fn kill(child: &mut Child) -> io::Result<()> {
     // One that has ended meanwhile is as well.
     let asked = kill_process(Pid::from_child(child), Signal::TERM);
     let began = Instant::now();
@@ -283,7 +288,7 @@ fn end(child: &mut Child) -> io::Result<()> {
 }
 
 /// What a launcher of Open MPI's starts processes on other machines with.
-const AGENT: &str = "OMPI_MCA_plm_rsh_agent";
+const LAUNCH_AGENT: &str = "OMPI_MCA_plm_rsh_agent";
 
 /// What this library's launcher is called, and the words that let it start two ranks.
 fn launchers() -> (&'static [&'static str], &'static [&'static str]) {
@@ -336,7 +341,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 
 /// What is asked: of which library, device and transports.
 fn key(device: &Device) -> Result<String> {
-    let kind = if is_of_cuda(device) { "" } else { "; OpenCL" };
+    let kind = if is_cuda(device) { "" } else { "; OpenCL" };
     Ok(format!("{}; {}{kind}; {}", library_name(), device.name()?, transports().join(" ")))
 }
 
@@ -344,7 +349,7 @@ fn key(device: &Device) -> Result<String> {
 fn transports() -> Vec<String> {
     let mut chosen: Vec<_> = env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| is_of_transports(name))
+        .filter(|(name, _)| is_transport_variable(name))
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     chosen.sort_unstable();
@@ -352,7 +357,7 @@ fn transports() -> Vec<String> {
 }
 
 /// Which libraries are found is of it: one that carries messages may lie there.
-fn is_of_transports(name: &str) -> bool {
+fn is_transport_variable(name: &str) -> bool {
     let open = ["pml", "btl", "mtl", "osc", "coll", "opal_cuda", "smsc"];
     let chosen = name.strip_prefix("OMPI_MCA_").is_some_and(|name| open.iter().any(|part| name.starts_with(part)));
     let others = ["UCX_", "MPICH_", "MPIR_CVAR_"];
@@ -361,7 +366,7 @@ fn is_of_transports(name: &str) -> bool {
 
 /// Whether a variable tells a process which rank of which run it is: a probe is none of this run's. What the user says of the
 /// library, its place and its launcher holds for the probe too.
-fn is_of_this_run(name: &OsString) -> bool {
+fn is_launch_variable(name: &OsString) -> bool {
     let Some(name) = name.to_str() else { return false };
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let of_runs = ["OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "HYDI_", "MPI_LOCAL"];
@@ -374,22 +379,22 @@ fn is_of_this_run(name: &OsString) -> bool {
     begins(&of_runs) && (!begins(&of_users) || is_said && name != "OMPI_MCA_orte_tmpdir_base")
 }
 
-fn file() -> Option<PathBuf> {
+fn cache_file() -> Option<PathBuf> {
     let folder = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
     Some(folder.join("freehold").join("mpi-probe.json"))
 }
 
 /// What was found before. Nothing, where it cannot be read: it is found again.
-fn remembered() -> BTreeMap<String, Finding> {
-    let text = file().and_then(|path| fs::read(path).ok());
+fn read_cache() -> BTreeMap<String, ProbeResult> {
+    let text = cache_file().and_then(|path| fs::read(path).ok());
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 /// Remembers a finding, for the next time; without a place for it, that probes again.
-fn remember(key: String, finding: &Finding) {
-    let Some(path) = file() else { return };
-    let mut all = remembered();
+fn write_cache(key: String, finding: &ProbeResult) {
+    let Some(path) = cache_file() else { return };
+    let mut all = read_cache();
     all.insert(key, finding.clone());
     let Ok(text) = serde_json::to_vec_pretty(&all) else { return };
     let new = path.with_extension(format!("{}", std::process::id()));
@@ -422,7 +427,7 @@ mod tests {
             "FREEHOLD_DEVICE",
         ];
         for name in kept {
-            assert!(!is_of_this_run(&name.into()), "{name}");
+            assert!(!is_launch_variable(&name.into()), "{name}");
         }
         let forgotten = [
             "OMPI_COMM_WORLD_RANK",
@@ -436,29 +441,29 @@ mod tests {
             "MPI_LOCALRANKID",
         ];
         for name in forgotten {
-            assert!(is_of_this_run(&name.into()), "{name}");
+            assert!(is_launch_variable(&name.into()), "{name}");
         }
     }
 
     #[test]
-    fn a_reason_is_the_end_of_what_was_said_in_one_line() {
-        assert_eq!(last_words("-----\n no ssh\n\tis there\n-----\n"), "no ssh is there");
-        assert_eq!(last_words("--\n"), "");
+    fn a_reason_is_the_last_line_of_stderr() {
+        assert_eq!(last_line("-----\n no ssh\n\tis there\n-----\n"), "no ssh is there");
+        assert_eq!(last_line("--\n"), "");
         let long = format!("first {}last\n", "word ".repeat(100));
-        assert!(!last_words(&long).contains("first") && last_words(&long).ends_with(" word last"));
+        assert!(!last_line(&long).contains("first") && last_line(&long).ends_with(" word last"));
     }
 
     #[test]
-    fn a_process_that_ends_before_it_has_begun_says_why() {
+    fn a_process_that_ends_before_it_started_reports_why() {
         let mut command = Command::new("sh");
         command.args(["-c", "yes begging | head -c 200000 >&2; echo refused >&2; exit 3"]);
         let (ending, said) = outcome(&mut command).expect("sh can be started");
-        let Ending::NotBegun(why) = ending else { panic!("{ending:?}") };
+        let AttemptOutcome::NotBegun(why) = ending else { panic!("{ending:?}") };
         assert!(why.starts_with("exit status: 3: ") && why.ends_with(" begging refused"), "{why}");
         assert_eq!(said[1].len(), 200_008);
         let mut command = Command::new("sh");
         let (ending, _) = outcome(command.args(["-c", "echo begun; kill -SEGV $$"])).expect("sh can be started");
-        assert_eq!(ending, Ending::Died("signal: 11 (SIGSEGV)".to_owned()));
+        assert_eq!(ending, AttemptOutcome::Died("signal: 11 (SIGSEGV)".to_owned()));
         assert!(outcome(&mut Command::new("/nowhere")).is_err());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mpi::ffi;
 
-use crate::element::{Kind, Op};
+use crate::element::{Datatype, Op};
 use crate::error::{Error, Result};
 
 /// The longest message of bytes that one count tells; a longer one is made of pieces of `PIECE_BYTES`.
@@ -28,10 +28,10 @@ unsafe impl Sync for Comm {}
 
 /// A call of the library's that is not complete.
 #[derive(Debug)]
-pub(crate) struct Pending(ffi::MPI_Request);
+pub(crate) struct RawRequest(ffi::MPI_Request);
 
 // SAFETY: as for `Comm`; one thread at a time has it.
-unsafe impl Send for Pending {}
+unsafe impl Send for RawRequest {}
 
 /// What a completed receipt tells.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,30 +43,30 @@ pub(crate) struct Status {
 
 /// What the library answered other than success.
 #[derive(Clone, Debug)]
-pub(crate) struct Code {
+pub(crate) struct CallError {
     pub(crate) is_truncation: bool,
-    pub(crate) said: Box<str>,
+    pub(crate) message: Box<str>,
     /// Of the message, where one came that did not fit.
     pub(crate) status: Status,
 }
 
 /// Memory for a transfer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct Span {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
 }
 
-impl Memory {
-    pub(crate) fn of<T>(slice: &[T]) -> Self {
+impl Span {
+    pub(crate) fn from_slice<T>(slice: &[T]) -> Self {
         Self { address: slice.as_ptr().addr() as u64, bytes: size_of_val(slice) }
     }
 
-    pub(crate) fn within(range: Range<u64>) -> Self {
+    pub(crate) fn from_range(range: Range<u64>) -> Self {
         Self { address: range.start, bytes: (range.end - range.start) as usize }
     }
 
-    pub(crate) fn part(self, start: usize, bytes: usize) -> Self {
+    pub(crate) fn slice(self, start: usize, bytes: usize) -> Self {
         assert!(start + bytes <= self.bytes, "a part of memory lies within it");
         Self { address: self.address + start as u64, bytes }
     }
@@ -89,22 +89,22 @@ pub enum Threads {
 #[derive(Debug)]
 pub(crate) struct Library {
     /// Held around each call, where threads take turns.
-    turn: Option<Mutex<()>>,
+    call_lock: Option<Mutex<()>>,
     /// How many calls were complete when they were tested.
     completed: AtomicU64,
     pub(crate) tag_max: i32,
 }
 
-type Coded<T> = std::result::Result<T, Code>;
+type CallResult<T> = std::result::Result<T, CallError>;
 
 impl Library {
     pub(crate) fn initialise(wanted: Threads) -> Result<Self> {
         let mut is_initialised = 0;
         // SAFETY: this may be called at any time, and writes one number.
         let asked = unsafe { ffi::MPI_Initialized(&mut is_initialised) };
-        told("MPI_Initialized", asked)?;
+        check_named("MPI_Initialized", asked)?;
         if is_initialised != 0 {
-            return Err(Error::Initialised);
+            return Err(Error::AlreadyInitialized);
         }
         // SAFETY: a constant of the library.
         let multiple = unsafe { ffi::RSMPI_THREAD_MULTIPLE };
@@ -114,12 +114,12 @@ impl Library {
         let mut provided = 0;
         // SAFETY: no thread of this crate calls the library yet; it takes no arguments of the program's, and writes one number.
         let begun = unsafe { ffi::MPI_Init_thread(null_mut(), null_mut(), required, &mut provided) };
-        told("MPI_Init_thread", begun)?;
+        check_named("MPI_Init_thread", begun)?;
         if provided < serialized {
-            return Err(Error::ThreadsRefused { provided: "MPI_THREAD_FUNNELED or less" });
+            return Err(Error::InsufficientThreadSupport { provided: "MPI_THREAD_FUNNELED or less" });
         }
         let turn = (wanted == Threads::Serialized || provided < multiple).then(Mutex::default);
-        let library = Self { turn, completed: AtomicU64::new(0), tag_max: 0 };
+        let library = Self { call_lock: turn, completed: AtomicU64::new(0), tag_max: 0 };
         library.return_errors(world())?;
         let tag_max = library.tag_max_of(world())?;
         Ok(Self { tag_max, ..library })
@@ -127,7 +127,7 @@ impl Library {
 
     /// Whether several threads call at once.
     pub(crate) fn threads(&self) -> Threads {
-        if self.turn.is_some() { Threads::Serialized } else { Threads::Multiple }
+        if self.call_lock.is_some() { Threads::Serialized } else { Threads::Multiple }
     }
 
     /// A number that grows while messages do.
@@ -135,24 +135,24 @@ impl Library {
         self.completed.load(Ordering::Relaxed)
     }
 
-    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
-        self.turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock_calls(&self) -> Option<MutexGuard<'_, ()>> {
+        self.call_lock.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn return_errors(&self, comm: Comm) -> Result<()> {
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         // SAFETY: a constant of the library.
         let handler = unsafe { ffi::RSMPI_ERRORS_RETURN };
         // SAFETY: the communicator is live.
-        told("MPI_Comm_set_errhandler", unsafe { ffi::MPI_Comm_set_errhandler(comm.0, handler) })
+        check_named("MPI_Comm_set_errhandler", unsafe { ffi::MPI_Comm_set_errhandler(comm.0, handler) })
     }
 
     fn tag_max_of(&self, comm: Comm) -> Result<i32> {
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         let (mut value, mut is_there) = (null_mut::<c_void>(), 0);
         let (key, to) = (ffi::MPI_TAG_UB as c_int, (&raw mut value).cast());
         // SAFETY: the library writes the address of a number of its own to `value`.
-        told("MPI_Comm_get_attr", unsafe { ffi::MPI_Comm_get_attr(comm.0, key, to, &mut is_there) })?;
+        check_named("MPI_Comm_get_attr", unsafe { ffi::MPI_Comm_get_attr(comm.0, key, to, &mut is_there) })?;
         assert!(is_there != 0 && !value.is_null(), "every library has this attribute, which is a number's address");
         // SAFETY: the attribute is the address of an `int` that lives as long as the library.
         Ok(unsafe { value.cast::<c_int>().read() })
@@ -162,46 +162,46 @@ impl Library {
     pub(crate) fn duplicate(&self, comm: Comm) -> Result<Comm> {
         let (mut new, mut request) = (Box::new(comm.0), null_request());
         {
-            let _turn = self.turn();
+            let _turn = self.lock_calls();
             // SAFETY: the communicator is live, and the box stays until the call is complete.
-            told("MPI_Comm_idup", unsafe { ffi::MPI_Comm_idup(comm.0, &mut *new, &mut request) })?;
+            check_named("MPI_Comm_idup", unsafe { ffi::MPI_Comm_idup(comm.0, &mut *new, &mut request) })?;
         }
-        self.wait("MPI_Comm_idup", Pending(request))?;
+        self.wait("MPI_Comm_idup", RawRequest(request))?;
         self.return_errors(Comm(*new))?;
         Ok(Comm(*new))
     }
 
     /// Waits for a call. Others take their turns meanwhile.
-    fn wait(&self, call: &'static str, mut pending: Pending) -> Result<()> {
+    fn wait(&self, call: &'static str, mut pending: RawRequest) -> Result<()> {
         loop {
             match self.test(&mut pending) {
                 Ok(None) => std::thread::yield_now(),
                 Ok(Some(_)) => return Ok(()),
-                Err(code) => return Err(Error::Library { call, said: code.said }),
+                Err(code) => return Err(Error::Library { call, message: code.message }),
             }
         }
     }
 
     /// The ranks of one machine among those of `comm`. All ranks call this.
-    pub(crate) fn machine(&self, comm: Comm) -> Result<Comm> {
+    pub(crate) fn node_comm(&self, comm: Comm) -> Result<Comm> {
         let mut new = comm.0;
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_COMM_TYPE_SHARED };
         // SAFETY: as above.
         let info = unsafe { ffi::RSMPI_INFO_NULL };
         // SAFETY: the communicator is live, and `new` outlives the call.
-        told("MPI_Comm_split_type", unsafe { ffi::MPI_Comm_split_type(comm.0, kind, 0, info, &mut new) })?;
+        check_named("MPI_Comm_split_type", unsafe { ffi::MPI_Comm_split_type(comm.0, kind, 0, info, &mut new) })?;
         Ok(Comm(new))
     }
 
     pub(crate) fn rank_and_size(&self, comm: Comm) -> Result<(i32, i32)> {
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         let (mut rank, mut size) = (0, 0);
         // SAFETY: the communicator is live, and the library writes one number.
-        told("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(comm.0, &mut rank) })?;
+        check_named("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(comm.0, &mut rank) })?;
         // SAFETY: as above.
-        told("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(comm.0, &mut size) })?;
+        check_named("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(comm.0, &mut size) })?;
         Ok((rank, size))
     }
 
@@ -209,13 +209,14 @@ impl Library {
     ///
     /// # Safety
     /// The memory is readable by the library, and stays as it is until the call is complete.
-    pub(crate) unsafe fn isend(&self, comm: Comm, memory: Memory, to: i32, tag: i32) -> Coded<Pending> {
-        let _turn = self.turn();
-        let shape = Shape::of(memory.bytes)?;
+    pub(crate) unsafe fn isend(&self, comm: Comm, memory: Span, to: i32, tag: i32) -> CallResult<RawRequest> {
+        let _turn = self.lock_calls();
+        let shape = DatatypeCount::for_bytes(memory.bytes)?;
         let mut request = null_request();
         // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
-        let code = unsafe { ffi::MPI_Isend(memory.start(), shape.count, shape.kind, to, tag, comm.0, &mut request) };
-        coded(code).map(|()| Pending(request))
+        let code =
+            unsafe { ffi::MPI_Isend(memory.start(), shape.count, shape.datatype, to, tag, comm.0, &mut request) };
+        check(code).map(|()| RawRequest(request))
     }
 
     /// Sends memory, and waits until it may be changed.
@@ -223,36 +224,37 @@ impl Library {
     /// # Safety
     /// The memory is readable by the library.
     #[inline]
-    pub(crate) unsafe fn send_short(&self, comm: Comm, memory: Memory, to: i32, tag: i32) -> Coded<()> {
-        let _turn = self.turn();
+    pub(crate) unsafe fn send_eager(&self, comm: Comm, memory: Span, to: i32, tag: i32) -> CallResult<()> {
+        let _turn = self.lock_calls();
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
         // SAFETY: the caller vouches for the memory; a short message has a count.
         let code = unsafe { ffi::MPI_Send(memory.start(), memory.bytes as c_int, kind, to, tag, comm.0) };
-        coded(code)
+        check(code)
     }
 
     /// Begins to receive into memory.
     ///
     /// # Safety
     /// The memory is writable by the library, and nobody else's until the call is complete.
-    pub(crate) unsafe fn irecv(&self, comm: Comm, memory: Memory, from: i32, tag: i32) -> Coded<Pending> {
-        let _turn = self.turn();
-        let shape = Shape::of(memory.bytes)?;
+    pub(crate) unsafe fn irecv(&self, comm: Comm, memory: Span, from: i32, tag: i32) -> CallResult<RawRequest> {
+        let _turn = self.lock_calls();
+        let shape = DatatypeCount::for_bytes(memory.bytes)?;
         let mut request = null_request();
         // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
-        let code = unsafe { ffi::MPI_Irecv(memory.start(), shape.count, shape.kind, from, tag, comm.0, &mut request) };
-        coded(code).map(|()| Pending(request))
+        let code =
+            unsafe { ffi::MPI_Irecv(memory.start(), shape.count, shape.datatype, from, tag, comm.0, &mut request) };
+        check(code).map(|()| RawRequest(request))
     }
 
     /// Whether a call is complete. After an error it is, too.
-    pub(crate) fn test(&self, pending: &mut Pending) -> Coded<Option<Status>> {
+    pub(crate) fn test(&self, pending: &mut RawRequest) -> CallResult<Option<Status>> {
         let (mut is_done, mut status) = (0, empty_status());
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         // SAFETY: the request is live or null, and both places outlive the call.
-        let tested = coded(unsafe { ffi::MPI_Test(&mut pending.0, &mut is_done, &mut status) });
+        let tested = check(unsafe { ffi::MPI_Test(&mut pending.0, &mut is_done, &mut status) });
         let (source, tag) = (status.MPI_SOURCE, status.MPI_TAG);
-        tested.map_err(|code| Code { status: Status { source, tag, bytes: 0 }, ..code })?;
+        tested.map_err(|code| CallError { status: Status { source, tag, bytes: 0 }, ..code })?;
         if is_done == 0 {
             return Ok(None);
         }
@@ -261,14 +263,14 @@ impl Library {
         let kind = unsafe { ffi::RSMPI_UINT8_T };
         let mut count = 0;
         // SAFETY: the status is of a complete call; the library writes one number.
-        coded(unsafe { ffi::MPI_Get_count(&status, kind, &mut count) })?;
+        check(unsafe { ffi::MPI_Get_count(&status, kind, &mut count) })?;
         let bytes = match usize::try_from(count) {
             Ok(bytes) => bytes,
             // More than a count tells.
             Err(_) => {
                 let mut bytes = 0;
                 // SAFETY: as above.
-                coded(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
+                check(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
                 usize::try_from(bytes).unwrap_or(0)
             }
         };
@@ -276,15 +278,15 @@ impl Library {
     }
 
     /// Gives up a send or a receipt. Whether the library is done with its memory.
-    pub(crate) fn cancel(&self, mut pending: Pending) -> bool {
+    pub(crate) fn cancel(&self, mut pending: RawRequest) -> bool {
         // One that was complete before.
         if pending.0 == null_request() {
             return true;
         }
         {
-            let _turn = self.turn();
+            let _turn = self.lock_calls();
             // SAFETY: the request is of a send or a receipt that is not complete.
-            if coded(unsafe { ffi::MPI_Cancel(&mut pending.0) }).is_err() {
+            if check(unsafe { ffi::MPI_Cancel(&mut pending.0) }).is_err() {
                 return false;
             }
         }
@@ -294,13 +296,13 @@ impl Library {
 
     /// # Safety
     /// As for [`irecv`](Self::irecv) at ranks other than the root, as for [`isend`](Self::isend) there.
-    pub(crate) unsafe fn ibroadcast(&self, comm: Comm, memory: Memory, root: i32) -> Coded<Pending> {
-        let _turn = self.turn();
-        let shape = Shape::of(memory.bytes)?;
+    pub(crate) unsafe fn ibroadcast(&self, comm: Comm, memory: Span, root: i32) -> CallResult<RawRequest> {
+        let _turn = self.lock_calls();
+        let shape = DatatypeCount::for_bytes(memory.bytes)?;
         let mut request = null_request();
         // SAFETY: the caller vouches for the memory, which is as long as its shape.
-        let code = unsafe { ffi::MPI_Ibcast(memory.start(), shape.count, shape.kind, root, comm.0, &mut request) };
-        coded(code).map(|()| Pending(request))
+        let code = unsafe { ffi::MPI_Ibcast(memory.start(), shape.count, shape.datatype, root, comm.0, &mut request) };
+        check(code).map(|()| RawRequest(request))
     }
 
     /// # Safety
@@ -309,13 +311,13 @@ impl Library {
     pub(crate) unsafe fn ireduce(
         &self,
         comm: Comm,
-        (from, to): (Memory, Memory),
-        (count, kind, op): (usize, Kind, Op),
+        (from, to): (Span, Span),
+        (count, kind, op): (usize, Datatype, Op),
         root: Option<i32>,
-    ) -> Coded<Pending> {
+    ) -> CallResult<RawRequest> {
         let count = c_int::try_from(count).expect("pieces of reductions are short");
         let mut request = null_request();
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         let (from, to) = (from.start(), to.start());
         let code = match root {
             // SAFETY: the caller vouches for both memories, which hold `count` elements of `kind`.
@@ -323,85 +325,87 @@ impl Library {
             // SAFETY: as above.
             None => unsafe { ffi::MPI_Iallreduce(from, to, count, kind.0, op.raw(), comm.0, &mut request) },
         };
-        coded(code).map(|()| Pending(request))
+        check(code).map(|()| RawRequest(request))
     }
 
     /// # Safety
     /// As for [`isend`](Self::isend) and [`irecv`](Self::irecv): `part_bytes` of one memory at each rank, and as many for
     /// each rank of the other, at the root for [`Spread::Gather`] and [`Spread::Scatter`], everywhere for `AllToAll`.
-    pub(crate) unsafe fn ispread(
+    pub(crate) unsafe fn iredistribute(
         &self,
         comm: Comm,
-        spread: Spread,
-        (from, to): (Memory, Memory),
+        spread: Redistribution,
+        (from, to): (Span, Span),
         part_bytes: usize,
-    ) -> Coded<Pending> {
+    ) -> CallResult<RawRequest> {
         let count = c_int::try_from(part_bytes).expect("pieces that are spread are short");
         let mut request = null_request();
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
         let (from, to) = (from.start(), to.start());
         let code = match spread {
             // SAFETY: the caller vouches for both memories, of the lengths that the counts tell.
-            Spread::Gather(root) => unsafe {
+            Redistribution::Gather(root) => unsafe {
                 ffi::MPI_Igather(from, count, kind, to, count, kind, root, comm.0, &mut request)
             },
             // SAFETY: as above.
-            Spread::Scatter(root) => unsafe {
+            Redistribution::Scatter(root) => unsafe {
                 ffi::MPI_Iscatter(from, count, kind, to, count, kind, root, comm.0, &mut request)
             },
             // SAFETY: as above.
-            Spread::AllToAll => unsafe { ffi::MPI_Ialltoall(from, count, kind, to, count, kind, comm.0, &mut request) },
+            Redistribution::AllToAll => unsafe {
+                ffi::MPI_Ialltoall(from, count, kind, to, count, kind, comm.0, &mut request)
+            },
         };
-        coded(code).map(|()| Pending(request))
+        check(code).map(|()| RawRequest(request))
     }
 
     /// What every rank says, by rank. All ranks call this; it waits for them.
-    pub(crate) fn gather_all<const N: usize>(&self, comm: Comm, mine: &[u8; N]) -> Result<Vec<[u8; N]>> {
+    pub(crate) fn allgather<const N: usize>(&self, comm: Comm, mine: &[u8; N]) -> Result<Vec<[u8; N]>> {
         let (_, size) = self.rank_and_size(comm)?;
         let mut all = vec![[0; N]; size as usize];
         let mut request = null_request();
         {
-            let _turn = self.turn();
+            let _turn = self.lock_calls();
             // SAFETY: a constant of the library.
             let kind = unsafe { ffi::RSMPI_UINT8_T };
             let (count, from, to) = (N as c_int, mine.as_ptr().cast(), all.as_mut_ptr().cast());
             // SAFETY: `mine` has N bytes, `all` as many for each rank; both outlive the wait.
             let begun = unsafe { ffi::MPI_Iallgather(from, count, kind, to, count, kind, comm.0, &mut request) };
-            told("MPI_Iallgather", begun)?;
+            check_named("MPI_Iallgather", begun)?;
         }
-        self.wait("MPI_Iallgather", Pending(request))?;
+        self.wait("MPI_Iallgather", RawRequest(request))?;
         Ok(all)
     }
 
     /// Begins to wait for all ranks.
-    pub(crate) fn ibarrier(&self, comm: Comm) -> Coded<Pending> {
+    pub(crate) fn ibarrier(&self, comm: Comm) -> CallResult<RawRequest> {
         let mut request = null_request();
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         // SAFETY: the communicator is live.
-        coded(unsafe { ffi::MPI_Ibarrier(comm.0, &mut request) }).map(|()| Pending(request))
+        check(unsafe { ffi::MPI_Ibarrier(comm.0, &mut request) }).map(|()| RawRequest(request))
     }
 
     /// Gives a communicator back. All ranks call this.
     pub(crate) fn free(&self, comm: Comm) -> Result<()> {
         let mut comm = comm.0;
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         // SAFETY: the communicator was made by `duplicate`, and the caller uses it no more.
-        told("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut comm) })
+        check_named("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut comm) })
     }
 
     /// Ends the library, for all ranks.
     pub(crate) fn finalise(&self) -> Result<()> {
-        let _turn = self.turn();
+        let _turn = self.lock_calls();
         // SAFETY: the caller is the owner of the library, and no other thread calls it any more.
-        told("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
+        check_named("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
     }
 }
 
 /// How parts of one rank's memory and those of others belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spread {
+pub(crate) enum Redistribution {
     Gather(i32),
     Scatter(i32),
     AllToAll,
@@ -440,42 +444,42 @@ pub(crate) fn any_tag() -> i32 {
 }
 
 /// How a length of bytes is told: a count of a type.
-struct Shape {
+struct DatatypeCount {
     count: c_int,
-    kind: ffi::MPI_Datatype,
+    datatype: ffi::MPI_Datatype,
     /// Whether the type was made for this.
-    is_made: bool,
+    is_derived: bool,
 }
 
-impl Shape {
-    fn of(bytes: usize) -> Coded<Self> {
+impl DatatypeCount {
+    fn for_bytes(bytes: usize) -> CallResult<Self> {
         // SAFETY: a constant of the library.
         let byte = unsafe { ffi::RSMPI_UINT8_T };
         if bytes <= COUNT_BYTES_MAX {
-            return Ok(Self { count: bytes as c_int, kind: byte, is_made: false });
+            return Ok(Self { count: bytes as c_int, datatype: byte, is_derived: false });
         }
         let (pieces, rest) = (bytes / PIECE_BYTES, bytes % PIECE_BYTES);
         let mut piece = byte;
         // SAFETY: the library writes one handle.
-        coded(unsafe { ffi::MPI_Type_contiguous(PIECE_BYTES as c_int, byte, &mut piece) })?;
+        check(unsafe { ffi::MPI_Type_contiguous(PIECE_BYTES as c_int, byte, &mut piece) })?;
         let (counts, kinds) = ([pieces as c_int, rest as c_int], [piece, byte]);
         let places = [0, (pieces * PIECE_BYTES) as ffi::MPI_Aint];
         let mut kind = byte;
         // SAFETY: three lists of two, which outlive the call; the library writes one handle.
-        coded(unsafe { ffi::MPI_Type_create_struct(2, counts.as_ptr(), places.as_ptr(), kinds.as_ptr(), &mut kind) })?;
+        check(unsafe { ffi::MPI_Type_create_struct(2, counts.as_ptr(), places.as_ptr(), kinds.as_ptr(), &mut kind) })?;
         // SAFETY: the type was just made, and is used by the one above, which keeps what it needs.
-        coded(unsafe { ffi::MPI_Type_free(&mut piece) })?;
+        check(unsafe { ffi::MPI_Type_free(&mut piece) })?;
         // SAFETY: the type was just made.
-        coded(unsafe { ffi::MPI_Type_commit(&mut kind) })?;
-        Ok(Self { count: 1, kind, is_made: true })
+        check(unsafe { ffi::MPI_Type_commit(&mut kind) })?;
+        Ok(Self { count: 1, datatype: kind, is_derived: true })
     }
 }
 
-impl Drop for Shape {
+impl Drop for DatatypeCount {
     fn drop(&mut self) {
-        if self.is_made {
+        if self.is_derived {
             // SAFETY: the type was made here; calls that use it and are not complete keep it.
-            let freed = unsafe { ffi::MPI_Type_free(&mut self.kind) };
+            let freed = unsafe { ffi::MPI_Type_free(&mut self.datatype) };
             debug_assert_eq!(freed, 0, "a type that was made can be given back");
         }
     }
@@ -492,12 +496,12 @@ fn empty_status() -> ffi::MPI_Status {
 }
 
 #[inline]
-fn coded(code: c_int) -> Coded<()> {
-    if code == 0 { Ok(()) } else { Err(explained(code)) }
+fn check(code: c_int) -> CallResult<()> {
+    if code == 0 { Ok(()) } else { Err(call_error(code)) }
 }
 
 #[cold]
-fn explained(code: c_int) -> Code {
+fn call_error(code: c_int) -> CallError {
     let mut class = code;
     // SAFETY: the library writes one number.
     let classed = unsafe { ffi::MPI_Error_class(code, &mut class) };
@@ -509,9 +513,9 @@ fn explained(code: c_int) -> Code {
     let said =
         if described == 0 { String::from_utf8_lossy(&text[..length]).into_owned() } else { format!("code {code}") };
     let is_truncation = classed == 0 && class == ffi::MPI_ERR_TRUNCATE as c_int;
-    Code { is_truncation, said: said.into(), status: Status::default() }
+    CallError { is_truncation, message: said.into(), status: Status::default() }
 }
 
-fn told(call: &'static str, code: c_int) -> Result<()> {
-    coded(code).map_err(|code| Error::Library { call, said: code.said })
+fn check_named(call: &'static str, code: c_int) -> Result<()> {
+    check(code).map_err(|code| Error::Library { call, message: code.message })
 }

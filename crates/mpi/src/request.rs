@@ -5,21 +5,21 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
-use crate::ranks::Ranks;
 use crate::transfer::Received;
+use crate::world_inner::WorldInner;
 
 /// A transfer that is under way. Dropped, it goes on; what fails then is told by [`World::troubles`](crate::World::troubles).
 #[derive(Debug)]
 #[must_use = "a transfer whose request is dropped goes on; `World::troubles` tells if it fails"]
 pub struct Request<R> {
-    slot: Arc<Slot>,
-    ranks: Arc<Ranks>,
+    completion: Arc<Completion>,
+    world: Arc<WorldInner>,
     received: PhantomData<R>,
 }
 
 /// Where the outcome of a transfer is put.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct Completion {
     outcome: Mutex<Outcome>,
     changed: Condvar,
 }
@@ -27,22 +27,22 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Pending,
-    Ended(Result<Received>),
+    Complete(Result<Received>),
     /// Nobody asks, or nobody asks any more.
-    Unasked,
+    Detached,
 }
 
-impl Slot {
+impl Completion {
     pub(crate) fn new(outcome: Outcome) -> Arc<Self> {
         Arc::new(Self { outcome: Mutex::new(outcome), changed: Condvar::new() })
     }
 
-    pub(crate) fn end(&self, ended: Result<Received>, ranks: &Ranks) {
+    pub(crate) fn complete(&self, ended: Result<Received>, world: &WorldInner) {
         let mut outcome = self.outcome();
         match (&*outcome, ended) {
-            (Outcome::Unasked, Err(error)) => ranks.trouble(error),
-            (Outcome::Unasked, Ok(_)) => {}
-            (_, ended) => *outcome = Outcome::Ended(ended),
+            (Outcome::Detached, Err(error)) => world.record_drop_error(error),
+            (Outcome::Detached, Ok(_)) => {}
+            (_, ended) => *outcome = Outcome::Complete(ended),
         }
         drop(outcome);
         self.changed.notify_all();
@@ -55,10 +55,10 @@ impl Slot {
     fn wait(&self) -> Result<Received> {
         let mut outcome = self.outcome();
         loop {
-            match std::mem::replace(&mut *outcome, Outcome::Unasked) {
-                Outcome::Ended(ended) => return ended,
+            match std::mem::replace(&mut *outcome, Outcome::Detached) {
+                Outcome::Complete(ended) => return ended,
                 Outcome::Pending => *outcome = Outcome::Pending,
-                Outcome::Unasked => unreachable!("a request is waited for once"),
+                Outcome::Detached => unreachable!("a request is waited for once"),
             }
             outcome = self.changed.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
@@ -66,18 +66,18 @@ impl Slot {
 }
 
 impl<R> Request<R> {
-    pub(crate) fn new(slot: Arc<Slot>, ranks: Arc<Ranks>) -> Self {
-        Self { slot, ranks, received: PhantomData }
+    pub(crate) fn new(slot: Arc<Completion>, world: Arc<WorldInner>) -> Self {
+        Self { completion: slot, world, received: PhantomData }
     }
 
     /// Of a transfer that is over.
-    pub(crate) fn ended(ended: Result<Received>, ranks: Arc<Ranks>) -> Self {
-        Self::new(Slot::new(Outcome::Ended(ended)), ranks)
+    pub(crate) fn completed(ended: Result<Received>, world: Arc<WorldInner>) -> Self {
+        Self::new(Completion::new(Outcome::Complete(ended)), world)
     }
 
     /// Whether the transfer is over, well or not.
-    pub fn is_done(&self) -> bool {
-        !matches!(*self.slot.outcome(), Outcome::Pending)
+    pub fn is_complete(&self) -> bool {
+        !matches!(*self.completion.outcome(), Outcome::Pending)
     }
 }
 
@@ -87,7 +87,7 @@ impl Request<()> {
     /// # Errors
     /// What went wrong with it.
     pub fn wait(self) -> Result<()> {
-        self.slot.wait().map(drop)
+        self.completion.wait().map(drop)
     }
 }
 
@@ -97,15 +97,15 @@ impl Request<Received> {
     /// # Errors
     /// What went wrong with it; the block is as it was, or refused to readers as undefined.
     pub fn wait(self) -> Result<Received> {
-        self.slot.wait()
+        self.completion.wait()
     }
 }
 
 impl<R> Drop for Request<R> {
     fn drop(&mut self) {
-        let outcome = std::mem::replace(&mut *self.slot.outcome(), Outcome::Unasked);
-        if let Outcome::Ended(Err(error)) = outcome {
-            self.ranks.trouble(error);
+        let outcome = std::mem::replace(&mut *self.completion.outcome(), Outcome::Detached);
+        if let Outcome::Complete(Err(error)) = outcome {
+            self.world.record_drop_error(error);
         }
     }
 }

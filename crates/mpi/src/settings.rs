@@ -3,7 +3,7 @@
 use std::env;
 
 use crate::error::{Error, Result};
-use crate::neighbours::Slots;
+use crate::node_peers::Slots;
 use crate::raw::Threads;
 
 /// The variable that forces a path.
@@ -42,7 +42,7 @@ impl Path {
     }
 
     /// In words.
-    pub fn meaning(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Direct => "the library is given device memory",
             Self::Shared => {
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) host_slots: Slots,
     pub(crate) device_slots: Slots,
     /// Whether ranks share nothing, as if each had a machine of its own.
-    pub(crate) are_apart: bool,
+    pub(crate) is_sharing_disabled: bool,
 }
 
 impl Settings {
@@ -130,7 +130,16 @@ impl Settings {
         // Sixteen chunks, and no more than sixteen of the usual ones.
         let device_slot_bytes = (DEVICE_SLOT_BYTES / CHUNK_BYTES * chunk_bytes).min(DEVICE_SLOT_BYTES);
         let device_slots = Slots { bytes: device_slot_bytes, count: DEVICE_SLOTS };
-        Ok(Self { path, threads, chunk_bytes, depth, eager_bytes, host_slots, device_slots, are_apart })
+        Ok(Self {
+            path,
+            threads,
+            chunk_bytes,
+            depth,
+            eager_bytes,
+            host_slots,
+            device_slots,
+            is_sharing_disabled: are_apart,
+        })
     }
 }
 
@@ -143,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_the_default() {
+    fn unset_variables_are_the_default() {
         let settings = Settings::read(|_| None).expect("nothing is wrong with nothing");
         let wanted = Settings {
             path: None,
@@ -153,13 +162,13 @@ mod tests {
             eager_bytes: 64 << 10,
             host_slots: Slots { bytes: 4 << 20, count: 8 },
             device_slots: Slots { bytes: 16 << 20, count: 4 },
-            are_apart: false,
+            is_sharing_disabled: false,
         };
         assert_eq!(settings, wanted);
     }
 
     #[test]
-    fn a_length_that_is_said_holds_for_chunks_and_slots() {
+    fn a_configured_length_applies_to_chunks_and_slots() {
         let settings = read("FREEHOLD_MPI_CHUNK", "4160").expect("a length");
         let lengths = [settings.chunk_bytes, settings.host_slots.bytes, settings.device_slots.bytes];
         assert_eq!(lengths, [4160, 4160, 16 * 4160]);
@@ -169,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn each_variable_says_what_it_takes() {
+    fn each_variable_error_names_the_expected_value() {
         assert_eq!(read("FREEHOLD_MPI", "direct").expect("a path").path, Some(Path::Direct));
         assert_eq!(read("FREEHOLD_MPI", "shared").expect("a path").path, Some(Path::Shared));
         assert_eq!(read("FREEHOLD_MPI", "staged").expect("a path").path, Some(Path::Staged));
@@ -181,7 +190,7 @@ mod tests {
             "FREEHOLD_MPI_CHUNK is '100', but should be a number of bytes, a multiple of 64 up to 1073741824"
         );
         assert_eq!(said("FREEHOLD_MPI_DEPTH", "0"), "FREEHOLD_MPI_DEPTH is '0', but should be from 1 to 64");
-        assert!(read("FREEHOLD_MPI_APART", "1").expect("a word").are_apart);
+        assert!(read("FREEHOLD_MPI_APART", "1").expect("a word").is_sharing_disabled);
         assert_eq!(said("FREEHOLD_MPI_APART", "yes"), "FREEHOLD_MPI_APART is 'yes', but should be 0 or 1");
         assert_eq!(
             said("FREEHOLD_MPI_THREADS", "many"),

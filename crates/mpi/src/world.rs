@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use freehold::{Device, Pod, Source, Stream, Target};
 
-use crate::copies::Copies;
-use crate::engine::{Asking, Engine};
 use crate::error::{Error, Result};
-use crate::neighbours::{Ground, Neighbours};
-use crate::path::{self, Choice};
-use crate::ranks::{Comms, Ranks};
-use crate::raw::{self, Library, Memory, Threads};
+use crate::liveness::Liveness;
+use crate::node_peers::{NodePeers, SharedMemoryKind};
+use crate::path::{self, PathChoice};
+use crate::progress::{PollBackoff, ProgressThread};
+use crate::raw::{self, Library, Span, Threads};
 use crate::request::Request;
 use crate::settings::{Path, Settings};
+use crate::staging::Stager;
 use crate::transfer::receive::Receive;
 use crate::transfer::send::Send;
-use crate::transfer::{Order, Received, Work, refused, step};
-use crate::watch::Watch;
+use crate::transfer::{MatchOrder, Operation, Received, poll, transfer_error};
+use crate::world_inner::{Comms, WorldInner};
 
 /// Any rank, or any tag, to receive from.
 pub const ANY: Option<i32> = None;
@@ -34,8 +34,8 @@ const ROUNDS: u32 = 64;
 #[derive(Debug)]
 pub struct World {
     /// Before the rest: its thread uses that.
-    pub(crate) engine: Engine,
-    pub(crate) ranks: Arc<Ranks>,
+    pub(crate) progress: ProgressThread,
+    pub(crate) inner: Arc<WorldInner>,
 }
 
 impl World {
@@ -50,53 +50,53 @@ impl World {
         let duplicate = || library.duplicate(raw::world());
         let comms =
             Comms { data: duplicate()?, chunks: duplicate()?, answers: duplicate()?, collectives: duplicate()? };
-        let realm = realm();
-        let watch = acquaint(&library, comms, &settings, realm)?;
+        let node_id = node_id();
+        let watch = exchange_process_ids(&library, comms, &settings, node_id)?;
         let mut choice = path::choose(&library, comms.collectives, &settings, device.is_host_visible()?, device)?;
-        let copies = Arc::new(Copies::new(device)?);
+        let copies = Arc::new(Stager::new(device)?);
         let (_, size) = library.rank_and_size(comms.data)?;
-        let realm = (!settings.are_apart).then_some(realm);
-        let meet = |ground, slots| Neighbours::meet(&library, comms.answers, device, realm, (ground, slots));
-        let (mut here, mut near) = (Neighbours::none(size), Neighbours::none(size));
+        let node_id = (!settings.is_sharing_disabled).then_some(node_id);
+        let meet = |ground, slots| NodePeers::exchange(&library, comms.answers, device, node_id, (ground, slots));
+        let (mut here, mut near) = (NodePeers::none(size), NodePeers::none(size));
         if choice.transfers == Path::Shared {
-            here = meet(Ground::Device, settings.device_slots)?;
-            if !path::any(&library, comms.answers, here.any())? {
+            here = meet(SharedMemoryKind::Device, settings.device_slots)?;
+            if !path::any_rank(&library, comms.answers, here.has_any())? {
                 choice.transfers = Path::Staged;
             }
         }
         let is_lacking = match choice.transfers {
             Path::Direct => false,
-            Path::Shared => path::any(&library, comms.answers, !here.are_all())?,
+            Path::Shared => path::any_rank(&library, comms.answers, !here.reaches_all())?,
             Path::Staged => true,
         };
         if is_lacking {
-            near = meet(Ground::Host, settings.host_slots)?;
+            near = meet(SharedMemoryKind::Host, settings.host_slots)?;
         }
-        let ranks = Arc::new(Ranks::new(library, comms, copies, (settings, choice), (watch, (here, near)))?);
-        Ok(Self { engine: Engine::start(&ranks)?, ranks })
+        let ranks = Arc::new(WorldInner::new(library, comms, copies, (settings, choice), (watch, (here, near)))?);
+        Ok(Self { progress: ProgressThread::start(&ranks)?, inner: ranks })
     }
 
     pub fn rank(&self) -> i32 {
-        self.ranks.rank
+        self.inner.rank
     }
 
     /// How many ranks there are.
     pub fn size(&self) -> i32 {
-        self.ranks.size
+        self.inner.size
     }
 
     pub fn device(&self) -> &Device {
-        self.ranks.copies.device()
+        self.inner.stager.device()
     }
 
     /// Which path transfers take, and why.
-    pub fn choice(&self) -> &Choice {
-        &self.ranks.choice
+    pub fn path_choice(&self) -> &PathChoice {
+        &self.inner.path_choice
     }
 
     /// How threads call the library.
     pub fn threads(&self) -> Threads {
-        self.ranks.library.threads()
+        self.inner.library.threads()
     }
 
     /// Sends a block, or a part of one. Returns when it may be changed, as `MPI_Send` does: this waits for the work that writes it,
@@ -106,21 +106,21 @@ impl World {
     /// [`Error::Failed`] and [`Error::RankDied`], with rank, tag and bytes; the block is as it was.
     #[inline]
     pub fn send<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<()> {
-        let ranks = &*self.ranks;
+        let ranks = &*self.inner;
         ranks.check_rank(to)?;
         ranks.check_tag(tag)?;
         // The block is borrowed until this returns: nothing disturbs one that is at rest.
         let Some(range) = stream.at_rest(from)? else {
             return self.finish(Send::new(ranks.data, to, tag, Some(stream.lend(from)?))).map(drop);
         };
-        let memory = Memory::within(range);
+        let memory = Span::from_range(range);
         let is_short = memory.bytes <= SHORT_BYTES_MAX && ranks.library.threads() == Threads::Multiple;
-        let is_alone = || self.engine.is_clear(Order::Send { to }) && !ranks.watch.has_news();
-        let work = Send::of(ranks.data, to, tag, memory);
+        let is_alone = || self.progress.has_none_unposted(MatchOrder::Send { to }) && !ranks.liveness.any_died();
+        let work = Send::for_span(ranks.data, to, tag, memory);
         if ranks.is_direct() && is_short && is_alone() {
             // SAFETY: the library takes device memory here, which is at rest.
-            let sent = unsafe { ranks.library.send_short(ranks.data, memory, to, tag) };
-            return sent.map_err(|code| refused(work.title(), code));
+            let sent = unsafe { ranks.library.send_eager(ranks.data, memory, to, tag) };
+            return sent.map_err(|code| transfer_error(work.describe(), code));
         }
         self.finish(work).map(drop)
     }
@@ -131,17 +131,17 @@ impl World {
     /// # Errors
     /// For a rank or a tag that there is not. What goes wrong later, the request tells.
     pub fn isend<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<Request<()>> {
-        self.ranks.check_rank(to)?;
-        self.ranks.check_tag(tag)?;
-        let lent = stream.lend(from)?;
-        Ok(self.begin(Send::new(self.ranks.data, to, tag, Some(lent))))
+        self.inner.check_rank(to)?;
+        self.inner.check_tag(tag)?;
+        let access = stream.lend(from)?;
+        Ok(self.submit(Send::new(self.inner.data, to, tag, Some(access))))
     }
 
     /// Sends a message without bytes.
     pub fn signal(&self, to: i32, tag: i32) -> Result<()> {
-        self.ranks.check_rank(to)?;
-        self.ranks.check_tag(tag)?;
-        self.finish(Send::new(self.ranks.data, to, tag, None)).map(drop)
+        self.inner.check_rank(to)?;
+        self.inner.check_tag(tag)?;
+        self.finish(Send::new(self.inner.data, to, tag, None)).map(drop)
     }
 
     /// Receives into a block, or a part of one, from a rank or [`ANY`], with a tag or [`ANY`]. Returns when the message is there. It
@@ -158,19 +158,19 @@ impl World {
         tag: impl Into<Option<i32>>,
     ) -> Result<Received> {
         let (from, tag) = (from.into(), tag.into());
-        if self.ranks.is_direct()
+        if self.inner.is_direct()
             && let Some(range) = stream.at_rest_mut(into)?
         {
             self.check_pattern(from, tag)?;
             // The block is borrowed until this returns: nothing disturbs one that is at rest.
-            let received = self.finish(Receive::of(self.ranks.data, from, tag, Memory::within(range)));
+            let received = self.finish(Receive::for_span(self.inner.data, from, tag, Span::from_range(range)));
             if received.is_err() {
                 // Part of it may have come.
                 stream.lend_mut(into)?.failed();
             }
             return received;
         }
-        let work = self.receipt(stream, into, from, tag)?;
+        let work = self.start_receive(stream, into, from, tag)?;
         self.finish(work)
     }
 
@@ -185,8 +185,8 @@ impl World {
         from: impl Into<Option<i32>>,
         tag: impl Into<Option<i32>>,
     ) -> Result<Request<Received>> {
-        let work = self.receipt(stream, into, from.into(), tag.into())?;
-        Ok(self.begin(work))
+        let work = self.start_receive(stream, into, from.into(), tag.into())?;
+        Ok(self.submit(work))
     }
 
     /// Sends one block and receives into another at the same time, and waits for both.
@@ -199,19 +199,19 @@ impl World {
         (from, to, send_tag): (&impl Source<T>, i32, i32),
         (into, source, receive_tag): (&mut impl Target<U>, Option<i32>, Option<i32>),
     ) -> Result<Received> {
-        self.ranks.check_rank(to)?;
-        self.ranks.check_tag(send_tag)?;
-        let receipt = self.receipt(stream, into, source, receive_tag)?;
-        let lent = stream.lend(from)?;
-        let receipt: Request<Received> = self.begin(receipt);
-        let sent = self.finish(Send::new(self.ranks.data, to, send_tag, Some(lent)));
+        self.inner.check_rank(to)?;
+        self.inner.check_tag(send_tag)?;
+        let receipt = self.start_receive(stream, into, source, receive_tag)?;
+        let access = stream.lend(from)?;
+        let receipt: Request<Received> = self.submit(receipt);
+        let sent = self.finish(Send::new(self.inner.data, to, send_tag, Some(access)));
         let received = receipt.wait();
         sent.and(received)
     }
 
     /// What failed in transfers whose requests were dropped, since this was asked last.
-    pub fn troubles(&self) -> Vec<Error> {
-        self.ranks.take_troubles()
+    pub fn drop_errors(&self) -> Vec<Error> {
+        self.inner.take_drop_errors()
     }
 
     /// Waits for all ranks to come here. Transfers that are under way go on.
@@ -224,21 +224,21 @@ impl World {
     /// # Errors
     /// What the library says to that.
     pub fn close(mut self) -> Result<()> {
-        self.end()
+        self.shutdown()
     }
 
-    fn end(&mut self) -> Result<()> {
-        if !self.engine.close() {
+    fn shutdown(&mut self) -> Result<()> {
+        if !self.progress.close() {
             return Ok(());
         }
-        self.ranks.copies.settle()?;
+        self.inner.stager.synchronize()?;
         // With a rank that has died, the library would wait for it for ever.
-        let ended = if self.ranks.watch.has_news() { Ok(()) } else { self.ranks.library.finalise() };
+        let ended = if self.inner.liveness.any_died() { Ok(()) } else { self.inner.library.finalise() };
         // Libraries remember memory that they were given: it is there until they have ended, if they do.
-        ended.and(self.ranks.copies.free_buffers())
+        ended.and(self.inner.stager.free_buffers())
     }
 
-    fn receipt<T: Pod>(
+    fn start_receive<T: Pod>(
         &self,
         stream: &Stream,
         into: &mut impl Target<T>,
@@ -246,40 +246,40 @@ impl World {
         tag: Option<i32>,
     ) -> Result<Receive> {
         self.check_pattern(from, tag)?;
-        let lent = stream.lend_mut(into)?;
-        Ok(Receive::new(self.ranks.data, from, tag, lent))
+        let access = stream.lend_mut(into)?;
+        Ok(Receive::new(self.inner.data, from, tag, access))
     }
 
     fn check_pattern(&self, from: Option<i32>, tag: Option<i32>) -> Result<()> {
-        from.map_or(Ok(()), |from| self.ranks.check_rank(from))?;
-        tag.map_or(Ok(()), |tag| self.ranks.check_tag(tag))
+        from.map_or(Ok(()), |from| self.inner.check_rank(from))?;
+        tag.map_or(Ok(()), |tag| self.inner.check_tag(tag))
     }
 
     /// Begins work in this thread, unless the engine has some that comes before it, and leaves the rest to the engine: a short message is
     /// often gone at once, and nobody is woken for it.
-    fn begin<R>(&self, mut work: impl Work + 'static) -> Request<R> {
-        let is_clear = self.engine.is_clear(work.order());
-        let ended = if is_clear { step(&mut work, &self.ranks, self.ranks.watch.has_news()) } else { None };
+    fn submit<R>(&self, mut work: impl Operation + 'static) -> Request<R> {
+        let is_clear = self.progress.has_none_unposted(work.order());
+        let ended = if is_clear { poll(&mut work, &self.inner, self.inner.liveness.any_died()) } else { None };
         match ended {
-            Some(ended) => Request::ended(ended, self.ranks.clone()),
-            None => self.engine.submit(Box::new(work)),
+            Some(ended) => Request::completed(ended, self.inner.clone()),
+            None => self.progress.submit(Box::new(work)),
         }
     }
 
     /// Goes on with work until it is over, in this thread unless the engine has some that comes before it.
-    pub(crate) fn finish(&self, mut work: impl Work + 'static) -> Result<Received> {
-        if !self.engine.is_clear(work.order()) {
-            return self.engine.submit::<Received>(Box::new(work)).wait();
+    pub(crate) fn finish(&self, mut work: impl Operation + 'static) -> Result<Received> {
+        if !self.progress.has_none_unposted(work.order()) {
+            return self.progress.submit::<Received>(Box::new(work)).wait();
         }
-        let (mut asking, mut rounds) = (None, ROUNDS);
+        let (mut backoff, mut rounds) = (None, ROUNDS);
         loop {
             for _ in 0..rounds {
-                if let Some(ended) = step(&mut work, &self.ranks, self.ranks.watch.has_news()) {
+                if let Some(ended) = poll(&mut work, &self.inner, self.inner.liveness.any_died()) {
                     return ended;
                 }
             }
-            self.ranks.watch.ask();
-            let is_long = asking.get_or_insert_with(Asking::new).rest(&self.ranks);
+            self.inner.liveness.poll();
+            let is_long = backoff.get_or_insert_with(PollBackoff::new).back_off(&self.inner);
             rounds = if is_long { 1 } else { ROUNDS };
         }
     }
@@ -287,8 +287,8 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if let Err(error) = self.end() {
-            self.ranks.trouble(error);
+        if let Err(error) = self.shutdown() {
+            self.inner.record_drop_error(error);
         }
     }
 }
@@ -297,21 +297,21 @@ impl Drop for World {
 const HELLO_BYTES: usize = 32;
 
 /// A number for this machine and its processes: those of another, or in a container, have ids of their own.
-fn realm() -> u64 {
-    let realm = fs::metadata("/proc/self/ns/pid").map_or(0, |realm| realm.ino());
+fn node_id() -> u64 {
+    let node_id = fs::metadata("/proc/self/ns/pid").map_or(0, |node_id| node_id.ino());
     let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    machine.bytes().fold(realm, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
+    machine.bytes().fold(node_id, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
 /// Gets to know the other ranks.
-fn acquaint(library: &Library, comms: Comms, settings: &Settings, realm: u64) -> Result<Watch> {
+fn exchange_process_ids(library: &Library, comms: Comms, settings: &Settings, node_id: u64) -> Result<Liveness> {
     let (rank, _) = library.rank_and_size(comms.data)?;
     let mut hello = [0; HELLO_BYTES];
-    hello[..8].copy_from_slice(&realm.to_le_bytes());
+    hello[..8].copy_from_slice(&node_id.to_le_bytes());
     hello[8..16].copy_from_slice(&(settings.chunk_bytes as u64).to_le_bytes());
     hello[16..24].copy_from_slice(&(settings.host_slots.bytes as u64).to_le_bytes());
     hello[24..28].copy_from_slice(&std::process::id().to_le_bytes());
-    let all = library.gather_all(comms.data, &hello)?;
+    let all = library.allgather(comms.data, &hello)?;
     if all.iter().any(|other| other[8..24] != hello[8..24]) {
         return Err(Error::Disagreement { what: "FREEHOLD_MPI_CHUNK is not the same at all" });
     }
@@ -319,5 +319,5 @@ fn acquaint(library: &Library, comms: Comms, settings: &Settings, realm: u64) ->
         let is_watched = index as i32 != rank && other[..8] == hello[..8];
         is_watched.then(|| u32::from_le_bytes([other[24], other[25], other[26], other[27]]))
     };
-    Ok(Watch::new(all.iter().enumerate().map(own)))
+    Ok(Liveness::new(all.iter().enumerate().map(own)))
 }

@@ -1,12 +1,12 @@
-//! The broker for other machines. The **gate** is a process beside the broker that serves it over gRPC: for each remote session it is
+//! The broker for other machines. The **server** is a process beside the broker that serves it over gRPC: for each remote session it is
 //! a tenant of the broker. [`Remote`] is the client. `proto/freehold.proto` is what they say to each other.
 
-mod alive;
+pub mod baseline;
 mod client;
-mod failure;
-mod gate;
-pub mod plain;
-/// `proto/freehold.proto` as Rust, for who speaks to a gate without [`Remote`].
+mod error;
+mod idle_timeout;
+mod server;
+/// `proto/freehold.proto` as Rust, for who speaks to a server without [`Remote`].
 #[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
 pub mod proto {
     include!("generated/freehold.v1.rs");
@@ -17,10 +17,10 @@ pub mod proto {
 mod token;
 
 pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteCall, RemoteModule};
-pub use failure::{CarriedOut, Failure, Fault};
-pub use gate::{Gate, Identity, Limits};
-pub use proto::{Name as Listed, Sums};
-pub use token::{NoToken, Token};
+pub use error::{ErrorOrigin, Executed, RemoteError};
+pub use proto::{Name as ListedName, Sums as RemoteStats};
+pub use server::{Identity, RemoteServer, ServerLimits};
+pub use token::{Token, TokenError};
 pub use tonic::Code;
 
 /// The most bytes of a chunk: clients of other makes take messages of up to 4 MiB unless they are told otherwise.

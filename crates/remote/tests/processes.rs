@@ -1,27 +1,27 @@
-//! Real processes: a broker, its gate and clients, over real connections with TLS, through a proxy that spoils them, and killed. Random
+//! Real processes: a broker, its server and clients, over real connections with TLS, through a proxy that spoils them, and killed. Random
 //! points are drawn from a seed, which is printed.
 //!
 //! This program is all of these processes: its first argument says which. Without one it runs the tests.
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
-mod bounds;
+mod chaos;
+mod harness;
 mod launches;
-mod lines;
+mod limits;
 mod proxy;
 mod raw;
 mod refusals;
-mod stage;
-mod storms;
+mod slow_connections;
 mod transfers;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use freehold_broker::{Config, keeper, play};
+use freehold_broker::{Config, fdstore, run_role};
 use libtest_mimic::{Arguments, Trial};
 
-use stage::Stage;
+use harness::Harness;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -30,12 +30,12 @@ fn main() -> ExitCode {
     let program = std::env::current_exe().expect("a program has a path");
     match first {
         "part" => {
-            let (part, config) = Config::parse(program, vec!["part".into()], rest).expect("the words of a part");
-            outcome(play(part, config))
+            let (part, config) = Config::from_args(program, vec!["part".into()], rest).expect("the words of a part");
+            outcome(run_role(part, config))
         }
-        "serve" => outcome(keeper::run(&stage::config(rest), None, || println!("ready"))),
-        "gate" => outcome(stage::gate(rest)),
-        "client" => storms::client(rest),
+        "serve" => outcome(fdstore::run(&harness::config(rest), None, || println!("ready"))),
+        "gate" => outcome(harness::run_server(rest)),
+        "client" => chaos::client(rest),
         _ => run(),
     }
 }
@@ -50,7 +50,7 @@ fn outcome(outcome: std::io::Result<()>) -> ExitCode {
     }
 }
 
-type Test = (&'static str, fn(&Stage));
+type Test = (&'static str, fn(&Harness));
 
 const TESTS: &[Test] = &[
     ("bytes_of_any_length_go_up_and_come_back", transfers::bytes_of_any_length_go_up_and_come_back),
@@ -73,20 +73,23 @@ const TESTS: &[Test] = &[
     ("an_upload_with_another_checksum_is_not_complete", refusals::an_upload_with_another_checksum_is_not_complete),
     ("who_does_not_read_is_parted_from_and_holds_nobody_up", refusals::who_does_not_read_is_parted_from),
     ("what_is_leased_for_reading_is_not_written", refusals::what_is_leased_for_reading_is_not_written),
-    ("who_shows_no_token_in_time_is_parted_from", bounds::who_shows_no_token_in_time_is_parted_from),
-    ("strangers_make_room_for_who_comes_later", bounds::strangers_make_room_for_who_comes_later),
-    ("so_many_connections_are_served_and_others_wait", bounds::so_many_connections_are_served),
-    ("questions_without_a_token_are_short", bounds::questions_without_a_token_are_short),
-    ("who_only_asks_for_health_is_parted_from_in_time", bounds::who_only_asks_for_health_is_parted_from),
-    ("an_upload_that_does_not_begin_is_ended", bounds::an_upload_that_does_not_begin_is_ended),
-    ("a_call_that_does_not_come_is_ended", bounds::a_call_that_does_not_come_is_ended),
-    ("a_greedy_session_leaves_others_room_for_transfers", bounds::a_greedy_session_leaves_lanes),
-    ("a_greedy_session_leaves_others_room_to_wait", bounds::a_greedy_session_leaves_waits),
-    ("a_session_knows_so_many_modules", bounds::a_session_knows_so_many_modules),
-    ("variables_of_modules_are_within_the_quota_of_all_sessions", bounds::variables_are_within_the_quota),
-    ("so_many_modules_are_taken_in_at_once", bounds::so_many_modules_are_taken_in_at_once),
-    ("a_busy_slow_line_is_one_connection", lines::a_busy_slow_line_is_one_connection),
-    ("an_upload_that_lasts_longer_than_patience_is_resumed", lines::a_long_upload_is_resumed),
+    ("who_shows_no_token_in_time_is_parted_from", limits::who_shows_no_token_in_time_is_parted_from),
+    (
+        "unauthenticated_connections_make_room_for_later_ones",
+        limits::unauthenticated_connections_make_room_for_later_ones,
+    ),
+    ("so_many_connections_are_served_and_others_wait", limits::so_many_connections_are_served),
+    ("questions_without_a_token_are_short", limits::questions_without_a_token_are_short),
+    ("who_only_asks_for_health_is_parted_from_in_time", limits::who_only_asks_for_health_is_parted_from),
+    ("an_upload_that_does_not_begin_is_ended", limits::an_upload_that_does_not_begin_is_ended),
+    ("a_call_that_does_not_come_is_ended", limits::a_call_that_does_not_come_is_ended),
+    ("a_greedy_session_leaves_others_room_for_transfers", limits::a_greedy_session_leaves_lanes),
+    ("a_greedy_session_leaves_others_room_to_wait", limits::a_greedy_session_leaves_waits),
+    ("a_session_knows_so_many_modules", limits::a_session_knows_so_many_modules),
+    ("variables_of_modules_are_within_the_quota_of_all_sessions", limits::variables_are_within_the_quota),
+    ("so_many_modules_are_taken_in_at_once", limits::so_many_modules_are_taken_in_at_once),
+    ("a_busy_slow_line_is_one_connection", slow_connections::a_busy_slow_line_is_one_connection),
+    ("an_upload_that_lasts_longer_than_patience_is_resumed", slow_connections::a_long_upload_is_resumed),
     ("a_kernel_runs_on_blocks_of_a_session", launches::a_kernel_runs_on_blocks_of_a_session),
     ("what_a_kernel_writes_to_a_name_is_there_when_it_was_waited_for", launches::names_are_arguments),
     ("one_handle_is_the_same_elsewhere", launches::one_handle_is_the_same_elsewhere),
@@ -98,16 +101,16 @@ const TESTS: &[Test] = &[
     ("bad_launches_are_refused_in_a_sentence", launches::bad_launches_are_refused_in_a_sentence),
     ("a_kernel_that_faults_is_told_and_the_session_goes_on", launches::a_kernel_that_faults),
     ("a_kernel_that_hangs_is_ended_and_holds_no_neighbour_up", launches::a_kernel_that_hangs),
-    ("every_call_happens_once_through_a_proxy_that_spoils_connections", storms::through_a_bad_proxy),
-    ("a_client_killed_anywhere_leaves_nothing_and_harms_nobody", storms::killed_clients),
-    ("when_the_gate_dies_calls_say_so_and_names_stay", storms::when_the_gate_dies),
+    ("every_call_happens_once_through_a_proxy_that_spoils_connections", chaos::through_a_bad_proxy),
+    ("a_client_killed_anywhere_leaves_nothing_and_harms_nobody", chaos::killed_clients),
+    ("when_the_server_dies_calls_say_so_and_names_stay", chaos::when_the_server_dies),
 ];
 
-/// Each test on a stage of its own, so that any number of them run at the same time.
+/// Each test on a harness of its own, so that any number of them run at the same time.
 fn run() -> ExitCode {
     let trial = |&(name, test): &Test| {
         Trial::test(name, move || {
-            test(&Stage::new());
+            test(&Harness::new());
             Ok(())
         })
     };

@@ -157,7 +157,7 @@ fn kernel_round_trip(bencher: Bencher, blocks: u32) {
     // SAFETY: the text ends in a NUL.
     let module = unsafe { cuda::module::load(&API, KERNELS.as_ptr().cast()) }.expect("the text is right");
     let function = cuda::module::function(&API, module, c"nothing").expect("the module has the kernel");
-    let shape = cuda::launch::Shape::line(blocks, 32);
+    let shape = cuda::launch::LaunchConfig::linear(blocks, 32);
     bencher.bench_local(|| {
         // SAFETY: the kernel has no parameters and touches nothing.
         unsafe { cuda::launch::kernel(&API, function, shape, stream, &mut []) }.expect("the launch is right");
@@ -178,7 +178,7 @@ fn saxpy(bencher: Bencher, count: u32) {
     let bytes = 4 * count as usize;
     let (mut y, mut x) = (allocate(bytes), allocate(bytes));
     let (mut a, mut n) = (2.5f32, count);
-    let shape = cuda::launch::Shape::line(count.div_ceil(128), 128);
+    let shape = cuda::launch::LaunchConfig::linear(count.div_ceil(128), 128);
     let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
     bencher.counter(divan::counter::ItemsCount::new(INSTRUCTIONS * u64::from(count))).bench_local(|| {
         let mut arguments: [*mut c_void; 4] =

@@ -8,13 +8,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use crate::STUCK;
+use crate::HANG_TIMEOUT;
 
 /// Names, in a child, the test that it was started for.
 const CHILD: &str = "FREEHOLD_TEST_CHILD";
 
 /// After this a child that has not ended is killed: later than what it waits for itself.
-const CHILD_STUCK: Duration = Duration::from_secs(4 * STUCK.as_secs());
+const CHILD_STUCK: Duration = Duration::from_secs(4 * HANG_TIMEOUT.as_secs());
 
 /// What a child has left behind.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Outcome {
     /// How it ended.
     pub status: ExitStatus,
     /// The lines that it printed with [`say`].
-    pub said: Vec<String>,
+    pub reported: Vec<String>,
     /// All that it printed.
     pub output: String,
 }
@@ -50,7 +50,7 @@ pub fn is_child(name: &str) -> bool {
 }
 
 /// Prints a line of a child's for its parent.
-pub fn say(line: &str) {
+pub fn report_line(line: &str) {
     // The harness leaves its own line open before a test.
     println!("\n|{line}");
 }
@@ -59,7 +59,7 @@ pub fn say(line: &str) {
 ///
 /// # Panics
 /// Where the process does not end.
-pub fn start(name: &str, variables: &[(&str, &str)]) -> Outcome {
+pub fn run(name: &str, variables: &[(&str, &str)]) -> Outcome {
     let mut command = command_for_test(name);
     command.env(CHILD, name).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the test binary starts again");
@@ -73,7 +73,7 @@ pub fn start(name: &str, variables: &[(&str, &str)]) -> Outcome {
     });
     let status = child.wait().expect("a child can be waited for");
     let said = texts[0].lines().filter_map(|line| line.strip_prefix('|')).map(str::to_owned).collect();
-    Outcome { status, said, output: std::mem::take(&mut texts[0]) + &texts[1] }
+    Outcome { status, reported: said, output: std::mem::take(&mut texts[0]) + &texts[1] }
 }
 
 /// All that comes out of a pipe, once it is closed.
@@ -93,8 +93,8 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
 /// # Panics
 /// Where the body does.
 #[track_caller]
-pub fn alone(name: &str, body: impl FnOnce()) {
-    alone_with(name, &[], body);
+pub fn run_in_child(name: &str, body: impl FnOnce()) {
+    run_in_child_with(name, &[], body);
 }
 
 /// [`alone`] with variables of the environment.
@@ -102,11 +102,11 @@ pub fn alone(name: &str, body: impl FnOnce()) {
 /// # Panics
 /// Where the body does.
 #[track_caller]
-pub fn alone_with(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
+pub fn run_in_child_with(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     if is_child(name) {
         return body();
     }
-    let outcome = start(name, variables);
+    let outcome = run(name, variables);
     assert!(outcome.status.success(), "in a process of its own:\n{}", outcome.output);
     assert!(outcome.passed(), "no test is named {name}");
     outcome.report();
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_another_process_and_says_what_it_found() {
-        const NAME: &str = "a_child_is_another_process_and_says_what_it_found";
+    fn a_child_is_another_process_and_reports_lines() {
+        const NAME: &str = "a_child_is_another_process_and_reports_lines";
         if is_child(NAME) {
-            return say(&format!("{} {:?}", std::process::id(), env::var("FREEHOLD_TEST_GREETING")));
+            return report_line(&format!("{} {:?}", std::process::id(), env::var("FREEHOLD_TEST_GREETING")));
         }
-        let outcome = start(NAME, &[("FREEHOLD_TEST_GREETING", "hello")]);
+        let outcome = run(NAME, &[("FREEHOLD_TEST_GREETING", "hello")]);
         assert!(outcome.passed(), "{}", outcome.output);
-        let (process, greeting) = outcome.said[0].split_once(' ').expect("the child says two words");
+        let (process, greeting) = outcome.reported[0].split_once(' ').expect("the child says two words");
         assert_eq!(greeting, "Ok(\"hello\")");
         assert_ne!(process, std::process::id().to_string());
     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     #[should_panic = "in a process of its own"]
     fn a_child_that_fails_fails_its_test() {
-        alone("a_child_that_fails_fails_its_test", || std::process::exit(3));
+        run_in_child("a_child_that_fails_fails_its_test", || std::process::exit(3));
     }
 
     #[test]

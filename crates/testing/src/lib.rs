@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// After this long a test that waits for an event reports that it is stuck. No passing test comes near it, even with
 /// every core oversubscribed.
-pub const STUCK: Duration = Duration::from_secs(300);
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How much a test does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,7 @@ pub fn at_effort<T>(quick: T, moderate: T, soak: T) -> T {
 
 /// The seed of this run, which is printed: `FREEHOLD_SEED`, else a fixed one, else (when soaking) a fresh one.
 pub fn seed() -> u64 {
-    let seed = given_seed().unwrap_or_else(|| if Effort::current() == Effort::Soak { fresh() } else { 0x5eed });
+    let seed = env_seed().unwrap_or_else(|| if Effort::current() == Effort::Soak { random_seed() } else { 0x5eed });
     print_seed(seed);
     seed
 }
@@ -76,10 +76,10 @@ pub fn seed() -> u64 {
 /// As many seeds as the current effort asks for. `FREEHOLD_SEED` names the only one; without it they count from 1 or, when
 /// soaking, from a fresh number.
 pub fn seeds(quick: u64, moderate: u64, soak: u64) -> RangeInclusive<u64> {
-    if let Some(seed) = given_seed() {
+    if let Some(seed) = env_seed() {
         return seed..=seed;
     }
-    let first = if Effort::current() == Effort::Soak { fresh() } else { 1 };
+    let first = if Effort::current() == Effort::Soak { random_seed() } else { 1 };
     let last = first + at_effort(quick, moderate, soak) - 1;
     println!("seeds {first} to {last}");
     first..=last
@@ -94,19 +94,19 @@ pub fn print_seed(seed: u64) {
 ///
 /// # Panics
 /// Where it is not a number.
-pub fn given_seed() -> Option<u64> {
+pub fn env_seed() -> Option<u64> {
     let text = std::env::var("FREEHOLD_SEED").ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("FREEHOLD_SEED is {text:?}: expected a number")))
 }
 
 /// A number of the clock's, small enough that seeds can be counted from it and read aloud.
-fn fresh() -> u64 {
+fn random_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     Random(now).next() >> 24
 }
 
 /// Reports what a test has covered: `cargo xtask soak` adds up the counts of equal words.
-pub fn covered(count: u64, what: &str) {
+pub fn report_covered(count: u64, what: &str) {
     println!("covered: {count} {what}");
 }
 
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn fresh_seeds_differ_and_leave_room_to_count_from() {
-        let (first, second) = (fresh(), fresh());
+        let (first, second) = (random_seed(), random_seed());
         assert_ne!(first, second);
         assert!(first < 1 << 40);
     }

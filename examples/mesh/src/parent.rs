@@ -97,7 +97,7 @@ impl Run<'_> {
             thread::sleep(LOOK);
         }
         let took = began.elapsed();
-        let made_bytes = broker.sums()?.made_bytes;
+        let made_bytes = broker.stats()?.segment_bytes;
         notes.extend(workers.into_iter().flat_map(|mut worker| worker.notes()));
         notes.sort_by_key(|note| note.at_ns);
         let (field, refined) = self.take(&stream, &broker)?;
@@ -111,7 +111,7 @@ impl Run<'_> {
         let strip = Strip::new(self.device, stream, plan, 0..plan.tile_rows())?;
         strip.begin(stream, &mut even.view_mut(..)?, 0..plan.size)?;
         let flags = broker.host(&Task::flags(self.name), u64::from(plan.tiles()) * 8)?;
-        let mut part = flags.part::<u32>(stream, 0, plan.tiles() as usize)?;
+        let mut part = flags.slice::<u32>(stream, 0, plan.tiles() as usize)?;
         strip.look(stream, 0, (&even.view(..)?, 0), &mut part.view_mut(..)?)?;
         stream.synchronize()?;
         for (name, lease) in Task::generations(self.name).iter().zip([even, odd]) {
@@ -126,7 +126,7 @@ impl Run<'_> {
         let last = broker.lease::<f32>(stream, &names[self.plan.epochs() as usize % 2], Access::Read)?;
         let field = stream.download(&*last)?;
         let (flags, tiles) = (broker.open_host(&Task::flags(self.name))?, self.plan.tiles() as usize);
-        let flags = &flags.words()[self.plan.look_of(self.plan.epochs() - 1) as usize % 2 * tiles..][..tiles];
+        let flags = &flags.atomic_u32s()[self.plan.look_of(self.plan.epochs() - 1) as usize % 2 * tiles..][..tiles];
         let refined = flags.iter().map(|flag| flag.load(Ordering::Relaxed) != 0).collect();
         for name in names.iter().chain([&Task::flags(self.name)]) {
             broker.drop_name(name)?;

@@ -101,7 +101,7 @@ impl Task {
                     flush()?;
                     std::thread::sleep(LOOK);
                 }
-                let steep = &flags.words()[flags_of(look)..][..strip.count() as usize];
+                let steep = &flags.atomic_u32s()[flags_of(look)..][..strip.count() as usize];
                 let steep: Vec<u32> = steep.iter().map(|flag| flag.load(Ordering::Relaxed)).collect();
                 strip.refine(&stream, &steep)?;
                 tell(epoch, Event::Refined { tiles: strip.refined as u32 }, strip.live_bytes())?;
@@ -120,7 +120,7 @@ impl Task {
             let (from, to) = if epoch % 2 == 0 { (&even, &mut odd) } else { (&odd, &mut even) };
             let from = from.view(read.clone())?;
             if let Some(look) = plan.look_at(epoch) {
-                let mut part = flags.part::<u32>(&stream, flags_of(look) as u64 * 4, strip.count() as usize)?;
+                let mut part = flags.slice::<u32>(&stream, flags_of(look) as u64 * 4, strip.count() as usize)?;
                 strip.look(&stream, epoch, (&from, reads.start), &mut part.view_mut(..)?)?;
                 stream.write_word(&clock, words.looked(worker), u64::from(look) + 1)?;
             }

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use freehold_broker::{Config, Gpu, Terms, keeper, play};
+use freehold_broker::{BrokerLimits, Config, Gpu, fdstore, run_role};
 use freehold_mesh::notes::Event;
 use freehold_mesh::parent::{Outcome, Run};
 use freehold_mesh::plan::{Plan, TILE};
 use freehold_mesh::strip::Strip;
 use freehold_mesh::worker::Task;
 use freehold_mesh::{anywhere, digest};
-use freehold_testing::{at_effort, covered, print_seed, seeds};
+use freehold_testing::{at_effort, print_seed, report_covered, seeds};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
@@ -25,14 +25,23 @@ fn main() -> ExitCode {
     let program = std::env::current_exe().unwrap();
     match words.first().and_then(|word| word.to_str()).unwrap_or("") {
         "part" => {
-            let (part, config) = Config::parse(program, vec!["part".into()], &words[1..]).unwrap();
-            play(part, config).unwrap();
+            let (part, config) = Config::from_args(program, vec!["part".into()], &words[1..]).unwrap();
+            run_role(part, config).unwrap();
         }
         "serve" => {
             let (before, socket, device) = (vec!["part".into()], PathBuf::from(&words[1]), Some("soft".to_owned()));
-            let (memory_bytes, terms) = (64 << 20, Terms::default());
-            let config = Config { program, before, socket, device, device_uuid: 0, memory_bytes, spin_us: 50, terms };
-            keeper::run(&config, None, || println!("ready")).unwrap();
+            let (memory_bytes, terms) = (64 << 20, BrokerLimits::default());
+            let config = Config {
+                program,
+                leading_args: before,
+                socket,
+                device,
+                device_uuid: 0,
+                memory_bytes,
+                spin_us: 50,
+                limits: terms,
+            };
+            fdstore::run(&config, None, || println!("ready")).unwrap();
         }
         "worker" => {
             let task = Task::parse(words[1].to_str().unwrap()).unwrap();
@@ -66,7 +75,7 @@ fn run() -> ExitCode {
 
 fn fields_are_the_same() {
     let (scene, seeds) = (Scene::new(), seeds(1, 3, 40));
-    covered(seeds.end() - seeds.start() + 1, "seeds of fields");
+    report_covered(seeds.end() - seeds.start() + 1, "seeds of fields");
     for seed in seeds {
         print_seed(seed);
         scene.fields_of_a_seed_are_the_same(seed);
@@ -160,8 +169,8 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let keeper = rustix::process::Pid::from_child(&self.serve);
-        rustix::process::kill_process(keeper, rustix::process::Signal::TERM).unwrap();
+        let fdstore = rustix::process::Pid::from_child(&self.serve);
+        rustix::process::kill_process(fdstore, rustix::process::Signal::TERM).unwrap();
         self.serve.wait().unwrap();
         std::fs::remove_dir_all(&self.folder).unwrap();
     }

@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use freehold::{ForkGuard, HostMemory, ImportedSlice, Pod, Stream};
 
+use super::broker::{Broker, Error, Result};
 use super::link::LinkError;
-use super::lock::{HEADER_BYTES, Lock, TimedOut, Witness};
-use super::tenant::{Broker, Error, Result};
+use super::robust_lock::{HEADER_BYTES, LockTicket, RobustLock, TimedOut};
 use crate::name::Name;
-use crate::wire::{Refusal, Request};
+use crate::wire::{Request, RequestError};
 
 /// Named memory of the host. A handle: it is mapped here until the last one, and the last part, is gone. It needs no broker any
 /// more once it is open.
 #[derive(Clone, Debug)]
 pub struct Host {
-    inner: Arc<Inner>,
+    inner: Arc<HostInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct HostInner {
     memory: HostMemory,
-    witness: Witness,
-    family: ForkGuard,
+    ticket: LockTicket,
+    fork_guard: ForkGuard,
 }
 
 impl Broker {
@@ -36,9 +36,9 @@ impl Broker {
     /// [`Refusal::OtherBytes`] where what is there is longer or shorter.
     pub fn host(&self, name: &str, bytes: u64) -> Result<Host> {
         let Some(whole_bytes) = bytes.checked_add(HEADER_BYTES).filter(|_| bytes > 0) else {
-            return Err(LinkError::from(Refusal::NothingAsked).into());
+            return Err(LinkError::from(RequestError::ZeroBytes).into());
         };
-        self.any_host(name, whole_bytes)
+        self.request_host(name, whole_bytes)
     }
 
     /// Memory of the host that somebody made.
@@ -46,28 +46,29 @@ impl Broker {
     /// # Errors
     /// [`Refusal::NoName`] where there is none of that name.
     pub fn open_host(&self, name: &str) -> Result<Host> {
-        self.any_host(name, 0)
+        self.request_host(name, 0)
     }
 
-    fn any_host(&self, name: &str, whole_bytes: u64) -> Result<Host> {
+    fn request_host(&self, name: &str, whole_bytes: u64) -> Result<Host> {
         let request = Request::Host { bytes: whole_bytes, name: Name::parse(name)? };
         let (descriptor, whole_bytes) = self.connection()?.file(request).map_err(without_header)?;
         if whole_bytes <= HEADER_BYTES {
             return Err(LinkError::Malformed.into());
         }
         let memory = self.device().host_memory(descriptor.as_fd(), whole_bytes)?;
-        let witness = Witness::new(memory.words(), descriptor.as_fd()).map_err(LinkError::from)?;
-        let family = ForkGuard::new().map_err(LinkError::from_system)?;
-        Ok(Host { inner: Arc::new(Inner { memory, witness, family }) })
+        let ticket = LockTicket::new(memory.words(), descriptor.as_fd()).map_err(LinkError::from)?;
+        let fork_guard = ForkGuard::new().map_err(LinkError::from_system)?;
+        Ok(Host { inner: Arc::new(HostInner { memory, ticket, fork_guard }) })
     }
 }
 
 /// The header is nothing that a caller asked for.
 fn without_header(error: LinkError) -> LinkError {
     match error {
-        LinkError::Refused { refusal: Refusal::OtherBytes { bytes }, told } => {
-            LinkError::Refused { refusal: Refusal::OtherBytes { bytes: bytes.saturating_sub(HEADER_BYTES) }, told }
-        }
+        LinkError::Request { error: RequestError::SizeMismatch { bytes }, detail } => LinkError::Request {
+            error: RequestError::SizeMismatch { bytes: bytes.saturating_sub(HEADER_BYTES) },
+            detail,
+        },
         error => error,
     }
 }
@@ -85,13 +86,13 @@ impl Host {
     ///
     /// # Errors
     /// [`freehold::Error::OutsideOfImport`], [`freehold::Error::Misaligned`].
-    pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
-        let at = self.at(offset_bytes, len.saturating_mul(size_of::<T>()))?;
+    pub fn slice<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
+        let at = self.offset_behind_header(offset_bytes, len.saturating_mul(size_of::<T>()))?;
         Ok(self.inner.memory.part(stream, at, len)?)
     }
 
     /// The whole words, which all processes and their kernels write, with the lock or without.
-    pub fn words(&self) -> &[AtomicU32] {
+    pub fn atomic_u32s(&self) -> &[AtomicU32] {
         &self.inner.memory.words()[HEADER_BYTES as usize / 4..]
     }
 
@@ -110,27 +111,27 @@ impl Host {
     /// # Errors
     /// [`LinkError::ForkedChild`].
     pub fn notify(&self) -> Result<()> {
-        self.check()?;
-        self.raw().notify();
+        self.check_fork()?;
+        self.robust_lock().notify();
         Ok(())
     }
 
     fn acquire(&self, timeout: Duration, deadline: Instant) -> Result<HostGuard<'_>> {
-        self.check()?;
-        let was_abandoned = self.raw().acquire(deadline).map_err(|TimedOut| Error::TimedOut { timeout })?;
+        self.check_fork()?;
+        let was_abandoned = self.robust_lock().acquire(deadline).map_err(|TimedOut| Error::TimedOut { timeout })?;
         Ok(HostGuard { host: self, was_abandoned })
     }
 
-    fn raw(&self) -> Lock<'_> {
-        Lock::new(self.inner.memory.words(), &self.inner.witness)
+    fn robust_lock(&self) -> RobustLock<'_> {
+        RobustLock::new(self.inner.memory.words(), &self.inner.ticket)
     }
 
-    fn check(&self) -> Result<()> {
-        if self.inner.family.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
+    fn check_fork(&self) -> Result<()> {
+        if self.inner.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
     /// Where bytes lie behind the header.
-    fn at(&self, offset_bytes: u64, bytes: usize) -> Result<u64> {
+    fn offset_behind_header(&self, offset_bytes: u64, bytes: usize) -> Result<u64> {
         let is_within = offset_bytes.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes());
         if !is_within {
             let (part_bytes, bytes) = (bytes as u64, self.bytes());
@@ -158,7 +159,7 @@ impl<'a> HostGuard<'a> {
     /// # Errors
     /// [`freehold::Error::OutsideOfImport`], [`freehold::Error::Misaligned`].
     pub fn read<T: Pod>(&self, offset_bytes: u64, to: &mut [T]) -> Result<()> {
-        Ok(self.host.inner.memory.read(self.host.at(offset_bytes, size_of_val(to))?, to)?)
+        Ok(self.host.inner.memory.read(self.host.offset_behind_header(offset_bytes, size_of_val(to))?, to)?)
     }
 
     /// Copies elements in.
@@ -166,7 +167,7 @@ impl<'a> HostGuard<'a> {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn write<T: Pod>(&mut self, offset_bytes: u64, from: &[T]) -> Result<()> {
-        Ok(self.host.inner.memory.write(self.host.at(offset_bytes, size_of_val(from))?, from)?)
+        Ok(self.host.inner.memory.write(self.host.offset_behind_header(offset_bytes, size_of_val(from))?, from)?)
     }
 
     /// Gives the lock up, waits until somebody [notifies](Host::notify), and takes it again. It may return without: look again
@@ -175,7 +176,7 @@ impl<'a> HostGuard<'a> {
     /// # Errors
     /// [`Error::TimedOut`]: the lock is not held any more then.
     pub fn wait(self, timeout: Duration) -> Result<Self> {
-        self.wait_to(timeout, deadline(timeout))
+        self.wait_deadline(timeout, deadline(timeout))
     }
 
     /// [Waits](Self::wait) until something is so. What fails in between ends the wait.
@@ -191,16 +192,16 @@ impl<'a> HostGuard<'a> {
             if is_so(&mut guard)? {
                 return Ok(guard);
             }
-            guard = guard.wait_to(timeout, deadline)?;
+            guard = guard.wait_deadline(timeout, deadline)?;
         }
     }
 
-    fn wait_to(self, timeout: Duration, deadline: Instant) -> Result<Self> {
+    fn wait_deadline(self, timeout: Duration, deadline: Instant) -> Result<Self> {
         let host = self.host;
-        host.check()?;
-        let before = host.raw().notified();
+        host.check_fork()?;
+        let before = host.robust_lock().notified();
         drop(self);
-        host.raw().wait(before, deadline).map_err(|TimedOut| Error::TimedOut { timeout })?;
+        host.robust_lock().wait(before, deadline).map_err(|TimedOut| Error::TimedOut { timeout })?;
         host.acquire(timeout, deadline)
     }
 }
@@ -208,8 +209,8 @@ impl<'a> HostGuard<'a> {
 impl Drop for HostGuard<'_> {
     fn drop(&mut self) {
         // The lock is the parent's.
-        if !self.host.inner.family.is_child() {
-            self.host.raw().release();
+        if !self.host.inner.fork_guard.is_child() {
+            self.host.robust_lock().release();
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
 
-mod ending;
-mod greeting;
-mod many;
+mod batch;
+mod handshake;
+mod stop;
 mod worker;
 
-pub use ending::Lost;
 use std::fmt;
+pub use stop::StopReport;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,24 +20,24 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::place;
-use crate::ring::{Doorstep, Spin, Used};
-use crate::shared::Shared;
-use crate::socket::{self, NotReceived};
-use crate::state::CLOCK_WORDS;
-use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, is_unasked};
+use crate::ring::{SpinWait, TenantRing, Waiter};
+use crate::seqpacket::{self, ReceiveError};
+use crate::shared_memory::SharedMemory;
+use crate::socket_path;
+use crate::state::SEMAPHORES;
+use crate::wire::{Access, Fence, Frame, Id, Reply, Request, RequestError, is_notification};
 
 /// How long a tenant sleeps before it looks whether the broker is still there.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many refusals are kept for who asks later.
-const REFUSED_MAX: usize = 64;
+const ERRORS_MAX: usize = 64;
 
 /// How long it looks for a reply before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum SpinPolicy {
     /// For ever: the quickest, and a processor of its own.
-    Spin,
+    Forever,
     /// For so long.
     For(Duration),
 }
@@ -48,17 +48,17 @@ pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
     NoBroker { path: PathBuf },
     #[error(transparent)]
-    TooLong(#[from] place::TooLong),
+    PathTooLong(#[from] socket_path::PathTooLong),
     #[error("the broker at {} is another user's, or this user may not use it", .path.display())]
     NotAllowed { path: PathBuf },
     #[error("the broker has hung up: it was stopped, or both of its processes were killed")]
-    Gone,
+    Closed,
     #[error("the broker does not answer: its processes, which `pgrep -af freehold` lists, are stopped or hang")]
-    Silent,
+    TimedOut,
     #[error("what the broker said is no message: update the program or the broker")]
     Malformed,
-    #[error("{refusal}{}", nearest(.told))]
-    Refused { refusal: Refusal, told: String },
+    #[error("{error}{}", nearest(.detail))]
+    Request { error: RequestError, detail: String },
     #[error(
         "this process is a fork of the one that connected to the broker: start another program instead of a fork, or connect anew"
     )]
@@ -74,8 +74,8 @@ impl fmt::Debug for LinkError {
     }
 }
 
-fn nearest(told: &str) -> String {
-    if told.is_empty() { String::new() } else { format!("; nearest: {}", told.replace('\n', ", ")) }
+fn nearest(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!("; nearest: {}", detail.replace('\n', ", ")) }
 }
 
 impl LinkError {
@@ -84,28 +84,28 @@ impl LinkError {
     }
 }
 
-impl From<Refusal> for LinkError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused { refusal, told: String::new() }
+impl From<RequestError> for LinkError {
+    fn from(error: RequestError) -> Self {
+        Self::Request { error, detail: String::new() }
     }
 }
 
 impl From<Errno> for LinkError {
     fn from(error: Errno) -> Self {
         match error {
-            Errno::PIPE | Errno::CONNRESET => Self::Gone,
+            Errno::PIPE | Errno::CONNRESET => Self::Closed,
             error => Self::System(error),
         }
     }
 }
 
-impl From<NotReceived> for LinkError {
-    fn from(error: NotReceived) -> Self {
+impl From<ReceiveError> for LinkError {
+    fn from(error: ReceiveError) -> Self {
         match error {
-            NotReceived::Closed => Self::Gone,
-            NotReceived::Nothing => Self::Silent,
-            NotReceived::Malformed => Self::Malformed,
-            NotReceived::Failed(error) => Self::System(error),
+            ReceiveError::Closed => Self::Closed,
+            ReceiveError::WouldBlock => Self::TimedOut,
+            ReceiveError::Malformed => Self::Malformed,
+            ReceiveError::System(error) => Self::System(error),
         }
     }
 }
@@ -119,7 +119,7 @@ pub struct Granted {
     pub bytes: u64,
     pub access: Access,
     /// What has to pass before it is used.
-    pub point: Point,
+    pub fence: Fence,
 }
 
 impl TryFrom<Reply> for Granted {
@@ -127,10 +127,10 @@ impl TryFrom<Reply> for Granted {
 
     fn try_from(reply: Reply) -> Result<Self, LinkError> {
         match reply {
-            Reply::Granted { lease, segment, offset, bytes, point, access } => {
-                Ok(Self { lease, segment, offset, bytes, access, point })
+            Reply::Granted { lease, segment, offset, bytes, fence, access } => {
+                Ok(Self { lease, segment, offset, bytes, access, fence })
             }
-            Reply::Refused(refusal) => Err(refusal.into()),
+            Reply::Error(error) => Err(error.into()),
             _ => Err(LinkError::Malformed),
         }
     }
@@ -154,9 +154,9 @@ pub struct Answer {
 
 /// Ids are the broker's, which nobody chooses: little has to be mixed.
 #[derive(Debug, Default)]
-struct Mixed(u64);
+struct IdHasher(u64);
 
-impl Hasher for Mixed {
+impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
     }
@@ -177,34 +177,34 @@ impl Hasher for Mixed {
 #[derive(Debug)]
 pub struct Link {
     socket: OwnedFd,
-    ring: Used,
-    bell: OwnedFd,
-    clock: Shared,
+    ring: TenantRing,
+    doorbell: OwnedFd,
+    semaphores: SharedMemory,
     tenant: Id,
     device: u128,
     number: u32,
-    pub patience: Patience,
-    spin: Spin,
+    pub spin_policy: SpinPolicy,
+    spin: SpinWait,
     /// A child of this process has the same ring and socket, which are not its own.
-    family: ForkGuard,
+    fork_guard: ForkGuard,
     given: VecDeque<Given>,
     /// Leases that were given and handed out, until they are over: a broker that took over may tell of them again.
-    taken: HashSet<Id, BuildHasherDefault<Mixed>>,
+    received: HashSet<Id, BuildHasherDefault<IdHasher>>,
     /// Of those, what may be half written: its giver ended before its work did.
-    unfinished: HashSet<Id, BuildHasherDefault<Mixed>>,
+    unfinished: HashSet<Id, BuildHasherDefault<IdHasher>>,
     /// Those that were returned, with the number of the request, which is not answered yet.
-    ended: VecDeque<(u32, Id)>,
-    leave: VecDeque<Id>,
+    returned: VecDeque<(u32, Id)>,
+    unmaps: VecDeque<Id>,
     /// Borrowed leases that are to be returned.
     recalled: VecDeque<Id>,
     /// Modules that were dropped and are to be unloaded.
-    dropped: VecDeque<Id>,
+    dropped_modules: VecDeque<Id>,
     /// The last refusals of what nobody waited for.
-    refused: VecDeque<Refusal>,
+    errors: VecDeque<RequestError>,
     /// Replies that are on their way and nobody waits for.
     unanswered: u32,
     /// Whether the broker was told of the end.
-    is_over: bool,
+    is_closed: bool,
 }
 
 impl Link {
@@ -218,30 +218,30 @@ impl Link {
         self.tenant
     }
 
-    /// The descriptor of this tenant's clock, and how many words it has.
-    pub(super) fn clock(&self) -> (impl AsFd + '_, usize) {
-        (self.clock.file(), CLOCK_WORDS as usize)
+    /// The descriptor of this tenant's semaphores, and how many words it has.
+    pub(super) fn semaphores(&self) -> (impl AsFd + '_, usize) {
+        (self.semaphores.file(), SEMAPHORES as usize)
     }
 
     /// Memory of its own.
     pub fn reserve(&mut self, bytes: u64) -> Result<Granted, LinkError> {
-        self.granted(Request::Reserve { bytes })
+        self.request_lease(Request::Reserve { bytes })
     }
 
     /// A lease of what has a name.
     pub fn lease(&mut self, name: Id, access: Access) -> Result<Granted, LinkError> {
-        self.granted(Request::Lease { name, access })
+        self.request_lease(Request::Lease { name, access })
     }
 
-    fn granted(&mut self, request: Request) -> Result<Granted, LinkError> {
-        self.ask(request)?.try_into()
+    fn request_lease(&mut self, request: Request) -> Result<Granted, LinkError> {
+        self.request(request)?.try_into()
     }
 
-    /// Makes a lease another tenant's, ready when the point has passed.
-    pub fn give(&mut self, lease: Id, to: Id, point: Point) -> Result<(), LinkError> {
-        match self.ask(Request::Give { lease, to, point })? {
+    /// Makes a lease another tenant's, ready when the fence has passed.
+    pub fn give(&mut self, lease: Id, to: Id, fence: Fence) -> Result<(), LinkError> {
+        match self.request(Request::Give { lease, to, fence })? {
             Reply::Done => {
-                self.taken.remove(&lease);
+                self.received.remove(&lease);
                 self.unfinished.remove(&lease);
                 Ok(())
             }
@@ -249,29 +249,29 @@ impl Link {
         }
     }
 
-    /// Ends a lease when the point has passed. Nothing is waited for.
-    pub fn give_back(&mut self, lease: Id, point: Point) -> Result<(), LinkError> {
-        let number = self.put(Request::Return { lease, point })?;
-        if !self.taken.is_empty() && self.taken.remove(&lease) {
+    /// Ends a lease when the fence has passed. Nothing is waited for.
+    pub fn return_lease(&mut self, lease: Id, fence: Fence) -> Result<(), LinkError> {
+        let number = self.push_request(Request::Return { lease, fence })?;
+        if !self.received.is_empty() && self.received.remove(&lease) {
             self.unfinished.remove(&lease);
-            self.ended.push_back((number, lease));
+            self.returned.push_back((number, lease));
         }
-        self.posted();
+        self.note_posted();
         Ok(())
     }
 
     /// Says that a segment is mapped no more. Nothing is waited for.
     pub fn detach(&mut self, segment: Id) -> Result<(), LinkError> {
-        self.put(Request::Detach { segment })?;
-        self.posted();
+        self.push_request(Request::Detach { segment })?;
+        self.note_posted();
         Ok(())
     }
 
     /// The next lease that somebody gave, if one came.
-    pub fn given(&mut self) -> Option<Given> {
+    pub fn next_given(&mut self) -> Option<Given> {
         self.drain();
         let given = self.given.pop_front()?;
-        self.taken.insert(given.granted.lease);
+        self.received.insert(given.granted.lease);
         Some(given)
     }
 
@@ -286,40 +286,40 @@ impl Link {
     pub fn wait_given(&mut self) -> Result<Given, LinkError> {
         let mut given = None;
         self.wait(|link| {
-            given = link.given();
+            given = link.next_given();
             given.is_some()
         })?;
         Ok(given.expect("it was waited for"))
     }
 
     /// What others wait at that do not have the connection, and how.
-    pub(super) fn doorstep(&self) -> Result<(Doorstep, Spin), LinkError> {
-        Ok((self.ring.doorstep()?, self.spin))
+    pub(super) fn waiter(&self) -> Result<(Waiter, SpinWait), LinkError> {
+        Ok((self.ring.waiter()?, self.spin))
     }
 
     /// The next segment that nobody has anything in any more: it is to be unmapped, and then detached.
-    pub fn to_leave(&mut self) -> Option<Id> {
+    pub fn next_unmap(&mut self) -> Option<Id> {
         self.drain();
-        self.leave.pop_front()
+        self.unmaps.pop_front()
     }
 
     /// What was refused of requests that nobody waited for.
-    pub fn take_refused(&mut self) -> Vec<Refusal> {
+    pub fn take_errors(&mut self) -> Vec<RequestError> {
         self.drain();
-        std::mem::take(&mut self.refused).into()
+        std::mem::take(&mut self.errors).into()
     }
 
     /// Notes a request over the ring that nobody waits for.
-    fn posted(&mut self) {
+    fn note_posted(&mut self) {
         self.unanswered += 1;
         self.drain();
     }
 
     /// Asks over the ring, and waits for the reply.
-    fn ask(&mut self, request: Request) -> Result<Reply, LinkError> {
-        let number = self.put(request)?;
+    fn request(&mut self, request: Request) -> Result<Reply, LinkError> {
+        let number = self.push_request(request)?;
         match self.reply_to(number)? {
-            Reply::Refused(refusal) => Err(refusal.into()),
+            Reply::Error(error) => Err(error.into()),
             reply => Ok(reply),
         }
     }
@@ -336,9 +336,9 @@ impl Link {
     }
 
     /// Puts a request into the ring, when there is room: its number.
-    fn put(&mut self, request: Request) -> Result<u32, LinkError> {
-        self.check()?;
-        let framed = Framed { number: 0, is_again: false, message: request };
+    fn push_request(&mut self, request: Request) -> Result<u32, LinkError> {
+        self.check_fork()?;
+        let framed = Frame { number: 0, is_retry: false, message: request };
         let (slot, _) = framed.encode();
         let fill = |number: u32| {
             let mut slot = slot;
@@ -346,7 +346,7 @@ impl Link {
             slot
         };
         loop {
-            if let Some((number, is_to_wake)) = self.ring.request(fill) {
+            if let Some((number, is_to_wake)) = self.ring.push_request(fill) {
                 if is_to_wake {
                     self.wake()?;
                 }
@@ -362,8 +362,8 @@ impl Link {
 
     #[cold]
     fn wake(&self) -> Result<(), LinkError> {
-        match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
-            // The bell has counted as far as it can: it rings.
+        match rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()) {
+            // The doorbell has counted as far as it can: it rings.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -371,122 +371,122 @@ impl Link {
 
     /// Whether this is the process that connected.
     #[inline]
-    fn check(&self) -> Result<(), LinkError> {
-        if self.family.is_child() { Err(LinkError::ForkedChild) } else { Ok(()) }
+    fn check_fork(&self) -> Result<(), LinkError> {
+        if self.fork_guard.is_child() { Err(LinkError::ForkedChild) } else { Ok(()) }
     }
 
     /// Takes what came and nobody waits for.
     fn drain(&mut self) {
         // What comes is the parent's.
-        if self.family.is_child() {
+        if self.fork_guard.is_child() {
             return;
         }
-        while let Some(slot) = self.ring.reply() {
-            self.sort(&slot);
+        while let Some(slot) = self.ring.pop_reply() {
+            self.dispatch(&slot);
         }
     }
 
     /// Takes what came, up to the reply to a request.
     #[inline]
     fn drain_until(&mut self, number: u32) -> Option<Reply> {
-        while let Some(slot) = self.ring.reply() {
+        while let Some(slot) = self.ring.pop_reply() {
             if (slot[0] >> 32) as u32 == number
-                && !is_unasked(slot[0])
-                && let Ok(framed) = Framed::<Reply>::decode(&slot)
+                && !is_notification(slot[0])
+                && let Ok(framed) = Frame::<Reply>::decode(&slot)
             {
                 return Some(framed.message);
             }
-            self.sort(&slot);
+            self.dispatch(&slot);
         }
         None
     }
 
-    fn sort(&mut self, slot: &crate::ring::Slot) {
-        let Ok(framed) = Framed::<Reply>::decode(slot) else { return };
+    fn dispatch(&mut self, slot: &crate::ring::Slot) {
+        let Ok(framed) = Frame::<Reply>::decode(slot) else { return };
         match framed.message {
-            Reply::Given { lease, segment, offset, bytes, point, from } => {
-                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, point };
+            Reply::Given { lease, segment, offset, bytes, fence, from } => {
+                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, fence };
                 // A broker that took over may tell it again.
                 let is_known = self.given.iter().any(|given| given.granted.lease == lease)
-                    || self.taken.contains(&lease)
-                    || self.ended.iter().any(|&(_, ended)| ended == lease);
+                    || self.received.contains(&lease)
+                    || self.returned.iter().any(|&(_, ended)| ended == lease);
                 if !is_known {
                     self.given.push_back(Given { granted, from });
                 }
             }
             Reply::Unfinished { lease } => {
                 // Of one that was returned meanwhile nobody wants to know.
-                if self.taken.contains(&lease) || self.given.iter().any(|given| given.granted.lease == lease) {
+                if self.received.contains(&lease) || self.given.iter().any(|given| given.granted.lease == lease) {
                     self.unfinished.insert(lease);
                 }
             }
-            Reply::Leave { segment } => self.leave.push_back(segment),
+            Reply::Unmap { segment } => self.unmaps.push_back(segment),
             Reply::Recall { lease } => self.recalled.push_back(lease),
-            Reply::Unload { module } => self.dropped.push_back(module),
-            reply => self.answered(framed.number, reply),
+            Reply::Unload { module } => self.dropped_modules.push_back(module),
+            reply => self.note_reply(framed.number, reply),
         }
     }
 
     /// A reply that nobody waits for.
-    fn answered(&mut self, number: u32, reply: Reply) {
+    fn note_reply(&mut self, number: u32, reply: Reply) {
         self.unanswered = self.unanswered.saturating_sub(1);
-        if self.ended.front().is_some_and(|&(asked, _)| asked == number) {
-            self.ended.pop_front();
+        if self.returned.front().is_some_and(|&(asked, _)| asked == number) {
+            self.returned.pop_front();
         }
-        if let Reply::Refused(refusal) = reply {
-            if self.refused.len() == REFUSED_MAX {
-                self.refused.pop_front();
+        if let Reply::Error(error) = reply {
+            if self.errors.len() == ERRORS_MAX {
+                self.errors.pop_front();
             }
-            self.refused.push_back(refusal);
+            self.errors.push_back(error);
         }
     }
 
     /// Waits until something is so.
     #[inline]
     fn wait(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) -> Result<(), LinkError> {
-        self.check()?;
+        self.check_fork()?;
         let mut since = None;
         let mut turns = 0u32;
         loop {
             if is_so(self) {
                 return Ok(());
             }
-            if self.patience != Patience::For(Duration::ZERO) {
-                self.spin.moment();
+            if self.spin_policy != SpinPolicy::For(Duration::ZERO) {
+                self.spin.spin_once();
                 turns = turns.wrapping_add(1);
-                if !turns.is_multiple_of(self.spin.moments()) {
+                if !turns.is_multiple_of(self.spin.spins_max()) {
                     continue;
                 }
             }
             let began = *since.get_or_insert_with(Instant::now);
-            let has_patience = match self.patience {
-                Patience::Spin => true,
-                Patience::For(longest) => began.elapsed() < longest,
+            let may_spin = match self.spin_policy {
+                SpinPolicy::Forever => true,
+                SpinPolicy::For(longest) => began.elapsed() < longest,
             };
-            if has_patience {
+            if may_spin {
                 // A broker that is gone for good never answers.
                 if turns.is_multiple_of(1 << 20) {
-                    self.look()?;
+                    self.check_alive()?;
                 }
                 continue;
             }
-            self.ring.sleep(LOOK);
-            if began.elapsed() > LOOK {
-                self.look()?;
+            self.ring.sleep(LIVENESS_INTERVAL);
+            if began.elapsed() > LIVENESS_INTERVAL {
+                self.check_alive()?;
             }
         }
     }
 
     /// Whether the broker is still there, or another one comes.
     #[cold]
-    pub(super) fn look(&self) -> Result<(), LinkError> {
+    pub(super) fn check_alive(&self) -> Result<(), LinkError> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         match poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Err(LinkError::Gone),
+            Ok(_) => return Err(LinkError::Closed),
             Err(error) => return Err(error.into()),
         }
-        // Whoever serves now may not have heard the bell.
+        // Whoever serves now may not have heard the doorbell.
         self.wake()
     }
 
@@ -497,23 +497,23 @@ impl Link {
 
     /// As [`call`](Self::call), with a descriptor beside it, or none.
     pub(super) fn call_with(&mut self, request: Request, beside: &[BorrowedFd<'_>]) -> Result<Answer, LinkError> {
-        self.check()?;
+        self.check_fork()?;
         self.number = self.number.wrapping_add(1);
-        let mut framed = Framed { number: self.number, is_again: false, message: request };
+        let mut framed = Frame { number: self.number, is_retry: false, message: request };
         self.send(&framed, beside)?;
         loop {
-            let received = socket::receive(&self.socket, RecvFlags::empty())?;
-            let reply = Framed::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
+            let received = seqpacket::receive(&self.socket, RecvFlags::empty())?;
+            let reply = Frame::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
             match reply.message {
                 Reply::Resumed => {
-                    framed.is_again = true;
+                    framed.is_retry = true;
                     self.send(&framed, beside)?;
                 }
                 // Of a broker that answered before it was gone.
                 _ if reply.number != framed.number => {}
-                Reply::Refused(refusal) => {
-                    let told = String::from_utf8_lossy(&received.tail).into_owned();
-                    return Err(LinkError::Refused { refusal, told });
+                Reply::Error(error) => {
+                    let detail = String::from_utf8_lossy(&received.tail).into_owned();
+                    return Err(LinkError::Request { error, detail });
                 }
                 reply => {
                     let text = String::from_utf8(received.tail).map_err(|_| LinkError::Malformed)?;
@@ -523,10 +523,10 @@ impl Link {
         }
     }
 
-    fn send(&self, framed: &Framed<Request>, beside: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+    fn send(&self, framed: &Frame<Request>, beside: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let (slot, tail) = framed.encode();
         loop {
-            match socket::send(&self.socket, &slot, tail.as_bytes(), beside) {
+            match seqpacket::send(&self.socket, &slot, tail.as_bytes(), beside) {
                 // Brokers that come and go do not read for a moment.
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
@@ -552,7 +552,7 @@ impl Link {
     /// A descriptor, and its bytes.
     ///
     /// # Safety
-    /// Of a segment, as for [`attach`](Self::attach). A clock's words are not written: they say which work has passed.
+    /// Of a segment, as for [`attach`](Self::attach). A semaphores's words are not written: they say which work has passed.
     pub unsafe fn descriptor(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
         self.file(request)
     }
@@ -568,7 +568,7 @@ impl Link {
     /// Gives up everything, and hangs up. Whoever attached segments has unmapped them.
     pub fn close(mut self) -> Result<(), LinkError> {
         let outcome = self.call(Request::Bye).map(drop);
-        self.is_over = true;
+        self.is_closed = true;
         outcome
     }
 }
@@ -577,10 +577,10 @@ impl Drop for Link {
     /// As [`close`](Self::close), without a word from the broker.
     fn drop(&mut self) {
         // A child hangs nothing up: the connection is its parent's.
-        if !self.is_over && !self.family.is_child() {
-            let (slot, _) = Framed { number: u32::MAX, is_again: false, message: Request::Bye }.encode();
+        if !self.is_closed && !self.fork_guard.is_child() {
+            let (slot, _) = Frame { number: u32::MAX, is_retry: false, message: Request::Bye }.encode();
             // Where nobody hears it, the broker hears that the connection ends.
-            let _ = socket::send(&self.socket, &slot, &[], &[]);
+            let _ = seqpacket::send(&self.socket, &slot, &[], &[]);
         }
     }
 }

@@ -1,16 +1,17 @@
 //! A tenant's side: the connection to the broker, and leases that are used like blocks.
 
+mod broker;
 mod calls;
 mod host;
-mod leaver;
 mod link;
-mod lock;
-mod tenant;
+mod robust_lock;
+mod unmapper;
 
+pub use broker::{Broker, Error, Lease, Result};
 pub use calls::{
-    Blame, Call, CallError, Caller, Carried, Code, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module, Named,
+    Call, CallError, Caller, Code, ErrorOrigin, Executed, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module,
+    NamedLease,
 };
-pub(crate) use calls::{digest, text_of};
+pub(crate) use calls::{digest, read_text};
 pub use host::{Host, HostGuard};
-pub use link::{Answer, Given, Granted, Link, LinkError, Lost, Patience};
-pub use tenant::{Broker, Error, Lease, Result};
+pub use link::{Answer, Given, Granted, Link, LinkError, SpinPolicy, StopReport};

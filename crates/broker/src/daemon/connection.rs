@@ -19,31 +19,31 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::effects::{Route, Tenants};
-use super::source::Source;
+use super::effects::{Route, TenantConnections};
+use super::event_source::EventSource;
 use super::workers::module_file;
 use super::{Daemon, REPLIES_MAX};
-use crate::calls::ENDED;
-use crate::post::{Held, Kept};
-use crate::ring::{Nonsense, RING_BYTES, SLOTS, Served, Slot};
-use crate::shared::Shared;
-use crate::socket::{self, NotReceived};
-use crate::state::{CLOCK_WORDS, Peer};
-use crate::wire::{Framed, Id, Point, Refusal, Reply, Request, VERSION, is_unasked};
+use crate::call_ring::PROCESS_ENDED;
+use crate::fd_channel::{FdKey, FdTable};
+use crate::ring::{BrokerRing, CorruptRing, RING_BYTES, SLOTS, Slot};
+use crate::seqpacket::{self, ReceiveError};
+use crate::shared_memory::SharedMemory;
+use crate::state::{Peer, SEMAPHORES};
+use crate::wire::{Fence, Frame, Id, Reply, Request, RequestError, VERSION, is_notification};
 
 /// How many names are told that are like one that is not there.
-const NEAREST: usize = 3;
+const NEAREST_NAMES_MAX: usize = 3;
 
 /// How many may have connected without a word. The oldest goes first.
-const GREETINGS_MAX: usize = 64;
+const HANDSHAKES_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) tenant: Id,
     pub(super) socket: Arc<OwnedFd>,
-    pub(super) ring: Served,
-    clock: Shared,
-    pub(super) bell: Arc<OwnedFd>,
+    pub(super) ring: BrokerRing,
+    semaphores: SharedMemory,
+    pub(super) doorbell: Arc<OwnedFd>,
     pub(super) process: Arc<OwnedFd>,
     /// Who may speak over the socket: not a child that inherited it.
     peer: u32,
@@ -52,54 +52,54 @@ pub(super) struct Connection {
     /// Whether its oldest request waits for the driver.
     pub(super) is_waiting: bool,
     /// Whether its connection is over. Its process may not be.
-    is_parted: bool,
+    is_disconnected: bool,
     /// Whether its oldest request may have been carried out by a broker that is gone.
-    is_again: bool,
+    is_retry: bool,
 }
 
 /// A request, or what to answer to what is none; and whose it is.
-type Asked = (Result<Framed<Request>, (u32, Refusal)>, Id);
+type NextRequest = (Result<Frame<Request>, (u32, RequestError)>, Id);
 
 impl Connection {
-    pub(super) fn new(tenant: Id, newcomer: Newcomer, process: u32) -> Self {
-        let Newcomer { socket, process: descriptor, ring, clock, bell } = newcomer;
+    pub(super) fn new(tenant: Id, new_tenant: NewTenant, process: u32) -> Self {
+        let NewTenant { socket, process: descriptor, ring, semaphores, doorbell } = new_tenant;
         Self {
             tenant,
             socket,
-            ring: Served::new(ring),
-            clock,
-            bell,
+            ring: BrokerRing::new(ring),
+            semaphores,
+            doorbell,
             process: descriptor,
             peer: process,
             pending: VecDeque::new(),
             is_waiting: false,
-            is_parted: false,
-            is_again: false,
+            is_disconnected: false,
+            is_retry: false,
         }
     }
 
     /// A tenant that a broker before this one had: with its descriptors as they are held, so that none more are needed.
     /// [`Errno::NOENT`] where some are not there.
-    pub(super) fn resume(tenant: Id, process: u32, held: &Held) -> Result<Self, Errno> {
-        let get = |what: Kept| held.get(&what).cloned().ok_or(Errno::NOENT);
+    pub(super) fn resume(tenant: Id, process: u32, fds: &FdTable) -> Result<Self, Errno> {
+        let get = |what: FdKey| fds.get(&what).cloned().ok_or(Errno::NOENT);
         let mut connection = Self {
             tenant,
-            socket: get(Kept::Connection(tenant))?,
-            ring: Served::resume(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
-            clock: Shared::open(get(Kept::Clock(tenant))?, CLOCK_WORDS as usize * 8)?,
-            bell: get(Kept::Bell(tenant))?,
-            process: get(Kept::Process(tenant))?,
+            socket: get(FdKey::Connection(tenant))?,
+            ring: BrokerRing::resume(SharedMemory::open(get(FdKey::Ring(tenant))?, RING_BYTES)?),
+            semaphores: SharedMemory::open(get(FdKey::Semaphores(tenant))?, SEMAPHORES as usize * 8)?,
+            doorbell: get(FdKey::Doorbell(tenant))?,
+            process: get(FdKey::Pidfd(tenant))?,
             peer: process,
             pending: VecDeque::new(),
             is_waiting: false,
-            is_parted: false,
-            is_again: false,
+            is_disconnected: false,
+            is_retry: false,
         };
         connection.skip_answered();
-        connection.is_again = connection.ring.peek().is_some();
+        connection.is_retry = connection.ring.peek().is_some();
         // Who waits for a reply asks again.
-        let slot = Framed { number: 0, is_again: false, message: Reply::Resumed }.encode();
-        let _ = socket::send(&connection.socket, &slot, &[], &[]);
+        let slot = Frame { number: 0, is_retry: false, message: Reply::Resumed }.encode();
+        let _ = seqpacket::send(&connection.socket, &slot, &[], &[]);
         Ok(connection)
     }
 
@@ -107,33 +107,33 @@ impl Connection {
     fn skip_answered(&self) {
         if let (Some((number, _)), Some(last)) = (self.ring.peek(), self.ring.last_reply())
             && (last[0] >> 32) as u32 == number
-            && !is_unasked(last[0])
+            && !is_notification(last[0])
         {
-            self.ring.take();
+            self.ring.pop();
         }
     }
 
     /// The oldest request that can be served now.
-    pub(super) fn next(&mut self) -> Result<Option<Asked>, Nonsense> {
-        if self.is_parted {
+    pub(super) fn next(&mut self) -> Result<Option<NextRequest>, CorruptRing> {
+        if self.is_disconnected {
             return Ok(None);
         }
         self.flush()?;
         if self.is_waiting || self.ring.room()? < REPLIES_MAX {
             return Ok(None);
         }
-        Ok(self.oldest())
+        Ok(self.peek_request())
     }
 
     /// The oldest request of a tenant that says goodbye. Whether there is room for the reply does not matter: it reads none.
-    fn next_of_goer(&mut self) -> Option<Asked> {
-        if self.is_parted || self.is_waiting { None } else { self.oldest() }
+    fn next_while_closing(&mut self) -> Option<NextRequest> {
+        if self.is_disconnected || self.is_waiting { None } else { self.peek_request() }
     }
 
-    fn oldest(&mut self) -> Option<Asked> {
+    fn peek_request(&mut self) -> Option<NextRequest> {
         let (number, slot) = self.ring.peek()?;
-        let asked = Framed::<Request>::decode(&slot, &[]).and_then(|mut asked| {
-            asked.is_again = std::mem::take(&mut self.is_again);
+        let asked = Frame::<Request>::decode(&slot, &[]).and_then(|mut asked| {
+            asked.is_retry = std::mem::take(&mut self.is_retry);
             asked.number = number;
             // What is answered with text or a descriptor comes over the socket.
             match asked.message {
@@ -143,11 +143,11 @@ impl Connection {
                 | Request::Give { .. }
                 | Request::Borrow { .. }
                 | Request::Detach { .. } => Ok(asked),
-                _ => Err((number, Refusal::Malformed)),
+                _ => Err((number, RequestError::Malformed)),
             }
         });
-        self.is_again = false;
-        Some((asked.map_err(|(_, refusal)| (number, refusal)), self.tenant))
+        self.is_retry = false;
+        Some((asked.map_err(|(_, error)| (number, error)), self.tenant))
     }
 
     /// How many messages the tenant can be told.
@@ -156,16 +156,16 @@ impl Connection {
     }
 
     /// Tells the tenant unasked, when there is room.
-    pub(super) fn tell(&mut self, slot: Slot) {
+    pub(super) fn notify(&mut self, slot: Slot) {
         self.pending.push_back(slot);
         // Nonsense is noticed where requests are read.
         let _ = self.flush();
     }
 
-    fn flush(&mut self) -> Result<(), Nonsense> {
+    fn flush(&mut self) -> Result<(), CorruptRing> {
         while !self.pending.is_empty() && self.ring.room()? > REPLIES_MAX {
             let slot = self.pending.pop_front().expect("it is not empty");
-            self.ring.reply(&slot);
+            self.ring.push_reply(&slot);
         }
         Ok(())
     }
@@ -174,21 +174,21 @@ impl Connection {
     pub(super) fn set_asleep(&self, is_asleep: bool) -> bool {
         let has_request = self.ring.set_asleep(is_asleep);
         let has_room = self.ring.room().map_or(true, |room| room >= REPLIES_MAX);
-        has_request && has_room && !self.is_waiting && !self.is_parted
+        has_request && has_room && !self.is_waiting && !self.is_disconnected
     }
 
-    /// Whether the tenant's work has come to a point.
-    pub(super) fn has_passed(&self, point: Point) -> bool {
-        let written = self.clock.word(8 * (point.word % CLOCK_WORDS) as usize).load(Ordering::Acquire);
-        written.wrapping_sub(point.value).cast_signed() >= 0
+    /// Whether the tenant's work has come to a fence.
+    pub(super) fn is_complete(&self, fence: Fence) -> bool {
+        let written = self.semaphores.u64_at(8 * (fence.semaphore % SEMAPHORES) as usize).load(Ordering::Acquire);
+        written.wrapping_sub(fence.value).cast_signed() >= 0
     }
 
-    /// Lets everything pass that waits for a word of the tenant's clock. Far enough for all, and not so far as to be before them
+    /// Lets everything pass that waits for a word of the tenant's semaphores. Far enough for all, and not so far as to be before them
     /// again.
-    pub(super) fn let_pass(&self, words: u32) {
+    pub(super) fn complete_fences(&self, words: u32) {
         for word in 0..words as usize {
             // What it had come to stays to be read below that.
-            self.clock.word(8 * word).fetch_or(ENDED, Ordering::AcqRel);
+            self.semaphores.u64_at(8 * word).fetch_or(PROCESS_ENDED, Ordering::AcqRel);
         }
     }
 }
@@ -199,31 +199,31 @@ fn process_of(peer: rustix::net::UCred) -> u32 {
 
 /// What a process needs to be a tenant.
 #[derive(Debug)]
-pub(super) struct Newcomer {
+pub(super) struct NewTenant {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) process: Arc<OwnedFd>,
-    pub(super) ring: Shared,
-    pub(super) clock: Shared,
-    pub(super) bell: Arc<OwnedFd>,
+    pub(super) ring: SharedMemory,
+    pub(super) semaphores: SharedMemory,
+    pub(super) doorbell: Arc<OwnedFd>,
 }
 
 /// Those that have connected and said nothing yet.
 #[derive(Debug)]
-pub(super) struct Greetings {
+pub(super) struct Handshakes {
     last: u32,
     waiting: BTreeMap<u32, OwnedFd>,
     /// Whether it is heard of who connects.
     pub(super) is_listening: bool,
 }
 
-impl Default for Greetings {
+impl Default for Handshakes {
     fn default() -> Self {
         Self { last: 0, waiting: BTreeMap::new(), is_listening: true }
     }
 }
 
 /// Opens the socket that tenants connect to, for this user alone or a group's users too. Whoever served the path before is gone:
-/// the keeper has the lock.
+/// the fdstore has the lock.
 pub(super) fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     unlink(path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -251,183 +251,187 @@ pub(super) fn unlink(path: &Path) {
 impl Daemon {
     pub(super) fn accept(&mut self) -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let accepted = match accept_with(&*self.held[&Kept::Listener], flags) {
+        let accepted = match accept_with(&*self.fds[&FdKey::Listener], flags) {
             Ok(accepted) => accepted,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
             // There are no descriptors left. One is, to say so; then who connects waits until there are some.
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                if self.reserve.take().is_some() {
+                if self.spare_fd.take().is_some() {
                     return self.accept();
                 }
-                self.unwatch(&self.held[&Kept::Listener]);
-                self.greetings.is_listening = false;
-                self.listen_pause.begin(Instant::now());
+                self.unwatch(&self.fds[&FdKey::Listener]);
+                self.handshakes.is_listening = false;
+                self.listen_backoff.start(Instant::now());
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
         };
-        self.listen_pause.forget();
-        if self.greetings.waiting.len() >= GREETINGS_MAX {
-            self.greetings.waiting.pop_first();
+        self.listen_backoff.reset();
+        if self.handshakes.waiting.len() >= HANDSHAKES_MAX {
+            self.handshakes.waiting.pop_first();
         }
-        self.greetings.last = self.greetings.last.wrapping_add(1);
-        let at = self.greetings.last;
+        self.handshakes.last = self.handshakes.last.wrapping_add(1);
+        let at = self.handshakes.last;
         // Every message says who sent it. A socket that cannot be heard of is closed.
-        let heard = set_socket_passcred(&accepted, true).and_then(|()| self.watch(&accepted, Source::Greeting(at)));
+        let heard =
+            set_socket_passcred(&accepted, true).and_then(|()| self.watch(&accepted, EventSource::Handshake(at)));
         if heard.is_ok() {
-            self.greetings.waiting.insert(at, accepted);
+            self.handshakes.waiting.insert(at, accepted);
         }
         Ok(())
     }
 
     /// Hears the first word of a process, which is then a tenant.
-    pub(super) fn greet(&mut self, at: u32) -> io::Result<()> {
-        let Some(socket) = self.greetings.waiting.get(&at) else { return Ok(()) };
-        let received = match socket::receive(socket, RecvFlags::DONTWAIT) {
-            Err(NotReceived::Nothing) => return Ok(()),
+    pub(super) fn handshake(&mut self, at: u32) -> io::Result<()> {
+        let Some(socket) = self.handshakes.waiting.get(&at) else { return Ok(()) };
+        let received = match seqpacket::receive(socket, RecvFlags::DONTWAIT) {
+            Err(ReceiveError::WouldBlock) => return Ok(()),
             received => received,
         };
-        let socket = self.greetings.waiting.remove(&at).expect("it was found");
+        let socket = self.handshakes.waiting.remove(&at).expect("it was found");
         self.unwatch(&socket);
         let Ok(received) = received else { return Ok(()) };
-        let (number, outcome) = match Framed::<Request>::decode(&received.slot, &received.tail) {
-            Ok(Framed { number, message: Request::Hello { version: VERSION }, .. }) => (number, Ok(())),
-            Ok(Framed { number, message: Request::Hello { .. }, .. }) => {
-                (number, Err(Refusal::Version { theirs: VERSION }))
+        let (number, outcome) = match Frame::<Request>::decode(&received.slot, &received.tail) {
+            Ok(Frame { number, message: Request::Hello { version: VERSION }, .. }) => (number, Ok(())),
+            Ok(Frame { number, message: Request::Hello { .. }, .. }) => {
+                (number, Err(RequestError::Version { theirs: VERSION }))
             }
-            Ok(Framed { number, .. }) | Err((number, _)) => (number, Err(Refusal::Malformed)),
+            Ok(Frame { number, .. }) | Err((number, _)) => (number, Err(RequestError::Malformed)),
         };
         let socket = Arc::new(socket);
-        match outcome.and_then(|()| self.newcomer(&socket)) {
-            Ok((peer, newcomer)) => self.welcome(number, peer, newcomer),
-            Err(refusal) => {
-                let slot = Framed { number, is_again: false, message: Reply::Refused(refusal) }.encode();
+        match outcome.and_then(|()| self.new_tenant(&socket)) {
+            Ok((peer, new_tenant)) => self.welcome(number, peer, new_tenant),
+            Err(error) => {
+                let slot = Frame { number, is_retry: false, message: Reply::Error(error) }.encode();
                 // Who does not hear it hears that the connection ends.
-                let _ = socket::send(&socket, &slot, &[], &[]);
+                let _ = seqpacket::send(&socket, &slot, &[], &[]);
                 Ok(())
             }
         }
     }
 
     /// All that a tenant needs, before it is one.
-    fn newcomer(&self, socket: &Arc<OwnedFd>) -> Result<(Peer, Newcomer), Refusal> {
-        let none_left = |_| Refusal::NoDescriptors;
+    fn new_tenant(&self, socket: &Arc<OwnedFd>) -> Result<(Peer, NewTenant), RequestError> {
+        let none_left = |_| RequestError::NoDescriptors;
         let peer = socket_peercred(socket).map_err(none_left)?;
         let (user, own) = (peer.uid.as_raw(), rustix::process::getuid().as_raw());
         // Where a group is served, the socket's mode says who is in it.
-        if user != own && user != 0 && self.config.terms.group.is_none() {
-            return Err(Refusal::NotAllowed { user: own });
+        if user != own && user != 0 && self.config.limits.group.is_none() {
+            return Err(RequestError::NotAllowed { user: own });
         }
-        let newcomer = Newcomer {
+        let new_tenant = NewTenant {
             socket: socket.clone(),
-            process: Arc::new(peer_process(socket, peer.pid).map_err(|_| Refusal::NoDescriptors)?),
-            ring: Shared::create("freehold-ring", RING_BYTES).map_err(none_left)?,
-            clock: Shared::create("freehold-clock", CLOCK_WORDS as usize * 8).map_err(none_left)?,
-            bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(none_left)?),
+            process: Arc::new(peer_pidfd(socket, peer.pid).map_err(|_| RequestError::NoDescriptors)?),
+            ring: SharedMemory::create("freehold-ring", RING_BYTES).map_err(none_left)?,
+            semaphores: SharedMemory::create("freehold-clock", SEMAPHORES as usize * 8).map_err(none_left)?,
+            doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(none_left)?),
         };
-        Ok((Peer { user, process: process_of(peer) }, newcomer))
+        Ok((Peer { user, process: process_of(peer) }, new_tenant))
     }
 
-    fn welcome(&mut self, number: u32, peer: Peer, newcomer: Newcomer) -> io::Result<()> {
-        let (socket, bell) = (newcomer.socket.clone(), newcomer.bell.clone());
+    fn welcome(&mut self, number: u32, peer: Peer, new_tenant: NewTenant) -> io::Result<()> {
+        let (socket, doorbell) = (new_tenant.socket.clone(), new_tenant.doorbell.clone());
         let connected = self.state.connect(peer);
         let message = match &connected {
             Ok(tenant) => Reply::Welcome { tenant: *tenant, device: self.config.device_uuid },
-            Err(refusal) => Reply::Refused(*refusal),
+            Err(error) => Reply::Error(*error),
         };
-        let slot = Framed { number, is_again: false, message }.encode();
+        let slot = Frame { number, is_retry: false, message }.encode();
         let Ok(tenant) = connected else {
             // Who does not hear it hears that the connection ends.
-            let _ = socket::send(&socket, &slot, &[], &[]);
+            let _ = seqpacket::send(&socket, &slot, &[], &[]);
             return Ok(());
         };
-        self.hold_newcomer(tenant, &newcomer);
-        self.carry_out(None)?;
-        let files = [newcomer.ring.shared_file(), newcomer.clock.shared_file()];
-        let descriptors = [files[0].as_fd(), files[1].as_fd(), bell.as_fd()];
-        let added = self.add(Connection::new(tenant, newcomer, peer.process));
+        self.store_tenant_fds(tenant, &new_tenant);
+        self.apply_effects(None)?;
+        let files = [new_tenant.ring.shared_fd(), new_tenant.semaphores.shared_fd()];
+        let descriptors = [files[0].as_fd(), files[1].as_fd(), doorbell.as_fd()];
+        let added = self.add(Connection::new(tenant, new_tenant, peer.process));
         if added.is_err() {
             // The system has no room to tell of its events. It hears that the connection ends.
-            self.state.end(tenant, &Tenants(&self.connections));
-            return self.carry_out(None);
+            self.state.remove_tenant(tenant, &TenantConnections(&self.connections));
+            return self.apply_effects(None);
         }
         // If it does not hear it, it is gone, and that is heard of.
-        let _ = socket::send(&socket, &slot, &[], &descriptors);
+        let _ = seqpacket::send(&socket, &slot, &[], &descriptors);
         Ok(())
     }
 
     /// Keeps all that makes a tenant one.
-    pub(super) fn hold_newcomer(&mut self, tenant: Id, newcomer: &Newcomer) {
-        let Newcomer { socket, process, ring, clock, bell } = newcomer;
-        self.hold(Kept::Connection(tenant), socket.clone());
-        self.hold(Kept::Ring(tenant), ring.shared_file());
-        self.hold(Kept::Clock(tenant), clock.shared_file());
-        self.hold(Kept::Bell(tenant), bell.clone());
-        self.hold(Kept::Process(tenant), process.clone());
+    pub(super) fn store_tenant_fds(&mut self, tenant: Id, new_tenant: &NewTenant) {
+        let NewTenant { socket, process, ring, semaphores, doorbell } = new_tenant;
+        self.store_fd(FdKey::Connection(tenant), socket.clone());
+        self.store_fd(FdKey::Ring(tenant), ring.shared_fd());
+        self.store_fd(FdKey::Semaphores(tenant), semaphores.shared_fd());
+        self.store_fd(FdKey::Doorbell(tenant), doorbell.clone());
+        self.store_fd(FdKey::Pidfd(tenant), process.clone());
     }
 
     /// Hears what a tenant says over its socket.
-    pub(super) fn hear(&mut self, at: u32) -> io::Result<()> {
+    pub(super) fn receive(&mut self, at: u32) -> io::Result<()> {
         let Some(connection) = self.connections.get(&at) else { return Ok(()) };
         let tenant = connection.tenant;
-        let received = match socket::receive(&connection.socket, RecvFlags::DONTWAIT) {
+        let received = match seqpacket::receive(&connection.socket, RecvFlags::DONTWAIT) {
             Ok(received) => received,
-            Err(NotReceived::Nothing) => return Ok(()),
-            Err(_) => return self.part(at),
+            Err(ReceiveError::WouldBlock) => return Ok(()),
+            Err(_) => return self.disconnect(at),
         };
         if received.sender.is_some_and(|sender| sender != connection.peer) {
             tracing::warn!(target: "freehold", "a process that inherited a tenant's socket was not answered");
             return Ok(());
         }
-        match Framed::<Request>::decode(&received.slot, &received.tail) {
+        match Frame::<Request>::decode(&received.slot, &received.tail) {
             Ok(asked) => match &asked.message {
                 // These come over the ring, where their order is.
                 Request::Reserve { .. }
                 | Request::Lease { .. }
                 | Request::Give { .. }
                 | Request::Borrow { .. }
-                | Request::Hello { .. } => self.refuse(tenant, asked.number, Refusal::Malformed, Route::Socket),
+                | Request::Hello { .. } => {
+                    self.reply_error(tenant, asked.number, RequestError::Malformed, Route::Socket)
+                }
                 Request::Find { name } | Request::Drop { name } | Request::Host { bytes: 0, name }
-                    if self.state.is_nameless(name) && !asked.is_again =>
+                    if self.state.is_unknown_name(name) && !asked.is_retry =>
                 {
-                    let nearest = self.state.nearest(name, NEAREST).into_iter().map(ToString::to_string).collect();
-                    self.tell_nearest(at, asked.number, Refusal::NoName, nearest)
+                    let nearest =
+                        self.state.nearest(name, NEAREST_NAMES_MAX).into_iter().map(ToString::to_string).collect();
+                    self.reply_nearest(at, asked.number, RequestError::NoName, nearest)
                 }
                 Request::Module { name: Some(name), .. } | Request::DropModule { name }
-                    if self.state.is_moduleless(name) && !asked.is_again =>
+                    if self.state.is_unknown_module(name) && !asked.is_retry =>
                 {
-                    let nearest = self.state.nearest_modules(name, NEAREST);
+                    let nearest = self.state.nearest_modules(name, NEAREST_NAMES_MAX);
                     let nearest = nearest.into_iter().map(ToString::to_string).collect();
-                    self.tell_nearest(at, asked.number, Refusal::NoModule, nearest)
+                    self.reply_nearest(at, asked.number, RequestError::NoModule, nearest)
                 }
                 &Request::PutModule { bytes, .. } => match module_file(received.descriptors, bytes) {
                     Ok(file) => {
-                        self.arrived = Some(file);
-                        let asked = self.ask(tenant, asked, Route::Socket);
-                        self.arrived = None;
+                        self.received_fd = Some(file);
+                        let asked = self.serve_request(tenant, asked, Route::Socket);
+                        self.received_fd = None;
                         asked
                     }
-                    Err(refusal) => self.refuse(tenant, asked.number, refusal, Route::Socket),
+                    Err(error) => self.reply_error(tenant, asked.number, error, Route::Socket),
                 },
                 Request::Bye => {
-                    self.serve_goer(at)?;
-                    self.ask(tenant, asked, Route::Socket)
+                    self.drain_ring(at)?;
+                    self.serve_request(tenant, asked, Route::Socket)
                 }
-                _ => self.ask(tenant, asked, Route::Socket),
+                _ => self.serve_request(tenant, asked, Route::Socket),
             },
-            Err((number, refusal)) => self.refuse(tenant, number, refusal, Route::Socket),
+            Err((number, error)) => self.reply_error(tenant, number, error, Route::Socket),
         }
     }
 
     /// Serves what a tenant put into its ring before it said goodbye over its socket: the goodbye is the younger one. A request that waits
     /// for the driver is withdrawn, so that those behind it are served.
-    fn serve_goer(&mut self, at: u32) -> io::Result<()> {
+    fn drain_ring(&mut self, at: u32) -> io::Result<()> {
         for _ in 0..SLOTS {
             self.withdraw(at)?;
-            let next = self.connections.get_mut(&at).and_then(Connection::next_of_goer);
+            let next = self.connections.get_mut(&at).and_then(Connection::next_while_closing);
             match next {
-                Some((Ok(asked), tenant)) => self.ask(tenant, asked, Route::Ring)?,
-                Some((Err((number, refusal)), tenant)) => self.refuse(tenant, number, refusal, Route::Ring)?,
+                Some((Ok(asked), tenant)) => self.serve_request(tenant, asked, Route::Ring)?,
+                Some((Err((number, error)), tenant)) => self.reply_error(tenant, number, error, Route::Ring)?,
                 None => break,
             }
         }
@@ -442,38 +446,38 @@ impl Daemon {
         let (tenant, oldest) = (connection.tenant, connection.ring.peek());
         self.state.withdraw(tenant);
         match oldest {
-            Some((number, _)) => self.refuse(tenant, number, Refusal::NoTenant, Route::Ring),
+            Some((number, _)) => self.reply_error(tenant, number, RequestError::NoTenant, Route::Ring),
             // It wrote over its own request.
             None => Ok(()),
         }
     }
 
     /// Says that a name is not there, and which are like it.
-    fn tell_nearest(&mut self, at: u32, number: u32, refusal: Refusal, nearest: Vec<String>) -> io::Result<()> {
-        let slot = Framed { number, is_again: false, message: Reply::Refused(refusal) }.encode();
+    fn reply_nearest(&mut self, at: u32, number: u32, error: RequestError, nearest: Vec<String>) -> io::Result<()> {
+        let slot = Frame { number, is_retry: false, message: Reply::Error(error) }.encode();
         self.send(at, &slot, nearest.join("\n").as_bytes(), None)
     }
 
     /// Ends a connection: all leases of the tenant are over, and its memory is nobody's until its process has ended.
-    pub(super) fn part(&mut self, at: u32) -> io::Result<()> {
+    pub(super) fn disconnect(&mut self, at: u32) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&at) else { return Ok(()) };
         let tenant = connection.tenant;
-        connection.is_parted = true;
+        connection.is_disconnected = true;
         let connection = &self.connections[&at];
         // Others hold the socket too: only so does the tenant hear that it is over. It may be gone already.
         let _ = shutdown(&connection.socket, Shutdown::Both);
         self.unwatch(&connection.socket);
-        self.unwatch(&connection.bell);
-        if self.state.tenants.get(tenant).is_some_and(|tenant| tenant.service.is_some()) {
+        self.unwatch(&connection.doorbell);
+        if self.state.tenants.get(tenant).is_some_and(|tenant| tenant.worker_state.is_some()) {
             self.kill_worker(tenant);
         }
-        self.state.fence(tenant);
-        self.carry_out(None)
+        self.state.disconnect(tenant);
+        self.apply_effects(None)
     }
 }
 
 /// A descriptor of the process at the other end, which is that process for ever.
-fn peer_process(socket: &OwnedFd, process: Pid) -> io::Result<OwnedFd> {
+fn peer_pidfd(socket: &OwnedFd, process: Pid) -> io::Result<OwnedFd> {
     let mut descriptor: libc::c_int = -1;
     let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
     const SO_PEERPIDFD: libc::c_int = 77;

@@ -1,12 +1,12 @@
 //! The broker's process: it waits for whatever comes, tells the state, writes the journal, and carries out what the state wants.
 //!
-//! One thread does all of that, and nothing that takes long: the driver is the maker's (`maker`), zeros are the cleaner's.
+//! One thread does all of that, and nothing that takes long: driver calls are made by `driver_thread`, zeros are the scrubber's.
 
+mod backoff;
 mod connection;
 mod effects;
-mod helper;
-mod pause;
-mod source;
+mod event_source;
+mod scrub_queue;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -21,37 +21,37 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use self::connection::{Connection, Greetings};
-use self::effects::{Route, Tenants, kept};
-use self::helper::Helper;
-use self::pause::Pause;
-use self::source::Source;
+use self::backoff::Backoff;
+use self::connection::{Connection, Handshakes};
+use self::effects::{Route, TenantConnections, fd_key};
+use self::event_source::EventSource;
+use self::scrub_queue::ScrubQueue;
 use self::workers::Workers;
+use crate::driver_thread::DriverThread;
+use crate::fd_channel::{self, FdKey, FdMessage, FdTable, Outbox};
 use crate::journal::Journal;
-use crate::maker::Maker;
-use crate::part::{Config, Part};
-use crate::post::{self, Held, Kept, Letter, Outbox};
-use crate::ring::Spin;
+use crate::ring::SpinWait;
+use crate::role::{Config, Role};
+use crate::seqpacket::ReceiveError;
 use crate::signals;
-use crate::socket::NotReceived;
-use crate::state::shelf::index;
+use crate::state::slot_map::index;
 use crate::state::{Effect, Limits, State};
 use crate::wire::{Id, Reply};
 
 /// How many requests of one tenant are served before the next one's turn.
-const TURN: usize = 32;
+const REQUESTS_PER_TURN: usize = 32;
 
 /// A request takes as long as so many turns of looking into rings without one.
-const TURNS_SERVED: u32 = 8;
+const SPINS_PER_REQUEST: u32 = 8;
 
 /// A tenant is told of a lease that it was given while so much of its ring is free: the rest is for its replies.
-const ROOM_FOR_GIVEN: u32 = 128;
+const NOTIFY_ROOM_MIN: u32 = 128;
 
-/// While leases wait for work to pass, clocks are looked at so often; and while a keeper or a cleaner does not read, they are.
-const LOOK: Duration = Duration::from_millis(1);
+/// While leases wait for work to pass, semaphores are looked at so often; and while an fdstore or a scrubber does not read, they are.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A keeper that ends so soon has kept nothing.
-const SHORT: Duration = Duration::from_millis(20);
+/// An fdstore that ends so soon has kept nothing.
+const FDSTORE_LIFE_MIN: Duration = Duration::from_millis(20);
 
 /// The most messages that one request is answered with.
 const REPLIES_MAX: u32 = 8;
@@ -62,116 +62,116 @@ pub(crate) struct Daemon {
     journal: Journal,
     epoll: OwnedFd,
     /// None while none could be started.
-    keeper: Option<OwnedFd>,
-    keeper_since: Instant,
-    keeper_pause: Pause,
+    fdstore: Option<OwnedFd>,
+    fdstore_started: Instant,
+    fdstore_backoff: Backoff,
     outbox: Outbox,
-    /// Everything that the keeper holds too.
-    held: Held,
+    /// Everything that the fdstore holds too.
+    fds: FdTable,
     connections: BTreeMap<u32, Connection>,
-    greetings: Greetings,
-    maker: Maker,
-    maker_bell: Arc<OwnedFd>,
-    helper: Helper,
+    handshakes: Handshakes,
+    driver: DriverThread,
+    driver_eventfd: Arc<OwnedFd>,
+    scrub_queue: ScrubQueue,
     /// Closed to accept one more when there are no descriptors left, so that it hears why it is refused.
-    reserve: Option<OwnedFd>,
+    spare_fd: Option<OwnedFd>,
     /// While it lasts, who connects is not looked at.
-    listen_pause: Pause,
+    listen_backoff: Backoff,
     /// Room for effects.
-    spare: Vec<Effect>,
+    effects_buffer: Vec<Effect>,
     workers: Workers,
     /// The descriptor that came with the request that is answered.
-    arrived: Option<OwnedFd>,
-    /// Replies to who put something that the keeper has not got yet: a broker that dies before has put nothing.
-    unkept: Vec<(Id, u32, Reply)>,
+    received_fd: Option<OwnedFd>,
+    /// Replies to who put something that the fdstore has not got yet: a broker that dies before has put nothing.
+    unstored_replies: Vec<(Id, u32, Reply)>,
     is_stopping: bool,
 }
 
-/// Serves until it is stopped. `post` is the socket to the keeper, which sends what a broker before this one has left.
+/// Serves until it is stopped. `control_socket` is the socket to the fdstore, which sends what a broker before this one has left.
 ///
 /// # Errors
 /// What the system refused, in a way that no broker can go on after.
-pub(crate) fn run(config: Config, post: OwnedFd) -> io::Result<()> {
-    signals::forget_children();
-    signals::raise_descriptors()?;
-    let mut held = Held::new();
+pub(crate) fn run(config: Config, control_socket: OwnedFd) -> io::Result<()> {
+    signals::ignore_sigchld();
+    signals::raise_fd_limit()?;
+    let mut fds = FdTable::new();
     loop {
-        match post::receive(&post, RecvFlags::empty()) {
-            Ok(Letter::Hold(what, descriptor)) => {
-                held.insert(what, Arc::new(descriptor));
+        match fd_channel::receive(&control_socket, RecvFlags::empty()) {
+            Ok(FdMessage::Hold(what, descriptor)) => {
+                fds.insert(what, Arc::new(descriptor));
             }
-            Ok(Letter::All) => break,
-            Ok(Letter::Stop) | Err(NotReceived::Closed) => return Ok(()),
-            Ok(Letter::Drop(_)) | Err(NotReceived::Nothing) => {}
+            Ok(FdMessage::Complete) => break,
+            Ok(FdMessage::Stop) | Err(ReceiveError::Closed) => return Ok(()),
+            Ok(FdMessage::Drop(_)) | Err(ReceiveError::WouldBlock) => {}
             // Who begins without something would end what lives.
-            Err(NotReceived::Malformed) => return Err(Errno::MFILE.into()),
-            Err(NotReceived::Failed(error)) => return Err(error.into()),
+            Err(ReceiveError::Malformed) => return Err(Errno::MFILE.into()),
+            Err(ReceiveError::System(error)) => return Err(error.into()),
         }
     }
-    let mut daemon = Daemon::new(config, post, held)?;
+    let mut daemon = Daemon::new(config, control_socket, fds)?;
     daemon.serve()
 }
 
 impl Daemon {
-    fn new(config: Config, keeper: OwnedFd, held: Held) -> io::Result<Self> {
+    fn new(config: Config, fdstore: OwnedFd, fds: FdTable) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let maker_bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let maker = Maker::start(config.device.clone(), maker_bell.clone());
+        let driver_eventfd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let driver = DriverThread::start(config.device.clone(), driver_eventfd.clone());
         let own_user = rustix::process::getuid().as_raw();
-        let (journal, state) = match held.get(&Kept::Journal) {
+        let (journal, state) = match fds.get(&FdKey::Journal) {
             Some(journal) => {
                 let journal = Journal::open(journal.clone())?;
-                let has = |thing| held.contains_key(&kept(thing));
+                let has = |resource| fds.contains_key(&fd_key(resource));
                 let state = State::recover(journal.limits(), own_user, |kind| journal.records(kind), has);
                 (journal, state)
             }
             None => {
                 let mut limits = Limits::new(config.memory_bytes);
-                limits.user_bytes = config.terms.user_bytes.unwrap_or(limits.user_bytes);
-                limits.tenant_bytes = config.terms.tenant_bytes.unwrap_or(limits.tenant_bytes);
+                limits.user_bytes = config.limits.user_bytes.unwrap_or(limits.user_bytes);
+                limits.tenant_bytes = config.limits.tenant_bytes.unwrap_or(limits.tenant_bytes);
                 (Journal::create(limits)?, State::new(limits, own_user))
             }
         };
-        let helper = Helper::new(held.get(&Kept::Cleaner).cloned());
+        let scrub_queue = ScrubQueue::new(fds.get(&FdKey::Scrubber).cloned());
         let mut daemon = Self {
             config,
             state,
             journal,
             epoll,
-            keeper: Some(keeper),
-            keeper_since: Instant::now(),
-            keeper_pause: Pause::NONE,
+            fdstore: Some(fdstore),
+            fdstore_started: Instant::now(),
+            fdstore_backoff: Backoff::NONE,
             outbox: Outbox::default(),
-            held,
+            fds,
             connections: BTreeMap::new(),
-            greetings: Greetings::default(),
-            maker,
-            maker_bell,
-            helper,
-            reserve: None,
-            listen_pause: Pause::NONE,
-            spare: Vec::new(),
+            handshakes: Handshakes::default(),
+            driver,
+            driver_eventfd,
+            scrub_queue,
+            spare_fd: None,
+            listen_backoff: Backoff::NONE,
+            effects_buffer: Vec::new(),
             workers: Workers::default(),
-            arrived: None,
-            unkept: Vec::new(),
+            received_fd: None,
+            unstored_replies: Vec::new(),
             is_stopping: false,
         };
-        if !daemon.held.contains_key(&Kept::Journal) {
-            daemon.hold(Kept::Journal, daemon.journal.shared().shared_file());
+        if !daemon.fds.contains_key(&FdKey::Journal) {
+            daemon.store_fd(FdKey::Journal, daemon.journal.shared().shared_fd());
         }
         daemon.listen()?;
-        daemon.watch(&daemon.maker_bell, Source::Maker)?;
-        if let Some(keeper) = &daemon.keeper {
-            daemon.watch(keeper, Source::Keeper)?;
+        daemon.watch(&daemon.driver_eventfd, EventSource::DriverThread)?;
+        if let Some(fdstore) = &daemon.fdstore {
+            daemon.watch(fdstore, EventSource::FdStore)?;
         }
         daemon.resume()?;
-        daemon.outbox.all();
-        daemon.look_after()?;
+        daemon.outbox.complete();
+        daemon.tick()?;
         Ok(daemon)
     }
 
-    fn watch(&self, what: impl AsFd, source: Source) -> Result<(), Errno> {
-        epoll::add(&self.epoll, what, source.data(), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)
+    fn watch(&self, what: impl AsFd, source: EventSource) -> Result<(), Errno> {
+        epoll::add(&self.epoll, what, source.to_data(), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)
     }
 
     /// Hears of a descriptor no more. It is open elsewhere, so that closing it here is not enough.
@@ -182,36 +182,36 @@ impl Daemon {
 
     /// Opens the socket, unless a broker before this one has.
     fn listen(&mut self) -> io::Result<()> {
-        if !self.held.contains_key(&Kept::Listener) {
-            let listener = connection::listen(&self.config.socket, self.config.terms.group)?;
-            self.hold(Kept::Listener, Arc::new(listener));
+        if !self.fds.contains_key(&FdKey::Listener) {
+            let listener = connection::listen(&self.config.socket, self.config.limits.group)?;
+            self.store_fd(FdKey::Listener, Arc::new(listener));
         }
-        self.watch(&self.held[&Kept::Listener], Source::Listener)?;
+        self.watch(&self.fds[&FdKey::Listener], EventSource::Listener)?;
         Ok(())
     }
 
-    /// Keeps a descriptor here and at the keeper, which gets it as soon as it reads.
-    fn hold(&mut self, what: Kept, descriptor: Arc<OwnedFd>) {
-        self.held.insert(what, descriptor.clone());
+    /// Keeps a descriptor here and at the fdstore, which gets it as soon as it reads.
+    fn store_fd(&mut self, what: FdKey, descriptor: Arc<OwnedFd>) {
+        self.fds.insert(what, descriptor.clone());
         self.outbox.hold(what, descriptor);
         self.flush();
     }
 
-    fn drop_held(&mut self, what: Kept) {
-        let Some(descriptor) = self.held.remove(&what) else { return };
+    fn drop_fd(&mut self, what: FdKey) {
+        let Some(descriptor) = self.fds.remove(&what) else { return };
         self.outbox.drop(what);
         self.flush();
         match what {
             // The driver may take long to free what nobody has any more.
-            Kept::Segment(_) => self.maker.close(descriptor),
+            FdKey::Segment(_) => self.driver.close(descriptor),
             _ => drop(descriptor),
         }
     }
 
     fn flush(&mut self) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(fdstore) = &self.fdstore {
             // Of one that is gone is heard, and the next one is sent everything.
-            let _ = self.outbox.flush(keeper);
+            let _ = self.outbox.flush(fdstore);
         }
     }
 
@@ -220,82 +220,95 @@ impl Daemon {
         let tenants: Vec<Id> = self.state.tenants.iter().map(|(id, _)| id).collect();
         for tenant in tenants {
             let known = self.state.tenants.get(tenant).expect("it was listed");
-            let (process, is_worker) = (known.peer.process, known.service.is_some());
-            match Connection::resume(tenant, process, &self.held) {
+            let (process, is_worker) = (known.peer.process, known.worker_state.is_some());
+            match Connection::resume(tenant, process, &self.fds) {
                 Ok(connection) => {
                     self.add(connection)?;
                     if is_worker {
-                        self.watch_beat(tenant);
+                        self.watch_heartbeat(tenant);
                     }
                 }
                 // It was not yet told that it is one.
-                Err(Errno::NOENT) => self.state.end(tenant, &Tenants(&self.connections)),
+                Err(Errno::NOENT) => self.state.remove_tenant(tenant, &TenantConnections(&self.connections)),
                 // It lives. The next broker may have more luck.
                 Err(error) => return Err(error.into()),
             }
         }
-        let known = |what: &Kept| match *what {
-            Kept::Lock | Kept::Listener | Kept::Journal | Kept::Cleaner => true,
-            Kept::Connection(id) | Kept::Ring(id) | Kept::Bell(id) | Kept::Process(id) | Kept::Clock(id) => {
-                self.state.tenants.get(id).is_some()
-            }
-            Kept::Post(id) | Kept::Gong(id) => self.state.tenants.get(id).is_some(),
-            Kept::Calls(id) => self.state.tenants.get(id).is_some_and(|tenant| tenant.post.is_some()),
-            Kept::Module(id) => self.state.modules.get(id).is_some(),
-            Kept::Segment(id) => self.state.segments.get(id).is_some(),
-            Kept::Host(id) => self.state.hosts.get(id).is_some(),
+        let known = |what: &FdKey| match *what {
+            FdKey::Lock | FdKey::Listener | FdKey::Journal | FdKey::Scrubber => true,
+            FdKey::Connection(id)
+            | FdKey::Ring(id)
+            | FdKey::Doorbell(id)
+            | FdKey::Pidfd(id)
+            | FdKey::Semaphores(id) => self.state.tenants.get(id).is_some(),
+            FdKey::WorkerSocket(id) | FdKey::WorkerDoorbell(id) => self.state.tenants.get(id).is_some(),
+            FdKey::CallRing(id) => self.state.tenants.get(id).is_some_and(|tenant| tenant.session.is_some()),
+            FdKey::Module(id) => self.state.modules.get(id).is_some(),
+            FdKey::Segment(id) => self.state.segments.get(id).is_some(),
+            FdKey::Host(id) => self.state.hosts.get(id).is_some(),
         };
-        let unknown: Vec<Kept> = self.held.keys().copied().filter(|what| !known(what)).collect();
-        unknown.into_iter().for_each(|what| self.drop_held(what));
-        self.carry_out(None)
+        let unknown: Vec<FdKey> = self.fds.keys().copied().filter(|what| !known(what)).collect();
+        unknown.into_iter().for_each(|what| self.drop_fd(what));
+        self.apply_effects(None)
     }
 
     fn add(&mut self, connection: Connection) -> Result<(), Errno> {
         let tenant = connection.tenant;
-        self.watch(&connection.socket, Source::Connection(tenant))?;
-        // Its count is never read: a tenant has the same bell, and can have a reader of it wait.
+        self.watch(&connection.socket, EventSource::Connection(tenant))?;
+        // Its count is never read: a tenant has the same doorbell, and can have a reader of it wait.
         let rings = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, &connection.bell, Source::Bell(tenant).data(), rings)?;
-        self.watch(&connection.process, Source::Process(tenant))?;
+        epoll::add(&self.epoll, &connection.doorbell, EventSource::Doorbell(tenant).to_data(), rings)?;
+        self.watch(&connection.process, EventSource::Process(tenant))?;
         self.connections.insert(index(tenant) as u32, connection);
         Ok(())
     }
 
-    /// Does what is to be done from time to time: keeper and cleaner get what they did not take, those that could not be started
+    /// Does what is to be done from time to time: fdstore and scrubber get what they did not take, those that could not be started
     /// are started, and who could not be accepted is.
-    fn look_after(&mut self) -> io::Result<()> {
+    fn tick(&mut self) -> io::Result<()> {
         let now = Instant::now();
         self.flush();
-        if self.keeper.is_none() && self.keeper_pause.is_over(now) {
-            self.start_keeper(now);
+        if self.fdstore.is_none() && self.fdstore_backoff.has_elapsed(now) {
+            self.start_fdstore(now);
         }
-        if self.helper.start(&self.config, now) {
-            if let Some(process) = self.helper.process().cloned() {
-                self.hold(Kept::Cleaner, process);
+        if self.scrub_queue.start(&self.config, now) {
+            if let Some(process) = self.scrub_queue.process().cloned() {
+                self.store_fd(FdKey::Scrubber, process);
             }
-            if let Some(socket) = self.helper.socket() {
-                self.watch(socket, Source::Cleaner)?;
+            if let Some(socket) = self.scrub_queue.socket() {
+                self.watch(socket, EventSource::Scrubber)?;
             }
         }
-        self.helper.end_silent(now);
-        self.helper.give(&self.held, now);
-        self.look_after_workers(now);
-        self.reply_kept()?;
-        self.reserve = self.reserve.take().or_else(|| eventfd(0, EventfdFlags::CLOEXEC).ok());
-        if self.listen_pause.left(now).is_none() && self.reserve.is_some() && !self.greetings.is_listening {
-            self.greetings.is_listening = true;
-            self.watch(&self.held[&Kept::Listener], Source::Listener)?;
+        self.scrub_queue.kill_unresponsive(now);
+        self.scrub_queue.dispatch(&self.fds, now);
+        self.check_workers(now);
+        self.reply_stored()?;
+        self.spare_fd = self.spare_fd.take().or_else(|| eventfd(0, EventfdFlags::CLOEXEC).ok());
+        if self.listen_backoff.remaining(now).is_none() && self.spare_fd.is_some() && !self.handshakes.is_listening {
+            self.handshakes.is_listening = true;
+            self.watch(&self.fds[&FdKey::Listener], EventSource::Listener)?;
         }
         Ok(())
     }
 
     /// How long nothing has to be looked at, whatever comes. Nothing where that is for ever.
-    fn wait(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
-        let is_behind = self.state.is_ending() || !self.outbox.is_empty() || self.helper.is_behind();
-        let keeper = if self.keeper.is_none() { self.keeper_pause.left(now).or(Some(LOOK)) } else { None };
-        let listener = if self.greetings.is_listening { None } else { self.listen_pause.left(now).or(Some(LOOK)) };
-        let waits = [is_behind.then_some(LOOK), self.helper.wait(now), keeper, listener, self.workers.wait(now)];
+        let is_behind = self.state.has_fence_waiters() || !self.outbox.is_empty() || self.scrub_queue.has_backlog();
+        let fdstore =
+            if self.fdstore.is_none() { self.fdstore_backoff.remaining(now).or(Some(POLL_INTERVAL)) } else { None };
+        let listener = if self.handshakes.is_listening {
+            None
+        } else {
+            self.listen_backoff.remaining(now).or(Some(POLL_INTERVAL))
+        };
+        let waits = [
+            is_behind.then_some(POLL_INTERVAL),
+            self.scrub_queue.timeout(now),
+            fdstore,
+            listener,
+            self.workers.timeout(now),
+        ];
         waits.into_iter().flatten().min()
     }
 
@@ -304,16 +317,16 @@ impl Daemon {
         let mut events = Vec::with_capacity(256);
         let mut last_work = Instant::now();
         let (mut turns, mut has_worked, mut is_awake) = (0, false, true);
-        let moment = Spin::new();
+        let moment = SpinWait::new();
         while !self.is_stopping {
             let served = self.serve_rings()?;
             has_worked |= served != 0;
             is_awake |= has_worked;
-            turns += 1 + served * TURNS_SERVED;
-            // While this spins, neither the clock nor the system is asked in every turn.
-            if is_awake && turns < moment.moments() {
+            turns += 1 + served * SPINS_PER_REQUEST;
+            // While this spins, neither the time nor the system is asked in every turn.
+            if is_awake && turns < moment.spins_max() {
                 if served == 0 {
-                    moment.moment();
+                    moment.spin_once();
                 }
                 continue;
             }
@@ -341,25 +354,25 @@ impl Daemon {
 
     fn serve_ring(&mut self, at: u32) -> io::Result<u32> {
         let mut served = 0;
-        for _ in 0..TURN {
+        for _ in 0..REQUESTS_PER_TURN {
             let Some(connection) = self.connections.get_mut(&at) else { break };
             match connection.next() {
                 Ok(Some((asked, tenant))) => {
                     served += 1;
                     match asked {
-                        Ok(asked) => self.ask(tenant, asked, Route::Ring)?,
-                        Err((number, refusal)) => self.refuse(tenant, number, refusal, Route::Ring)?,
+                        Ok(asked) => self.serve_request(tenant, asked, Route::Ring)?,
+                        Err((number, error)) => self.reply_error(tenant, number, error, Route::Ring)?,
                     }
                 }
                 Ok(None) => break,
-                Err(crate::ring::Nonsense) => {
-                    self.part(at)?;
+                Err(crate::ring::CorruptRing) => {
+                    self.disconnect(at)?;
                     break;
                 }
             }
         }
         if let Some(connection) = self.connections.get(&at) {
-            connection.ring.rouse();
+            connection.ring.wake_if_asleep();
         }
         Ok(served)
     }
@@ -367,7 +380,7 @@ impl Daemon {
     /// Waits for events, unless there is work, and serves them. Whether something came.
     fn serve_events(&mut self, events: &mut Vec<epoll::Event>, is_awake: bool) -> io::Result<bool> {
         let has_request = !is_awake && self.connections.values().any(|one| one.set_asleep(true));
-        let wait = if is_awake || has_request { Some(Duration::ZERO) } else { self.wait() };
+        let wait = if is_awake || has_request { Some(Duration::ZERO) } else { self.timeout() };
         let timeout =
             wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) });
         events.clear();
@@ -381,54 +394,54 @@ impl Daemon {
             });
         }
         self.state.now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        if self.state.is_ending() {
-            self.state.pass(&Tenants(&self.connections));
-            self.carry_out(None)?;
+        if self.state.has_fence_waiters() {
+            self.state.poll_fences(&TenantConnections(&self.connections));
+            self.apply_effects(None)?;
         }
         for event in events.iter() {
-            self.serve_event(Source::of(event.data.u64()))?;
+            self.serve_event(EventSource::from_data(event.data.u64()))?;
             // What one asks over its socket may take longer than what others ask over their rings should.
             self.serve_rings()?;
         }
-        self.look_after()?;
-        self.connections.values().for_each(|one| one.ring.rouse());
+        self.tick()?;
+        self.connections.values().for_each(|one| one.ring.wake_if_asleep());
         Ok(has_request || !events.is_empty())
     }
 
-    fn serve_event(&mut self, source: Source) -> io::Result<()> {
+    fn serve_event(&mut self, source: EventSource) -> io::Result<()> {
         match source {
-            Source::Listener => self.accept(),
-            Source::Greeting(at) => self.greet(at),
-            Source::Keeper => self.hear_keeper(),
-            Source::Maker => {
-                drain(&self.maker_bell);
-                let made: Vec<_> = self.maker.made().collect();
+            EventSource::Listener => self.accept(),
+            EventSource::Handshake(at) => self.handshake(at),
+            EventSource::FdStore => self.receive_fdstore(),
+            EventSource::DriverThread => {
+                drain(&self.driver_eventfd);
+                let made: Vec<_> = self.driver.created().collect();
                 for (segment, outcome) in made {
                     let outcome = match outcome {
                         Ok(descriptor) => {
-                            self.hold(Kept::Segment(segment), Arc::new(descriptor));
+                            self.store_fd(FdKey::Segment(segment), Arc::new(descriptor));
                             Ok(())
                         }
                         Err(code) => Err(code),
                     };
-                    self.state.made(segment, outcome);
-                    self.carry_out(None)?;
+                    self.state.segment_created(segment, outcome);
+                    self.apply_effects(None)?;
                 }
                 Ok(())
             }
-            Source::Cleaner => self.hear_cleaner(),
+            EventSource::Scrubber => self.receive_scrubber(),
             // Requests are looked at anyway.
-            Source::Bell(_) => Ok(()),
-            Source::Connection(tenant) => match self.connection(tenant) {
-                Some(_) => self.hear(index(tenant) as u32),
+            EventSource::Doorbell(_) => Ok(()),
+            EventSource::Connection(tenant) => match self.connection(tenant) {
+                Some(_) => self.receive(index(tenant) as u32),
                 None => Ok(()),
             },
-            Source::Process(tenant) => match self.connection(tenant) {
+            EventSource::Process(tenant) => match self.connection(tenant) {
                 Some(connection) => {
                     // It has ended for ever, and its tenant may stay.
                     self.unwatch(&connection.process);
-                    self.state.depart(tenant, &Tenants(&self.connections));
-                    self.carry_out(None)
+                    self.state.process_exited(tenant, &TenantConnections(&self.connections));
+                    self.apply_effects(None)
                 }
                 None => Ok(()),
             },
@@ -440,84 +453,84 @@ impl Daemon {
         self.connections.get(&(index(tenant) as u32)).filter(|connection| connection.tenant == tenant)
     }
 
-    /// The keeper is gone, or wants everything to end.
-    fn hear_keeper(&mut self) -> io::Result<()> {
-        let Some(keeper) = &self.keeper else { return Ok(()) };
-        match post::receive(keeper, RecvFlags::DONTWAIT) {
-            Ok(Letter::Stop) => self.stop(),
-            Err(NotReceived::Closed) => {
-                self.unwatch(keeper);
-                self.keeper = None;
+    /// The fdstore is gone, or wants everything to end.
+    fn receive_fdstore(&mut self) -> io::Result<()> {
+        let Some(fdstore) = &self.fdstore else { return Ok(()) };
+        match fd_channel::receive(fdstore, RecvFlags::DONTWAIT) {
+            Ok(FdMessage::Stop) => self.stop(),
+            Err(ReceiveError::Closed) => {
+                self.unwatch(fdstore);
+                self.fdstore = None;
                 let now = Instant::now();
                 // One that died at once is not followed at once.
-                match now.duration_since(self.keeper_since) < SHORT {
-                    true => self.keeper_pause.begin(now),
-                    false => self.keeper_pause.forget(),
+                match now.duration_since(self.fdstore_started) < FDSTORE_LIFE_MIN {
+                    true => self.fdstore_backoff.start(now),
+                    false => self.fdstore_backoff.reset(),
                 }
-                self.look_after()
+                self.tick()
             }
             _ => Ok(()),
         }
     }
 
-    /// Ends this process, and the keeper with it.
+    /// Ends this process, and the fdstore with it.
     fn stop(&mut self) -> io::Result<()> {
         connection::unlink(&self.config.socket);
         self.is_stopping = true;
         // Whoever hears the end of its connection can serve this place.
-        self.held.remove(&Kept::Lock);
-        match self.keeper.as_ref().map_or(Ok(()), post::stop) {
+        self.fds.remove(&FdKey::Lock);
+        match self.fdstore.as_ref().map_or(Ok(()), fd_channel::send_stop) {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Starts another keeper, which is sent everything. If that fails it is tried again: tenants need none.
-    fn start_keeper(&mut self, now: Instant) {
-        let started = self.config.start(Part::Keeper).and_then(|(_child, keeper)| {
-            self.watch(&keeper, Source::Keeper)?;
-            Ok(keeper)
+    /// Starts another fdstore, which is sent everything. If that fails it is tried again: tenants need none.
+    fn start_fdstore(&mut self, now: Instant) {
+        let started = self.config.spawn(Role::FdStore).and_then(|(_child, fdstore)| {
+            self.watch(&fdstore, EventSource::FdStore)?;
+            Ok(fdstore)
         });
         match started {
-            Ok(keeper) => {
-                (self.keeper, self.keeper_since) = (Some(keeper), now);
+            Ok(fdstore) => {
+                (self.fdstore, self.fdstore_started) = (Some(fdstore), now);
                 self.outbox = Outbox::default();
-                for (&what, descriptor) in &self.held {
+                for (&what, descriptor) in &self.fds {
                     self.outbox.hold(what, descriptor.clone());
                 }
-                self.outbox.all();
+                self.outbox.complete();
                 self.flush();
             }
             Err(error) => {
-                self.keeper_pause.begin(now);
-                tracing::error!(target: "freehold", %error, "no keeper could be started: it is tried again");
+                self.fdstore_backoff.start(now);
+                tracing::error!(target: "freehold", %error, "no fdstore could be started: it is tried again");
             }
         }
     }
 
-    fn hear_cleaner(&mut self) -> io::Result<()> {
+    fn receive_scrubber(&mut self) -> io::Result<()> {
         let now = Instant::now();
-        match self.helper.hear(now) {
-            Ok(Some((what, is_clean))) => {
-                self.state.cleaned(what, is_clean);
-                self.helper.give(&self.held, now);
+        match self.scrub_queue.receive(now) {
+            Ok(Some((what, is_zeroed))) => {
+                self.state.scrubbed(what, is_zeroed);
+                self.scrub_queue.dispatch(&self.fds, now);
             }
             Ok(None) => {}
             Err(_) => {
-                if let Some(socket) = self.helper.socket() {
+                if let Some(socket) = self.scrub_queue.socket() {
                     self.unwatch(socket);
                 }
-                let lost = self.helper.lose(now);
-                lost.into_iter().for_each(|what| self.state.cleaned(what, false));
+                let lost = self.scrub_queue.process_lost(now);
+                lost.into_iter().for_each(|what| self.state.scrubbed(what, false));
             }
         }
-        self.carry_out(None)
+        self.apply_effects(None)
     }
 }
 
-/// Takes what the maker's bell has counted. It is the broker's own.
-fn drain(bell: impl AsFd) {
+/// Takes what the driver's doorbell has counted. It is the broker's own.
+fn drain(doorbell: impl AsFd) {
     let mut count = [0; 8];
     // Nothing was counted where this fails.
-    let _ = rustix::io::read(bell, &mut count);
+    let _ = rustix::io::read(doorbell, &mut count);
 }

@@ -12,19 +12,19 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::Daemon;
-use super::connection::{Connection, Newcomer};
-use super::effects::{Route, Tenants};
-use crate::calls::Calls;
+use super::connection::{Connection, NewTenant};
+use super::effects::{Route, TenantConnections};
+use crate::call_ring::CallRing;
 use crate::client::MODULE_BYTES_MAX;
-use crate::part::{Part, pair};
-use crate::post::Kept;
+use crate::fd_channel::FdKey;
 use crate::ring::RING_BYTES;
-use crate::shared::Shared;
-use crate::socket;
-use crate::state::shelf::index;
-use crate::state::{CLOCK_WORDS, Thing};
-use crate::wire::{Framed, Id, Refusal, Reply};
-use crate::worker::{Order, launch_limit};
+use crate::role::{Role, socket_pair};
+use crate::seqpacket;
+use crate::shared_memory::SharedMemory;
+use crate::state::slot_map::index;
+use crate::state::{Resource, SEMAPHORES};
+use crate::wire::{Frame, Id, Reply, RequestError};
+use crate::worker::{WorkerOrder, launch_limit};
 
 /// How long a worker has to end, and how much longer than a launch may take it has to say that it is alive.
 const GRACE: Duration = Duration::from_secs(2);
@@ -33,16 +33,16 @@ const GRACE: Duration = Duration::from_secs(2);
 const START: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether workers are alive.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often a worker had said that it is alive, and since when no more.
 #[derive(Clone, Copy, Debug)]
-struct Beat {
+struct Heartbeat {
     count: u32,
     since: Instant,
 }
 
-impl Beat {
+impl Heartbeat {
     /// Notes how often a worker has said that it is alive. Whether it was silent for longer than it may be.
     fn is_silent(&mut self, count: u32, now: Instant, patience: Duration) -> bool {
         let patience = if count == 0 { patience.max(START) } else { patience };
@@ -59,14 +59,14 @@ pub(super) struct Workers {
     /// When those are ended that serve nobody any more.
     deadlines: BTreeMap<Id, Instant>,
     /// By the worker.
-    beats: BTreeMap<Id, Beat>,
-    looked: Option<Instant>,
+    heartbeats: BTreeMap<Id, Heartbeat>,
+    last_check: Option<Instant>,
 }
 
 impl Workers {
     /// How long until something is to be looked at.
-    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
-        let beat = self.looked.filter(|_| !self.beats.is_empty()).map(|looked| looked + LOOK);
+    pub(super) fn timeout(&self, now: Instant) -> Option<Duration> {
+        let beat = self.last_check.filter(|_| !self.heartbeats.is_empty()).map(|looked| looked + CHECK_INTERVAL);
         let first = self.deadlines.values().copied().chain(beat).min();
         first.map(|first| first.saturating_duration_since(now))
     }
@@ -75,109 +75,114 @@ impl Workers {
 impl Daemon {
     /// Starts a worker's process. Where that fails the worker is no more.
     pub(super) fn start_worker(&mut self, worker: Id) {
-        let started = self.make_worker(worker);
+        let started = self.spawn_worker(worker);
         match started {
-            Ok(process) => self.state.started(worker, process),
+            Ok(process) => self.state.worker_started(worker, process),
             Err(error) => {
                 tracing::error!(target: "freehold", %error, "no worker could be started");
-                self.state.end(worker, &Tenants(&self.connections));
+                self.state.remove_tenant(worker, &TenantConnections(&self.connections));
             }
         }
     }
 
-    fn make_worker(&mut self, worker: Id) -> io::Result<u32> {
-        let (child, post) = self.config.start(Part::Worker)?;
+    fn spawn_worker(&mut self, worker: Id) -> io::Result<u32> {
+        let (child, control_socket) = self.config.spawn(Role::Worker)?;
         let process = Arc::new(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?);
-        let (ours, theirs) = pair()?;
+        let (ours, theirs) = socket_pair()?;
         // Every message says who sent it.
         set_socket_passcred(&ours, true)?;
-        let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
-        let newcomer = Newcomer {
+        let doorbell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
+        let new_tenant = NewTenant {
             socket: Arc::new(ours),
             process,
-            ring: Shared::create("freehold-ring", RING_BYTES)?,
-            clock: Shared::create("freehold-clock", CLOCK_WORDS as usize * 8)?,
-            bell: bell()?,
+            ring: SharedMemory::create("freehold-ring", RING_BYTES)?,
+            semaphores: SharedMemory::create("freehold-clock", SEMAPHORES as usize * 8)?,
+            doorbell: doorbell()?,
         };
-        let begin = Order::Begin { worker, device: self.config.device_uuid, limit: launch_limit(&self.config) };
-        let files = [newcomer.ring.shared_file(), newcomer.clock.shared_file()];
-        let beside = [theirs.as_fd(), files[0].as_fd(), files[1].as_fd(), newcomer.bell.as_fd()];
-        socket::send(&post, &begin.words(), &[], &beside)?;
-        self.hold(Kept::Post(worker), Arc::new(post));
-        self.hold(Kept::Gong(worker), bell()?);
-        self.hold_newcomer(worker, &newcomer);
-        self.add(Connection::new(worker, newcomer, child.id()))?;
-        self.watch_beat(worker);
+        let begin = WorkerOrder::Begin { worker, device: self.config.device_uuid, limit: launch_limit(&self.config) };
+        let files = [new_tenant.ring.shared_fd(), new_tenant.semaphores.shared_fd()];
+        let beside = [theirs.as_fd(), files[0].as_fd(), files[1].as_fd(), new_tenant.doorbell.as_fd()];
+        seqpacket::send(&control_socket, &begin.to_words(), &[], &beside)?;
+        self.store_fd(FdKey::WorkerSocket(worker), Arc::new(control_socket));
+        self.store_fd(FdKey::WorkerDoorbell(worker), doorbell()?);
+        self.store_tenant_fds(worker, &new_tenant);
+        self.add(Connection::new(worker, new_tenant, child.id()))?;
+        self.watch_heartbeat(worker);
         Ok(child.id())
     }
 
-    /// Gives a tenant its seat at a worker.
-    pub(super) fn hire(&mut self, to: Id, number: u32, worker: Id, seat: u32) -> io::Result<()> {
-        if let Err(refusal) = self.seat(to, worker, seat) {
-            return self.refuse(to, number, refusal, Route::Socket);
+    /// Gives a tenant its session at a worker.
+    pub(super) fn open_session(&mut self, to: Id, number: u32, worker: Id, session_index: u32) -> io::Result<()> {
+        if let Err(error) = self.assign_session(to, worker, session_index) {
+            return self.reply_error(to, number, error, Route::Socket);
         }
         let Some(connection) = self.connections.get(&(index(to) as u32)) else { return Ok(()) };
-        let slot = Framed { number, is_again: false, message: Reply::Hired { worker, seat } }.encode();
-        let beside = [Kept::Calls(to), Kept::Clock(worker), Kept::Gong(worker)].map(|what| self.held[&what].clone());
+        let slot = Frame { number, is_retry: false, message: Reply::SessionOpened { worker, session_index } }.encode();
+        let beside = [FdKey::CallRing(to), FdKey::Semaphores(worker), FdKey::WorkerDoorbell(worker)]
+            .map(|what| self.fds[&what].clone());
         let beside: Vec<BorrowedFd<'_>> = beside.iter().map(|descriptor| descriptor.as_fd()).collect();
-        match socket::send(&connection.socket, &slot, &[], &beside) {
+        match seqpacket::send(&connection.socket, &slot, &[], &beside) {
             Ok(()) => Ok(()),
-            Err(_) => self.part(index(to) as u32),
+            Err(_) => self.disconnect(index(to) as u32),
         }
     }
 
     /// Tells a worker whom it serves. One that was told before does not mind.
-    fn seat(&mut self, tenant: Id, worker: Id, seat: u32) -> Result<(), Refusal> {
+    fn assign_session(&mut self, tenant: Id, worker: Id, session_index: u32) -> Result<(), RequestError> {
         let is_there = self.connections.contains_key(&(index(worker) as u32));
-        if !is_there || !self.held.contains_key(&Kept::Post(worker)) {
-            return Err(Refusal::NoDescriptors);
+        if !is_there || !self.fds.contains_key(&FdKey::WorkerSocket(worker)) {
+            return Err(RequestError::NoDescriptors);
         }
-        if !self.held.contains_key(&Kept::Calls(tenant)) {
-            let calls = Calls::create().map_err(|_| Refusal::NoDescriptors)?;
-            self.hold(Kept::Calls(tenant), calls.shared().shared_file());
+        if !self.fds.contains_key(&FdKey::CallRing(tenant)) {
+            let calls = CallRing::create().map_err(|_| RequestError::NoDescriptors)?;
+            self.store_fd(FdKey::CallRing(tenant), calls.shared().shared_fd());
         }
-        self.order(worker, Order::Serve { tenant, seat }, &[Kept::Calls(tenant), Kept::Gong(worker)]);
+        self.send_order(
+            worker,
+            WorkerOrder::Serve { tenant, session_index },
+            &[FdKey::CallRing(tenant), FdKey::WorkerDoorbell(worker)],
+        );
         Ok(())
     }
 
     /// Looks from now on whether a worker says that it is alive, in the ring that it shares with nobody but the broker.
-    pub(super) fn watch_beat(&mut self, worker: Id) {
+    pub(super) fn watch_heartbeat(&mut self, worker: Id) {
         let Some(connection) = self.connection(worker) else { return };
-        let (count, since) = (connection.ring.beat(), Instant::now());
-        self.workers.looked = self.workers.looked.or(Some(since));
-        self.workers.beats.insert(worker, Beat { count, since });
+        let (count, since) = (connection.ring.heartbeats(), Instant::now());
+        self.workers.last_check = self.workers.last_check.or(Some(since));
+        self.workers.heartbeats.insert(worker, Heartbeat { count, since });
     }
 
     /// Tells a worker something. One that does not read is ended.
-    fn order(&mut self, worker: Id, order: Order, beside: &[Kept]) {
-        let Some(post) = self.held.get(&Kept::Post(worker)) else { return };
-        let beside: Vec<Arc<OwnedFd>> = beside.iter().filter_map(|what| self.held.get(what).cloned()).collect();
+    fn send_order(&mut self, worker: Id, order: WorkerOrder, beside: &[FdKey]) {
+        let Some(control_socket) = self.fds.get(&FdKey::WorkerSocket(worker)) else { return };
+        let beside: Vec<Arc<OwnedFd>> = beside.iter().filter_map(|what| self.fds.get(what).cloned()).collect();
         let beside: Vec<BorrowedFd<'_>> = beside.iter().map(|descriptor| descriptor.as_fd()).collect();
-        if socket::send(post, &order.words(), &[], &beside).is_err() {
+        if seqpacket::send(control_socket, &order.to_words(), &[], &beside).is_err() {
             self.kill_worker(worker);
         }
     }
 
     /// A tenant of a worker's goes.
-    pub(super) fn dismiss(&mut self, worker: Id, tenant: Id) {
-        self.order(worker, Order::Dismiss { tenant }, &[]);
+    pub(super) fn drain_session(&mut self, worker: Id, tenant: Id) {
+        self.send_order(worker, WorkerOrder::Drain { tenant }, &[]);
     }
 
     /// A worker serves nobody any more.
-    pub(super) fn retire(&mut self, worker: Id) {
-        self.order(worker, Order::End, &[]);
+    pub(super) fn stop_worker(&mut self, worker: Id) {
+        self.send_order(worker, WorkerOrder::Stop, &[]);
         self.workers.deadlines.insert(worker, Instant::now() + GRACE);
     }
 
     pub(super) fn kill_worker(&self, worker: Id) {
-        if let Some(process) = self.held.get(&Kept::Process(worker)) {
+        if let Some(process) = self.fds.get(&FdKey::Pidfd(worker)) {
             // It may be gone already.
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
 
     /// Ends workers that should have ended, or are not alive any more.
-    pub(super) fn look_after_workers(&mut self, now: Instant) {
+    pub(super) fn check_workers(&mut self, now: Instant) {
         let late: Vec<Id> = self
             .workers
             .deadlines
@@ -189,15 +194,15 @@ impl Daemon {
             self.workers.deadlines.remove(&worker);
             self.kill_worker(worker);
         }
-        if self.workers.looked.is_none_or(|looked| now < looked + LOOK) {
+        if self.workers.last_check.is_none_or(|looked| now < looked + CHECK_INTERVAL) {
             return;
         }
-        self.workers.looked = Some(now);
+        self.workers.last_check = Some(now);
         let patience = launch_limit(&self.config) + GRACE;
         let mut silent = Vec::new();
-        for (&worker, beat) in &mut self.workers.beats {
+        for (&worker, beat) in &mut self.workers.heartbeats {
             let Some(connection) = self.connections.get(&(index(worker) as u32)) else { continue };
-            if beat.is_silent(connection.ring.beat(), now, patience) {
+            if beat.is_silent(connection.ring.heartbeats(), now, patience) {
                 silent.push(worker);
             }
         }
@@ -205,32 +210,32 @@ impl Daemon {
     }
 
     /// The ring of calls of a tenant is over: who sleeps at it looks why.
-    pub(super) fn close_calls(&mut self, tenant: Id) {
-        if let Some(Ok(calls)) = self.held.get(&Kept::Calls(tenant)).map(|calls| Calls::open(calls.clone())) {
-            calls.rouse();
+    pub(super) fn close_call_ring(&mut self, tenant: Id) {
+        if let Some(Ok(calls)) = self.fds.get(&FdKey::CallRing(tenant)).map(|calls| CallRing::open(calls.clone())) {
+            calls.notify_progress();
         }
-        self.drop_held(Kept::Calls(tenant));
+        self.drop_fd(FdKey::CallRing(tenant));
     }
 
     /// A worker's process has ended.
-    pub(super) fn forget_worker(&mut self, worker: Id) {
+    pub(super) fn remove_worker(&mut self, worker: Id) {
         self.workers.deadlines.remove(&worker);
-        self.workers.beats.remove(&worker);
-        self.drop_held(Kept::Post(worker));
-        self.drop_held(Kept::Gong(worker));
+        self.workers.heartbeats.remove(&worker);
+        self.drop_fd(FdKey::WorkerSocket(worker));
+        self.drop_fd(FdKey::WorkerDoorbell(worker));
     }
 
     /// Holds the descriptor that came with a request.
-    pub(super) fn keep(&mut self, what: Thing) {
-        if let Some(arrived) = self.arrived.take() {
-            self.hold(super::effects::kept(what), Arc::new(arrived));
+    pub(super) fn store_received_fd(&mut self, what: Resource) {
+        if let Some(arrived) = self.received_fd.take() {
+            self.store_fd(super::effects::fd_key(what), Arc::new(arrived));
         }
     }
 }
 
 /// A descriptor that can be a module's: nobody can change what it is of.
-pub(super) fn module_file(mut descriptors: Vec<OwnedFd>, bytes: u64) -> Result<OwnedFd, Refusal> {
-    let bad = Refusal::BadModule { limit_bytes: MODULE_BYTES_MAX as u64 };
+pub(super) fn module_file(mut descriptors: Vec<OwnedFd>, bytes: u64) -> Result<OwnedFd, RequestError> {
+    let bad = RequestError::InvalidModule { limit_bytes: MODULE_BYTES_MAX as u64 };
     let (Some(file), true) = (descriptors.pop(), (1..=MODULE_BYTES_MAX as u64).contains(&bytes)) else {
         return Err(bad);
     };
@@ -247,7 +252,7 @@ mod tests {
     #[test]
     fn a_worker_may_take_longer_to_start_than_between_two_beats() {
         let (begun, patience) = (Instant::now(), Duration::from_secs(3));
-        let mut beat = Beat { count: 0, since: begun };
+        let mut beat = Heartbeat { count: 0, since: begun };
         assert!(!beat.is_silent(0, begun + START, patience));
         assert!(beat.is_silent(0, begun + START + Duration::from_millis(1), patience), "it never started");
         let began = begun + 2 * START;

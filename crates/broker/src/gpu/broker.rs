@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use freehold::{Grid, Stream};
 
-use super::{GpuKernel, GpuResult, Place};
+use super::{GpuBackend, GpuKernel, GpuResult};
+use crate::call_codec::{Argument, Content};
 use crate::client::{Broker, Call, Caller, Launch, Lease, Module, digest};
-use crate::order::{Argument, Content};
 use crate::wire::Id;
 use freehold::signature::Signature;
 
@@ -16,16 +16,16 @@ use freehold::signature::Signature;
 const CALLS_MAX: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct AtBroker {
+pub(super) struct BrokerBackend {
     // Leases go before who calls: they are given back behind the calls.
-    books: Mutex<Books>,
+    state: Mutex<BrokerBackendState>,
     stream: Stream,
     caller: Caller,
     broker: Broker,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct BrokerBackendState {
     leases: BTreeMap<Id, Lease<u8>>,
     modules: BTreeMap<Id, Module>,
     /// Calls whose outcome was not told.
@@ -34,32 +34,32 @@ struct Books {
     is_ahead: bool,
 }
 
-impl AtBroker {
+impl BrokerBackend {
     pub(super) fn new(broker: Broker) -> GpuResult<Self> {
-        let (stream, caller) = (broker.device().stream()?, Caller::of(&broker)?);
-        Ok(Self { books: Mutex::default(), stream, caller, broker })
+        let (stream, caller) = (broker.device().stream()?, Caller::from_broker(&broker)?);
+        Ok(Self { state: Mutex::default(), stream, caller, broker })
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, BrokerBackendState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the stream's next work wait for the last call.
-    fn await_calls(&self, books: &Books) -> GpuResult<()> {
-        if let Some(last) = books.calls.last() {
-            self.broker.await_point(&self.stream, last.point())?;
+    fn wait_last_call(&self, state: &BrokerBackendState) -> GpuResult<()> {
+        if let Some(last) = state.calls.last() {
+            self.broker.wait_fence(&self.stream, last.fence())?;
         }
         Ok(())
     }
 }
 
-impl Books {
+impl BrokerBackendState {
     fn lease(&mut self, memory: Id) -> &mut Lease<u8> {
         self.leases.get_mut(&memory).expect("a buffer has its memory")
     }
 
     /// Waits for all calls: the first that went wrong.
-    fn settle(&mut self) -> GpuResult<()> {
+    fn wait_calls(&mut self) -> GpuResult<()> {
         let mut outcome = Ok(());
         for call in std::mem::take(&mut self.calls) {
             outcome = outcome.and(call.wait());
@@ -68,55 +68,55 @@ impl Books {
     }
 }
 
-impl Place for AtBroker {
+impl GpuBackend for BrokerBackend {
     fn alloc(&self, bytes: u64) -> GpuResult<Id> {
         let lease = self.broker.reserve::<u8>(&self.stream, usize::try_from(bytes).unwrap_or(usize::MAX))?;
         let memory = lease.id();
-        self.books().leases.insert(memory, lease);
+        self.state().leases.insert(memory, lease);
         Ok(memory)
     }
 
-    fn release(&self, memory: Id) {
-        let gone = self.books().leases.remove(&memory);
+    fn free(&self, memory: Id) {
+        let gone = self.state().leases.remove(&memory);
         drop(gone);
     }
 
     fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()> {
-        let mut books = self.books();
-        self.await_calls(&books)?;
-        self.stream.write(books.lease(to), from)?;
-        books.is_ahead = true;
+        let mut state = self.state();
+        self.wait_last_call(&state)?;
+        self.stream.write(state.lease(to), from)?;
+        state.is_ahead = true;
         Ok(())
     }
 
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()> {
-        let mut books = self.books();
+        let mut state = self.state();
         // What went wrong before is told before anything that it left is read.
-        books.settle()?;
-        Ok(self.stream.read(&*books.lease(from), to)?)
+        state.wait_calls()?;
+        Ok(self.stream.read(&*state.lease(from), to)?)
     }
 
     fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)> {
         let module = self.caller.put_module(&format!("gpu/{}", digest(text)), text)?;
         let (id, kernels) = (module.id(), module.kernels().to_vec());
-        self.books().modules.insert(id, module);
+        self.state().modules.insert(id, module);
         Ok((id, kernels))
     }
 
     fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
-        let mut books = self.books();
-        if books.calls.len() >= CALLS_MAX {
+        let mut state = self.state();
+        if state.calls.len() >= CALLS_MAX {
             // The last stays, so that copies know what to wait for.
-            let last = books.calls.pop();
-            let earlier = books.settle();
-            books.calls.extend(last);
+            let last = state.calls.pop();
+            let earlier = state.wait_calls();
+            state.calls.extend(last);
             earlier?;
         }
-        let found = books.modules.get(&kernel.module()).expect("a kernel is of a module that was loaded");
+        let found = state.modules.get(&kernel.module()).expect("a kernel is of a module that was loaded");
         // SAFETY: whoever made the handle with `Gpu::kernel` vouched for the kernel.
         let found = unsafe { found.kernel(&kernel.signature().name) }?;
-        let after = if books.is_ahead { vec![self.broker.point(&self.stream)?] } else { Vec::new() };
-        // The memory of this place is leases of the caller's tenant under the same numbers.
+        let after = if state.is_ahead { vec![self.broker.fence(&self.stream)?] } else { Vec::new() };
+        // The memory of this backend is leases of the caller's tenant under the same numbers.
         let leased = |argument: &Argument<'_>| match argument.content() {
             Content::Number { parameter, bits } => Argument::number(parameter, bits),
             Content::Bytes(bytes) => Argument::bytes(bytes),
@@ -125,13 +125,13 @@ impl Place for AtBroker {
         };
         let arguments: Vec<_> = arguments.iter().map(leased).collect();
         let call = self.caller.call(&Launch { after: &after, ..Launch::new(&found, grid, &arguments) })?;
-        books.calls.push(call);
-        books.is_ahead = false;
+        state.calls.push(call);
+        state.is_ahead = false;
         Ok(())
     }
 
     fn wait(&self) -> GpuResult<()> {
-        self.books().settle()?;
+        self.state().wait_calls()?;
         Ok(self.stream.synchronize()?)
     }
 }

@@ -4,7 +4,7 @@
 //! Work is carried out in the order in which it is asked for. Nothing waits but `download` and `wait`.
 
 mod broker;
-mod here;
+mod local;
 
 use std::fmt;
 use std::fmt::Debug;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 use freehold::{Device, Grid, Pod};
 use zerocopy::IntoBytes;
 
-use self::broker::AtBroker;
-use self::here::Here;
+use self::broker::BrokerBackend;
+use self::local::LocalBackend;
+use crate::call_codec::{Argument, Owner};
 use crate::client::{Broker, CallError, Error};
-use crate::order::{Argument, Owner};
-use crate::place;
+use crate::socket_path;
 use crate::wire::Id;
 use freehold::signature::Signature;
 
@@ -27,14 +27,14 @@ use freehold::signature::Signature;
 #[derive(thiserror::Error)]
 pub enum GpuError {
     #[error(transparent)]
-    Here(Box<freehold::Error>),
+    Local(Box<freehold::Error>),
     #[error(transparent)]
     Broker(#[from] Error),
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Of a place that this crate does not know.
+    /// Of a backend that this crate does not know.
     #[error(transparent)]
-    Elsewhere(Box<dyn std::error::Error + Send + Sync>),
+    Remote(Box<dyn std::error::Error + Send + Sync>),
     #[error("{from_elements} elements cannot be copied to where {to_elements} are")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
     #[error("the memory or the kernel is of another GPU")]
@@ -50,24 +50,24 @@ impl fmt::Debug for GpuError {
 
 impl From<freehold::Error> for GpuError {
     fn from(error: freehold::Error) -> Self {
-        Self::Here(Box::new(error))
+        Self::Local(Box::new(error))
     }
 }
 
 pub type GpuResult<T> = std::result::Result<T, GpuError>;
 
-/// Where memory lies and kernels run. Memory and modules are known by numbers of the place's own; what is asked for is carried out in
+/// Where memory lies and kernels run. Memory and modules are known by numbers of the backend's own; what is asked for is carried out in
 /// its order.
-pub trait Place: Debug + Send + Sync {
+pub trait GpuBackend: Debug + Send + Sync {
     fn alloc(&self, bytes: u64) -> GpuResult<Id>;
     /// Gives memory back, behind the work that was asked for with it.
-    fn release(&self, memory: Id);
+    fn free(&self, memory: Id);
     fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()>;
     /// Waits for the work before it.
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()>;
     /// Has a text of PTX loaded: its number, and its kernels.
     fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)>;
-    /// Memory among the arguments is numbers of this place: the [`content`](Argument::content) tells.
+    /// Memory among the arguments is numbers of this backend: the [`content`](Argument::content) tells.
     fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()>;
     /// Waits for all work, and tells what went wrong with it.
     fn wait(&self) -> GpuResult<()>;
@@ -76,25 +76,25 @@ pub trait Place: Debug + Send + Sync {
 /// A GPU. A handle.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    place: Arc<dyn Place>,
+    backend: Arc<dyn GpuBackend>,
 }
 
 /// A kernel of a module that a GPU has loaded.
 #[derive(Clone, Debug)]
 pub struct GpuKernel {
-    place: Arc<dyn Place>,
+    backend: Arc<dyn GpuBackend>,
     module: Id,
     index: u32,
     signature: Signature,
 }
 
 impl GpuKernel {
-    /// The number that its place has given its module.
+    /// The number that its backend has given its module.
     pub fn module(&self) -> Id {
         self.module
     }
 
-    /// Its place among the kernels of its module.
+    /// Its backend among the kernels of its module.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -108,7 +108,7 @@ impl GpuKernel {
 /// Memory of a GPU, for elements of one type. Dropped, it is given back behind the work with it.
 #[derive(Debug)]
 pub struct Buffer<T> {
-    place: Arc<dyn Place>,
+    backend: Arc<dyn GpuBackend>,
     memory: Id,
     len: usize,
     elements: PhantomData<T>,
@@ -119,7 +119,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Those of opening it.
-    pub fn here() -> GpuResult<Self> {
+    pub fn local() -> GpuResult<Self> {
         Self::on(&freehold::open()?)
     }
 
@@ -128,7 +128,7 @@ impl Gpu {
     /// # Errors
     /// Where it makes no stream.
     pub fn on(device: &Device) -> GpuResult<Self> {
-        Ok(Self::at_place(Here::new(device)?))
+        Ok(Self::with_backend(LocalBackend::new(device)?))
     }
 
     /// This user's broker: memory is leased there, and kernels run in a worker of its own. Copies are this process's, on its own
@@ -137,19 +137,19 @@ impl Gpu {
     /// # Errors
     /// [`LinkError::NoBroker`](crate::LinkError::NoBroker) where none is running.
     pub fn at_broker() -> GpuResult<Self> {
-        Self::at_broker_of(&freehold::open()?, &place::socket())
+        Self::at_broker_path(&freehold::open()?, &socket_path::resolve())
     }
 
     /// As [`at_broker`](Self::at_broker), at a path, with a device.
     ///
     /// # Errors
     /// As [`at_broker`](Self::at_broker).
-    pub fn at_broker_of(device: &Device, path: &Path) -> GpuResult<Self> {
-        Ok(Self::at_place(AtBroker::new(Broker::connect_at(device, path)?)?))
+    pub fn at_broker_path(device: &Device, path: &Path) -> GpuResult<Self> {
+        Ok(Self::with_backend(BrokerBackend::new(Broker::connect_at(device, path)?)?))
     }
 
-    pub fn at_place(place: impl Place + 'static) -> Self {
-        Self { place: Arc::new(place) }
+    pub fn with_backend(backend: impl GpuBackend + 'static) -> Self {
+        Self { backend: Arc::new(backend) }
     }
 
     /// Memory for `len` elements, with whatever is in it.
@@ -158,8 +158,8 @@ impl Gpu {
     /// Where there is none.
     pub fn alloc<T: Pod>(&self, len: usize) -> GpuResult<Buffer<T>> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        let memory = self.place.alloc(bytes)?;
-        Ok(Buffer { place: self.place.clone(), memory, len, elements: PhantomData })
+        let memory = self.backend.alloc(bytes)?;
+        Ok(Buffer { backend: self.backend.clone(), memory, len, elements: PhantomData })
     }
 
     /// Memory with a copy of `from`.
@@ -168,7 +168,7 @@ impl Gpu {
     /// As [`alloc`](Self::alloc), and those of the copy.
     pub fn upload<T: Pod>(&self, from: &[T]) -> GpuResult<Buffer<T>> {
         let buffer = self.alloc(from.len())?;
-        self.place.upload(buffer.memory, from.as_bytes())?;
+        self.backend.upload(buffer.memory, from.as_bytes())?;
         Ok(buffer)
     }
 
@@ -177,11 +177,11 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::LengthsDiffer`], [`GpuError::OtherGpu`], and those of the copy.
     pub fn write<T: Pod>(&self, to: &mut Buffer<T>, from: &[T]) -> GpuResult<()> {
-        self.expect(to)?;
+        self.check_owner(to)?;
         if from.len() != to.len {
             return Err(GpuError::LengthsDiffer { from_elements: from.len(), to_elements: to.len });
         }
-        self.place.upload(to.memory, from.as_bytes())
+        self.backend.upload(to.memory, from.as_bytes())
     }
 
     /// What is in a buffer. This waits.
@@ -189,10 +189,10 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::OtherGpu`], those of the copy, and of the work before it.
     pub fn download<T: Pod>(&self, from: &Buffer<T>) -> GpuResult<Vec<T>> {
-        self.expect(from)?;
+        self.check_owner(from)?;
         let mut elements = T::new_vec_zeroed(from.len)
             .map_err(|_| freehold::Error::TooManyElements { elements: from.len, element_bytes: size_of::<T>() })?;
-        self.place.download(from.memory, elements.as_mut_bytes())?;
+        self.backend.download(from.memory, elements.as_mut_bytes())?;
         Ok(elements)
     }
 
@@ -205,14 +205,14 @@ impl Gpu {
     /// # Errors
     /// What the compiler says; [`freehold::Error::NoSuchKernel`].
     pub unsafe fn kernel(&self, text: &str, name: &str) -> GpuResult<GpuKernel> {
-        let (module, kernels) = self.place.module(text)?;
+        let (module, kernels) = self.backend.module(text)?;
         let found = kernels.iter().position(|kernel| &*kernel.name == name);
         let index = found.ok_or_else(|| freehold::Error::NoSuchKernel {
             name: name.to_owned(),
             known: kernels.iter().map(|kernel| kernel.name.to_string()).collect(),
         })?;
-        let (place, signature) = (self.place.clone(), kernels[index].clone());
-        Ok(GpuKernel { place, module, index: index as u32, signature })
+        let (backend, signature) = (self.backend.clone(), kernels[index].clone());
+        Ok(GpuKernel { backend, module, index: index as u32, signature })
     }
 
     /// Launches a kernel: numbers are arguments by `into()`, buffers by [`Buffer::argument`].
@@ -222,12 +222,12 @@ impl Gpu {
     /// [`wait`](Self::wait).
     pub fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
         // Another GPU has another kernel, or other memory, under that number.
-        let own = Owner::of(&self.place);
-        let is_own = Arc::ptr_eq(&self.place, &kernel.place) && arguments.iter().all(|one| one.is_known_to(own));
+        let own = Owner::of(&self.backend);
+        let is_own = Arc::ptr_eq(&self.backend, &kernel.backend) && arguments.iter().all(|one| one.is_known_to(own));
         if !is_own {
             return Err(GpuError::OtherGpu);
         }
-        self.place.launch(kernel, grid, arguments)
+        self.backend.launch(kernel, grid, arguments)
     }
 
     /// Waits for all that was asked for, and tells what went wrong with it.
@@ -235,11 +235,11 @@ impl Gpu {
     /// # Errors
     /// The first that was not told yet.
     pub fn wait(&self) -> GpuResult<()> {
-        self.place.wait()
+        self.backend.wait()
     }
 
-    fn expect<T>(&self, buffer: &Buffer<T>) -> GpuResult<()> {
-        if Arc::ptr_eq(&self.place, &buffer.place) { Ok(()) } else { Err(GpuError::OtherGpu) }
+    fn check_owner<T>(&self, buffer: &Buffer<T>) -> GpuResult<()> {
+        if Arc::ptr_eq(&self.backend, &buffer.backend) { Ok(()) } else { Err(GpuError::OtherGpu) }
     }
 }
 
@@ -255,12 +255,12 @@ impl<T> Buffer<T> {
     /// As an argument of a kernel of the same GPU, from an element on, to be read and written.
     pub fn argument(&self, element: usize) -> Argument<'_> {
         let offset_bytes = (element as u64).saturating_mul(size_of::<T>() as u64);
-        Argument::memory(Owner::of(&self.place), self.memory, offset_bytes)
+        Argument::memory(Owner::of(&self.backend), self.memory, offset_bytes)
     }
 }
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        self.place.release(self.memory);
+        self.backend.free(self.memory);
     }
 }

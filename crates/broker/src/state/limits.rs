@@ -8,7 +8,7 @@ pub(crate) struct Limits {
     pub(crate) user_bytes: u64,
     pub(crate) tenant_bytes: u64,
     /// Zeroed memory up to this is kept for whoever comes next. The rest goes back to the driver.
-    pub(crate) kept_bytes: u64,
+    pub(crate) cached_bytes: u64,
     /// Connections.
     pub(crate) tenants: usize,
     pub(crate) user_tenants: usize,
@@ -44,7 +44,7 @@ impl Limits {
             budget_bytes,
             user_bytes: budget_bytes,
             tenant_bytes: budget_bytes,
-            kept_bytes: (budget_bytes / 8).min(256 << 20),
+            cached_bytes: (budget_bytes / 8).min(256 << 20),
             tenants: 1024,
             user_tenants: 256,
             leases: 1 << 16,

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::counts::{BlockCount, SegmentCount, Step};
-use super::room::{Room, span_bytes};
-use super::shelf::index;
-use super::{Block, Dirty, Due, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
-use crate::wire::{Access, Id, Memory, Point, Policy, Refusal, Reply};
+use super::accounting::{BlockCount, Change, SegmentCount};
+use super::free_list::{FreeList, span_bytes};
+use super::slot_map::index;
+use super::{
+    Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, PendingReserve, Resource, ScrubTarget, Segment,
+    SegmentStage, State,
+};
+use crate::wire::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
 
 /// What a driver makes and maps at once.
 const PAGE_BYTES: u64 = 2 << 20;
@@ -16,17 +19,17 @@ const IDLE_BYTES: u64 = 64 << 20;
 
 /// The driver's codes for a device that is not there, or not to be used any more: unavailable, no device, an invalid one, memory
 /// that cannot be corrected, a system that is not ready, unknown.
-const GONE: [u32; 6] = [46, 100, 101, 214, 802, 999];
+const DEVICE_LOST_CODES: [u32; 6] = [46, 100, 101, 214, 802, 999];
 
-/// More than any device has, and few enough that sums of them can be counted.
+/// More than any device has, and few enough that stats of them can be counted.
 const BYTES_MAX: u64 = 1 << 50;
 
 /// Refuses one more than a limit.
-pub(super) fn within(count: u64, limit: usize) -> Result<(), Refusal> {
-    if count < limit as u64 { Ok(()) } else { Err(Refusal::TooMany { limit: limit as u64 }) }
+pub(super) fn check_count(count: u64, limit: usize) -> Result<(), RequestError> {
+    if count < limit as u64 { Ok(()) } else { Err(RequestError::TooMany { limit: limit as u64 }) }
 }
 
-impl Waiting {
+impl PendingReserve {
     /// Of the segment that is made for it.
     pub(super) fn segment_bytes(&self) -> u64 {
         span_bytes(self.bytes).next_multiple_of(PAGE_BYTES)
@@ -35,12 +38,12 @@ impl Waiting {
 
 impl State {
     /// Memory for a tenant, of its own segments, of one that is clean, or of a new one.
-    pub(super) fn reserve(&mut self, wanted: Waiting) -> Result<Option<Reply>, Refusal> {
+    pub(super) fn reserve(&mut self, wanted: PendingReserve) -> Result<Option<Reply>, RequestError> {
         if wanted.bytes == 0 {
-            return Err(Refusal::NothingAsked);
+            return Err(RequestError::ZeroBytes);
         }
         if wanted.bytes > BYTES_MAX || wanted.segment_bytes() > self.limits.budget_bytes {
-            return Err(self.full(wanted.bytes));
+            return Err(self.out_of_memory(wanted.bytes));
         }
         self.check_leases(wanted.tenant)?;
         if let Some(reply) = self.reserve_own(wanted) {
@@ -48,97 +51,97 @@ impl State {
         }
         let segment_bytes = wanted.segment_bytes();
         self.check_bytes(&wanted)?;
-        if let Some(clean) = self.clean(segment_bytes, self.user_of(wanted.tenant)) {
-            self.own(clean, wanted.tenant, Stage::Live);
+        if let Some(clean) = self.find_zeroed(segment_bytes, self.user_of(wanted.tenant)) {
+            self.assign_segment(clean, wanted.tenant, SegmentStage::Live);
             return Ok(self.reserve_own(wanted));
         }
-        self.make_room(segment_bytes);
-        if self.counts.taken_bytes() + segment_bytes > self.limits.budget_bytes {
-            return Err(self.full(wanted.bytes));
+        self.evict_zeroed(segment_bytes);
+        if self.accounting.taken_bytes() + segment_bytes > self.limits.budget_bytes {
+            return Err(self.out_of_memory(wanted.bytes));
         }
-        let account = self.counts.user(wanted.user);
-        within(account.waiting, self.limits.user_waiting)?;
-        within(account.segments, self.limits.user_segments)?;
-        within(self.segments.len() as u64, self.limits.segments)?;
+        let usage = self.accounting.user(wanted.user);
+        check_count(usage.waiting, self.limits.user_waiting)?;
+        check_count(usage.segments, self.limits.user_segments)?;
+        check_count(self.segments.len() as u64, self.limits.segments)?;
         let made = Segment {
             bytes: segment_bytes,
-            stage: Stage::Making,
+            stage: SegmentStage::Creating,
             owner: None,
             user: wanted.user,
             is_exposed: false,
-            room: Room::new(segment_bytes),
+            free_list: FreeList::new(segment_bytes),
             blocks: BTreeSet::new(),
-            spoilt: BTreeSet::new(),
+            unscrubbed: BTreeSet::new(),
             attached: BTreeSet::new(),
         };
         let counted = SegmentCount::of(&made);
-        let segment = self.segments.add(made);
-        self.counts.segment(segment, counted, Step::Add);
-        self.touch(Touched::Segment(index(segment)));
-        self.counts.waiting(&wanted, Step::Add);
-        self.waiting.insert(segment, wanted);
-        self.effects.push(Effect::Make { segment, bytes: segment_bytes });
+        let segment = self.segments.insert(made);
+        self.accounting.segment(segment, counted, Change::Add);
+        self.mark_dirty(DirtyRecord::Segment(index(segment)));
+        self.accounting.waiting(&wanted, Change::Add);
+        self.pending_reserves.insert(segment, wanted);
+        self.effects.push(Effect::CreateSegment { segment, bytes: segment_bytes });
         Ok(None)
     }
 
-    /// The refusal when the broker's budget has too little left.
-    pub(super) fn full(&self, wanted_bytes: u64) -> Refusal {
+    /// The error when the broker's budget has too little left.
+    pub(super) fn out_of_memory(&self, wanted_bytes: u64) -> RequestError {
         let budget_bytes = self.limits.budget_bytes;
-        let free_bytes = budget_bytes.saturating_sub(self.counts.taken_bytes());
-        Refusal::Full { free_bytes, budget_bytes, wanted_bytes }
+        let free_bytes = budget_bytes.saturating_sub(self.accounting.taken_bytes());
+        RequestError::OutOfMemory { free_bytes, budget_bytes, wanted_bytes }
     }
 
     /// Forgets that a request waits for a segment: the request.
-    pub(super) fn take_waiting(&mut self, segment: Id) -> Option<Waiting> {
-        let waiting = self.waiting.remove(&segment)?;
-        self.counts.waiting(&waiting, Step::Take);
+    pub(super) fn remove_pending(&mut self, segment: Id) -> Option<PendingReserve> {
+        let waiting = self.pending_reserves.remove(&segment)?;
+        self.accounting.waiting(&waiting, Change::Subtract);
         Some(waiting)
     }
 
     /// Refuses more bytes than a user may have, or one tenant.
-    fn check_bytes(&self, wanted: &Waiting) -> Result<(), Refusal> {
+    fn check_bytes(&self, wanted: &PendingReserve) -> Result<(), RequestError> {
         self.check_user(wanted.user, wanted.segment_bytes(), wanted.bytes)?;
         self.check_tenant(wanted.tenant, wanted.segment_bytes(), wanted.bytes)
     }
 
     /// Refuses more bytes than a user may have. `wanted_bytes` is what was asked for, and takes `more_bytes`.
-    pub(super) fn check_user(&self, user: u32, more_bytes: u64, wanted_bytes: u64) -> Result<(), Refusal> {
-        let (limit_bytes, had_bytes) = (self.quota_of(user, Memory::Device), self.counts.user(user).bytes);
+    pub(super) fn check_user(&self, user: u32, more_bytes: u64, wanted_bytes: u64) -> Result<(), RequestError> {
+        let (limit_bytes, had_bytes) = (self.quota_of(user, MemoryKind::Device), self.accounting.user(user).bytes);
         match had_bytes.saturating_add(more_bytes) > limit_bytes {
-            true => Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes }),
+            true => Err(RequestError::UserQuota { limit_bytes, had_bytes, wanted_bytes }),
             false => Ok(()),
         }
     }
 
     /// Refuses more bytes than a tenant may have, with what its worker has loaded.
-    pub(super) fn check_tenant(&self, tenant: Id, more_bytes: u64, wanted_bytes: u64) -> Result<(), Refusal> {
-        let worker = self.tenants.get(tenant).and_then(|tenant| tenant.post).map(|post| post.worker);
-        let loaded_bytes = worker.map_or(0, |worker| self.counts.tenant(worker).bytes);
-        let (limit_bytes, had_bytes) = (self.limits.tenant_bytes, self.counts.tenant(tenant).bytes + loaded_bytes);
+    pub(super) fn check_tenant(&self, tenant: Id, more_bytes: u64, wanted_bytes: u64) -> Result<(), RequestError> {
+        let worker = self.tenants.get(tenant).and_then(|tenant| tenant.session).map(|session| session.worker);
+        let loaded_bytes = worker.map_or(0, |worker| self.accounting.tenant(worker).bytes);
+        let (limit_bytes, had_bytes) = (self.limits.tenant_bytes, self.accounting.tenant(tenant).bytes + loaded_bytes);
         match had_bytes.saturating_add(more_bytes) > limit_bytes {
-            true => Err(Refusal::TenantQuota { limit_bytes, had_bytes, wanted_bytes }),
+            true => Err(RequestError::TenantQuota { limit_bytes, had_bytes, wanted_bytes }),
             false => Ok(()),
         }
     }
 
     /// Refuses one more lease than a tenant may have, or its user, or all.
-    pub(super) fn check_leases(&self, tenant: Id) -> Result<(), Refusal> {
+    pub(super) fn check_leases(&self, tenant: Id) -> Result<(), RequestError> {
         // Those that wait for the driver will have one each.
-        let of_tenant = self.counts.tenant(tenant);
-        within(of_tenant.leases + of_tenant.waiting, self.limits.tenant_leases)?;
-        let of_user = self.counts.user(self.user_of(tenant));
-        within(of_user.leases + of_user.waiting, self.limits.user_leases)?;
-        let awaited = self.waiting.len();
-        within((self.leases.len() + awaited) as u64, self.limits.leases)?;
-        within((self.blocks.len() + awaited) as u64, self.limits.blocks)
+        let of_tenant = self.accounting.tenant(tenant);
+        check_count(of_tenant.leases + of_tenant.waiting, self.limits.tenant_leases)?;
+        let of_user = self.accounting.user(self.user_of(tenant));
+        check_count(of_user.leases + of_user.waiting, self.limits.user_leases)?;
+        let awaited = self.pending_reserves.len();
+        check_count((self.leases.len() + awaited) as u64, self.limits.leases)?;
+        check_count((self.blocks.len() + awaited) as u64, self.limits.blocks)
     }
 
     /// Memory of the segments that a tenant has.
-    fn reserve_own(&mut self, wanted: Waiting) -> Option<Reply> {
+    fn reserve_own(&mut self, wanted: PendingReserve) -> Option<Reply> {
         let own = &self.tenants.get(wanted.tenant)?.segments;
         let (segment, offset) = own.iter().find_map(|&segment| {
             let own = self.segments.get_mut(segment).filter(|own| !own.is_exposed)?;
-            Some((segment, own.room.take(span_bytes(wanted.bytes))?))
+            Some((segment, own.free_list.alloc(span_bytes(wanted.bytes))?))
         })?;
         let block = Block {
             segment,
@@ -147,11 +150,11 @@ impl State {
             leases: 0,
             is_named: false,
             is_foreign: false,
-            is_dirty: false,
+            is_scrubbing: false,
         };
-        let block = self.blocks.add(block);
+        let block = self.blocks.insert(block);
         self.change_segment(segment, |segment| segment.blocks.insert(block));
-        self.touch(Touched::Block(index(block)));
+        self.mark_dirty(DirtyRecord::Block(index(block)));
         Some(self.grant(wanted.tenant, wanted.number, block, Access::Write, wanted.name))
     }
 
@@ -162,11 +165,11 @@ impl State {
         if access == Access::Write {
             self.mark_foreign(block, tenant);
         }
-        self.grant_of(tenant, number, block, access, name, None)
+        self.grant_with(tenant, number, block, access, name, None)
     }
 
     /// A lease of a block: of what has a name, or of another lease.
-    pub(super) fn grant_of(
+    pub(super) fn grant_with(
         &mut self,
         tenant: Id,
         number: u32,
@@ -179,16 +182,16 @@ impl State {
         let (by, order) = ((tenant, number), self.order);
         let (ending, given, is_unfinished) = (None, None, false);
         let lease = Lease { holder: tenant, block, access, name, of, by, ending, order, given, is_unfinished };
-        let lease = self.leases.add(lease);
-        self.touch(Touched::Lease(index(lease)));
+        let lease = self.leases.insert(lease);
+        self.mark_dirty(DirtyRecord::Lease(index(lease)));
         let holder = self.tenants.get_mut(tenant).expect("it asks");
         holder.leases.insert(lease);
-        self.counts.lease(tenant, holder.peer.user, Step::Add);
+        self.accounting.lease(tenant, holder.peer.user, Change::Add);
         let (segment, offset, bytes) = self.change_block(block, |granted| {
             granted.leases += 1;
             (granted.segment, granted.offset, granted.bytes)
         });
-        let mut point = Point::default();
+        let mut fence = Fence::default();
         if let Some(named) = name.and_then(|name| self.named.get_mut(name)) {
             match access {
                 Access::Read => named.readers += 1,
@@ -196,10 +199,10 @@ impl State {
                 Access::Write => {}
             }
             if named.block == block {
-                point = named.ready;
+                fence = named.ready;
             }
         }
-        Reply::Granted { lease, segment, offset, bytes, point, access }
+        Reply::Granted { lease, segment, offset, bytes, fence, access }
     }
 
     /// Remembers that a tenant may write to a block, if it lies in a segment of another's. Before the lease is written down: a
@@ -209,110 +212,114 @@ impl State {
         let owner = self.segments.get(marked.segment).and_then(|segment| segment.owner);
         if owner.is_some_and(|owner| owner != tenant) && !marked.is_foreign {
             marked.is_foreign = true;
-            self.touch(Touched::Block(index(block)));
+            self.mark_dirty(DirtyRecord::Block(index(block)));
         }
     }
 
     /// A segment of zeros that is any process's of a user. Not another user's: one of its processes may have kept the descriptor.
-    fn clean(&self, bytes: u64, user: u32) -> Option<Id> {
+    fn find_zeroed(&self, bytes: u64, user: u32) -> Option<Id> {
         let fits = (bytes, Id(0))..=(bytes + bytes / 8, Id(u64::MAX));
-        let mut clean = self.counts.clean.range(fits).map(|&(_, id)| id);
+        let mut clean = self.accounting.zeroed.range(fits).map(|&(_, id)| id);
         clean.find(|&id| self.segments.get(id).is_some_and(|segment| segment.user == user))
     }
 
     /// Gives clean segments back to the driver until so much can be made.
-    pub(super) fn make_room(&mut self, bytes: u64) {
-        while self.counts.taken_bytes().saturating_add(bytes) > self.limits.budget_bytes {
-            let Some(&(_, clean)) = self.counts.clean.first() else { return };
-            self.close(clean);
+    pub(super) fn evict_zeroed(&mut self, bytes: u64) {
+        while self.accounting.taken_bytes().saturating_add(bytes) > self.limits.budget_bytes {
+            let Some(&(_, clean)) = self.accounting.zeroed.first() else { return };
+            self.close_segment(clean);
         }
     }
 
-    fn own(&mut self, segment: Id, tenant: Id, stage: Stage) {
+    fn assign_segment(&mut self, segment: Id, tenant: Id, stage: SegmentStage) {
         let user = self.user_of(tenant);
         self.change_segment(segment, |owned| (owned.stage, owned.owner, owned.user) = (stage, Some(tenant), user));
         self.tenants.get_mut(tenant).expect("it asks").segments.insert(segment);
-        self.touch(Touched::Segment(index(segment)));
+        self.mark_dirty(DirtyRecord::Segment(index(segment)));
     }
 
-    fn close(&mut self, segment: Id) {
-        self.forget(segment);
-        self.effects.push(Effect::Close { what: Thing::Segment(segment) });
+    fn close_segment(&mut self, segment: Id) {
+        self.remove_segment(segment);
+        self.effects.push(Effect::CloseFd { what: Resource::Segment(segment) });
     }
 
     /// The driver has made a segment, or refused with a code.
-    pub(crate) fn made(&mut self, segment: Id, outcome: Result<(), u32>) {
-        let waiting = self.take_waiting(segment);
+    pub(crate) fn segment_created(&mut self, segment: Id, outcome: Result<(), u32>) {
+        let waiting = self.remove_pending(segment);
         let Some(made) = self.segments.get(segment) else { return };
         let (made_bytes, budget_bytes) = (made.bytes, self.limits.budget_bytes);
         let Some(wanted) = waiting.filter(|wanted| self.tenants.get(wanted.tenant).is_some()) else {
             // Who asked for it is gone.
             match outcome {
                 Ok(()) => {
-                    self.change_segment(segment, |made| made.stage = Stage::Live);
-                    self.settle(segment);
+                    self.change_segment(segment, |made| made.stage = SegmentStage::Live);
+                    self.reclaim_segment(segment);
                 }
-                Err(_) => self.forget(segment),
+                Err(_) => self.remove_segment(segment),
             }
             return;
         };
         let reply = match outcome {
             Ok(()) => {
-                self.own(segment, wanted.tenant, Stage::Live);
+                self.assign_segment(segment, wanted.tenant, SegmentStage::Live);
                 self.reserve_own(wanted).expect("a segment was made that is long enough")
             }
             Err(code) => {
-                self.forget(segment);
+                self.remove_segment(segment);
                 // The driver has no memory left: that says more than its code.
                 match code {
-                    2 => Reply::Refused(Refusal::Full { free_bytes: 0, budget_bytes, wanted_bytes: made_bytes }),
-                    code if GONE.contains(&code) => Reply::Refused(Refusal::DeviceGone { code }),
-                    code => Reply::Refused(Refusal::Device { code }),
+                    2 => Reply::Error(RequestError::OutOfMemory {
+                        free_bytes: 0,
+                        budget_bytes,
+                        wanted_bytes: made_bytes,
+                    }),
+                    code if DEVICE_LOST_CODES.contains(&code) => Reply::Error(RequestError::DeviceGone { code }),
+                    code => Reply::Error(RequestError::Device { code }),
                 }
             }
         };
         self.effects.push(Effect::Reply { to: wanted.tenant, number: wanted.number, reply });
     }
 
-    fn forget(&mut self, segment: Id) {
+    fn remove_segment(&mut self, segment: Id) {
         let gone = self.segments.remove(segment).expect("it is there");
-        self.counts.segment(segment, SegmentCount::of(&gone), Step::Take);
-        self.touch(Touched::Segment(index(segment)));
+        self.accounting.segment(segment, SegmentCount::of(&gone), Change::Subtract);
+        self.mark_dirty(DirtyRecord::Segment(index(segment)));
     }
 
-    /// Takes a lease back. Its memory is somebody else's when the point has passed.
-    pub(super) fn give_back(&mut self, lease: Id, point: Point, world: &impl World) {
-        if point.value == 0 || world.has_passed(point) {
-            self.end_lease(lease, Some(point));
+    /// Takes a lease back. Its memory is somebody else's when the fence has passed.
+    pub(super) fn return_lease(&mut self, lease: Id, fence: Fence, environment: &impl Environment) {
+        if fence.value == 0 || environment.is_complete(fence) {
+            self.end_lease(lease, Some(fence));
             return;
         }
         let ending = self.leases.get_mut(lease).expect("it is held");
-        ending.ending = Some(point);
+        ending.ending = Some(fence);
         let ended = ending.clone();
         // Who reads what was written waits on the device, and not for the end of the lease. That is written down first: a broker
         // that comes after must not take for whole what is not.
         if ended.access == Access::Write {
-            self.end_writing(lease, &ended, Some(point));
+            self.end_writing(lease, &ended, Some(fence));
         }
-        self.touch(Touched::Lease(index(lease)));
-        self.add_due(point, Due::Lease(lease));
+        self.mark_dirty(DirtyRecord::Lease(index(lease)));
+        self.add_fence_waiter(fence, FenceWaiter::Lease(lease));
         if let Some(holder) = self.tenants.get_mut(ended.holder) {
             holder.leases.remove(&lease);
         }
     }
 
-    /// Ends a lease; without a point if its process has ended before it was given back.
-    pub(super) fn end_lease(&mut self, lease: Id, point: Option<Point>) {
+    /// Ends a lease; without a fence if its process has ended before it was given back.
+    pub(super) fn end_lease(&mut self, lease: Id, fence: Option<Fence>) {
         let Some(ended) = self.leases.remove(lease) else { return };
-        if let Some(point) = ended.ending {
-            self.remove_due(point, Due::Lease(lease));
+        if let Some(fence) = ended.ending {
+            self.remove_fence_waiter(fence, FenceWaiter::Lease(lease));
         }
-        self.forget_gift(lease, ended.given);
+        self.remove_given_waiter(lease, ended.given);
         self.recall(ended.holder, lease);
         self.forget_borrowed(&ended, lease);
         let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
         holder.leases.remove(&lease);
-        self.counts.lease(ended.holder, holder.peer.user, Step::Take);
+        self.accounting.lease(ended.holder, holder.peer.user, Change::Subtract);
         self.change_block(ended.block, |block| block.leases -= 1);
         match ended.access {
             Access::Read => {
@@ -320,47 +327,47 @@ impl State {
                     named.readers -= 1;
                 }
             }
-            Access::Write => self.end_writing(lease, &ended, point),
+            Access::Write => self.end_writing(lease, &ended, fence),
         }
         // Behind its name: a broker that comes after must not take for whole what is not.
-        self.touch(Touched::Lease(index(lease)));
-        self.release(ended.block);
+        self.mark_dirty(DirtyRecord::Lease(index(lease)));
+        self.free_block(ended.block);
     }
 
     /// What the end of a writer's lease means for the name that it was of.
-    fn end_writing(&mut self, lease: Id, ended: &Lease, point: Option<Point>) {
+    fn end_writing(&mut self, lease: Id, ended: &Lease, fence: Option<Fence>) {
         let Some(name) = ended.name else { return };
         let Some(named) = self.named.get_mut(name).filter(|named| named.writer == Some(lease)) else { return };
         named.writer = None;
         let is_in_place = named.block == ended.block;
-        match point {
-            Some(point) if is_in_place => {
+        match fence {
+            Some(fence) if is_in_place => {
                 named.version += 1;
-                self.set_ready(name, point);
+                self.set_ready(name, fence);
             }
             // Half of it may be written.
             None if is_in_place && named.policy == Policy::Drop => {
-                self.unname(name);
+                self.remove_name(name);
                 return;
             }
             _ => {}
         }
-        self.touch(Touched::Name(index(name)));
+        self.mark_dirty(DirtyRecord::Name(index(name)));
     }
 
     /// Gives a block's bytes back, if nobody has it. To the owner of its segment alone they go as they are.
-    pub(super) fn release(&mut self, block: Id) {
-        let is_free = |block: &&Block| block.leases == 0 && !block.is_named && !block.is_dirty;
+    pub(super) fn free_block(&mut self, block: Id) {
+        let is_free = |block: &&Block| block.leases == 0 && !block.is_named && !block.is_scrubbing;
         let Some(&Block { segment, offset, bytes, is_foreign, .. }) = self.blocks.get(block).filter(is_free) else {
             return;
         };
         // What nobody gets again need not be zeros.
         let is_used_again = |segment: &Segment| segment.owner.is_some() && !segment.is_exposed;
         if is_foreign && self.segments.get(segment).is_some_and(is_used_again) {
-            self.change_block(block, |block| block.is_dirty = true);
-            self.touch(Touched::Block(index(block)));
-            let (what, bytes) = (Dirty::Block(block), span_bytes(bytes));
-            self.effects.push(Effect::Clean { what, segment, offset, bytes });
+            self.change_block(block, |block| block.is_scrubbing = true);
+            self.mark_dirty(DirtyRecord::Block(index(block)));
+            let (what, bytes) = (ScrubTarget::Block(block), span_bytes(bytes));
+            self.effects.push(Effect::Scrub { what, segment, offset, bytes });
             return;
         }
         self.remove_block(block);
@@ -368,94 +375,94 @@ impl State {
 
     fn remove_block(&mut self, block: Id) {
         let released = self.blocks.remove(block).expect("it is there");
-        self.counts.block(BlockCount::of(&released), Step::Take);
-        self.touch(Touched::Block(index(block)));
+        self.accounting.block(BlockCount::of(&released), Change::Subtract);
+        self.mark_dirty(DirtyRecord::Block(index(block)));
         self.change_segment(released.segment, |segment| {
             segment.blocks.remove(&block);
-            segment.room.give(released.offset, span_bytes(released.bytes));
+            segment.free_list.free(released.offset, span_bytes(released.bytes));
         });
-        self.settle(released.segment);
+        self.reclaim_segment(released.segment);
     }
 
     /// Sees what becomes of a segment without blocks.
-    pub(super) fn settle(&mut self, id: Id) {
+    pub(super) fn reclaim_segment(&mut self, id: Id) {
         let segment = self.segments.get(id).expect("it is there");
-        if segment.stage != Stage::Live || segment.blocks.len() > segment.spoilt.len() {
+        if segment.stage != SegmentStage::Live || segment.blocks.len() > segment.unscrubbed.len() {
             return;
         }
         if let Some(owner) = segment.owner {
-            if !segment.is_exposed && self.counts.tenant(owner).idle_bytes <= IDLE_BYTES {
+            if !segment.is_exposed && self.accounting.tenant(owner).idle_bytes <= IDLE_BYTES {
                 return;
             }
             self.tenants.get_mut(owner).expect("it owns").segments.remove(&id);
         }
-        let spoilt = std::mem::take(&mut self.segments.get_mut(id).expect("it is there").spoilt);
+        let spoilt = std::mem::take(&mut self.segments.get_mut(id).expect("it is there").unscrubbed);
         for block in spoilt {
             let gone = self.blocks.remove(block).expect("a segment's block is there");
-            self.counts.block(BlockCount::of(&gone), Step::Take);
-            self.touch(Touched::Block(index(block)));
+            self.accounting.block(BlockCount::of(&gone), Change::Subtract);
+            self.mark_dirty(DirtyRecord::Block(index(block)));
             self.change_segment(id, |segment| {
                 segment.blocks.remove(&block);
-                segment.room.give(gone.offset, span_bytes(gone.bytes));
+                segment.free_list.free(gone.offset, span_bytes(gone.bytes));
             });
         }
         let attached: Vec<Id> = self.change_segment(id, |segment| {
-            (segment.owner, segment.stage) = (None, Stage::Leaving);
+            (segment.owner, segment.stage) = (None, SegmentStage::Unmapping);
             segment.attached.iter().copied().collect()
         });
-        self.touch(Touched::Segment(index(id)));
-        self.effects.extend(attached.into_iter().map(|to| Effect::Tell { to, reply: Reply::Leave { segment: id } }));
-        self.leave(id);
+        self.mark_dirty(DirtyRecord::Segment(index(id)));
+        self.effects.extend(attached.into_iter().map(|to| Effect::Notify { to, reply: Reply::Unmap { segment: id } }));
+        self.scrub_if_unmapped(id);
     }
 
     /// Has a segment overwritten that nobody has mapped any more, or gives it back to the driver.
-    pub(super) fn leave(&mut self, id: Id) {
+    pub(super) fn scrub_if_unmapped(&mut self, id: Id) {
         let segment = self.segments.get(id).expect("it is there");
-        if segment.stage != Stage::Leaving || !segment.attached.is_empty() {
+        if segment.stage != SegmentStage::Unmapping || !segment.attached.is_empty() {
             return;
         }
-        if segment.is_exposed || self.counts.kept_bytes + segment.bytes > self.limits.kept_bytes {
+        if segment.is_exposed || self.accounting.cached_bytes + segment.bytes > self.limits.cached_bytes {
             // A driver gives no memory out that somebody has mapped, or that it has not cleaned.
-            self.close(id);
+            self.close_segment(id);
             return;
         }
-        self.change_segment(id, |segment| segment.stage = Stage::Cleaning);
-        self.touch(Touched::Segment(index(id)));
+        self.change_segment(id, |segment| segment.stage = SegmentStage::Scrubbing);
+        self.mark_dirty(DirtyRecord::Segment(index(id)));
         let bytes = self.segments.get(id).expect("it is there").bytes;
-        self.effects.push(Effect::Clean { what: Dirty::Segment(id), segment: id, offset: 0, bytes });
+        self.effects.push(Effect::Scrub { what: ScrubTarget::Segment(id), segment: id, offset: 0, bytes });
     }
 
     /// Something is all zeros, or could not be made so.
-    pub(crate) fn cleaned(&mut self, what: Dirty, is_clean: bool) {
+    pub(crate) fn scrubbed(&mut self, what: ScrubTarget, is_clean: bool) {
         match what {
-            Dirty::Segment(segment) => self.cleaned_segment(segment, is_clean),
-            Dirty::Block(block) => self.cleaned_block(block, is_clean),
+            ScrubTarget::Segment(segment) => self.scrubbed_segment(segment, is_clean),
+            ScrubTarget::Block(block) => self.scrubbed_block(block, is_clean),
         }
     }
 
-    fn cleaned_block(&mut self, id: Id, is_clean: bool) {
-        let Some(block) = self.blocks.get(id).filter(|block| block.is_dirty) else { return };
+    fn scrubbed_block(&mut self, id: Id, is_clean: bool) {
+        let Some(block) = self.blocks.get(id).filter(|block| block.is_scrubbing) else { return };
         let segment = block.segment;
         if is_clean {
             self.remove_block(id);
             return;
         }
-        self.segments.get_mut(segment).expect("a block lies in a segment").spoilt.insert(id);
-        self.settle(segment);
+        self.segments.get_mut(segment).expect("a block lies in a segment").unscrubbed.insert(id);
+        self.reclaim_segment(segment);
     }
 
-    fn cleaned_segment(&mut self, id: Id, is_clean: bool) {
-        if self.segments.get(id).is_none_or(|segment| segment.stage != Stage::Cleaning) {
+    fn scrubbed_segment(&mut self, id: Id, is_clean: bool) {
+        if self.segments.get(id).is_none_or(|segment| segment.stage != SegmentStage::Scrubbing) {
             return;
         }
         if !is_clean {
-            self.close(id);
+            self.close_segment(id);
             return;
         }
         self.change_segment(id, |segment| {
-            segment.stage = Stage::Clean;
-            segment.room = Room::new(segment.bytes);
+            segment.stage = SegmentStage::Zeroed;
+            segment.free_list = FreeList::new(segment.bytes);
         });
-        self.touch(Touched::Segment(index(id)));
+        self.mark_dirty(DirtyRecord::Segment(index(id)));
     }
 }

@@ -3,22 +3,25 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::counts::Step;
-use super::memory::within;
-use super::shelf::index;
-use super::{Before, Called, Due, Effect, Host, Named, State, Thing, Touched, Waiting, World};
-use crate::name::{Name, distance};
-use crate::wire::{Access, Id, Memory, Point, Policy, Refusal, Reply, TAIL_BYTES_MAX};
+use super::accounting::Change;
+use super::memory::check_count;
+use super::slot_map::index;
+use super::{
+    DirtyRecord, Effect, Environment, FenceWaiter, Host, NameEntry, NameTarget, PendingReserve, PreviousVersion,
+    Resource, State,
+};
+use crate::name::{Name, edit_distance};
+use crate::wire::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError, TAIL_BYTES_MAX};
 
 /// How many pairs of letters are compared to find names that are like one: a millisecond's work, whatever names there are.
-const LETTERS_MAX: usize = 1 << 19;
+const COMPARISONS_MAX: usize = 1 << 19;
 
 /// What a tenant publishes, and how.
 #[derive(Debug)]
 pub(super) struct Publication {
     pub(super) lease: Id,
     pub(super) policy: Policy,
-    pub(super) point: Point,
+    pub(super) fence: Fence,
     pub(super) name: Name,
 }
 
@@ -28,97 +31,97 @@ impl State {
         &mut self,
         from: Id,
         publication: Publication,
-        is_again: bool,
-        world: &impl World,
-    ) -> Result<Reply, Refusal> {
-        let Publication { lease, policy, point, name } = publication;
-        let point = self.own_point(from, point)?;
+        is_retry: bool,
+        environment: &impl Environment,
+    ) -> Result<Reply, RequestError> {
+        let Publication { lease, policy, fence, name } = publication;
+        let fence = self.check_fence(from, fence)?;
         let held = self.held(from, lease)?;
         if held.of.is_some() {
-            return Err(Refusal::ReadOnly);
+            return Err(RequestError::ReadOnly);
         }
         let (block, of, access) = (held.block, held.name, held.access);
         let id = match self.names.get(&name).copied() {
-            Some(Called { memory: Memory::Host, .. }) => return Err(Refusal::NameTaken),
-            Some(Called { memory: Memory::Device, id: known }) => {
+            Some(NameTarget { memory: MemoryKind::Host, .. }) => return Err(RequestError::NameTaken),
+            Some(NameTarget { memory: MemoryKind::Device, id: known }) => {
                 let named = self.named.get(known).expect("a name has a record");
                 // A broker that is gone may have written the name, and not the lease.
-                if !is_again || named.block != block {
+                if !is_retry || named.block != block {
                     if of != Some(known) || named.writer != Some(lease) {
-                        return Err(Refusal::NameTaken);
+                        return Err(RequestError::NameTaken);
                     }
-                    self.replace(known, block, point, world);
+                    self.replace(known, block, fence, environment);
                 }
                 known
             }
-            None if access == Access::Read => return Err(Refusal::ReadOnly),
-            None if of.is_some_and(|of| self.named.get(of).is_none()) => return Err(Refusal::NameGone),
-            None if of.is_some() => return Err(Refusal::OtherName),
-            None => self.add_name(from, block, policy, point, name)?,
+            None if access == Access::Read => return Err(RequestError::ReadOnly),
+            None if of.is_some_and(|of| self.named.get(of).is_none()) => return Err(RequestError::NameDropped),
+            None if of.is_some() => return Err(RequestError::WrongName),
+            None => self.add_name(from, block, policy, fence, name)?,
         };
         self.change_block(block, |block| block.is_named = true);
-        self.touch(Touched::Block(index(block)));
+        self.mark_dirty(DirtyRecord::Block(index(block)));
         // From now on it is written by who leases the name for that.
         self.recall(from, lease);
         let published = self.leases.get_mut(lease).expect("it is held");
         let was = (published.access, published.name);
         (published.access, published.name, published.given) = (Access::Read, Some(id), None);
-        self.touch(Touched::Lease(index(lease)));
+        self.mark_dirty(DirtyRecord::Lease(index(lease)));
         let named = self.named.get_mut(id).expect("it was found or made");
         named.readers += u32::from(was != (Access::Read, Some(id)));
         named.writer = named.writer.filter(|&writer| writer != lease);
         Ok(Reply::Number { id, bytes: 0 })
     }
 
-    fn add_name(&mut self, from: Id, block: Id, policy: Policy, point: Point, name: Name) -> Result<Id, Refusal> {
+    fn add_name(&mut self, from: Id, block: Id, policy: Policy, fence: Fence, name: Name) -> Result<Id, RequestError> {
         let user = self.user_of(from);
-        within(self.counts.user(user).names, self.limits.user_names)?;
-        within(self.named.len() as u64, self.limits.names)?;
-        let named = Named {
+        check_count(self.accounting.user(user).names, self.limits.user_names)?;
+        check_count(self.named.len() as u64, self.limits.names)?;
+        let named = NameEntry {
             name: name.clone(),
             block,
             user,
-            maker: from,
+            creator: from,
             policy,
             version: 1,
             since: self.now,
-            ready: Point::default(),
-            before: None,
+            ready: Fence::default(),
+            previous: None,
             readers: 0,
             writer: None,
         };
-        let id = self.named.add(named);
-        self.counts.name(user, Step::Add);
-        self.names.insert(name, Called { memory: Memory::Device, id });
-        self.set_ready(id, point);
-        self.touch(Touched::Name(index(id)));
+        let id = self.named.insert(named);
+        self.accounting.name(user, Change::Add);
+        self.names.insert(name, NameTarget { memory: MemoryKind::Device, id });
+        self.set_ready(id, fence);
+        self.mark_dirty(DirtyRecord::Name(index(id)));
         Ok(id)
     }
 
     /// Has a name stand for another block. What it stood for stays until that is whole, if it was whole itself.
-    fn replace(&mut self, name: Id, block: Id, point: Point, world: &impl World) {
+    fn replace(&mut self, name: Id, block: Id, fence: Fence, environment: &impl Environment) {
         let named = self.named.get_mut(name).expect("it is there");
-        let old = Before { block: named.block, version: named.version };
-        let older = named.before.take();
-        let is_whole = named.ready.value == 0 || world.has_passed(named.ready);
-        let is_awaited = point.value > 0 && !world.has_passed(point);
-        named.before = match is_awaited && old.block != block {
+        let old = PreviousVersion { block: named.block, version: named.version };
+        let older = named.previous.take();
+        let is_whole = named.ready.value == 0 || environment.is_complete(named.ready);
+        let is_awaited = fence.value > 0 && !environment.is_complete(fence);
+        named.previous = match is_awaited && old.block != block {
             true if is_whole => Some(old),
             true => older,
             false => None,
         };
-        let kept = named.before;
+        let kept = named.previous;
         (named.block, named.version) = (block, old.version + 1);
-        self.set_ready(name, if is_awaited { point } else { Point::default() });
-        self.touch(Touched::Name(index(name)));
+        self.set_ready(name, if is_awaited { fence } else { Fence::default() });
+        self.mark_dirty(DirtyRecord::Name(index(name)));
         let gone = [Some(old), older].into_iter().flatten().filter(|&state| Some(state) != kept);
-        gone.map(|state| state.block).filter(|&gone| gone != block).for_each(|gone| self.unname_block(gone));
+        gone.map(|state| state.block).filter(|&gone| gone != block).for_each(|gone| self.unpublish_block(gone));
     }
 
-    pub(super) fn find(&self, name: &Name) -> Result<Reply, Refusal> {
-        let Called { memory, id } = *self.names.get(name).ok_or(Refusal::NoName)?;
-        if memory == Memory::Host {
-            return Err(Refusal::OtherMemory { memory });
+    pub(super) fn find(&self, name: &Name) -> Result<Reply, RequestError> {
+        let NameTarget { memory, id } = *self.names.get(name).ok_or(RequestError::NoName)?;
+        if memory == MemoryKind::Host {
+            return Err(RequestError::WrongMemoryKind { memory });
         }
         let named = self.named.get(id).expect("a name has a record");
         let bytes = self.blocks.get(named.block).expect("a name has a block").bytes;
@@ -132,18 +135,18 @@ impl State {
         number: u32,
         name: Id,
         access: Access,
-        world: &impl World,
-    ) -> Result<Option<Reply>, Refusal> {
-        let named = self.named.get(name).ok_or(Refusal::NoName)?;
+        environment: &impl Environment,
+    ) -> Result<Option<Reply>, RequestError> {
+        let named = self.named.get(name).ok_or(RequestError::NoName)?;
         let (block, readers, user) = (named.block, named.readers, self.user_of(from));
-        let busy = Refusal::Busy { readers, writers: u32::from(named.writer.is_some()) };
+        let busy = RequestError::Busy { readers, writers: u32::from(named.writer.is_some()) };
         if named.user != user {
             if access == Access::Write {
-                return Err(Refusal::ForeignName);
+                return Err(RequestError::ForeignName);
             }
-            // A clock is its user's alone, so that another cannot wait for it.
-            if named.ready.value > 0 && !world.has_passed(named.ready) {
-                return Err(Refusal::Busy { readers, writers: 1 });
+            // A semaphores is its user's alone, so that another cannot wait for it.
+            if named.ready.value > 0 && !environment.is_complete(named.ready) {
+                return Err(RequestError::Busy { readers, writers: 1 });
             }
         }
         self.check_leases(from)?;
@@ -161,53 +164,53 @@ impl State {
             }
             (Policy::Restore, Access::Write) => {
                 // One may wait for memory to write to.
-                if named.writer.is_some() || self.waiting.values().any(|waiting| waiting.name == Some(name)) {
+                if named.writer.is_some() || self.pending_reserves.values().any(|waiting| waiting.name == Some(name)) {
                     return Err(busy);
                 }
                 let bytes = self.blocks.get(block).expect("a name has a block").bytes;
-                return self.reserve(Waiting { tenant: from, user, number, bytes, name: Some(name) });
+                return self.reserve(PendingReserve { tenant: from, user, number, bytes, name: Some(name) });
             }
         }
         Ok(Some(self.grant(from, number, block, access, Some(name))))
     }
 
     /// Takes a name away, of memory of the device or of the host. Its user does that, or who runs the broker.
-    pub(super) fn drop_name(&mut self, from: Id, name: &Name, is_again: bool) -> Result<(), Refusal> {
+    pub(super) fn drop_name(&mut self, from: Id, name: &Name, is_retry: bool) -> Result<(), RequestError> {
         let user = self.user_of(from);
-        let Some(&Called { memory, id }) = self.names.get(name) else {
-            return if is_again { Ok(()) } else { Err(Refusal::NoName) };
+        let Some(&NameTarget { memory, id }) = self.names.get(name) else {
+            return if is_retry { Ok(()) } else { Err(RequestError::NoName) };
         };
         let owner = match memory {
-            Memory::Device => self.named.get(id).expect("a name has a record").user,
-            Memory::Host => self.hosts.get(id).expect("a name has a record").user,
+            MemoryKind::Device => self.named.get(id).expect("a name has a record").user,
+            MemoryKind::Host => self.hosts.get(id).expect("a name has a record").user,
         };
-        if owner != user && !self.is_own(user) {
-            return Err(Refusal::ForeignName);
+        if owner != user && !self.is_operator(user) {
+            return Err(RequestError::ForeignName);
         }
         match memory {
-            Memory::Device => self.unname(id),
-            Memory::Host => self.unname_host(id),
+            MemoryKind::Device => self.remove_name(id),
+            MemoryKind::Host => self.remove_host(id),
         }
         Ok(())
     }
 
-    fn unname_host(&mut self, id: Id) {
+    fn remove_host(&mut self, id: Id) {
         let gone = self.hosts.remove(id).expect("a name has a record");
-        self.counts.host(&gone, Step::Take);
+        self.accounting.host(&gone, Change::Subtract);
         self.names.remove(&gone.name);
-        self.touch(Touched::Host(index(id)));
-        self.effects.push(Effect::Close { what: Thing::Host(id) });
+        self.mark_dirty(DirtyRecord::Host(index(id)));
+        self.effects.push(Effect::CloseFd { what: Resource::Host(id) });
     }
 
     /// Takes a name from its block, which goes with the last lease of it.
-    pub(super) fn unname(&mut self, id: Id) {
+    pub(super) fn remove_name(&mut self, id: Id) {
         let Some(named) = self.named.remove(id) else { return };
-        self.counts.name(named.user, Step::Take);
-        self.touch(Touched::Name(index(id)));
+        self.accounting.name(named.user, Change::Subtract);
+        self.mark_dirty(DirtyRecord::Name(index(id)));
         self.names.remove(&named.name);
-        self.remove_due(named.ready, Due::Name(id));
-        let blocks = [Some(named.block), named.before.map(|before| before.block)];
-        blocks.into_iter().flatten().for_each(|block| self.unname_block(block));
+        self.remove_fence_waiter(named.ready, FenceWaiter::Name(id));
+        let blocks = [Some(named.block), named.previous.map(|before| before.block)];
+        blocks.into_iter().flatten().for_each(|block| self.unpublish_block(block));
     }
 
     /// The names behind one, a line each, as many as a message holds: name, bytes, user, process, readers, writers, seconds,
@@ -216,7 +219,7 @@ impl State {
         let mut text = String::new();
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
         for (_, &called) in self.names.range::<Name, _>((behind, Bound::Unbounded)) {
-            let line = self.line(called);
+            let line = self.list_line(called);
             if text.len() + line.len() > TAIL_BYTES_MAX {
                 break;
             }
@@ -225,28 +228,30 @@ impl State {
         text
     }
 
-    fn line(&self, called: Called) -> String {
+    fn list_line(&self, called: NameTarget) -> String {
         // The number of a process that has gone may be another's by now.
-        let process = |maker: Id| self.tenants.get(maker).map_or(0, |maker| maker.peer.process);
+        let process = |creator: Id| self.tenants.get(creator).map_or(0, |creator| creator.peer.process);
         let seconds = |since: u64| self.now.saturating_sub(since);
-        let memory = called.memory.word();
+        let memory = called.memory.to_word();
         match called.memory {
-            Memory::Device => {
+            MemoryKind::Device => {
                 let named = self.named.get(called.id).expect("a name has a record");
-                let Named { name, user, maker, readers, version, since, .. } = named;
+                let NameEntry { name, user, creator, readers, version, since, .. } = named;
                 let bytes = self.blocks.get(named.block).map_or(0, |block| block.bytes);
-                let (process, seconds, writers) = (process(*maker), seconds(*since), u32::from(named.writer.is_some()));
+                let (process, seconds, writers) =
+                    (process(*creator), seconds(*since), u32::from(named.writer.is_some()));
                 format!("{name}\t{bytes}\t{user}\t{process}\t{readers}\t{writers}\t{seconds}\t{version}\t{memory}\n")
             }
-            Memory::Host => {
-                let Host { name, bytes, user, maker, since } = self.hosts.get(called.id).expect("a name has a record");
-                let (process, seconds) = (process(*maker), seconds(*since));
+            MemoryKind::Host => {
+                let Host { name, bytes, user, creator, since } =
+                    self.hosts.get(called.id).expect("a name has a record");
+                let (process, seconds) = (process(*creator), seconds(*since));
                 format!("{name}\t{bytes}\t{user}\t{process}\t0\t0\t{seconds}\t1\t{memory}\n")
             }
         }
     }
 
-    pub(crate) fn is_nameless(&self, name: &Name) -> bool {
+    pub(crate) fn is_unknown_name(&self, name: &Name) -> bool {
         !self.names.contains_key(name)
     }
 
@@ -257,45 +262,45 @@ impl State {
     }
 
     /// Memory of the host under a name.
-    pub(super) fn host(&mut self, from: Id, number: u32, bytes: u64, name: Name) -> Result<(), Refusal> {
+    pub(super) fn host(&mut self, from: Id, number: u32, bytes: u64, name: Name) -> Result<(), RequestError> {
         let user = self.user_of(from);
         let id = match self.names.get(&name) {
-            Some(&Called { memory: Memory::Device, .. }) => {
-                return Err(Refusal::OtherMemory { memory: Memory::Device });
+            Some(&NameTarget { memory: MemoryKind::Device, .. }) => {
+                return Err(RequestError::WrongMemoryKind { memory: MemoryKind::Device });
             }
-            Some(&Called { memory: Memory::Host, id }) => {
+            Some(&NameTarget { memory: MemoryKind::Host, id }) => {
                 let host = self.hosts.get(id).expect("a name has a record");
                 if host.user != user {
-                    return Err(Refusal::ForeignName);
+                    return Err(RequestError::ForeignName);
                 }
                 if bytes > 0 && bytes != host.bytes {
-                    return Err(Refusal::OtherBytes { bytes: host.bytes });
+                    return Err(RequestError::SizeMismatch { bytes: host.bytes });
                 }
                 id
             }
-            None if bytes == 0 => return Err(Refusal::NoName),
+            None if bytes == 0 => return Err(RequestError::NoName),
             None => self.add_host(from, bytes, name)?,
         };
         let bytes = self.hosts.get(id).expect("it was found or made").bytes;
-        self.effects.push(Effect::Hand { to: from, number, what: Thing::Host(id), bytes });
+        self.effects.push(Effect::SendFd { to: from, number, what: Resource::Host(id), bytes });
         Ok(())
     }
 
-    fn add_host(&mut self, from: Id, bytes: u64, name: Name) -> Result<Id, Refusal> {
+    fn add_host(&mut self, from: Id, bytes: u64, name: Name) -> Result<Id, RequestError> {
         let user = self.user_of(from);
-        let account = self.counts.user(user);
-        let (limit_bytes, had_bytes) = (self.quota_of(user, Memory::Host), account.host_bytes);
+        let usage = self.accounting.user(user);
+        let (limit_bytes, had_bytes) = (self.quota_of(user, MemoryKind::Host), usage.host_bytes);
         // A quota may have become less than what is had.
         if bytes > limit_bytes.saturating_sub(had_bytes) {
-            return Err(Refusal::HostQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
+            return Err(RequestError::HostQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
         }
-        within(account.hosts, self.limits.user_hosts)?;
-        within(self.hosts.len() as u64, self.limits.hosts)?;
-        let host = Host { name: name.clone(), bytes, user, maker: from, since: self.now };
-        self.counts.host(&host, Step::Add);
-        let id = self.hosts.add(host);
-        self.names.insert(name, Called { memory: Memory::Host, id });
-        self.touch(Touched::Host(index(id)));
+        check_count(usage.hosts, self.limits.user_hosts)?;
+        check_count(self.hosts.len() as u64, self.limits.hosts)?;
+        let host = Host { name: name.clone(), bytes, user, creator: from, since: self.now };
+        self.accounting.host(&host, Change::Add);
+        let id = self.hosts.insert(host);
+        self.names.insert(name, NameTarget { memory: MemoryKind::Host, id });
+        self.mark_dirty(DirtyRecord::Host(index(id)));
         Ok(id)
     }
 }
@@ -307,7 +312,7 @@ pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count
     let mut found: Vec<(usize, &Name)> = Vec::with_capacity(count + 1);
     let mut letters = 0;
     let mut is_left = true;
-    while is_left && letters < LETTERS_MAX {
+    while is_left && letters < COMPARISONS_MAX {
         let around = [before.next(), behind.next()];
         is_left = around.iter().any(Option::is_some);
         for known in around.into_iter().flatten() {
@@ -317,7 +322,7 @@ pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count
             if known.as_str().len().abs_diff(name.as_str().len()) > most {
                 continue;
             }
-            found.push((distance(known.as_str(), name.as_str()), known));
+            found.push((edit_distance(known.as_str(), name.as_str()), known));
             found.sort();
             found.truncate(count);
         }

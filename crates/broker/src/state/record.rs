@@ -5,19 +5,19 @@
 
 use std::collections::BTreeSet;
 
-use super::room::{Room, span_bytes};
-use super::shelf::{Shelf, index};
+use super::free_list::{FreeList, span_bytes};
+use super::slot_map::{SlotMap, index};
 use super::{
-    Attachment, Before, Block, Called, Due, Host, Lease, Limits, Load, Named, Peer, Post, Quota, Registered, Segment,
-    Service, Stage, State, Tenant, Thing, Touched,
+    Attachment, Block, CallSession, DirtyRecord, FenceWaiter, Host, Lease, Limits, ModuleEntry, ModuleLoad, NameEntry,
+    NameTarget, Peer, PreviousVersion, Quota, Resource, Segment, SegmentStage, State, Tenant, WorkerState,
 };
-use crate::calls::SEATS;
+use crate::call_ring::SESSIONS_MAX;
 use crate::name::{NAME_BYTES_MAX, Name};
-use crate::wire::{Access, Id, Memory, Point, Policy};
+use crate::wire::{Access, Fence, Id, MemoryKind, Policy};
 
 /// The kinds of records, in the order of their tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     Tenant,
     Segment,
     Block,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 
 const NAME_WORDS: usize = 1 + NAME_BYTES_MAX / 8;
 
-impl Kind {
+impl RecordKind {
     pub(crate) const ALL: [Self; 10] = [
         Self::Tenant,
         Self::Segment,
@@ -76,24 +76,24 @@ impl Kind {
     }
 }
 
-impl Touched {
-    pub(crate) fn kind(self) -> (Kind, usize) {
+impl DirtyRecord {
+    pub(crate) fn kind(self) -> (RecordKind, usize) {
         match self {
-            Self::Tenant(index) => (Kind::Tenant, index),
-            Self::Segment(index) => (Kind::Segment, index),
-            Self::Block(index) => (Kind::Block, index),
-            Self::Lease(index) => (Kind::Lease, index),
-            Self::Name(index) => (Kind::Name, index),
-            Self::Host(index) => (Kind::Host, index),
-            Self::Attachment(index) => (Kind::Attachment, index),
-            Self::Quota(index) => (Kind::Quota, index),
-            Self::Module(index) => (Kind::Module, index),
-            Self::Load(index) => (Kind::Load, index),
+            Self::Tenant(index) => (RecordKind::Tenant, index),
+            Self::Segment(index) => (RecordKind::Segment, index),
+            Self::Block(index) => (RecordKind::Block, index),
+            Self::Lease(index) => (RecordKind::Lease, index),
+            Self::Name(index) => (RecordKind::Name, index),
+            Self::Host(index) => (RecordKind::Host, index),
+            Self::Attachment(index) => (RecordKind::Attachment, index),
+            Self::Quota(index) => (RecordKind::Quota, index),
+            Self::Module(index) => (RecordKind::Module, index),
+            Self::Load(index) => (RecordKind::Load, index),
         }
     }
 }
 
-/// A record: its id, and its words while the thing is there.
+/// A record: its id, and its words while the value is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) id: Id,
@@ -138,94 +138,100 @@ fn lease_words(lease: &Lease) -> [u64; 12] {
     let access = u64::from(lease.access == Access::Write) | u64::from(lease.given.is_some()) << 1;
     let access = access | u64::from(lease.is_unfinished) << 2;
     let name = lease.name.map_or(0, |name| name.0);
-    let [at, value] = lease.ending.unwrap_or_default().words();
-    let [given_at, given_value] = lease.given.unwrap_or_default().words();
+    let [at, value] = lease.ending.unwrap_or_default().to_words();
+    let [given_at, given_value] = lease.given.unwrap_or_default().to_words();
     let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
     let of = lease.of.map_or(0, |of| of.0);
     [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order, given_at, given_value, of]
 }
 
-fn point_of(words: &[u64]) -> Point {
-    Point::of([words[0], words[1]])
+fn fence_of(words: &[u64]) -> Fence {
+    Fence::from_words([words[0], words[1]])
 }
 
 impl State {
-    /// Calls `put` with the record of a thing, as it is now: its id, and its words while it is there.
-    pub(crate) fn record<R>(&self, touched: Touched, put: impl FnOnce(Id, Option<&[u64]>) -> R) -> R {
-        match touched {
-            Touched::Tenant(index) => match self.tenants.at(index) {
+    /// Calls `put` with the record of a value, as it is now: its id, and its words while it is there.
+    pub(crate) fn record<R>(&self, dirty: DirtyRecord, put: impl FnOnce(Id, Option<&[u64]>) -> R) -> R {
+        match dirty {
+            DirtyRecord::Tenant(index) => match self.tenants.get_at(index) {
                 Some((id, tenant)) => {
-                    let over = [tenant.is_fenced, tenant.is_leaving, tenant.is_gone].map(u64::from).iter().sum();
+                    let over =
+                        [tenant.is_disconnected, tenant.is_closing, tenant.has_exited].map(u64::from).iter().sum();
                     let peer = pair(tenant.peer.user, tenant.peer.process);
-                    let (worker, seat) = tenant.post.map_or((0, 0), |post| (post.worker.0, post.seat));
-                    let label = tenant.service.as_ref().map_or(0, |service| service.label);
-                    let seat = tenant.service.as_ref().map_or(seat, |service| service.seats);
-                    let is_worker = u32::from(tenant.service.is_some());
-                    put(id, Some(&[peer, over, u64::from(tenant.dropped), worker, pair(seat, is_worker), label]))
+                    let (worker, session_index) =
+                        tenant.session.map_or((0, 0), |session| (session.worker.0, session.session_index));
+                    let label = tenant.worker_state.as_ref().map_or(0, |worker_state| worker_state.label);
+                    let session_index =
+                        tenant.worker_state.as_ref().map_or(session_index, |worker_state| worker_state.sessions_opened);
+                    let is_worker = u32::from(tenant.worker_state.is_some());
+                    put(
+                        id,
+                        Some(&[peer, over, u64::from(tenant.last_drop), worker, pair(session_index, is_worker), label]),
+                    )
                 }
-                None => put(self.tenants.last_at(index), None),
+                None => put(self.tenants.last_id_at(index), None),
             },
-            Touched::Segment(index) => match self.segments.at(index) {
+            DirtyRecord::Segment(index) => match self.segments.get_at(index) {
                 Some((id, segment)) => {
                     let owner = segment.owner.map_or(0, |owner| owner.0);
                     let user = pair(segment.user, u32::from(segment.is_exposed));
                     put(id, Some(&[segment.bytes, segment.stage as u64, owner, user]))
                 }
-                None => put(self.segments.last_at(index), None),
+                None => put(self.segments.last_id_at(index), None),
             },
-            Touched::Block(index) => match self.blocks.at(index) {
+            DirtyRecord::Block(index) => match self.blocks.get_at(index) {
                 Some((id, block)) => {
                     put(id, Some(&[block.segment.0, block.offset, block.bytes, u64::from(block.is_foreign)]))
                 }
-                None => put(self.blocks.last_at(index), None),
+                None => put(self.blocks.last_id_at(index), None),
             },
-            Touched::Lease(index) => match self.leases.at(index) {
+            DirtyRecord::Lease(index) => match self.leases.get_at(index) {
                 Some((id, lease)) => put(id, Some(&lease_words(lease))),
-                None => put(self.leases.last_at(index), None),
+                None => put(self.leases.last_id_at(index), None),
             },
-            Touched::Name(index) => match self.named.at(index) {
+            DirtyRecord::Name(index) => match self.named.get_at(index) {
                 Some((id, named)) => {
-                    let [at, value] = named.ready.words();
-                    let mut words = vec![named.block.0, u64::from(named.user), named.maker.0, named.policy.word()];
-                    let before = named.before.unwrap_or(Before { block: Id(0), version: 0 });
+                    let [at, value] = named.ready.to_words();
+                    let mut words = vec![named.block.0, u64::from(named.user), named.creator.0, named.policy.to_word()];
+                    let before = named.previous.unwrap_or(PreviousVersion { block: Id(0), version: 0 });
                     words.extend([named.version, named.since, at, value, before.block.0, before.version]);
                     words.extend(name_words(&named.name));
                     put(id, Some(&words))
                 }
-                None => put(self.named.last_at(index), None),
+                None => put(self.named.last_id_at(index), None),
             },
-            Touched::Host(index) => match self.hosts.at(index) {
+            DirtyRecord::Host(index) => match self.hosts.get_at(index) {
                 Some((id, host)) => {
-                    let mut words = vec![host.bytes, u64::from(host.user), host.maker.0, host.since];
+                    let mut words = vec![host.bytes, u64::from(host.user), host.creator.0, host.since];
                     words.extend(name_words(&host.name));
                     put(id, Some(&words))
                 }
-                None => put(self.hosts.last_at(index), None),
+                None => put(self.hosts.last_id_at(index), None),
             },
-            Touched::Attachment(index) => match self.attachments.at(index) {
+            DirtyRecord::Attachment(index) => match self.attachments.get_at(index) {
                 Some((id, attached)) => put(id, Some(&[attached.tenant.0, attached.segment.0])),
-                None => put(self.attachments.last_at(index), None),
+                None => put(self.attachments.last_id_at(index), None),
             },
-            Touched::Quota(index) => match self.quotas.at(index) {
-                Some((id, quota)) => put(id, Some(&[pair(quota.user, quota.memory.word() as u32), quota.bytes])),
-                None => put(self.quotas.last_at(index), None),
+            DirtyRecord::Quota(index) => match self.quotas.get_at(index) {
+                Some((id, quota)) => put(id, Some(&[pair(quota.user, quota.memory.to_word() as u32), quota.bytes])),
+                None => put(self.quotas.last_id_at(index), None),
             },
-            Touched::Module(index) => match self.modules.at(index) {
+            DirtyRecord::Module(index) => match self.modules.get_at(index) {
                 Some((id, module)) => {
-                    let mut words = vec![module.bytes, pair(module.user, u32::from(module.is_proved)), module.since];
+                    let mut words = vec![module.bytes, pair(module.user, u32::from(module.is_compiled)), module.since];
                     words.push(module.by.0);
                     words.extend(module.hash);
                     words.push(module.device_bytes);
                     words.extend(name_words(&module.name));
                     put(id, Some(&words))
                 }
-                None => put(self.modules.last_at(index), None),
+                None => put(self.modules.last_id_at(index), None),
             },
-            Touched::Load(index) => match self.loads.at(index) {
+            DirtyRecord::Load(index) => match self.loads.get_at(index) {
                 Some((id, load)) => {
-                    put(id, Some(&[load.worker.0, load.module.0, load.bytes, u64::from(load.is_leaving)]))
+                    put(id, Some(&[load.worker.0, load.module.0, load.bytes, u64::from(load.is_unloading)]))
                 }
-                None => put(self.loads.last_at(index), None),
+                None => put(self.loads.last_id_at(index), None),
             },
         }
     }
@@ -235,45 +241,58 @@ impl State {
     pub(crate) fn recover(
         limits: Limits,
         own_user: u32,
-        records: impl Fn(Kind) -> Vec<Record>,
-        has: impl Fn(Thing) -> bool,
+        records: impl Fn(RecordKind) -> Vec<Record>,
+        has: impl Fn(Resource) -> bool,
     ) -> Self {
         let mut state = Self::new(limits, own_user);
-        state.quotas = shelf(records(Kind::Quota), |_, words| {
+        state.quotas = restore_slot_map(records(RecordKind::Quota), |_, words| {
             let (user, memory) = halves(words[0]);
-            Some(Quota { user, memory: Memory::of(u64::from(memory)).ok()?, bytes: words[1] })
+            Some(Quota { user, memory: MemoryKind::from_word(u64::from(memory)).ok()?, bytes: words[1] })
         });
-        state.tenants = shelf(records(Kind::Tenant), |id, words| {
+        state.tenants = restore_slot_map(records(RecordKind::Tenant), |id, words| {
             let (user, process) = halves(words[0]);
-            let (seat, is_worker) = halves(words[4]);
-            has(Thing::Clock(id)).then(|| Tenant {
-                dropped: words[2] as u32,
-                is_fenced: words[1] != 0,
-                is_leaving: words[1] >= 2,
-                is_gone: words[1] >= 3,
-                post: Some(Post { worker: Id(words[3]), seat }).filter(|post| post.worker.0 != 0 && is_worker == 0),
-                service: (is_worker != 0).then(|| Service {
+            let (session_index, is_worker) = halves(words[4]);
+            has(Resource::Semaphores(id)).then(|| Tenant {
+                last_drop: words[2] as u32,
+                is_disconnected: words[1] != 0,
+                is_closing: words[1] >= 2,
+                has_exited: words[1] >= 3,
+                session: Some(CallSession { worker: Id(words[3]), session_index })
+                    .filter(|session| session.worker.0 != 0 && is_worker == 0),
+                worker_state: (is_worker != 0).then(|| WorkerState {
                     label: words[5],
-                    seats: seat.min(SEATS),
-                    ..Service::default()
+                    sessions_opened: session_index.min(SESSIONS_MAX),
+                    ..WorkerState::default()
                 }),
                 ..Tenant::new(Peer { user, process })
             })
         });
         let mut host_bytes = 0;
-        state.hosts = shelf(records(Kind::Host), |id, words| {
+        state.hosts = restore_slot_map(records(RecordKind::Host), |id, words| {
             let user = u32::try_from(words[1]).ok()?;
             add(&mut host_bytes, words[0], SUM_BYTES_MAX)?;
-            let (maker, since) = (Id(words[2]), words[3]);
-            has(Thing::Host(id)).then_some(Host { bytes: words[0], user, maker, since, name: name_of(&words[4..])? })
+            let (creator, since) = (Id(words[2]), words[3]);
+            has(Resource::Host(id)).then_some(Host {
+                bytes: words[0],
+                user,
+                creator,
+                since,
+                name: name_of(&words[4..])?,
+            })
         });
         let (mut made_bytes, most_bytes) = (0, state.limits.budget_bytes.min(SUM_BYTES_MAX));
-        state.segments = shelf(records(Kind::Segment), |id, words| {
+        state.segments = restore_slot_map(records(RecordKind::Segment), |id, words| {
             add(&mut made_bytes, words[0], most_bytes)?;
-            let stage = [Stage::Making, Stage::Live, Stage::Leaving, Stage::Cleaning, Stage::Clean];
+            let stage = [
+                SegmentStage::Creating,
+                SegmentStage::Live,
+                SegmentStage::Unmapping,
+                SegmentStage::Scrubbing,
+                SegmentStage::Zeroed,
+            ];
             let stage = *stage.get(usize::try_from(words[1]).ok()?)?;
             // Who asked for one that was being made asks again.
-            let is_there = stage != Stage::Making && has(Thing::Segment(id));
+            let is_there = stage != SegmentStage::Creating && has(Resource::Segment(id));
             let (user, is_exposed) = halves(words[3]);
             is_there.then_some(Segment {
                 bytes: words[0],
@@ -281,9 +300,9 @@ impl State {
                 owner: Some(Id(words[2])).filter(|&owner| state.tenants.get(owner).is_some()),
                 user,
                 is_exposed: is_exposed != 0,
-                room: Room::new(words[0]),
+                free_list: FreeList::new(words[0]),
                 blocks: BTreeSet::new(),
-                spoilt: BTreeSet::new(),
+                unscrubbed: BTreeSet::new(),
                 attached: BTreeSet::new(),
             })
         });
@@ -291,25 +310,25 @@ impl State {
         state.recover_blocks(&records);
         state.recover_leases(&records);
         state.order = state.leases.iter().map(|(_, lease)| lease.order).max().unwrap_or(0);
-        state.mend_writers();
-        state.mend();
+        state.repair_writers();
+        state.repair();
         state
     }
 
     /// Modules, and what workers have loaded of them. `made_bytes` is what segments take of the device.
     fn recover_modules(
         &mut self,
-        records: &impl Fn(Kind) -> Vec<Record>,
-        has: &impl Fn(Thing) -> bool,
+        records: &impl Fn(RecordKind) -> Vec<Record>,
+        has: &impl Fn(Resource) -> bool,
         made_bytes: u64,
     ) {
         let (mut taken_bytes, most_bytes) = (made_bytes, self.limits.budget_bytes.min(SUM_BYTES_MAX));
         let mut module_bytes = 0;
-        self.modules = shelf(records(Kind::Module), |id, words| {
+        self.modules = restore_slot_map(records(RecordKind::Module), |id, words| {
             let (user, is_proved) = halves(words[1]);
             add(&mut module_bytes, words[0], SUM_BYTES_MAX)?;
             add(&mut module_bytes, words[8], SUM_BYTES_MAX)?;
-            has(Thing::Module(id)).then_some(Registered {
+            has(Resource::Module(id)).then_some(ModuleEntry {
                 name: name_of(&words[9..])?,
                 bytes: words[0],
                 device_bytes: words[8],
@@ -317,68 +336,82 @@ impl State {
                 user,
                 by: Id(words[3]),
                 since: words[2],
-                is_proved: is_proved != 0,
+                is_compiled: is_proved != 0,
             })
         });
-        self.loads = shelf(records(Kind::Load), |id, words| {
+        self.loads = restore_slot_map(records(RecordKind::Load), |id, words| {
             let (worker, module, bytes) = (Id(words[0]), Id(words[1]), words[2]);
-            let service = self.tenants.get_mut(worker)?.service.as_mut()?;
-            if service.loaded.contains_key(&module) {
+            let worker_state = self.tenants.get_mut(worker)?.worker_state.as_mut()?;
+            if worker_state.loaded.contains_key(&module) {
                 return None;
             }
             add(&mut taken_bytes, bytes, most_bytes)?;
-            service.loaded.insert(module, id);
-            Some(Load { worker, module, bytes, is_leaving: words[3] != 0 })
+            worker_state.loaded.insert(module, id);
+            Some(ModuleLoad { worker, module, bytes, is_unloading: words[3] != 0 })
         });
     }
 
-    fn recover_blocks(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
-        self.attachments = shelf(records(Kind::Attachment), |id, words| {
+    fn recover_blocks(&mut self, records: &impl Fn(RecordKind) -> Vec<Record>) {
+        self.attachments = restore_slot_map(records(RecordKind::Attachment), |id, words| {
             let attached = Attachment { tenant: Id(words[0]), segment: Id(words[1]) };
             self.segments.get_mut(attached.segment)?;
             self.tenants.get_mut(attached.tenant)?.attached.insert(attached.segment, id);
             self.segments.get_mut(attached.segment)?.attached.insert(attached.tenant);
             Some(attached)
         });
-        self.blocks = shelf(records(Kind::Block), |id, words| {
+        self.blocks = restore_slot_map(records(RecordKind::Block), |id, words| {
             let (segment, offset, bytes) = (Id(words[0]), words[1], words[2]);
-            let within = self.segments.get_mut(segment).filter(|within| within.stage == Stage::Live)?;
-            if bytes > within.bytes || !within.room.take_at(offset, span_bytes(bytes)) {
+            let within = self.segments.get_mut(segment).filter(|within| within.stage == SegmentStage::Live)?;
+            if bytes > within.bytes || !within.free_list.alloc_at(offset, span_bytes(bytes)) {
                 return None;
             }
             within.blocks.insert(id);
             // What was being overwritten is, from the beginning.
             let is_foreign = words[3] != 0;
-            Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_dirty: false })
+            Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_scrubbing: false })
         });
-        self.named = shelf(records(Kind::Name), |_, words| {
-            let (user, maker) = (u32::try_from(words[1]).ok()?, Id(words[2]));
-            let (block, policy) = (Id(words[0]), Policy::of(words[3]).ok()?);
-            let (version, since, ready) = (words[4], words[5], point_of(&words[6..]));
+        self.named = restore_slot_map(records(RecordKind::Name), |_, words| {
+            let (user, creator) = (u32::try_from(words[1]).ok()?, Id(words[2]));
+            let (block, policy) = (Id(words[0]), Policy::from_word(words[3]).ok()?);
+            let (version, since, ready) = (words[4], words[5], fence_of(&words[6..]));
             let name = name_of(&words[10..])?;
             self.blocks.get_mut(block)?.is_named = true;
-            let before = Before { block: Id(words[8]), version: words[9] };
+            let before = PreviousVersion { block: Id(words[8]), version: words[9] };
             let before = self.blocks.get_mut(before.block).map(|block| {
                 block.is_named = true;
                 before
             });
-            Some(Named { name, block, user, maker, policy, version, since, ready, before, readers: 0, writer: None })
+            Some(NameEntry {
+                name,
+                block,
+                user,
+                creator,
+                policy,
+                version,
+                since,
+                ready,
+                previous: before,
+                readers: 0,
+                writer: None,
+            })
         });
     }
 
-    fn recover_leases(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
-        self.leases = shelf(records(Kind::Lease), |id, words| {
+    fn recover_leases(&mut self, records: &impl Fn(RecordKind) -> Vec<Record>) {
+        self.leases = restore_slot_map(records(RecordKind::Lease), |id, words| {
             let (holder, block) = (Id(words[0]), Id(words[1]));
             let access = if words[2] & 1 == 0 { Access::Read } else { Access::Write };
-            let given = (words[2] & 2 != 0).then(|| point_of(&words[9..]));
+            let given = (words[2] & 2 != 0).then(|| fence_of(&words[9..]));
             self.blocks.get(block)?;
-            let ending = Some(point_of(&words[6..])).filter(|point| point.value > 0);
+            let ending = Some(fence_of(&words[6..])).filter(|fence| fence.value > 0);
             self.tenants.get(holder)?;
             match ending {
                 // Work of one that is gone has passed, and the lease with it.
-                Some(point) => {
-                    self.tenants.get_mut(point.tenant)?.due.insert((point.word, point.value, Due::Lease(id)))
-                }
+                Some(fence) => self.tenants.get_mut(fence.tenant)?.fence_waiters.insert((
+                    fence.semaphore,
+                    fence.value,
+                    FenceWaiter::Lease(id),
+                )),
                 None => self.tenants.get_mut(holder)?.leases.insert(id),
             };
             self.blocks.get_mut(block)?.leases += 1;
@@ -397,7 +430,7 @@ impl State {
     }
 
     /// A name has one writer. Where there are two, the lease was being given to another tenant: that one has it.
-    fn mend_writers(&mut self) {
+    fn repair_writers(&mut self) {
         let names: Vec<(Id, Policy)> = self.named.iter().map(|(id, named)| (id, named.policy)).collect();
         for (name, policy) in names {
             let is_writer =
@@ -419,67 +452,70 @@ impl State {
     }
 
     /// Counts what is not written down, and ends what nobody has.
-    fn mend(&mut self) {
+    fn repair(&mut self) {
         let ready: Vec<_> = self.named.iter().map(|(id, named)| (id, named.ready)).collect();
-        ready.into_iter().for_each(|(name, ready)| self.add_due(ready, Due::Name(name)));
+        ready.into_iter().for_each(|(name, ready)| self.add_fence_waiter(ready, FenceWaiter::Name(name)));
         let gifts: Vec<_> = self.leases.iter().filter_map(|(id, lease)| Some((id, lease.given?))).collect();
-        gifts.into_iter().for_each(|(lease, given)| self.add_due(given, Due::Gift(lease)));
-        self.due = self.tenants.iter().filter(|(_, tenant)| !tenant.due.is_empty()).map(|(id, _)| id).collect();
-        self.leaving = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving).map(|(id, _)| id).collect();
-        let hosts = self.hosts.iter().map(|(id, host)| (host.name.clone(), Called { memory: Memory::Host, id }));
-        let named = self.named.iter().map(|(id, named)| (named.name.clone(), Called { memory: Memory::Device, id }));
+        gifts.into_iter().for_each(|(lease, given)| self.add_fence_waiter(given, FenceWaiter::Given(lease)));
+        self.awaited_tenants =
+            self.tenants.iter().filter(|(_, tenant)| !tenant.fence_waiters.is_empty()).map(|(id, _)| id).collect();
+        self.closing = self.tenants.iter().filter(|(_, tenant)| tenant.is_closing).map(|(id, _)| id).collect();
+        let hosts =
+            self.hosts.iter().map(|(id, host)| (host.name.clone(), NameTarget { memory: MemoryKind::Host, id }));
+        let named =
+            self.named.iter().map(|(id, named)| (named.name.clone(), NameTarget { memory: MemoryKind::Device, id }));
         self.names = hosts.chain(named).collect();
         let owned: Vec<_> = self.segments.iter().filter_map(|(id, segment)| Some((id, segment.owner?))).collect();
         for (segment, owner) in owned {
             self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
         }
         self.module_names = self.modules.iter().map(|(id, module)| (module.name.clone(), id)).collect();
-        self.counts = self.recounted();
-        self.mend_workers();
-        self.mend_modules();
+        self.accounting = self.recount();
+        self.repair_workers();
+        self.repair_modules();
         let blocks: Vec<Id> = self.blocks.iter().map(|(id, _)| id).collect();
-        blocks.into_iter().for_each(|block| self.release(block));
+        blocks.into_iter().for_each(|block| self.free_block(block));
         let segments: Vec<_> = self.segments.iter().map(|(id, segment)| (id, segment.stage)).collect();
         for (id, stage) in segments {
             match stage {
-                Stage::Live => self.settle(id),
+                SegmentStage::Live => self.reclaim_segment(id),
                 // What was to be done for these may have been done by half.
-                Stage::Leaving | Stage::Cleaning => {
-                    self.change_segment(id, |segment| segment.stage = Stage::Live);
-                    self.settle(id);
+                SegmentStage::Unmapping | SegmentStage::Scrubbing => {
+                    self.change_segment(id, |segment| segment.stage = SegmentStage::Live);
+                    self.reclaim_segment(id);
                 }
-                Stage::Making | Stage::Clean => {}
+                SegmentStage::Creating | SegmentStage::Zeroed => {}
             }
         }
         // Everything is written anew, so that the records are what is known.
         let all = [
-            (0..self.tenants.places()).map(Touched::Tenant as fn(usize) -> Touched).collect::<Vec<_>>(),
-            (0..self.segments.places()).map(Touched::Segment).collect(),
-            (0..self.blocks.places()).map(Touched::Block).collect(),
-            (0..self.leases.places()).map(Touched::Lease).collect(),
-            (0..self.named.places()).map(Touched::Name).collect(),
-            (0..self.hosts.places()).map(Touched::Host).collect(),
-            (0..self.attachments.places()).map(Touched::Attachment).collect(),
-            (0..self.quotas.places()).map(Touched::Quota).collect(),
-            (0..self.modules.places()).map(Touched::Module).collect(),
-            (0..self.loads.places()).map(Touched::Load).collect(),
+            (0..self.tenants.capacity()).map(DirtyRecord::Tenant as fn(usize) -> DirtyRecord).collect::<Vec<_>>(),
+            (0..self.segments.capacity()).map(DirtyRecord::Segment).collect(),
+            (0..self.blocks.capacity()).map(DirtyRecord::Block).collect(),
+            (0..self.leases.capacity()).map(DirtyRecord::Lease).collect(),
+            (0..self.named.capacity()).map(DirtyRecord::Name).collect(),
+            (0..self.hosts.capacity()).map(DirtyRecord::Host).collect(),
+            (0..self.attachments.capacity()).map(DirtyRecord::Attachment).collect(),
+            (0..self.quotas.capacity()).map(DirtyRecord::Quota).collect(),
+            (0..self.modules.capacity()).map(DirtyRecord::Module).collect(),
+            (0..self.loads.capacity()).map(DirtyRecord::Load).collect(),
         ];
-        self.touched = all.into_iter().flatten().collect();
-        self.tell_all_given();
+        self.dirty_records = all.into_iter().flatten().collect();
+        self.notify_all_given();
     }
 }
 
 /// Things of records, each in its place.
-fn shelf<T>(records: Vec<Record>, mut read: impl FnMut(Id, &[u64]) -> Option<T>) -> Shelf<T> {
-    let mut shelf = Shelf::default();
+fn restore_slot_map<T>(records: Vec<Record>, mut read: impl FnMut(Id, &[u64]) -> Option<T>) -> SlotMap<T> {
+    let mut slots = SlotMap::default();
     for record in &records {
         if let Some(words) = &record.words
-            && let Some(thing) = read(record.id, words)
+            && let Some(value) = read(record.id, words)
         {
-            shelf.restore(record.id, thing);
+            slots.restore(record.id, value);
         }
     }
-    shelf.restore_end(records.iter().map(|record| record.id));
+    slots.finish_restore(records.iter().map(|record| record.id));
     debug_assert!(records.iter().enumerate().all(|(at, record)| index(record.id) == at), "records are in order");
-    shelf
+    slots
 }

@@ -1,27 +1,27 @@
 //! What a tenant asks, and what it is answered: which request is whose work, and what is asked of everything alike.
 
-use super::modules::Registered;
+use super::modules::ModuleEntry;
 use super::names::Publication;
-use super::shelf::index;
-use super::{CLOCK_WORDS, Effect, Lease, Quota, State, Thing, Touched, Waiting, World};
-use crate::wire::{Change, Framed, Id, Memory, Refusal, Reply, Request, Sums};
+use super::slot_map::index;
+use super::{DirtyRecord, Effect, Environment, Lease, PendingReserve, Quota, Resource, SEMAPHORES, State};
+use crate::wire::{BrokerStats, Frame, Id, MemoryKind, QuotaChange, Reply, Request, RequestError};
 
 impl State {
     /// A tenant asks.
-    pub(crate) fn request(&mut self, from: Id, asked: Framed<Request>, world: &impl World) {
+    pub(crate) fn request(&mut self, from: Id, asked: Frame<Request>, environment: &impl Environment) {
         let number = asked.number;
         let outcome = match self.tenants.get(from) {
-            Some(tenant) if !tenant.is_fenced => self.answer(from, asked, world),
-            Some(tenant) if tenant.is_leaving && asked.is_again && asked.message == Request::Bye => {
+            Some(tenant) if !tenant.is_disconnected => self.answer(from, asked, environment),
+            Some(tenant) if tenant.is_closing && asked.is_retry && asked.message == Request::Bye => {
                 Ok(Some(Reply::Done))
             }
-            _ => Err(Refusal::NoTenant),
+            _ => Err(RequestError::NoTenant),
         };
         match outcome {
             Ok(Some(reply)) => self.effects.push(Effect::Reply { to: from, number, reply }),
             Ok(None) => {}
-            Err(refusal) => {
-                self.effects.push(Effect::Reply { to: from, number, reply: Reply::Refused(refusal) });
+            Err(error) => {
+                self.effects.push(Effect::Reply { to: from, number, reply: Reply::Error(error) });
             }
         }
     }
@@ -30,47 +30,47 @@ impl State {
     pub(super) fn answer(
         &mut self,
         from: Id,
-        asked: Framed<Request>,
-        world: &impl World,
-    ) -> Result<Option<Reply>, Refusal> {
-        let Framed { number, is_again, message } = asked;
-        if is_again && let Some(reply) = self.answer_again(from, number, &message) {
+        asked: Frame<Request>,
+        environment: &impl Environment,
+    ) -> Result<Option<Reply>, RequestError> {
+        let Frame { number, is_retry, message } = asked;
+        if is_retry && let Some(reply) = self.answer_retry(from, number, &message) {
             return Ok(Some(reply));
         }
         match message {
-            Request::Hello { .. } => Err(Refusal::Malformed),
+            Request::Hello { .. } => Err(RequestError::Malformed),
             Request::Reserve { bytes } => {
-                self.reserve(Waiting { tenant: from, user: self.user_of(from), number, bytes, name: None })
+                self.reserve(PendingReserve { tenant: from, user: self.user_of(from), number, bytes, name: None })
             }
-            Request::Lease { name, access } => self.lease(from, number, name, access, world),
-            Request::Return { lease, .. } if is_again && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
-            Request::Return { lease, point } => {
+            Request::Lease { name, access } => self.lease(from, number, name, access, environment),
+            Request::Return { lease, .. } if is_retry && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
+            Request::Return { lease, fence } => {
                 self.held(from, lease)?;
-                self.give_back(lease, self.own_point(from, point)?, world);
+                self.return_lease(lease, self.check_fence(from, fence)?, environment);
                 Ok(Some(Reply::Done))
             }
             // It was given, and the taker has done with it.
-            Request::Give { lease, .. } if is_again && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
-            Request::Give { lease, to, point } => self.give(from, number, lease, to, point, world).map(Some),
+            Request::Give { lease, .. } if is_retry && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
+            Request::Give { lease, to, fence } => self.give(from, number, lease, to, fence, environment).map(Some),
             Request::Detach { segment } => {
                 if !self.tenants.get(from).is_some_and(|tenant| tenant.attached.contains_key(&segment)) {
-                    return if is_again { Ok(Some(Reply::Done)) } else { Err(Refusal::NoSegment) };
+                    return if is_retry { Ok(Some(Reply::Done)) } else { Err(RequestError::NoSegment) };
                 }
                 self.detach(from, segment);
                 Ok(Some(Reply::Done))
             }
             Request::Attach { segment } => self.attach(from, number, segment).map(|()| None),
-            Request::Clock { tenant } => {
-                let other = self.tenants.get(tenant).ok_or(Refusal::NoTenant)?;
+            Request::Semaphores { tenant } => {
+                let other = self.tenants.get(tenant).ok_or(RequestError::NoTenant)?;
                 if other.peer.user != self.user_of(from) {
-                    return Err(Refusal::NotAllowed { user: other.peer.user });
+                    return Err(RequestError::NotAllowed { user: other.peer.user });
                 }
-                let bytes = u64::from(CLOCK_WORDS) * 8;
-                self.effects.push(Effect::Hand { to: from, number, what: Thing::Clock(tenant), bytes });
+                let bytes = u64::from(SEMAPHORES) * 8;
+                self.effects.push(Effect::SendFd { to: from, number, what: Resource::Semaphores(tenant), bytes });
                 Ok(None)
             }
-            Request::Publish { lease, policy, point, name } => {
-                self.publish(from, Publication { lease, policy, point, name }, is_again, world).map(Some)
+            Request::Publish { lease, policy, fence, name } => {
+                self.publish(from, Publication { lease, policy, fence, name }, is_retry, environment).map(Some)
             }
             Request::Find { name } => self.find(&name).map(Some),
             Request::List { after } => {
@@ -79,18 +79,18 @@ impl State {
                 Ok(None)
             }
             Request::Drop { name } => {
-                let is_done = is_again && self.tenants.get(from).is_some_and(|tenant| tenant.dropped == number);
+                let is_done = is_retry && self.tenants.get(from).is_some_and(|tenant| tenant.last_drop == number);
                 if !is_done {
-                    self.drop_name(from, &name, is_again)?;
-                    self.tenants.get_mut(from).expect("it asks").dropped = number;
-                    self.touch(Touched::Tenant(index(from)));
+                    self.drop_name(from, &name, is_retry)?;
+                    self.tenants.get_mut(from).expect("it asks").last_drop = number;
+                    self.mark_dirty(DirtyRecord::Tenant(index(from)));
                 }
                 Ok(Some(Reply::Done))
             }
             Request::Quota { user, memory, change } => self.quota(from, user, memory, change).map(Some),
-            Request::Totals => Ok(Some(Reply::Sums(self.sums()))),
+            Request::Stats => Ok(Some(Reply::Stats(self.stats()))),
             Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),
-            Request::Hire { label } => self.hire(from, number, label).map(|()| None),
+            Request::OpenSession { label } => self.open_session(from, number, label).map(|()| None),
             Request::Borrow { lease, of } => self.borrow(from, number, lease, of).map(Some),
             Request::PutModule { bytes, device_bytes, hash, name } => {
                 self.put_module(from, [bytes, device_bytes], hash, name).map(Some)
@@ -101,14 +101,14 @@ impl State {
                 self.effects.push(Effect::Text { to: from, number, text });
                 Ok(None)
             }
-            Request::DropModule { name } => self.drop_module(from, &name, is_again).map(Some),
-            Request::Prove { module } => self.prove(from, module).map(Some),
+            Request::DropModule { name } => self.drop_module(from, &name, is_retry).map(Some),
+            Request::Compiled { module } => self.mark_compiled(from, module).map(Some),
             Request::Unload { module } => self.unload(from, module).map(Some),
-            Request::Finish { tenant } => self.finish(from, tenant, is_again, world).map(Some),
+            Request::Drained { tenant } => self.session_drained(from, tenant, is_retry, environment).map(Some),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
-                self.pass_of(from, world);
-                self.go(from);
+                self.poll_fences_of(from, environment);
+                self.begin_close(from);
                 Ok(None)
             }
             Request::Stop { is_forced } => self.stop(from, number, is_forced).map(|()| None),
@@ -120,60 +120,60 @@ impl State {
     }
 
     /// A lease that a tenant has.
-    pub(super) fn held(&self, tenant: Id, lease: Id) -> Result<&Lease, Refusal> {
+    pub(super) fn held(&self, tenant: Id, lease: Id) -> Result<&Lease, RequestError> {
         let held = self.leases.get(lease).filter(|held| held.holder == tenant && held.ending.is_none());
-        held.ok_or(Refusal::NoLease)
+        held.ok_or(RequestError::NoLease)
     }
 
-    fn quota(&mut self, from: Id, user: u32, memory: Memory, change: Change) -> Result<Reply, Refusal> {
+    fn quota(&mut self, from: Id, user: u32, memory: MemoryKind, change: QuotaChange) -> Result<Reply, RequestError> {
         let asking = self.user_of(from);
-        if (change != Change::Keep || user != asking) && !self.is_own(asking) {
-            return Err(Refusal::NotAllowed { user: self.own_user });
+        if (change != QuotaChange::Keep || user != asking) && !self.is_operator(asking) {
+            return Err(RequestError::NotAllowed { user: self.own_user });
         }
         let known = self.quotas.iter().find(|(_, quota)| (quota.user, quota.memory) == (user, memory));
         let known = known.map(|(id, _)| id);
         match change {
-            Change::Keep => {}
-            Change::Set { bytes } if bytes < memory.least_bytes() => {
-                return Err(Refusal::SmallQuota { least_bytes: memory.least_bytes() });
+            QuotaChange::Keep => {}
+            QuotaChange::Set { bytes } if bytes < memory.least_bytes() => {
+                return Err(RequestError::QuotaTooSmall { least_bytes: memory.least_bytes() });
             }
-            Change::Set { bytes } => {
+            QuotaChange::Set { bytes } => {
                 if known.is_none() && self.quotas.len() >= self.limits.quotas {
-                    return Err(Refusal::TooMany { limit: self.limits.quotas as u64 });
+                    return Err(RequestError::TooMany { limit: self.limits.quotas as u64 });
                 }
-                let id = known.unwrap_or_else(|| self.quotas.add(Quota { user, memory, bytes }));
+                let id = known.unwrap_or_else(|| self.quotas.insert(Quota { user, memory, bytes }));
                 self.quotas.get_mut(id).expect("it was found or made").bytes = bytes;
-                self.touch(Touched::Quota(index(id)));
+                self.mark_dirty(DirtyRecord::Quota(index(id)));
             }
-            Change::Clear => {
+            QuotaChange::Clear => {
                 if let Some(id) = known {
                     self.quotas.remove(id);
-                    self.touch(Touched::Quota(index(id)));
+                    self.mark_dirty(DirtyRecord::Quota(index(id)));
                 }
             }
         }
-        let had = self.counts.user(user);
+        let had = self.accounting.user(user);
         let bytes = match memory {
-            Memory::Device => had.bytes,
-            Memory::Host => had.host_bytes,
+            MemoryKind::Device => had.bytes,
+            MemoryKind::Host => had.host_bytes,
         };
         Ok(Reply::Number { id: Id(self.quota_of(user, memory)), bytes })
     }
 
     /// Ends the broker, if who asks may. What has a name is lost only to who wants that.
-    fn stop(&mut self, from: Id, number: u32, is_forced: bool) -> Result<(), Refusal> {
-        if !self.is_own(self.user_of(from)) {
-            return Err(Refusal::NotAllowed { user: self.own_user });
+    fn stop(&mut self, from: Id, number: u32, is_forced: bool) -> Result<(), RequestError> {
+        if !self.is_operator(self.user_of(from)) {
+            return Err(RequestError::NotAllowed { user: self.own_user });
         }
         let host_bytes: u64 = self.hosts.iter().map(|(_, host)| host.bytes).sum();
         // Those of the library's own are made anew when they are wanted.
         let is_put =
-            |module: &Registered| !["freehold/", "gpu/"].iter().any(|own| module.name.as_str().starts_with(own));
+            |module: &ModuleEntry| !["freehold/", "gpu/"].iter().any(|own| module.name.as_str().starts_with(own));
         let modules = self.modules.iter().filter(|(_, module)| is_put(module)).count();
         let names = (self.names.len() + modules) as u64;
-        let bytes = self.counts.named_bytes + host_bytes;
+        let bytes = self.accounting.named_bytes + host_bytes;
         if names > 0 && !is_forced {
-            return Err(Refusal::HasNames { names, bytes });
+            return Err(RequestError::NamesPublished { names, bytes });
         }
         self.effects.push(Effect::Reply { to: from, number, reply: Reply::Number { id: Id(names), bytes } });
         self.effects.push(Effect::Stop);
@@ -181,26 +181,26 @@ impl State {
     }
 
     /// Whether a user runs the broker, or could as well.
-    pub(super) fn is_own(&self, user: u32) -> bool {
+    pub(super) fn is_operator(&self, user: u32) -> bool {
         user == self.own_user || user == 0
     }
 
-    pub(super) fn quota_of(&self, user: u32, memory: Memory) -> u64 {
+    pub(super) fn quota_of(&self, user: u32, memory: MemoryKind) -> u64 {
         let own = self.quotas.iter().find(|(_, quota)| (quota.user, quota.memory) == (user, memory));
         let anybodys = match memory {
-            Memory::Device => self.limits.user_bytes,
-            Memory::Host => self.limits.user_host_bytes,
+            MemoryKind::Device => self.limits.user_bytes,
+            MemoryKind::Host => self.limits.user_host_bytes,
         };
         own.map_or(anybodys, |(_, quota)| quota.bytes)
     }
 
-    pub(crate) fn sums(&self) -> Sums {
-        Sums {
+    pub(crate) fn stats(&self) -> BrokerStats {
+        BrokerStats {
             budget_bytes: self.limits.budget_bytes,
-            made_bytes: self.counts.made_bytes,
-            leased_bytes: self.counts.leased_bytes,
-            named_bytes: self.counts.named_bytes,
-            leaving_bytes: self.counts.leaving_bytes,
+            segment_bytes: self.accounting.segment_bytes,
+            leased_bytes: self.accounting.leased_bytes,
+            named_bytes: self.accounting.named_bytes,
+            reclaiming_bytes: self.accounting.reclaiming_bytes,
             tenants: self.tenants.len() as u32,
             names: self.named.len() as u32,
             leases: self.leases.len() as u32,

@@ -1,12 +1,12 @@
 //! A worker: a process that runs kernels for tenants. It is a tenant itself, made by the broker, and borrows what those that it
 //! serves have leased. A kernel that faults, or does not end, ends this process and nothing else.
 //!
-//! One thread takes calls out of rings, launches, and looks how far work has come (`desk`); another ends the process when a kernel
-//! takes too long (`watch`). What is loaded and borrowed is in `stock`.
+//! One thread takes calls out of rings, launches, and looks how far work has come (`session`); another ends the process when a kernel
+//! takes too long (`watchdog`). What is loaded and borrowed is in `resources`.
 
-mod desk;
-mod stock;
-mod watch;
+mod resources;
+mod session;
+mod watchdog;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,15 +22,15 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::{Signal, getpid, kill_process};
 
-use self::desk::{Desk, Served};
-use self::stock::{Stock, faulted};
-use self::watch::Watch;
-use crate::calls::Calls;
+use self::resources::{Resources, faulted};
+use self::session::{CallSession, ServeOutcome};
+use self::watchdog::Watchdog;
+use crate::call_failure::{CallFailure, FailureReport};
+use crate::call_ring::CallRing;
 use crate::client::{Broker, Link};
-use crate::part::Config;
-use crate::ring::{Doorstep, Sleeper, Slot, Spin};
-use crate::socket::{self, NotReceived, Received};
-use crate::trouble::{Told, Trouble};
+use crate::ring::{Sleeper, Slot, SpinWait, Waiter};
+use crate::role::Config;
+use crate::seqpacket::{self, ReceiveError, Received};
 use crate::wire::Id;
 
 /// How long a kernel may run unless the broker says otherwise.
@@ -38,61 +38,61 @@ const LAUNCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// Launches of one tenant that have not come to their end, unless the broker says otherwise. Beyond, no more are taken: a driver
 /// holds up who puts in so many.
-const LAUNCHES: u64 = 512;
+const LAUNCHES_MAX: u64 = 512;
 
 /// While work is pending that nobody waits for, it is looked at so often: it may have faulted.
-const LOOK: Duration = Duration::from_millis(1);
+const FAULT_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// While nothing is pending, posts and rings are looked at so often, whoever rings.
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE_WAIT: Duration = Duration::from_millis(500);
 
 /// While it spins, the system is asked for orders in one of so many rounds.
-const ROUNDS: u32 = 16;
+const ROUNDS_PER_POLL: u32 = 16;
 
 /// Orders are looked at behind so many turns at the latest.
-const BUSY_MAX: u32 = 64;
+const BUSY_TURNS_PER_POLL: u32 = 64;
 
 /// How long a kernel may run at a broker's workers.
 pub(crate) fn launch_limit(config: &Config) -> Duration {
-    config.terms.launch_ms.map_or(LAUNCH_LIMIT, Duration::from_millis)
+    config.limits.launch_ms_max.map_or(LAUNCH_LIMIT, Duration::from_millis)
 }
 
 /// What the broker tells a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Who it is. Beside it: its socket, ring, clock and bell.
+pub(crate) enum WorkerOrder {
+    /// Who it is. Beside it: its socket, ring, semaphores and doorbell.
     Begin { worker: Id, device: u128, limit: Duration },
-    /// Whom it serves. Beside it: the ring of calls, and the bell that is rung for those.
-    Serve { tenant: Id, seat: u32 },
+    /// Whom it serves. Beside it: the ring of calls, and the doorbell that is rung for those.
+    Serve { tenant: Id, session_index: u32 },
     /// Whom it serves no more, when what was called is carried out. It says so then.
-    Dismiss { tenant: Id },
+    Drain { tenant: Id },
     /// It serves nobody any more.
-    End,
+    Stop,
 }
 
-impl Order {
-    pub(crate) fn words(self) -> Slot {
+impl WorkerOrder {
+    pub(crate) fn to_words(self) -> Slot {
         match self {
             Self::Begin { worker, device, limit } => {
                 let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
                 [1, worker.0, device as u64, (device >> 64) as u64, limit_ms, 0, 0, 0]
             }
-            Self::Serve { tenant, seat } => [2, tenant.0, u64::from(seat), 0, 0, 0, 0, 0],
-            Self::Dismiss { tenant } => [3, tenant.0, 0, 0, 0, 0, 0, 0],
-            Self::End => [4, 0, 0, 0, 0, 0, 0, 0],
+            Self::Serve { tenant, session_index } => [2, tenant.0, u64::from(session_index), 0, 0, 0, 0, 0],
+            Self::Drain { tenant } => [3, tenant.0, 0, 0, 0, 0, 0, 0],
+            Self::Stop => [4, 0, 0, 0, 0, 0, 0, 0],
         }
     }
 
-    fn of(words: &Slot) -> Option<Self> {
+    fn from_words(words: &Slot) -> Option<Self> {
         Some(match words[0] {
             1 => Self::Begin {
                 worker: Id(words[1]),
                 device: u128::from(words[2]) | u128::from(words[3]) << 64,
                 limit: Duration::from_millis(words[4]),
             },
-            2 => Self::Serve { tenant: Id(words[1]), seat: words[2] as u32 },
-            3 => Self::Dismiss { tenant: Id(words[1]) },
-            4 => Self::End,
+            2 => Self::Serve { tenant: Id(words[1]), session_index: words[2] as u32 },
+            3 => Self::Drain { tenant: Id(words[1]) },
+            4 => Self::Stop,
             _ => return None,
         })
     }
@@ -102,160 +102,184 @@ impl Order {
 ///
 /// # Errors
 /// The device does not open, or the system fails.
-pub(crate) fn run(config: &Config, post: OwnedFd) -> io::Result<()> {
-    let Ok(begun) = socket::receive(&post, RecvFlags::empty()) else { return Ok(()) };
-    let (Some(Order::Begin { worker, device, limit }), Ok([socket, ring, clock, bell])) =
-        (Order::of(&begun.slot), <[OwnedFd; 4]>::try_from(begun.descriptors))
+pub(crate) fn run(config: &Config, control_socket: OwnedFd) -> io::Result<()> {
+    let Ok(begun) = seqpacket::receive(&control_socket, RecvFlags::empty()) else { return Ok(()) };
+    let (Some(WorkerOrder::Begin { worker, device, limit }), Ok([socket, ring, semaphores, doorbell])) =
+        (WorkerOrder::from_words(&begun.slot), <[OwnedFd; 4]>::try_from(begun.descriptors))
     else {
         return Err(io::Error::other("a broker starts its workers itself: say `freehold serve`"));
     };
-    let link = Link::of_worker(worker, device, socket, [ring, clock, bell]).map_err(io::Error::other)?;
+    let link = Link::for_worker(worker, device, socket, [ring, semaphores, doorbell]).map_err(io::Error::other)?;
     let opened = open_device(config.device.as_deref());
-    let opened = opened.and_then(|device| Ok((Broker::over(&device, link).map_err(io::Error::other)?, device)));
+    let opened = opened.and_then(|device| Ok((Broker::from_link(&device, link).map_err(io::Error::other)?, device)));
     match opened {
-        Ok((broker, device)) => Worker::new(config, post, broker, device, limit)?.serve(),
+        Ok((broker, device)) => Worker::new(config, control_socket, broker, device, limit)?.serve(),
         Err(error) => {
-            refuse(&post, &error.to_string());
+            report_no_device(&control_socket, &error.to_string());
             Err(error)
         }
     }
 }
 
 /// The device, with its context current in this thread: without one a driver that has failed does not say how.
-fn open_device(wish: Option<&str>) -> io::Result<Device> {
+fn open_device(selector: Option<&str>) -> io::Result<Device> {
     // SAFETY: of the driver is called here what makes the primary context current, which is retained for good.
-    let opened = unsafe { open::open(wish) }.map_err(io::Error::other)?;
+    let opened = unsafe { open::open(selector) }.map_err(io::Error::other)?;
     let current = primary::retain(&opened.api, opened.device);
     current.and_then(|context| context::set_current(&opened.api, context)).map_err(io::Error::other)?;
-    open::device(wish).map_err(io::Error::other)
+    open::device(selector).map_err(io::Error::other)
 }
 
 /// Tells the first who is to be served that there is no device.
-fn refuse(post: &OwnedFd, said: &str) {
-    let Ok(Received { slot, mut descriptors, .. }) = socket::receive(post, RecvFlags::empty()) else { return };
-    let (Some(Order::Serve { .. }), false) = (Order::of(&slot), descriptors.is_empty()) else { return };
-    if let Ok(calls) = Calls::open(descriptors.remove(0)) {
-        calls.tell(&Told { stream: 0, number: 0, last: 0, trouble: Trouble::NoDevice }.words(), said);
+fn report_no_device(control_socket: &OwnedFd, said: &str) {
+    let Ok(Received { slot, mut descriptors, .. }) = seqpacket::receive(control_socket, RecvFlags::empty()) else {
+        return;
+    };
+    let (Some(WorkerOrder::Serve { .. }), false) = (WorkerOrder::from_words(&slot), descriptors.is_empty()) else {
+        return;
+    };
+    if let Ok(calls) = CallRing::open(descriptors.remove(0)) {
+        calls.push_failure(
+            &FailureReport { stream: 0, number: 0, last: 0, failure: CallFailure::NoDevice }.to_words(),
+            said,
+        );
     }
 }
 
 struct Worker {
-    post: OwnedFd,
+    control_socket: OwnedFd,
     /// Rung by those that it serves. There from the first order to serve on.
-    bell: Option<Arc<OwnedFd>>,
+    doorbell: Option<Arc<OwnedFd>>,
     device: Device,
-    desks: Vec<Desk>,
-    stock: Stock,
-    watch: Arc<Watch>,
-    spin: Spin,
-    patience: Duration,
+    sessions: Vec<CallSession>,
+    resources: Resources,
+    watchdog: Arc<Watchdog>,
+    spin: SpinWait,
+    spin_time: Duration,
     /// Of one tenant, that have not come to their end.
     launches_max: u64,
-    is_over: bool,
+    is_stopping: bool,
 }
 
 impl Worker {
-    fn new(config: &Config, post: OwnedFd, broker: Broker, device: Device, limit: Duration) -> io::Result<Self> {
-        let clock = broker.clock(broker.tenant()).map_err(io::Error::other)?;
-        let watch = Watch::start(&device, clock, broker.doorstep(), limit)?;
-        let (desks, stock) = (Vec::new(), Stock::new(broker));
+    fn new(
+        config: &Config,
+        control_socket: OwnedFd,
+        broker: Broker,
+        device: Device,
+        limit: Duration,
+    ) -> io::Result<Self> {
+        let semaphores = broker.semaphores(broker.tenant()).map_err(io::Error::other)?;
+        let watchdog = Watchdog::start(&device, semaphores, broker.waiter(), limit)?;
+        let (sessions, resources) = (Vec::new(), Resources::new(broker));
         let patience = Duration::from_micros(config.spin_us);
-        let (spin, launches_max) = (Spin::new(), config.terms.launches.unwrap_or(LAUNCHES).max(1));
-        Ok(Self { post, bell: None, device, desks, stock, watch, spin, patience, launches_max, is_over: false })
+        let (spin, launches_max) = (SpinWait::new(), config.limits.launches_max.unwrap_or(LAUNCHES_MAX).max(1));
+        Ok(Self {
+            control_socket,
+            doorbell: None,
+            device,
+            sessions,
+            resources,
+            watchdog,
+            spin,
+            spin_time: patience,
+            launches_max,
+            is_stopping: false,
+        })
     }
 
     fn serve(&mut self) -> io::Result<()> {
         let mut last_work = Instant::now();
         let (mut turns, mut rounds, mut busy) = (0, 0_u32, 0_u32);
-        while !self.is_over {
-            let has_worked = self.serve_desks();
+        while !self.is_stopping {
+            let has_worked = self.serve_sessions();
             if has_worked {
                 turns = 0;
                 last_work = Instant::now();
                 busy = busy.wrapping_add(1);
                 // Who calls without an end keeps nobody else from being heard, and nothing that is wanted back.
-                if busy.is_multiple_of(BUSY_MAX) {
-                    self.stock.return_recalled();
-                    self.stock.let_go_dropped();
-                    self.rest(Duration::ZERO)?;
-                    self.finish();
+                if busy.is_multiple_of(BUSY_TURNS_PER_POLL) {
+                    self.resources.return_recalled();
+                    self.resources.unload_dropped();
+                    self.wait_for_work(Duration::ZERO)?;
+                    self.remove_drained();
                 }
                 continue;
             }
             turns += 1;
-            if turns < self.spin.moments() {
-                self.spin.moment();
+            if turns < self.spin.spins_max() {
+                self.spin.spin_once();
                 continue;
             }
             turns = 0;
             rounds = rounds.wrapping_add(1);
-            self.stock.return_recalled();
-            self.stock.let_go_dropped();
-            let is_pending = self.desks.iter().any(Desk::is_pending);
-            if !is_pending && self.stock.is_unloading() {
-                self.stock.say_unloaded();
+            self.resources.return_recalled();
+            self.resources.unload_dropped();
+            let is_pending = self.sessions.iter().any(CallSession::is_pending);
+            if !is_pending && self.resources.is_unloading() {
+                self.resources.report_unloaded();
             }
             let idle = last_work.elapsed();
-            let wait = match idle < self.patience {
+            let wait = match idle < self.spin_time {
                 true => Duration::ZERO,
-                false if is_pending || self.stock.is_unloading() => (idle / 8).min(LOOK),
-                false => IDLE,
+                false if is_pending || self.resources.is_unloading() => (idle / 8).min(FAULT_CHECK_INTERVAL),
+                false => IDLE_WAIT,
             };
-            if is_pending && idle > LOOK {
-                self.look_for_faults();
+            if is_pending && idle > FAULT_CHECK_INTERVAL {
+                self.check_faults();
             }
             // While this spins the system is not asked in every round: what the broker orders can wait for that long.
-            if wait.is_zero() && !rounds.is_multiple_of(ROUNDS) {
+            if wait.is_zero() && !rounds.is_multiple_of(ROUNDS_PER_POLL) {
                 continue;
             }
-            if self.rest(wait)? {
+            if self.wait_for_work(wait)? {
                 last_work = Instant::now();
             }
-            self.finish();
+            self.remove_drained();
         }
         Ok(())
     }
 
     /// Says of those that go, and whose calls have all come to their end, that nothing is left of them here.
-    fn finish(&mut self) {
-        let left: Vec<Desk> = self.desks.extract_if(.., |desk| desk.is_left()).collect();
-        for desk in left {
-            self.watch.remove(desk.tenant());
-            self.stock.finish(desk.tenant());
+    fn remove_drained(&mut self) {
+        let left: Vec<CallSession> = self.sessions.extract_if(.., |session| session.is_drained()).collect();
+        for session in left {
+            self.watchdog.remove(session.tenant());
+            self.resources.remove_tenant(session.tenant());
         }
     }
 
     /// Launches what is called, and tells those who sleep how far work has come. Whether something was called.
-    fn serve_desks(&mut self) -> bool {
+    fn serve_sessions(&mut self) -> bool {
         let mut has_worked = false;
-        for desk in &mut self.desks {
-            match desk.serve(&self.device, &mut self.stock) {
-                Served::Some => has_worked = true,
-                Served::Nothing => {}
+        for session in &mut self.sessions {
+            match session.serve(&self.device, &mut self.resources) {
+                ServeOutcome::Progress => has_worked = true,
+                ServeOutcome::Idle => {}
                 // With the device every call of this process has failed: whoever is served hears whose kernel it was.
-                Served::Fatal(code) => self.watch.end(faulted(code)),
+                ServeOutcome::Fatal(code) => self.watchdog.exit(faulted(code)),
             }
         }
         has_worked
     }
 
     /// Asks the driver whether work that is pending goes on.
-    fn look_for_faults(&self) {
-        if let Some(code) = self.desks.iter().find_map(Desk::fault) {
-            self.watch.end(faulted(code));
+    fn check_faults(&self) {
+        if let Some(code) = self.sessions.iter().find_map(CallSession::fault) {
+            self.watchdog.exit(faulted(code));
         }
     }
 
     /// Waits for calls and orders, for so long. Whether something came.
-    fn rest(&mut self, longest: Duration) -> io::Result<bool> {
+    fn wait_for_work(&mut self, longest: Duration) -> io::Result<bool> {
         let is_asleep = !longest.is_zero();
-        if is_asleep && self.desks.iter().any(|desk| desk.set_asleep(true)) {
-            self.desks.iter().for_each(Desk::wake);
+        if is_asleep && self.sessions.iter().any(|session| session.set_asleep(true)) {
+            self.sessions.iter().for_each(CallSession::wake);
             return Ok(true);
         }
         let timeout = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-        let mut ready = vec![PollFd::new(&self.post, PollFlags::IN)];
-        ready.extend(self.bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
+        let mut ready = vec![PollFd::new(&self.control_socket, PollFlags::IN)];
+        ready.extend(self.doorbell.as_ref().map(|doorbell| PollFd::new(doorbell, PollFlags::IN)));
         let came = match poll(&mut ready, Some(&timeout)) {
             Ok(count) => count != 0,
             Err(Errno::INTR) => false,
@@ -264,74 +288,80 @@ impl Worker {
         let [has_order, has_rung] = [0, 1].map(|at| ready.get(at).is_some_and(|one| !one.revents().is_empty()));
         drop(ready);
         if is_asleep {
-            self.desks.iter().for_each(Desk::wake);
+            self.sessions.iter().for_each(CallSession::wake);
         }
-        if let (true, Some(bell)) = (has_rung, &self.bell) {
+        if let (true, Some(doorbell)) = (has_rung, &self.doorbell) {
             // Nothing was counted where this fails.
-            let _ = rustix::io::read(bell, &mut [0; 8]);
+            let _ = rustix::io::read(doorbell, &mut [0; 8]);
         }
         if has_order {
-            self.hear()?;
+            self.receive_order()?;
         }
         Ok(came)
     }
 
     /// Hears what the broker orders.
-    fn hear(&mut self) -> io::Result<()> {
-        let received = match socket::receive(&self.post, RecvFlags::DONTWAIT) {
+    fn receive_order(&mut self) -> io::Result<()> {
+        let received = match seqpacket::receive(&self.control_socket, RecvFlags::DONTWAIT) {
             Ok(received) => received,
-            Err(NotReceived::Nothing | NotReceived::Malformed) => return Ok(()),
-            // Broker and keeper are gone.
-            Err(NotReceived::Closed) => end(),
-            Err(NotReceived::Failed(error)) => return Err(error.into()),
+            Err(ReceiveError::WouldBlock | ReceiveError::Malformed) => return Ok(()),
+            // Broker and fdstore are gone.
+            Err(ReceiveError::Closed) => kill_self(),
+            Err(ReceiveError::System(error)) => return Err(error.into()),
         };
-        match (Order::of(&received.slot), <[OwnedFd; 2]>::try_from(received.descriptors)) {
+        match (WorkerOrder::from_words(&received.slot), <[OwnedFd; 2]>::try_from(received.descriptors)) {
             // A broker that took over says it again.
-            (Some(Order::Serve { tenant, .. }), _) if self.desks.iter().any(|desk| desk.tenant() == tenant) => {}
-            (Some(Order::Serve { tenant, seat }), Ok([calls, bell])) => {
-                self.ring_for(bell)?;
-                let calls = Arc::new(Calls::open(calls)?);
-                self.watch.add(tenant, seat, calls.clone());
-                self.stock.add(tenant, calls.clone());
-                self.desks.push(Desk::new(tenant, calls, self.watch.clone(), self.launches_max));
+            (Some(WorkerOrder::Serve { tenant, .. }), _)
+                if self.sessions.iter().any(|session| session.tenant() == tenant) => {}
+            (Some(WorkerOrder::Serve { tenant, session_index }), Ok([calls, doorbell])) => {
+                self.set_doorbell(doorbell)?;
+                let calls = Arc::new(CallRing::open(calls)?);
+                self.watchdog.add(tenant, session_index, calls.clone());
+                self.resources.add_tenant(tenant, calls.clone());
+                self.sessions.push(CallSession::new(tenant, calls, self.watchdog.clone(), self.launches_max));
             }
-            (Some(Order::Dismiss { tenant }), _) => match self.desks.iter_mut().find(|desk| desk.tenant() == tenant) {
-                Some(desk) => desk.dismiss(),
-                // It never called, or a broker that took over says it again.
-                None => self.stock.finish(tenant),
-            },
-            (Some(Order::End), _) => self.is_over = true,
+            (Some(WorkerOrder::Drain { tenant }), _) => {
+                match self.sessions.iter_mut().find(|session| session.tenant() == tenant) {
+                    Some(session) => session.drain(),
+                    // It never called, or a broker that took over says it again.
+                    None => self.resources.remove_tenant(tenant),
+                }
+            }
+            (Some(WorkerOrder::Stop), _) => self.is_stopping = true,
             _ => {}
         }
         Ok(())
     }
 
-    /// Has the bell ring when the broker says something, too: it wants borrowed leases back that way.
-    fn ring_for(&mut self, bell: OwnedFd) -> io::Result<()> {
-        if self.bell.is_some() {
+    /// Has the doorbell ring when the broker says something, too: it wants borrowed leases back that way.
+    fn set_doorbell(&mut self, doorbell: OwnedFd) -> io::Result<()> {
+        if self.doorbell.is_some() {
             return Ok(());
         }
-        let bell = Arc::new(bell);
-        self.bell = Some(bell.clone());
-        let doorstep = self.stock.doorstep();
-        thread::Builder::new().name("freehold-recall".into()).spawn(move || forward(&doorstep, &bell)).map(drop)
+        let doorbell = Arc::new(doorbell);
+        self.doorbell = Some(doorbell.clone());
+        let waiter = self.resources.waiter();
+        thread::Builder::new()
+            .name("freehold-recall".into())
+            .spawn(move || forward_replies(&waiter, &doorbell))
+            .map(drop)
     }
 }
 
-fn forward(ring: &Doorstep, bell: &OwnedFd) {
+fn forward_replies(ring: &Waiter, doorbell: &OwnedFd) {
     let mut seen = ring.replied();
     loop {
-        ring.sleep(Sleeper::Receiver, seen, IDLE);
+        ring.sleep(Sleeper::Receiver, seen, IDLE_WAIT);
         let now = ring.replied();
         if std::mem::replace(&mut seen, now) != now {
-            // A bell that has counted as far as it can rings.
-            let _ = rustix::io::write(bell.as_fd(), &1_u64.to_ne_bytes());
+            // A doorbell that has counted as far as it can rings.
+            let _ = rustix::io::write(doorbell.as_fd(), &1_u64.to_ne_bytes());
         }
     }
 }
 
 /// Ends this process at once: a driver that failed, or a kernel that does not end, would hold up every other way.
-fn end() -> ! {
+fn kill_self() -> ! {
     loop {
         // A process may always end itself.
         let _ = kill_process(getpid(), Signal::KILL);
@@ -345,13 +375,13 @@ mod tests {
     #[test]
     fn an_order_is_read_as_it_was_written() {
         for order in [
-            Order::Begin { worker: Id(7 << 32), device: 3 << 64 | 1, limit: Duration::from_millis(250) },
-            Order::Serve { tenant: Id(9), seat: 30 },
-            Order::Dismiss { tenant: Id(9) },
-            Order::End,
+            WorkerOrder::Begin { worker: Id(7 << 32), device: 3 << 64 | 1, limit: Duration::from_millis(250) },
+            WorkerOrder::Serve { tenant: Id(9), session_index: 30 },
+            WorkerOrder::Drain { tenant: Id(9) },
+            WorkerOrder::Stop,
         ] {
-            assert_eq!(Order::of(&order.words()), Some(order));
+            assert_eq!(WorkerOrder::from_words(&order.to_words()), Some(order));
         }
-        assert_eq!(Order::of(&[5, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(WorkerOrder::from_words(&[5, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -9,8 +9,8 @@ use freehold_driver::cuda::{
 };
 
 use super::Attacker;
+use crate::harness;
 use crate::raw::message;
-use crate::stage;
 
 const READ_ONLY: u16 = 210;
 const NAME_TAKEN: u16 = 207;
@@ -19,7 +19,7 @@ const NAME_TAKEN: u16 = 207;
 /// published.
 pub(super) fn write_to_read_lease(attacker: &mut Attacker) {
     // SAFETY: what is called of the driver here names what was made here; what is written wrongly the device refuses.
-    let opened = unsafe { open::open(Some(&stage::device())) }.expect("there is a device");
+    let opened = unsafe { open::open(Some(&harness::device())) }.expect("there is a device");
     let (api, device) = (&opened.api, opened.device);
     let primary = primary::retain(api, device).expect("a context");
     context::set_current(api, primary).expect("a context");

@@ -1,8 +1,8 @@
 //! Attacks with numbers: ids that are guessed, over, or another's, and more memory than a user may have.
 
 use super::Attacker;
+use crate::harness::until_is;
 use crate::raw::{Raw, message};
-use crate::stage::until_is;
 
 const NO_LEASE: u16 = 204;
 const NO_NAME: u16 = 205;
@@ -66,7 +66,7 @@ pub(super) fn someone_elses(attacker: &mut Attacker) {
         let me = raw.tenant;
         attacker.refused(raw.ask_ring(message(4, &[victim.lease])), NO_LEASE, NONE);
         attacker.refused(raw.ask(message(4, &[victim.lease]), b"", &[]).slot, NO_LEASE, NONE);
-        // Nobody speaks for another's clock.
+        // Nobody speaks for another's semaphores.
         attacker.refused(raw.ask_ring(message(4, &[victim.lease, victim.tenant, 7])), NO_LEASE, NONE);
         attacker.refused(raw.ask_ring(message(5, &[victim.lease, 0, 0, me])), NO_LEASE, NONE);
         attacker.refused(raw.ask_ring(message(5, &[victim.lease, victim.tenant, 0, victim.tenant])), NO_LEASE, NONE);
@@ -85,8 +85,8 @@ pub(super) fn quota(attacker: &mut Attacker) {
     let mut first = attacker.connect();
     // The neighbour's two, and this one: what an attacker before had is back.
     until_is("only these are here", (3, 0), || {
-        let sums = first.ask(message(14, &[]), b"", &[]).slot;
-        (sums[6] as u32, sums[5])
+        let stats = first.ask(message(14, &[]), b"", &[]).slot;
+        (stats[6] as u32, stats[5])
     });
     let before = first.ask(message(13, &[user]), b"", &[]).slot;
     assert_eq!(first.ask(message(13, &[user, 0, 1, QUOTA_BYTES]), b"", &[]).slot[1], QUOTA_BYTES);

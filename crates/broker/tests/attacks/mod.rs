@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::raw::{Raw, Slot};
-use freehold_testing::{covered, seed};
+use freehold_testing::{report_covered, seed};
 
-use crate::stage::{Random, SHORT_LAUNCH, Stage};
+use crate::harness::{Harness, Random, SHORT_LAUNCH};
 
 use neighbour::Neighbour;
 
@@ -75,7 +75,7 @@ impl Attacker {
         Raw::connect(&self.socket)
     }
 
-    /// A reply is a refusal of a kind with these numbers.
+    /// A reply is an error of a kind with these numbers.
     pub(super) fn refused(&mut self, reply: Slot, kind: u16, numbers: [u64; 3]) {
         let [first, second, third] = numbers;
         let said = (reply[0] as u16, &reply[1..]);
@@ -109,13 +109,13 @@ pub(crate) fn heir() -> ExitCode {
 }
 
 /// Attacks again and again until the neighbour has done its work: how often, and how often it was refused.
-fn attack(stage: &Stage, name: &str, victim: Victim, seed: u64, is_enough: impl Fn() -> bool) -> (u32, u32) {
+fn attack(harness: &Harness, name: &str, victim: Victim, seed: u64, is_enough: impl Fn() -> bool) -> (u32, u32) {
     let (mut times, mut refused) = (0, 0);
     loop {
         let numbers = [seed.wrapping_add(times.into()), victim.tenant, victim.lease, victim.segment, victim.name];
-        let mut words: Vec<OsString> = vec!["attacker".into(), stage.socket().into(), name.into()];
+        let mut words: Vec<OsString> = vec!["attacker".into(), harness.socket().into(), name.into()];
         words.extend(numbers.map(|number| OsString::from(number.to_string())));
-        let said = stage.process(&words).unwrap_or_else(|| panic!("the attack {name} did not go as it should"));
+        let said = harness.process(&words).unwrap_or_else(|| panic!("the attack {name} did not go as it should"));
         refused += said.parse::<u32>().expect("how often it was refused");
         times += 1;
         if is_enough() {
@@ -130,15 +130,15 @@ pub(crate) fn names() -> impl Iterator<Item = (String, &'static str)> {
 }
 
 pub(crate) fn is_refused(name: &'static str) {
-    let stage = &if ON_TIME.contains(&name) { Stage::with_launches_of(SHORT_LAUNCH) } else { Stage::new() };
+    let harness = &if ON_TIME.contains(&name) { Harness::with_launches_of(SHORT_LAUNCH) } else { Harness::new() };
     let seed = seed();
-    let mut neighbour = Neighbour::new(stage);
-    let before = neighbour.standing(stage);
+    let mut neighbour = Neighbour::new(harness);
+    let before = neighbour.standing(harness);
     let quiet = neighbour.work(|times| times.is_enough());
     let (victim, is_done) = (neighbour.victim(), AtomicBool::new(false));
     let (times, refused, attacked) = std::thread::scope(|scope| {
         let done = || is_done.load(Ordering::Relaxed);
-        let attack = scope.spawn(move || attack(stage, name, victim, seed, done));
+        let attack = scope.spawn(move || attack(harness, name, victim, seed, done));
         let attacked = neighbour.work(|times| {
             if times.is_enough() {
                 is_done.store(true, Ordering::Relaxed);
@@ -149,7 +149,7 @@ pub(crate) fn is_refused(name: &'static str) {
         (times, refused, attacked)
     });
     assert!(attacked.is_enough(), "the neighbour goes on while {name} is tried");
-    neighbour.keeps(stage, name, before);
+    neighbour.keeps(harness, name, before);
     println!("what a neighbour's requests take, in microseconds: median / 99th of 100, without the attack and with it");
     println!(
         "lease and return: {}, {}; hand over: {}, {}",
@@ -158,6 +158,6 @@ pub(crate) fn is_refused(name: &'static str) {
         quiet.hand_overs(),
         attacked.hand_overs()
     );
-    covered(times.into(), "attacks");
-    covered(refused.into(), "refused requests of attackers");
+    report_covered(times.into(), "attacks");
+    report_covered(refused.into(), "refused requests of attackers");
 }

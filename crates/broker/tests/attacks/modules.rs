@@ -7,8 +7,8 @@ use freehold_driver::cuda::{context, memory, primary};
 
 use super::Attacker;
 use crate::calls::TEXT;
-use crate::raw::{Raw, Seat};
-use crate::stage::{self, MEMORY_BYTES, until};
+use crate::harness::{self, MEMORY_BYTES, until};
+use crate::raw::{Raw, RawSession};
 
 /// What a worker tells of a module that the broker does not let it load, and why that is.
 const NOT_LOADED: u32 = 17;
@@ -28,7 +28,7 @@ struct Gauge {
 impl Gauge {
     fn new() -> Self {
         // SAFETY: the table is used to ask how much memory is free.
-        let opened = unsafe { open::open(Some(&stage::device())) }.expect("there is a device");
+        let opened = unsafe { open::open(Some(&harness::device())) }.expect("there is a device");
         let context = primary::retain(&opened.api, opened.device).expect("a context");
         context::set_current(&opened.api, context).expect("a context");
         let mut gauge = Self { opened, before: 0 };
@@ -44,23 +44,23 @@ impl Gauge {
 }
 
 /// Has a worker load a text, under a name: the kinds of what it has told so far.
-fn load(raw: &mut Raw, seat: &mut Seat, name: &str, text: &str) -> Vec<u32> {
+fn load(raw: &mut Raw, session: &mut RawSession, name: &str, text: &str) -> Vec<u32> {
     let put = raw.put_module(name, text, device_bytes(text).expect("it is PTX"));
     assert_eq!(put[0] as u16, 105, "{put:x?}");
-    let number = seat.load(put[1]);
-    seat.wait(0, number);
-    seat.told_kinds()
+    let number = session.load(put[1]);
+    session.wait(0, number);
+    session.failure_kinds()
 }
 
 /// A connection with a worker whose context exists: on a real GPU a context takes more memory than this user may use, and none of
 /// it counts.
-fn started(attacker: &mut Attacker) -> (Raw, Seat) {
+fn started(attacker: &mut Attacker) -> (Raw, RawSession) {
     let mut raw = attacker.connect();
-    let mut seat = raw.hire(0);
+    let mut session = raw.open_session(0);
     let name = "attack/first";
-    assert_eq!(load(&mut raw, &mut seat, name, &text(8)), [0_u32; 0], "a small module is loaded");
+    assert_eq!(load(&mut raw, &mut session, name, &text(8)), [0_u32; 0], "a small module is loaded");
     raw.drop_module(name);
-    (raw, seat)
+    (raw, session)
 }
 
 /// Waits until nothing that was loaded counts any more: a module is put only where the user could load it.
@@ -72,12 +72,12 @@ fn until_uncharged(raw: &mut Raw) {
 
 /// Puts, has it loaded, drops, and again: all of it together is more than the user may have.
 pub(super) fn put_and_dropped(attacker: &mut Attacker) {
-    let (mut raw, mut seat) = started(attacker);
+    let (mut raw, mut session) = started(attacker);
     let gauge = Gauge::new();
     let bytes = MEMORY_BYTES / 4;
     for round in 0..8 {
         let name = format!("attack/dropped-{round}");
-        assert_eq!(load(&mut raw, &mut seat, &name, &text(bytes)), [0_u32; 0], "dropped modules no longer count");
+        assert_eq!(load(&mut raw, &mut session, &name, &text(bytes)), [0_u32; 0], "dropped modules no longer count");
         assert!(gauge.taken() <= MEMORY_BYTES, "{} bytes of the device are taken", gauge.taken());
         raw.drop_module(&name);
     }
@@ -88,12 +88,12 @@ pub(super) fn put_and_dropped(attacker: &mut Attacker) {
 
 /// Has the same text loaded by several workers: each of them has variables of its own.
 pub(super) fn loaded_often(attacker: &mut Attacker) {
-    let mut tenants: Vec<(Raw, Seat)> = (0..3).map(|_| started(attacker)).collect();
+    let mut tenants: Vec<(Raw, RawSession)> = (0..3).map(|_| started(attacker)).collect();
     let gauge = Gauge::new();
     let (bytes, name) = (100 << 20, "attack/often");
-    let told = tenants.iter_mut().map(|(raw, seat)| {
-        let kinds = load(raw, seat, name, &text(bytes));
-        (kinds, seat.told().first().map(|message| message[2] >> 32))
+    let told = tenants.iter_mut().map(|(raw, session)| {
+        let kinds = load(raw, session, name, &text(bytes));
+        (kinds, session.failures().first().map(|message| message[2] >> 32))
     });
     let told: Vec<_> = told.collect();
     assert_eq!(told, [(vec![], None), (vec![], None), (vec![NOT_LOADED], Some(USER_QUOTA))]);
@@ -109,7 +109,7 @@ const PAGE_BYTES: u64 = 2 << 20;
 
 /// Has variables loaded of sizes that a driver rounds up the most: it takes no more than what counts, and a page.
 pub(super) fn many_and_small(attacker: &mut Attacker) {
-    let (mut raw, mut seat) = started(attacker);
+    let (mut raw, mut session) = started(attacker);
     let gauge = Gauge::new();
     for (variables, bytes) in
         [(4000, 1), (1000, 513), (30, 200_000), (4, 700_000), (4, (1 << 20) + 1), (2, PAGE_BYTES + 1)]
@@ -120,7 +120,7 @@ pub(super) fn many_and_small(attacker: &mut Attacker) {
         let mut counted = 0;
         for name in &names {
             let text = TEXT.replace("// Nothing.", &format!("// {name}\n{declared}"));
-            assert_eq!(load(&mut raw, &mut seat, name, &text), [0_u32; 0]);
+            assert_eq!(load(&mut raw, &mut session, name, &text), [0_u32; 0]);
             counted += device_bytes(&text).expect("it is PTX");
             let taken = gauge.taken();
             assert!(taken <= counted + PAGE_BYTES, "{variables} of {bytes} bytes: {taken} taken, {counted} counted");

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use freehold_broker::wire::{Id, Point, Policy, Reply, Request, Sums};
+use freehold_broker::wire::{BrokerStats, Fence, Id, Policy, Reply, Request};
 use freehold_broker::{Granted, Link, Name};
 use freehold_testing::at_effort;
 
 use super::Victim;
-use crate::stage::{Stage, sums, until_is};
+use crate::harness::{Harness, stats, until_is};
 
 /// So many hand-overs are done before an attack counts as borne.
 fn hand_overs_min() -> usize {
@@ -48,8 +48,8 @@ fn median_and_last(times: &[u64]) -> String {
 /// What must be as it was when an attack is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    sums: Sums,
-    /// Of broker and keeper, without those of segments.
+    stats: BrokerStats,
+    /// Of broker and fdstore, without those of segments.
     descriptors: [usize; 2],
 }
 
@@ -64,12 +64,12 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    pub(super) fn new(stage: &Stage) -> Self {
-        let (mut one, other) = (stage.link(), stage.link());
+    pub(super) fn new(harness: &Harness) -> Self {
+        let (mut one, other) = (harness.link(), harness.link());
         let name = Name::parse("neighbour/name").expect("a name");
         let published = one.reserve(4096).expect("there is memory");
-        let (policy, point) = (Policy::Restore, Point::default());
-        one.call(Request::Publish { lease: published.lease, policy, point, name: name.clone() }).expect("it is free");
+        let (policy, fence) = (Policy::Restore, Fence::default());
+        one.call(Request::Publish { lease: published.lease, policy, fence, name: name.clone() }).expect("it is free");
         let Reply::Number { id, .. } = one.call(Request::Find { name }).expect("it is there").reply else {
             panic!("a name has a number");
         };
@@ -96,40 +96,40 @@ impl Neighbour {
             for _ in 0..PAIRS_EACH {
                 let begun = Instant::now();
                 let granted = self.one.reserve(512).expect("a lease of its own memory");
-                self.one.give_back(granted.lease, Point::default()).expect("a broker serves");
+                self.one.return_lease(granted.lease, Fence::default()).expect("a broker serves");
                 times.pairs.push(begun.elapsed().as_nanos() as u64);
             }
             let begun = Instant::now();
-            self.one.give(self.ball, self.other.tenant(), Point::default()).expect("the other takes it");
+            self.one.give(self.ball, self.other.tenant(), Fence::default()).expect("the other takes it");
             self.ball = self.other.wait_given().expect("it was given").granted.lease;
             times.hand_overs.push(begun.elapsed().as_nanos() as u64);
             std::mem::swap(&mut self.one, &mut self.other);
         }
         if times.hand_overs.len() % 2 == 1 {
-            self.one.give(self.ball, self.other.tenant(), Point::default()).expect("the other takes it");
+            self.one.give(self.ball, self.other.tenant(), Fence::default()).expect("the other takes it");
             self.ball = self.other.wait_given().expect("it was given").granted.lease;
             std::mem::swap(&mut self.one, &mut self.other);
         }
         times
     }
 
-    pub(super) fn standing(&mut self, stage: &Stage) -> Standing {
-        let descriptors = stage.descriptors(&mut self.one, "serve");
-        let mut sums = sums(&mut self.one);
+    pub(super) fn standing(&mut self, harness: &Harness) -> Standing {
+        let descriptors = harness.descriptors(&mut self.one, "serve");
+        let mut stats = stats(&mut self.one);
         // Clean memory that is kept for whoever comes next is nobody's.
-        sums.made_bytes = 0;
-        Standing { sums, descriptors }
+        stats.segment_bytes = 0;
+        Standing { stats, descriptors }
     }
 
     /// Everything is as it was before an attack, and the neighbour's lease is still its own.
-    pub(super) fn keeps(&mut self, stage: &Stage, attack: &str, before: Standing) {
-        until_is(&format!("all is as it was before {attack}"), before, || self.standing(stage));
+    pub(super) fn keeps(&mut self, harness: &Harness, attack: &str, before: Standing) {
+        until_is(&format!("all is as it was before {attack}"), before, || self.standing(harness));
         let taken = self.other.tenant();
-        self.one.give(self.held.lease, taken, Point::default()).expect("the lease is still its own");
+        self.one.give(self.held.lease, taken, Fence::default()).expect("the lease is still its own");
         let given = self.other.wait_given().expect("it was given").granted;
         assert_eq!((given.segment, given.offset, given.bytes), (self.held.segment, self.held.offset, 1000));
-        self.other.give(given.lease, self.one.tenant(), Point::default()).expect("the lease is the other's");
+        self.other.give(given.lease, self.one.tenant(), Fence::default()).expect("the lease is the other's");
         self.held = self.one.wait_given().expect("it was given").granted;
-        assert_eq!(self.one.take_refused(), [], "nothing of the neighbour's was refused");
+        assert_eq!(self.one.take_errors(), [], "nothing of the neighbour's was refused");
     }
 }

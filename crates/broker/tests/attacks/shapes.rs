@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 
 use super::Attacker;
+use crate::harness::{until, until_is};
 use crate::raw::{DESCRIPTORS_MAX, Raw, SLOTS, Slot, at, bytes_of, dial, hear, message, say, send};
-use crate::stage::{until, until_is};
 
 const MALFORMED: u16 = 201;
 const BAD_NAME: u16 = 203;
@@ -226,11 +226,11 @@ pub(super) fn never_reads_ring(attacker: &mut Attacker) {
     let no_lease = message(4, &[u64::MAX]);
     let served = SLOTS - 7;
     (0..served).for_each(|_| assert!(raw.put(no_lease).is_some(), "the ring has room for them"));
-    until_is("they are served", served, || raw.ring.half(at::TAKEN).load(Ordering::Acquire));
+    until_is("they are served", served, || raw.ring.u32_at(at::TAKEN).load(Ordering::Acquire));
     // Requests whose replies have no room are not served and stay where they are, until no more fit.
     let more = (0..).take_while(|_| raw.put(no_lease).is_some()).count() as u32;
     assert_eq!(more, SLOTS, "as many as have room for their replies are served, and as many more fit");
-    assert_eq!(raw.ring.half(at::REPLIED).load(Ordering::Acquire), served);
+    assert_eq!(raw.ring.u32_at(at::REPLIED).load(Ordering::Acquire), served);
     // Who gives to one that does not look is told so.
     let (giver, deaf) = (attacker.connect(), attacker.connect());
     let mut given = 0;
@@ -256,7 +256,7 @@ pub(super) fn never_reads_ring(attacker: &mut Attacker) {
     });
 }
 
-/// Points of no clock, and a clock that goes back, or anywhere.
+/// Points of no semaphores, and a semaphores that goes back, or anywhere.
 pub(super) fn clock_garbage(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     let garbage = [4, 0, u64::MAX, 1 << 63, (1 << 62) + 1, 3];
@@ -267,18 +267,18 @@ pub(super) fn clock_garbage(attacker: &mut Attacker) {
             attacker.refused(raw.ask_ring(message(4, &[lease, 0, when])), MALFORMED, NONE);
             attacker.refused(raw.ask(message(9, &[lease, 0, when, 0]), b"late", &[]).slot, MALFORMED, NONE);
         }
-        raw.clock.word(8 * 3).store(attacker.random.below(u64::MAX), Ordering::Release);
+        raw.semaphores.u64_at(8 * 3).store(attacker.random.below(u64::MAX), Ordering::Release);
         let later = message(4, &[lease, attacker.victim.tenant, 3 << 48 | 5]);
         assert_eq!(raw.ask_ring(later)[0] as u16, 104);
         attacker.refused(raw.ask_ring(later), NO_LEASE, NONE);
         for value in garbage {
-            raw.clock.word(8 * 3).store(value, Ordering::Release);
+            raw.semaphores.u64_at(8 * 3).store(value, Ordering::Release);
             answers(&mut raw);
         }
     }
-    // One that leaves with its clock in disorder goes all the same, when its process does.
+    // One that leaves with its semaphores in disorder goes all the same, when its process does.
     let (lease, _) = raw.reserve(512);
-    raw.clock.word(8 * 3).store(0, Ordering::Release);
+    raw.semaphores.u64_at(8 * 3).store(0, Ordering::Release);
     assert_eq!(raw.ask_ring(message(4, &[lease, 0, 3 << 48 | 5]))[0] as u16, 104);
     assert_eq!(raw.ask(message(16, &[]), b"", &[]).slot[0] as u16, 104);
 }
@@ -289,8 +289,8 @@ pub(super) fn ring_garbage(attacker: &mut Attacker) {
         let raw = attacker.connect();
         // What is spoilt before the broker has counted its first reply is overwritten by that.
         attacker.refused(raw.ask_ring(message(4, &[u64::MAX])), NO_LEASE, NONE);
-        until("the reply is counted", || (raw.ring.half(at::REPLIED).load(Ordering::Acquire) == 1).then_some(()));
-        raw.ring.half(at::REPLIED).store(count, Ordering::Release);
+        until("the reply is counted", || (raw.ring.u32_at(at::REPLIED).load(Ordering::Acquire) == 1).then_some(()));
+        raw.ring.u32_at(at::REPLIED).store(count, Ordering::Release);
         raw.wake();
         attacker.ended(&raw);
     }
@@ -300,22 +300,22 @@ pub(super) fn ring_garbage(attacker: &mut Attacker) {
         for _ in 0..SLOTS / 2 {
             until("the ring has room", || raw.put(message(4, &[u64::MAX])));
         }
-        until("all are answered", || (raw.ring.half(at::REPLIED).load(Ordering::Acquire) == SLOTS / 2).then_some(()));
-        raw.ring.half(at::READ).store(SLOTS / 2 + ahead, Ordering::Release);
+        until("all are answered", || (raw.ring.u32_at(at::REPLIED).load(Ordering::Acquire) == SLOTS / 2).then_some(()));
+        raw.ring.u32_at(at::READ).store(SLOTS / 2 + ahead, Ordering::Release);
         raw.wake();
         attacker.ended(&raw);
     }
     // Where the broker looks for requests is this tenant's loss alone.
     for count in [1, u32::MAX - SLOTS] {
         let raw = attacker.connect();
-        raw.ring.half(at::TAKEN).store(count, Ordering::Release);
+        raw.ring.u32_at(at::TAKEN).store(count, Ordering::Release);
         raw.wake();
     }
     // Whether somebody sleeps is a hint.
     let raw = attacker.connect();
     for garbage in [u32::MAX, 7, 0] {
-        raw.ring.half(at::BROKER_ASLEEP).store(garbage, Ordering::Release);
-        raw.ring.half(at::TENANT_ASLEEP).store(garbage, Ordering::Release);
+        raw.ring.u32_at(at::BROKER_ASLEEP).store(garbage, Ordering::Release);
+        raw.ring.u32_at(at::TENANT_ASLEEP).store(garbage, Ordering::Release);
         raw.wake();
         attacker.refused(raw.ask_ring(message(4, &[u64::MAX])), NO_LEASE, NONE);
     }

@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Attacker;
 use crate::calls::TEXT;
-use crate::raw::{Raw, Seat, Task};
-use crate::stage::{self, until};
+use crate::harness::{self, until};
+use crate::raw::{Raw, RawCall, RawSession};
 
 /// Kernels by their places in the text.
 const EMPTY: u64 = 0;
@@ -24,19 +24,19 @@ const ROUNDS: u64 = 20;
 const NAME: &str = "attack/kernels";
 
 /// A tenant that has the tests' module loaded by its worker.
-fn loaded(attacker: &Attacker, label: u64) -> (Raw, Seat, u64) {
+fn loaded(attacker: &Attacker, label: u64) -> (Raw, RawSession, u64) {
     let mut raw = attacker.connect();
-    let mut seat = raw.hire(label);
+    let mut session = raw.open_session(label);
     let put = raw.put_module(NAME, TEXT, 0);
     assert_eq!(put[0] as u16, 105, "{put:x?}");
-    let number = seat.load(put[1]);
-    seat.wait(0, number);
-    (raw, seat, put[1])
+    let number = session.load(put[1]);
+    session.wait(0, number);
+    (raw, session, put[1])
 }
 
 /// The worker of this attack.
 fn worker(socket: &Path) -> Pid {
-    let [worker] = stage::processes(socket, "worker")[..] else { panic!("there is one worker") };
+    let [worker] = harness::processes(socket, "worker")[..] else { panic!("there is one worker") };
     Pid::from_raw(worker.cast_signed()).expect("a process has a number")
 }
 
@@ -44,76 +44,76 @@ fn worker(socket: &Path) -> Pid {
 /// be under way.
 pub(super) fn forged_launch_count(attacker: &mut Attacker) {
     let label = 1 + attacker.random.below(1 << 40);
-    let (mut raw, mut seat, module) = loaded(attacker, label);
+    let (mut raw, mut session, module) = loaded(attacker, label);
     let (_neighbour, mut beside, _) = loaded(attacker, label);
     let (lease, _) = raw.reserve(512);
-    seat.call(&Task { module, kernel: SPIN, stream: 0, points: &[], leases: &[lease] });
-    let empty = Task { module, kernel: EMPTY, stream: 0, points: &[], leases: &[] };
-    for _ in 0..2 * stage::LAUNCHES {
-        seat.call(&empty);
+    session.call(&RawCall { module, kernel: SPIN, stream: 0, fences: &[], leases: &[lease] });
+    let empty = RawCall { module, kernel: EMPTY, stream: 0, fences: &[], leases: &[] };
+    for _ in 0..2 * harness::LAUNCHES {
+        session.call(&empty);
     }
     for round in 0..ROUNDS {
         // Beyond all numbers, at them, and anything.
-        for forged in [1 << 40, u64::MAX, 2 * stage::LAUNCHES + 2, attacker.random.below(u64::MAX)] {
-            seat.word(0).store(forged, Ordering::Release);
+        for forged in [1 << 40, u64::MAX, 2 * harness::LAUNCHES + 2, attacker.random.below(u64::MAX)] {
+            session.word(0).store(forged, Ordering::Release);
         }
-        seat.wake();
-        let number = beside.call(&Task { module, kernel: EMPTY, stream: round % 16, points: &[], leases: &[] });
+        session.wake();
+        let number = beside.call(&RawCall { module, kernel: EMPTY, stream: round % 16, fences: &[], leases: &[] });
         beside.wait(round % 16, number);
     }
     // The first one loaded the module, and has come to its end.
-    assert_eq!(u64::from(seat.taken()), 1 + stage::LAUNCHES, "calls that were taken");
+    assert_eq!(u64::from(session.taken()), 1 + harness::LAUNCHES, "calls that were taken");
     attacker.refused += 1;
     kill_process(worker(&attacker.socket), Signal::KILL).expect("it is ours");
-    until("the worker has ended", || stage::processes(&attacker.socket, "worker").is_empty().then_some(()));
+    until("the worker has ended", || harness::processes(&attacker.socket, "worker").is_empty().then_some(()));
     raw.drop_module(NAME);
 }
 
 /// Waits until a worker was ended, and looks whether that was for a kernel that took too long.
-fn ended_for_time(attacker: &mut Attacker, raw: &mut Raw, seat: &Seat, mut forge: impl FnMut(&Raw)) {
+fn ended_for_time(attacker: &mut Attacker, raw: &mut Raw, session: &RawSession, mut forge: impl FnMut(&Raw)) {
     until("the worker was ended", || {
         (0..1000).for_each(|_| forge(raw));
-        stage::processes(&attacker.socket, "worker").is_empty().then_some(())
+        harness::processes(&attacker.socket, "worker").is_empty().then_some(())
     });
-    assert!(seat.told_kinds().contains(&TOO_LONG), "it told {:?}", seat.told_kinds());
+    assert!(session.failure_kinds().contains(&TOO_LONG), "it told {:?}", session.failure_kinds());
     attacker.refused += 1;
     raw.drop_module(NAME);
 }
 
 /// Says of a kernel that does not end that it has.
 pub(super) fn forged_run_time(attacker: &mut Attacker) {
-    let (mut raw, mut seat, module) = loaded(attacker, 0);
+    let (mut raw, mut session, module) = loaded(attacker, 0);
     let (lease, _) = raw.reserve(512);
-    let number = seat.call(&Task { module, kernel: SPIN, stream: 0, points: &[], leases: &[lease] });
+    let number = session.call(&RawCall { module, kernel: SPIN, stream: 0, fences: &[], leases: &[lease] });
     let mut forged = [number, u64::MAX, 1 << 40, number + 1].into_iter().cycle();
-    ended_for_time(attacker, &mut raw, &seat, |_| {
-        seat.word(0).store(forged.next().expect("it goes round"), Ordering::Release);
+    ended_for_time(attacker, &mut raw, &session, |_| {
+        session.word(0).store(forged.next().expect("it goes round"), Ordering::Release);
     });
 }
 
 /// Lets a kernel that does not end begin, and says that it waits.
 pub(super) fn forged_waiting(attacker: &mut Attacker) {
-    let (mut raw, mut seat, module) = loaded(attacker, 0);
+    let (mut raw, mut session, module) = loaded(attacker, 0);
     let (lease, _) = raw.reserve(512);
-    let point = [raw.tenant, 3 << 48 | 5];
-    let task = Task { module, kernel: SPIN, stream: 0, points: &[point], leases: &[lease] };
-    seat.call(&task);
+    let fence = [raw.tenant, 3 << 48 | 5];
+    let task = RawCall { module, kernel: SPIN, stream: 0, fences: &[fence], leases: &[lease] };
+    session.call(&task);
     let mut forged = [5, 0].into_iter().cycle();
-    ended_for_time(attacker, &mut raw, &seat, |raw| {
-        raw.clock.word(8 * 3).store(forged.next().expect("it goes round"), Ordering::Release);
+    ended_for_time(attacker, &mut raw, &session, |raw| {
+        raw.semaphores.u64_at(8 * 3).store(forged.next().expect("it goes round"), Ordering::Release);
     });
 }
 
 /// Says for a worker that stands still that it is alive.
 pub(super) fn forged_heartbeat(attacker: &mut Attacker) {
-    let (mut raw, seat, _) = loaded(attacker, 0);
+    let (mut raw, session, _) = loaded(attacker, 0);
     kill_process(worker(&attacker.socket), Signal::STOP).expect("it is ours");
     until("the worker was ended", || {
         // Every count of the ring that is not the tenant's own.
         for word in (0..4096).step_by(128).filter(|&word| word != 512 && word != 640) {
-            seat.calls.half(word).fetch_add(1, Ordering::Relaxed);
+            session.calls.u32_at(word).fetch_add(1, Ordering::Relaxed);
         }
-        stage::processes(&attacker.socket, "worker").is_empty().then_some(())
+        harness::processes(&attacker.socket, "worker").is_empty().then_some(())
     });
     attacker.refused += 1;
     raw.drop_module(NAME);

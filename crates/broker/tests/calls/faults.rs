@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use freehold::Grid;
-use freehold_broker::{Access, Argument, Blame, Call, CallError, Caller, Carried, Launch, Lease, Policy};
+use freehold_broker::{Access, Argument, Call, CallError, Caller, ErrorOrigin, Executed, Launch, Lease, Policy};
 use freehold_testing::at_effort;
 
 use super::suspects::at_once;
 use super::{Tenant, far, said, stepped};
-use crate::blocks::Outcome;
-use crate::stage::{SHORT_LAUNCH, Stage};
+use crate::harness::{Harness, SHORT_LAUNCH};
+use crate::leases::Outcome;
 
 pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
     Some(match task {
@@ -29,8 +29,8 @@ impl Tenant {
     }
 }
 
-pub(crate) fn a_kernel_that_goes_wrong_takes_down_its_worker_alone(stage: &Stage) {
-    said(stage, "call-wrong");
+pub(crate) fn a_kernel_that_goes_wrong_takes_down_its_worker_alone(harness: &Harness) {
+    said(harness, "call-wrong");
 }
 
 fn wrong(socket: &Path) -> Outcome {
@@ -51,18 +51,18 @@ fn wrong(socket: &Path) -> Outcome {
         "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been carried out, as \
          a whole or in part"
     );
-    assert_eq!((error.blame(), error.carried()), (Blame::Kernel, Carried::Perhaps));
+    assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Kernel, Executed::Maybe));
     first.wait()?;
     before.wait()?;
     for call in behind {
         // Of calls that share a mark with the one that failed it cannot be known more.
         let error = call.wait().unwrap_err();
-        assert_eq!(error.blame(), Blame::Kernel, "{error}");
+        assert_eq!(error.origin(), ErrorOrigin::Kernel, "{error}");
     }
     // The lease lives on, with what was in it, and the next call has another worker.
     let again = tenant.step(&mut lease, 7, 0)?;
     again.wait()?;
-    assert_ne!(again.point().tenant, first.point().tenant);
+    assert_ne!(again.fence().tenant, first.fence().tenant);
     assert_eq!(tenant.read(&lease)?, [stepped(stepped(stepped(5, 1), 2), 7); 100]);
     // Memory that is leased for reading is not written.
     let wanted = stepped(stepped(stepped(5, 1), 2), 7);
@@ -74,8 +74,8 @@ fn wrong(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn a_kernel_that_does_not_end_is_ended(_: &Stage) {
-    said(&Stage::with_launches_of(SHORT_LAUNCH), "call-hung");
+pub(crate) fn a_kernel_that_does_not_end_is_ended(_: &Harness) {
+    said(&Harness::with_launches_of(SHORT_LAUNCH), "call-hung");
 }
 
 fn hung(socket: &Path) -> Outcome {
@@ -86,30 +86,30 @@ fn hung(socket: &Path) -> Outcome {
         error.to_string(),
         "kernel spin of test/kernels ran for more than 1 s and was ended; it may have been carried out, as a whole or in part"
     );
-    assert_eq!((error.blame(), error.carried()), (Blame::Kernel, Carried::Perhaps));
+    assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Kernel, Executed::Maybe));
     assert_eq!(tenant.read(&lease)?, [5; 100]);
     Ok(())
 }
 
-pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(_: &Stage) {
-    let stage = Stage::with_launches_of(SHORT_LAUNCH);
-    let caller = Caller::connect_at(&stage.socket()).unwrap();
+pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(_: &Harness) {
+    let harness = Harness::with_launches_of(SHORT_LAUNCH);
+    let caller = Caller::connect_at(&harness.socket()).unwrap();
     let kernel = super::vouched(&caller.put_module("test/kernels", super::TEXT).unwrap(), "empty").unwrap();
     let launch = Launch::new(&kernel, Grid::line(1, 1), &[]);
     let first = caller.call(&launch).unwrap();
     first.wait().unwrap();
-    let [worker] = stage.processes("worker")[..] else { panic!("there is one worker") };
+    let [worker] = harness.processes("worker")[..] else { panic!("there is one worker") };
     let process = rustix::process::Pid::from_raw(worker.cast_signed()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
     let error = caller.call(&launch).unwrap().wait().unwrap_err();
     assert_eq!(error.to_string(), "the worker of empty of test/kernels was ended from outside; it was not carried out");
-    assert_eq!((error.blame(), error.carried()), (Blame::Connection, Carried::Not));
+    assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Connection, Executed::No));
     first.wait().unwrap();
     caller.call(&launch).unwrap().wait().unwrap();
 }
 
-pub(crate) fn a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on(stage: &Stage) {
-    let caller = Caller::connect_at(&stage.socket()).unwrap();
+pub(crate) fn a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on(harness: &Harness) {
+    let caller = Caller::connect_at(&harness.socket()).unwrap();
     let kernel = super::vouched(&caller.put_module("test/kernels", super::TEXT).unwrap(), "empty").unwrap();
     let huge = super::TEXT.replace("// Nothing.", ".visible .global .align 8 .b8 huge[549755813888];");
     let error = caller.put_module("huge", &huge).unwrap_err();
@@ -121,15 +121,15 @@ pub(crate) fn a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on(st
     caller.call(&Launch::new(&kernel, Grid::line(1, 1), &[])).unwrap().wait().unwrap();
 }
 
-pub(crate) fn eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds(stage: &Stage) {
-    let socket = stage.socket();
+pub(crate) fn eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds(harness: &Harness) {
+    let socket = harness.socket();
     let others: Vec<_> = (1..=8_u64)
         .map(|seed| {
             let words = ["device".into(), socket.clone().into(), "call-work".into(), seed.to_string().into()];
-            stage.start(&words)
+            harness.start(&words)
         })
         .collect();
-    said(stage, "call-wrong-often");
+    said(harness, "call-wrong-often");
     for mut other in others {
         let output = other.stdin.take().map(drop).map(|()| other.wait_with_output().unwrap()).unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -151,7 +151,7 @@ fn wrong_often(socket: &Path) -> Outcome {
         };
         match call.wait() {
             Ok(()) => assert_eq!(round % 3, 1),
-            Err(error) => assert_eq!((error.blame(), round % 3 == 1), (Blame::Kernel, false), "{error}"),
+            Err(error) => assert_eq!((error.origin(), round % 3 == 1), (ErrorOrigin::Kernel, false), "{error}"),
         }
     }
     assert_eq!(tenant.read(&lease)?, [5; 100]);

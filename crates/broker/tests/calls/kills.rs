@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
-use freehold_broker::{CallError, Carried};
-use freehold_testing::{at_effort, covered, seed};
+use freehold_broker::{CallError, Executed};
+use freehold_testing::{at_effort, report_covered, seed};
 
 use super::{Tenant, stepped};
-use crate::blocks::Outcome;
-use crate::stage::{self, Random, Stage, sums, until};
+use crate::harness::{self, Harness, Random, stats, until};
+use crate::leases::Outcome;
 
 /// How many callers are killed, and how many workers.
 fn kills() -> u64 {
@@ -53,35 +53,35 @@ fn storm(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(stage: &Stage) {
+pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(harness: &Harness) {
     let mut random = Random(seed());
-    let mut link = stage.link();
+    let mut link = harness.link();
     for _ in 0..kills() {
-        let words = ["device".into(), stage.socket().into(), "call-storm".into(), "0".into()];
-        let mut caller = stage.start(&words);
+        let words = ["device".into(), harness.socket().into(), "call-storm".into(), "0".into()];
+        let mut caller = harness.start(&words);
         let lines = random.below(12);
         // Read from until it is dead: a pipe that nobody reads would end it before.
         let mut output = BufReader::new(caller.stdout.take().expect("it is piped"));
         let heard = output.by_ref().lines().take(lines as usize).count() as u64;
         assert_eq!(heard, lines, "it goes on until it is killed");
         (0..random.below(1 << 16)).for_each(|_| std::hint::spin_loop());
-        stage::kill(caller.id());
+        harness::kill(caller.id());
         caller.wait().unwrap();
     }
     until("the dead and their workers have nothing any more", || {
-        let sums = sums(&mut link);
-        let is_clean = sums.tenants == 1 && sums.leases == 0 && sums.leaving_bytes == 0;
-        (is_clean && stage.processes("worker").is_empty()).then_some(())
+        let stats = stats(&mut link);
+        let is_clean = stats.tenants == 1 && stats.leases == 0 && stats.reclaiming_bytes == 0;
+        (is_clean && harness.processes("worker").is_empty()).then_some(())
     });
-    covered(kills(), "killed callers");
+    report_covered(kills(), "killed callers");
     // What the dead put is there, and serves whoever comes.
-    super::said(stage, "call-saxpy");
+    super::said(harness, "call-saxpy");
 }
 
-pub(crate) fn killed_workers(stage: &Stage) {
+pub(crate) fn killed_workers(harness: &Harness) {
     let seed = seed();
-    assert_eq!(stage.device("call-killed", seed).as_deref(), Some(""));
-    covered(kills(), "killed workers");
+    assert_eq!(harness.device("call-killed", seed).as_deref(), Some(""));
+    report_covered(kills(), "killed workers");
 }
 
 /// Kills its own worker at random, and holds what is in its memory against what was told of its calls.
@@ -93,16 +93,16 @@ fn killed(socket: &Path, seed: u64) -> Outcome {
         let count = 1 + random.below(12) as u32;
         let calls = (0..count).map(|k| tenant.step(&mut lease, k, 0)).collect::<Result<Vec<_>, _>>()?;
         (0..random.below(1 << 17)).for_each(|_| std::hint::spin_loop());
-        stage::kill_part(socket, "worker");
+        harness::kill_role(socket, "worker");
         // Those that were carried out, then those of which that is not known, then those that were not.
         let outcomes: Vec<Result<(), CallError>> = calls.iter().map(freehold_broker::Call::wait).collect();
-        let carried = outcomes.iter().take_while(|outcome| outcome.is_ok()).count();
-        let perhaps = outcomes[carried..].iter();
-        let perhaps =
-            perhaps.take_while(|outcome| matches!(outcome, Err(error) if error.carried() == Carried::Perhaps)).count();
-        for outcome in &outcomes[carried + perhaps..] {
+        let executed = outcomes.iter().take_while(|outcome| outcome.is_ok()).count();
+        let maybe = outcomes[executed..].iter();
+        let maybe =
+            maybe.take_while(|outcome| matches!(outcome, Err(error) if error.executed() == Executed::Maybe)).count();
+        for outcome in &outcomes[executed + maybe..] {
             let error = outcome.as_ref().expect_err("what was called later is not carried out before");
-            assert_eq!(error.carried(), Carried::Not, "{error}");
+            assert_eq!(error.executed(), Executed::No, "{error}");
         }
         let states: Vec<u32> = (0..=count)
             .scan(1, |word, k| {
@@ -113,7 +113,7 @@ fn killed(socket: &Path, seed: u64) -> Outcome {
             .collect();
         // A kernel that was cut off may have stepped some words and not others.
         let words = tenant.read(&lease)?;
-        let may_be = &states[carried..=(carried + perhaps)];
+        let may_be = &states[executed..=(executed + maybe)];
         assert!(words.iter().all(|word| may_be.contains(word)), "{words:?} is none of {may_be:?}: {outcomes:?}");
     }
     Ok(())

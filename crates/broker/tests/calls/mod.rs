@@ -1,8 +1,8 @@
 //! Calls: kernels that a worker runs for a tenant, right by what comes out; what is refused, in which sentence; and that a kernel
 //! which goes wrong takes down its worker and nothing else.
 
+mod exits;
 mod faults;
-mod goers;
 mod kills;
 mod refusals;
 mod suspects;
@@ -16,11 +16,11 @@ use freehold_broker::{Access, Argument, Broker, Call, CallError, Caller, Gpu, La
 use freehold_testing::at_effort;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use crate::blocks::Outcome;
-use crate::stage::{self, Stage};
+use crate::harness::{self, Harness};
+use crate::leases::Outcome;
 
+pub(crate) use self::exits::*;
 pub(crate) use self::faults::*;
-pub(crate) use self::goers::*;
 pub(crate) use self::kills::*;
 pub(crate) use self::refusals::*;
 pub(crate) use self::suspects::*;
@@ -38,10 +38,10 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     pub(crate) fn new(socket: &Path) -> Result<Self, Box<dyn std::error::Error>> {
-        let device = freehold::open::device(Some(&stage::device()))?;
+        let device = freehold::open::device(Some(&harness::device()))?;
         let stream = device.stream()?;
         let broker = Broker::connect_at(&device, socket)?;
-        let caller = Caller::of(&broker)?;
+        let caller = Caller::from_broker(&broker)?;
         let module = caller.put_module("test/kernels", TEXT)?;
         Ok(Self { broker, caller, stream, module })
     }
@@ -96,7 +96,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
     Some(match task {
         "call-saxpy" => saxpy(socket),
         "call-many" => many(socket),
-        "call-points" => points(socket),
+        "call-fences" => fences(socket),
         "call-shared" => shared(socket),
         "call-lifetimes" => lifetimes(socket),
         "call-returns" => returns(socket),
@@ -107,18 +107,18 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "misuse-leases" => crate::misuse::leases(socket),
         "misuse-numbers" => crate::misuse::numbers(socket),
         other => {
-            let acts = [faults::act, goers::act, kills::act, suspects::act];
+            let acts = [faults::act, exits::act, kills::act, suspects::act];
             return acts.into_iter().find_map(|act| act(socket, other, seed));
         }
     })
 }
 
-pub(crate) fn said(stage: &Stage, task: &str) {
-    assert_eq!(stage.device(task, 0).as_deref(), Some(""), "{task}");
+pub(crate) fn said(harness: &Harness, task: &str) {
+    assert_eq!(harness.device(task, 0).as_deref(), Some(""), "{task}");
 }
 
-pub(crate) fn a_call_computes_what_its_kernel_says(stage: &Stage) {
-    said(stage, "call-saxpy");
+pub(crate) fn a_call_computes_what_its_kernel_says(harness: &Harness) {
+    said(harness, "call-saxpy");
 }
 
 fn saxpy(socket: &Path) -> Outcome {
@@ -147,8 +147,8 @@ fn saxpy(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn calls_of_a_stream_are_carried_out_in_their_order(stage: &Stage) {
-    said(stage, "call-many");
+pub(crate) fn calls_of_a_stream_are_carried_out_in_their_order(harness: &Harness) {
+    said(harness, "call-many");
 }
 
 /// More calls than a ring holds, in streams with memory of their own, and in streams that share some.
@@ -177,23 +177,23 @@ fn many(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn calls_and_streams_of_a_process_wait_for_each_other_on_the_device(stage: &Stage) {
-    said(stage, "call-points");
+pub(crate) fn calls_and_streams_of_a_process_wait_for_each_other_on_the_device(harness: &Harness) {
+    said(harness, "call-fences");
 }
 
-fn points(socket: &Path) -> Outcome {
+fn fences(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut lease = tenant.words(&[0; 1000])?;
     let mut wanted = 0;
     for round in 0..50 {
         // The stream writes, the call steps behind it, the stream copies behind that; the host waits for nothing.
         tenant.stream.write(&mut lease, &[round; 1000])?;
-        let after = [tenant.broker.point(&tenant.stream)?];
+        let after = [tenant.broker.fence(&tenant.stream)?];
         let kernel = vouched(&tenant.module, "step")?;
         let arguments = [lease.argument_mut(0), 5_u32.into(), 1000_u32.into()];
         let launch = Launch { after: &after, ..Launch::new(&kernel, Grid::cover(1000_u32, 128), &arguments) };
         let call = tenant.caller.call(&launch)?;
-        tenant.broker.await_point(&tenant.stream, call.point())?;
+        tenant.broker.wait_fence(&tenant.stream, call.fence())?;
         wanted = stepped(round, 5);
         if round % 10 == 0 {
             assert_eq!(tenant.read(&lease)?, [wanted; 1000]);
@@ -203,8 +203,8 @@ fn points(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn all_callers_of_a_tenant_have_their_calls_carried_out(stage: &Stage) {
-    said(stage, "call-twice");
+pub(crate) fn all_callers_of_a_tenant_have_their_calls_carried_out(harness: &Harness) {
+    said(harness, "call-twice");
 }
 
 fn twice(socket: &Path) -> Outcome {
@@ -216,13 +216,13 @@ fn twice(socket: &Path) -> Outcome {
         wanted = stepped(wanted, k);
         assert_eq!(tenant.read(&lease)?, [wanted; 100]);
         // The one before is gone, or stays, as it likes.
-        tenant.caller = Caller::of(&tenant.broker)?;
+        tenant.caller = Caller::from_broker(&tenant.broker)?;
     }
     Ok(())
 }
 
-pub(crate) fn failures_that_nobody_waits_for_hold_up_nobody(stage: &Stage) {
-    said(stage, "call-failures");
+pub(crate) fn failures_that_nobody_waits_for_hold_up_nobody(harness: &Harness) {
+    said(harness, "call-failures");
 }
 
 fn failures(socket: &Path) -> Outcome {
@@ -238,8 +238,8 @@ fn failures(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn processes_that_agree_share_a_worker_and_others_have_their_own(stage: &Stage) {
-    said(stage, "call-shared");
+pub(crate) fn processes_that_agree_share_a_worker_and_others_have_their_own(harness: &Harness) {
+    said(harness, "call-shared");
 }
 
 fn shared(socket: &Path) -> Outcome {
@@ -249,10 +249,10 @@ fn shared(socket: &Path) -> Outcome {
     let worker = |caller: &Caller| -> Result<_, Box<dyn std::error::Error>> {
         let call = caller.call(&launch)?;
         call.wait()?;
-        Ok(call.point().tenant)
+        Ok(call.fence().tenant)
     };
     let [red, other_red, blue] =
-        [("red"), ("red"), ("blue")].map(|label| Caller::connect_at(socket).map(|caller| caller.sharing(label)));
+        [("red"), ("red"), ("blue")].map(|label| Caller::connect_at(socket).map(|caller| caller.share_worker(label)));
     let (red, other_red, blue) = (red?, other_red?, blue?);
     let workers = [worker(&one.caller)?, worker(&red)?, worker(&other_red)?, worker(&blue)?];
     assert_eq!(workers[1], workers[2]);
@@ -263,25 +263,25 @@ fn shared(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn a_worker_ends_with_those_that_it_serves(stage: &Stage) {
-    let (mut tenant, _) = stage.start_device("call-idle");
-    assert_eq!(stage.processes("worker").len(), 1);
+pub(crate) fn a_worker_ends_with_those_that_it_serves(harness: &Harness) {
+    let (mut tenant, _) = harness.start_device("call-idle");
+    assert_eq!(harness.processes("worker").len(), 1);
     tenant.kill().unwrap();
     tenant.wait().unwrap();
-    stage::until("the worker is gone", || stage.processes("worker").is_empty().then_some(()));
-    said(stage, "call-saxpy");
-    stage::until("the worker is gone", || stage.processes("worker").is_empty().then_some(()));
-    let mut link = stage.link();
-    stage::until("all memory is free", || {
-        let sums = stage::sums(&mut link);
-        (sums.tenants == 1 && sums.leases == 0 && sums.leaving_bytes == 0).then_some(())
+    harness::until("the worker is gone", || harness.processes("worker").is_empty().then_some(()));
+    said(harness, "call-saxpy");
+    harness::until("the worker is gone", || harness.processes("worker").is_empty().then_some(()));
+    let mut link = harness.link();
+    harness::until("all memory is free", || {
+        let stats = harness::stats(&mut link);
+        (stats.tenants == 1 && stats.leases == 0 && stats.reclaiming_bytes == 0).then_some(())
     });
 }
 
-pub(crate) fn a_module_stays_when_its_maker_and_the_broker_are_gone(stage: &Stage) {
-    said(stage, "call-saxpy");
-    stage.kill("broker");
-    let caller = Caller::connect_at(&stage.socket()).unwrap();
+pub(crate) fn a_module_stays_when_its_maker_and_the_broker_are_gone(harness: &Harness) {
+    said(harness, "call-saxpy");
+    harness.kill("broker");
+    let caller = Caller::connect_at(&harness.socket()).unwrap();
     let listed = caller.modules().unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].name.as_str(), listed[0].bytes), ("test/kernels", TEXT.len() as u64));
@@ -295,8 +295,8 @@ pub(crate) fn a_module_stays_when_its_maker_and_the_broker_are_gone(stage: &Stag
     assert!(caller.modules().unwrap().is_empty());
 }
 
-pub(crate) fn calls_go_on_when_the_broker_dies(stage: &Stage) {
-    said(stage, "call-lifetimes");
+pub(crate) fn calls_go_on_when_the_broker_dies(harness: &Harness) {
+    said(harness, "call-lifetimes");
 }
 
 fn lifetimes(socket: &Path) -> Outcome {
@@ -305,7 +305,7 @@ fn lifetimes(socket: &Path) -> Outcome {
     let mut wanted = 1;
     for round in 0..12 {
         if round % 4 == 2 {
-            stage::kill_part(socket, "broker");
+            harness::kill_role(socket, "broker");
         }
         tenant.step(&mut lease, round, 0)?.wait()?;
         wanted = stepped(wanted, round);
@@ -318,8 +318,8 @@ fn lifetimes(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn what_is_returned_with_calls_pending_is_free_when_they_have_passed(stage: &Stage) {
-    said(stage, "call-returns");
+pub(crate) fn what_is_returned_with_calls_pending_is_free_when_they_have_passed(harness: &Harness) {
+    said(harness, "call-returns");
 }
 
 fn returns(socket: &Path) -> Outcome {
@@ -334,17 +334,17 @@ fn returns(socket: &Path) -> Outcome {
         let next = tenant.words(&[77; 5000])?;
         assert_eq!(tenant.read(&next)?, [77; 5000]);
     }
-    stage::until("nothing is leased", || (tenant.broker.sums().ok()?.leases == 0).then_some(()));
+    harness::until("nothing is leased", || (tenant.broker.stats().ok()?.leases == 0).then_some(()));
     Ok(())
 }
 
-pub(crate) fn one_handle_reads_the_same_here_and_at_the_broker(stage: &Stage) {
-    said(stage, "call-gpu");
+pub(crate) fn one_handle_reads_the_same_here_and_at_the_broker(harness: &Harness) {
+    said(harness, "call-gpu");
 }
 
 fn gpus(socket: &Path) -> Outcome {
-    let device = freehold::open::device(Some(&stage::device()))?;
-    for gpu in [Gpu::on(&device)?, Gpu::at_broker_of(&device, socket)?] {
+    let device = freehold::open::device(Some(&harness::device()))?;
+    for gpu in [Gpu::on(&device)?, Gpu::at_broker_path(&device, socket)?] {
         let step = kernel_of(&gpu, TEXT, "step")?;
         let mut x = gpu.upload(&[1_u32; 300])?;
         let mut wanted = 1;
@@ -377,26 +377,26 @@ fn gpus(socket: &Path) -> Outcome {
 }
 
 /// Lets a process do something with calls that wait or run for a while. It is told how long a kernel may run there; at quick effort
-/// that is 0, and it waits for nothing: the rules of time are tested where they are applied, with a clock that tests control.
-fn said_in_time(stage: &Stage, task: &str) {
+/// that is 0, and it waits for nothing: the rules of time are tested where they are applied, with a semaphores that tests control.
+fn succeeds_in_time(harness: &Harness, task: &str) {
     match at_effort(0, 3, 20) {
-        0 => said(stage, task),
+        0 => said(harness, task),
         seconds => {
             let limit = Duration::from_secs(seconds);
-            let stage = Stage::with_launches_of(limit);
-            assert_eq!(stage.device(task, limit.as_millis() as u64).as_deref(), Some(""), "{task}");
+            let harness = Harness::with_launches_of(limit);
+            assert_eq!(harness.device(task, limit.as_millis() as u64).as_deref(), Some(""), "{task}");
         }
     }
 }
 
 /// A call has not come to its end after so long.
 fn goes_on(call: &Call, time: Duration) {
-    let outcome = call.wait_for(time);
+    let outcome = call.wait_timeout(time);
     assert!(matches!(outcome, Err(CallError::TimedOut { .. })), "{outcome:?}");
 }
 
-pub(crate) fn a_call_waits_for_what_is_still_written_and_that_is_no_hang(stage: &Stage) {
-    said_in_time(stage, "call-gated");
+pub(crate) fn a_call_waits_for_what_is_still_written_and_that_is_no_hang(harness: &Harness) {
+    succeeds_in_time(harness, "call-gated");
 }
 
 fn gated(socket: &Path, limit: Duration) -> Outcome {
@@ -417,7 +417,7 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     let call = reader.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?;
     // Longer than a kernel may run: one that waits does not run.
     let longer = limit * 3 / 2;
-    let error = call.wait_for(longer).unwrap_err();
+    let error = call.wait_timeout(longer).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("saxpy of test/kernels had not come to its end within {longer:?}: it goes on")
@@ -425,6 +425,6 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     gate.write(0, 1);
     call.wait()?;
     assert_eq!(reader.stream.download(&*y)?, [7.0; 100]);
-    reader.caller.settle(x)?;
+    reader.caller.commit(x)?;
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! What is refused, and in which sentence.
 
 use freehold::Grid;
-use freehold_broker::wire::{Id, Point};
-use freehold_broker::{Argument, Blame, Call, CallError, Caller, Carried, Launch, Module, Patience};
+use freehold_broker::wire::{Fence, Id};
+use freehold_broker::{Argument, Call, CallError, Caller, ErrorOrigin, Executed, Launch, Module, SpinPolicy};
 
 use freehold_testing::at_effort;
 
 use super::TEXT;
-use crate::stage::{Stage, until};
+use crate::harness::{Harness, until};
 
-fn setting(stage: &Stage) -> (Caller, Module) {
-    let caller = Caller::connect_at(&stage.socket()).unwrap();
+fn setting(harness: &Harness) -> (Caller, Module) {
+    let caller = Caller::connect_at(&harness.socket()).unwrap();
     let module = caller.put_module("blas/saxpy", TEXT).unwrap();
     (caller, module)
 }
@@ -18,13 +18,13 @@ fn setting(stage: &Stage) -> (Caller, Module) {
 /// The sentence of what is refused here, or by the worker. Nothing was carried out.
 fn said(call: Result<Call, CallError>) -> String {
     let error = call.and_then(|call| call.wait()).unwrap_err();
-    assert_eq!((error.blame(), error.carried()), (Blame::Caller, Carried::Not), "{error}");
+    assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Caller, Executed::No), "{error}");
     error.to_string()
 }
 
-pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
-    let (caller, module) = setting(stage);
-    let mut others = stage.link();
+pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
+    let (caller, module) = setting(harness);
+    let mut others = harness.link();
     let other = others.reserve(4096).unwrap();
     // SAFETY: the caller has no named lease, and nothing else uses the leases of this test.
     let link = || unsafe { caller.link() }.unwrap();
@@ -62,7 +62,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
         "argument 2 of saxpy is another process's lease"
     );
     let over = link().reserve(4096).unwrap().lease;
-    link().give_back(over, Point::default()).unwrap();
+    link().return_lease(over, Fence::default()).unwrap();
     assert_eq!(
         call(&[y.clone(), lease(over, 0), 2.0_f32.into(), 1_u32.into()]),
         "argument 2 of saxpy is a lease that is over"
@@ -96,7 +96,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     caller.drop_module("blas/saxpy").unwrap();
     before.iter().for_each(|call| call.wait().unwrap());
     let gone = "there is no module blas/saxpy: `freehold module put FILE --name blas/saxpy` makes one";
-    let newcomer = Caller::connect_at(&stage.socket()).unwrap();
+    let newcomer = Caller::connect_at(&harness.socket()).unwrap();
     assert_eq!(said(newcomer.call(&Launch::new(&empty, grid, &[]))), gone);
     let refused = until("the worker has let go of it", || {
         caller.call(&Launch::new(&empty, grid, &[])).and_then(|call| call.wait()).err()
@@ -104,9 +104,9 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     assert_eq!(refused.to_string(), gone);
 }
 
-pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(stage: &Stage) {
-    let (caller, module) = setting(stage);
-    caller.set_patience(Patience::Spin);
+pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(harness: &Harness) {
+    let (caller, module) = setting(harness);
+    caller.set_spin_policy(SpinPolicy::Forever);
     let empty = super::vouched(&module, "empty").unwrap();
     let grid = Grid::line(1, 1).with_shared(1 << 20);
     for _ in 0..at_effort(200, 2000, 100_000) {
@@ -114,8 +114,8 @@ pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(
     }
 }
 
-pub(crate) fn every_bad_module_is_refused_in_a_sentence(stage: &Stage) {
-    let (caller, module) = setting(stage);
+pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
+    let (caller, module) = setting(harness);
     let refused = |name: &str, text: &str| caller.put_module(name, text).unwrap_err().to_string();
     assert_eq!(refused("a b", TEXT), "a name has letters, digits, '-', '_', '.' and '/', and byte 1 is none of them");
     assert_eq!(refused("empty", ""), "a module has 1 to 16777216 bytes, and this one 0");

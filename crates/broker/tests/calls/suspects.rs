@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use freehold::{Grid, SharedSemaphores};
-use freehold_broker::{Argument, Broker, Call, CallError, Caller, Carried, Launch, Lease, Module};
+use freehold_broker::{Argument, Broker, Call, CallError, Caller, Executed, Launch, Lease, Module};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{TEXT, Tenant, far, goes_on, said, said_in_time, stepped};
-use crate::blocks::Outcome;
-use crate::stage::{self, Stage};
+use super::{TEXT, Tenant, far, goes_on, said, stepped, succeeds_in_time};
+use crate::harness::{self, Harness};
+use crate::leases::Outcome;
 
 const HOLD: &str = include_str!("hold.ptx");
 
@@ -55,7 +55,7 @@ pub(super) fn at_once<T>(
     socket: &Path,
     put: impl FnOnce() -> Result<T, CallError>,
 ) -> Result<T, Box<dyn std::error::Error>> {
-    let [worker] = stage::processes(socket, "worker")[..] else { panic!("there is one worker") };
+    let [worker] = harness::processes(socket, "worker")[..] else { panic!("there is one worker") };
     let worker = Pid::from_raw(worker.cast_signed()).ok_or("a process has a number")?;
     kill_process(worker, Signal::STOP)?;
     let calls = put();
@@ -63,8 +63,8 @@ pub(super) fn at_once<T>(
     Ok(calls?)
 }
 
-pub(crate) fn of_kernels_that_ran_beside_each_other_one_has_failed(stage: &Stage) {
-    said(stage, "call-beside");
+pub(crate) fn of_kernels_that_ran_beside_each_other_one_has_failed(harness: &Harness) {
+    said(harness, "call-beside");
 }
 
 fn beside(socket: &Path) -> Outcome {
@@ -85,8 +85,8 @@ fn beside(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed(stage: &Stage) {
-    said(stage, "call-burst");
+pub(crate) fn of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed(harness: &Harness) {
+    said(harness, "call-burst");
 }
 
 fn burst(socket: &Path) -> Outcome {
@@ -110,12 +110,12 @@ fn burst(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn who_shares_a_worker_hears_whose_kernel_ended_it(stage: &Stage) {
-    said(stage, "call-neighbours");
+pub(crate) fn who_shares_a_worker_hears_whose_kernel_ended_it(harness: &Harness) {
+    said(harness, "call-neighbours");
 }
 
-pub(crate) fn a_worker_takes_no_more_launches_than_it_is_told(stage: &Stage) {
-    said(stage, "call-flight");
+pub(crate) fn a_worker_takes_no_more_launches_than_it_is_told(harness: &Harness) {
+    said(harness, "call-flight");
 }
 
 fn flight(socket: &Path) -> Outcome {
@@ -123,23 +123,23 @@ fn flight(socket: &Path) -> Outcome {
     let mut lease = tenant.words(&[5; 10])?;
     let spin = call(&tenant.caller, &tenant.module, "spin", 0, &[lease.argument_mut(0)])?;
     let mut steps = |count| (0..count).map(|_| tenant.step(&mut lease, 1, 0)).collect::<Result<Vec<_>, _>>();
-    let mut calls = steps(stage::LAUNCHES - 2)?;
+    let mut calls = steps(harness::LAUNCHES - 2)?;
     until_taken(&tenant)?;
     calls.extend(steps(50)?);
     // Time in which a worker that takes too many would take them.
     goes_on(&spin, Duration::from_millis(200));
-    stage::kill_part(socket, "worker");
-    let is_taken = |call: &&Call| call.wait().is_err_and(|error| error.carried() == Carried::Perhaps);
+    harness::kill_role(socket, "worker");
+    let is_taken = |call: &&Call| call.wait().is_err_and(|error| error.executed() == Executed::Maybe);
     let taken = 1 + calls.iter().filter(is_taken).count() as u64;
-    assert!((stage::LAUNCHES - 1..=stage::LAUNCHES).contains(&taken), "{taken} were taken");
+    assert!((harness::LAUNCHES - 1..=harness::LAUNCHES).contains(&taken), "{taken} were taken");
     Ok(())
 }
 
 /// A process that shares its worker.
 fn sharing(socket: &Path) -> Result<Tenant, Box<dyn std::error::Error>> {
-    let device = freehold::open::device(Some(&stage::device()))?;
+    let device = freehold::open::device(Some(&harness::device()))?;
     let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
-    let caller = Caller::of(&broker)?.sharing("red");
+    let caller = Caller::from_broker(&broker)?.share_worker("red");
     let module = caller.put_module("test/kernels", TEXT)?;
     Ok(Tenant { broker, caller, stream, module })
 }
@@ -157,7 +157,7 @@ fn neighbours(socket: &Path) -> Outcome {
     // What waits for a process is known not to have run.
     let gate = gate(&one)?;
     one.stream.wait_word(&gate, 0, 1)?;
-    let (kernel, after) = (super::vouched(&one.module, "step")?, [one.broker.point(&one.stream)?]);
+    let (kernel, after) = (super::vouched(&one.module, "step")?, [one.broker.fence(&one.stream)?]);
     let arguments = [lease.argument_mut(0), 1_u32.into(), 10_u32.into()];
     let waiting = one.caller.call(&Launch { after: &after, ..Launch::new(&kernel, Grid::line(1, 32), &arguments) })?;
     until_taken(&one)?;
@@ -187,8 +187,8 @@ fn neighbours(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn a_call_that_waits_for_another_stream_does_not_run(stage: &Stage) {
-    said_in_time(stage, "call-behind-stream");
+pub(crate) fn a_call_that_waits_for_another_stream_does_not_run(harness: &Harness) {
+    succeeds_in_time(harness, "call-behind-stream");
 }
 
 fn behind_stream(socket: &Path, limit: Duration) -> Outcome {
@@ -207,8 +207,8 @@ fn behind_stream(socket: &Path, limit: Duration) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn each_kernel_of_a_burst_may_run_for_as_long_as_one_may(stage: &Stage) {
-    said_in_time(stage, "call-batch");
+pub(crate) fn each_kernel_of_a_burst_may_run_for_as_long_as_one_may(harness: &Harness) {
+    succeeds_in_time(harness, "call-batch");
 }
 
 fn batch(socket: &Path, limit: Duration) -> Outcome {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use freehold::{Grid, Image, Stream};
 use freehold_broker::{Broker, Error, Host, HostGuard};
-use freehold_testing::{STUCK, at_effort, covered, seed};
+use freehold_testing::{HANG_TIMEOUT, at_effort, report_covered, seed};
 
-use crate::blocks::Outcome;
-use crate::stage::{self, Random, Stage};
+use crate::harness::{self, Harness, Random};
+use crate::leases::Outcome;
 
 const KERNELS: &str = include_str!("../../../freehold/examples/kernels.ptx");
 
@@ -54,58 +54,58 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
             // SAFETY: `add` writes the first `n` elements of what it is given, which has as many.
             let add = unsafe { module.kernel("add") }?;
             for _ in 0..rounds() {
-                let _guard = host.lock(STUCK)?;
-                let mut part = host.part::<u32>(stream, 0, N)?;
+                let _guard = host.lock(HANG_TIMEOUT)?;
+                let mut part = host.slice::<u32>(stream, 0, N)?;
                 stream.launch(&add, Grid::cover(N as u32, 128), (&mut part, 1_u32, N as u32))?;
                 stream.synchronize()?;
             }
         }
         "host-read" => {
             let mut found = vec![0_u32; N];
-            broker.open_host("shared/numbers")?.lock(STUCK)?.read(0, &mut found)?;
+            broker.open_host("shared/numbers")?.lock(HANG_TIMEOUT)?.read(0, &mut found)?;
             assert_eq!(found, vec![number as u32; N]);
         }
         "host-write-and-die" => {
-            host.lock(STUCK)?.write(0, &[7_u32; N])?;
-            stage::kill(std::process::id());
+            host.lock(HANG_TIMEOUT)?.write(0, &[7_u32; N])?;
+            harness::kill(std::process::id());
         }
         "host-hold" => {
-            let _guard = host.lock(STUCK)?;
+            let _guard = host.lock(HANG_TIMEOUT)?;
             ready();
             stay();
         }
         "host-take-over" => {
             ready();
-            let guard = host.lock(STUCK)?;
+            let guard = host.lock(HANG_TIMEOUT)?;
             assert!(guard.was_abandoned());
             drop(guard);
-            assert!(!host.lock(STUCK)?.was_abandoned());
+            assert!(!host.lock(HANG_TIMEOUT)?.was_abandoned());
         }
         "host-wait" => {
-            let guard = host.lock(STUCK)?;
+            let guard = host.lock(HANG_TIMEOUT)?;
             ready();
             let is_so = |guard: &mut HostGuard<'_>| {
                 let mut found = [0_u32];
                 guard.read(0, &mut found)?;
                 Ok(found == [1])
             };
-            let _guard = guard.wait_until(STUCK, is_so)?;
+            let _guard = guard.wait_until(HANG_TIMEOUT, is_so)?;
         }
         "host-notify" => {
-            host.lock(STUCK)?.write(0, &[1_u32])?;
+            host.lock(HANG_TIMEOUT)?.write(0, &[1_u32])?;
             host.notify()?;
         }
         "host-write-and-die-with-the-lock" => {
-            let mut guard = host.lock(STUCK)?;
+            let mut guard = host.lock(HANG_TIMEOUT)?;
             guard.write(0, &[1_u32])?;
-            stage::kill(std::process::id());
+            harness::kill(std::process::id());
             stay();
         }
         "host-work" => {
             ready();
             work(&host)?;
         }
-        "host-try" => println!("{}", twice(&mut host.lock(STUCK)?)?),
+        "host-try" => println!("{}", twice(&mut host.lock(HANG_TIMEOUT)?)?),
         other => return Err(format!("{other} is no task").into()),
     }
     Ok(())
@@ -115,7 +115,7 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
 fn work(host: &Host) -> Result<(), Error> {
     let mut round = 0_u32;
     loop {
-        let mut guard = host.lock(STUCK)?;
+        let mut guard = host.lock(HANG_TIMEOUT)?;
         let next = twice(&mut guard)? + 1;
         guard.write(0, &[next])?;
         std::thread::yield_now();
@@ -136,53 +136,53 @@ fn has_ended_well(mut process: Child) {
     assert!(process.wait().unwrap().success());
 }
 
-pub(crate) fn kernels_of_two_processes_add(stage: &Stage) {
+pub(crate) fn kernels_of_two_processes_add(harness: &Harness) {
     std::thread::scope(|scope| {
-        let adders = [(); 2].map(|()| scope.spawn(|| stage.device("host-add", 0)));
+        let adders = [(); 2].map(|()| scope.spawn(|| harness.device("host-add", 0)));
         adders.into_iter().for_each(|adder| assert_eq!(adder.join().unwrap(), Some(String::new())));
     });
-    assert_eq!(stage.device("host-read", u64::from(2 * rounds())), Some(String::new()));
+    assert_eq!(harness.device("host-read", u64::from(2 * rounds())), Some(String::new()));
 }
 
-pub(crate) fn it_outlives_its_maker_and_the_broker(stage: &Stage) {
-    assert_eq!(stage.device("host-write-and-die", 0), None);
-    stage.kill("broker");
-    assert_eq!(stage.device("host-read", 7), Some(String::new()));
+pub(crate) fn it_outlives_its_maker_and_the_broker(harness: &Harness) {
+    assert_eq!(harness.device("host-write-and-die", 0), None);
+    harness.kill("broker");
+    assert_eq!(harness.device("host-read", 7), Some(String::new()));
 }
 
-pub(crate) fn another_length_is_refused(stage: &Stage) {
-    assert_eq!(stage.device("host-try", 0), Some("0".to_owned()));
-    let said = stage.device("host-other", 0);
+pub(crate) fn another_length_is_refused(harness: &Harness) {
+    assert_eq!(harness.device("host-try", 0), Some("0".to_owned()));
+    let said = harness.device("host-other", 0);
     assert_eq!(said, Some(format!("the memory of that name has {BYTES} bytes")));
 }
 
-pub(crate) fn a_killed_holder_is_taken_over(stage: &Stage) {
+pub(crate) fn a_killed_holder_is_taken_over(harness: &Harness) {
     for _ in 0..3 {
-        let (mut holder, _) = stage.start_device("host-hold");
-        let (taker, _) = stage.start_device("host-take-over");
-        stage::kill(holder.id());
+        let (mut holder, _) = harness.start_device("host-hold");
+        let (taker, _) = harness.start_device("host-take-over");
+        harness::kill(holder.id());
         holder.wait().unwrap();
         has_ended_well(taker);
     }
 }
 
-pub(crate) fn a_killed_waiter_holds_nobody_up(stage: &Stage) {
-    let [(mut dead, _), (waiter, _)] = [(); 2].map(|()| stage.start_device("host-wait"));
-    stage::kill(dead.id());
+pub(crate) fn a_killed_waiter_holds_nobody_up(harness: &Harness) {
+    let [(mut dead, _), (waiter, _)] = [(); 2].map(|()| harness.start_device("host-wait"));
+    harness::kill(dead.id());
     dead.wait().unwrap();
-    assert_eq!(stage.device("host-notify", 0), Some(String::new()));
+    assert_eq!(harness.device("host-notify", 0), Some(String::new()));
     has_ended_well(waiter);
 }
 
-pub(crate) fn a_killed_notifier_holds_nobody_up(stage: &Stage) {
-    let waiters = [(); 2].map(|()| stage.start_device("host-wait").0);
-    assert_eq!(stage.device("host-write-and-die-with-the-lock", 0), None);
+pub(crate) fn a_killed_notifier_holds_nobody_up(harness: &Harness) {
+    let waiters = [(); 2].map(|()| harness.start_device("host-wait").0);
+    assert_eq!(harness.device("host-write-and-die-with-the-lock", 0), None);
     waiters.into_iter().for_each(has_ended_well);
 }
 
-pub(crate) fn processes_are_killed_anywhere(stage: &Stage) {
+pub(crate) fn processes_are_killed_anywhere(harness: &Harness) {
     let mut random = Random(seed());
-    let mut workers: Vec<Child> = (0..3).map(|_| stage.start_device("host-work").0).collect();
+    let mut workers: Vec<Child> = (0..3).map(|_| harness.start_device("host-work").0).collect();
     let kills = at_effort(4, 15, 100);
     for _ in 0..kills {
         for _ in 0..random.below(2000) {
@@ -190,18 +190,18 @@ pub(crate) fn processes_are_killed_anywhere(stage: &Stage) {
         }
         let chosen = random.below(3) as usize;
         assert_eq!(workers[chosen].try_wait().unwrap(), None, "a worker that nobody killed has ended");
-        stage::kill(workers[chosen].id());
+        harness::kill(workers[chosen].id());
         workers[chosen].wait().unwrap();
-        let before: u32 = stage.device("host-try", 0).unwrap().parse().unwrap();
-        workers[chosen] = stage.start_device("host-work").0;
-        stage::until("the others go on", || {
-            let now: u32 = stage.device("host-try", 0)?.parse().ok()?;
+        let before: u32 = harness.device("host-try", 0).unwrap().parse().unwrap();
+        workers[chosen] = harness.start_device("host-work").0;
+        harness::until("the others go on", || {
+            let now: u32 = harness.device("host-try", 0)?.parse().ok()?;
             (now > before).then_some(())
         });
     }
-    covered(kills, "killed processes that share a lock");
+    report_covered(kills, "killed processes that share a lock");
     for mut worker in workers {
-        stage::kill(worker.id());
+        harness::kill(worker.id());
         worker.wait().unwrap();
     }
 }

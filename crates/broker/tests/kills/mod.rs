@@ -1,7 +1,7 @@
 //! Tenants, brokers and keepers that are killed, wherever they are: what is left is whole, what they had comes back, and how long
 //! that takes is printed.
 
-mod witness;
+mod observer;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,17 +11,17 @@ use std::process::{Child, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use freehold_broker::wire::{Point, Sums};
+use freehold_broker::wire::{BrokerStats, Fence};
 use freehold_broker::{Granted, Link, LinkError};
-use freehold_testing::{at_effort, covered};
+use freehold_testing::{at_effort, report_covered};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::stage::{self, MEMORY_BYTES, Random, Stage, sums, until, until_is};
-use crate::storm::{self, STATES};
+use crate::harness::{self, Harness, MEMORY_BYTES, Random, stats, until, until_is};
+use crate::random_tenants::{self, STATES};
 
-use witness::Witness;
-pub(crate) use witness::witness;
+use observer::Observer;
+pub(crate) use observer::observer;
 
 /// How many are killed.
 struct Counts {
@@ -35,7 +35,7 @@ struct Counts {
 }
 
 /// Tenants are a multiple of twice the states: every second one is killed in a state of the list, the others anywhere. Of five
-/// others that are killed, one is a keeper.
+/// others that are killed, one is an fdstore.
 fn counts() -> Counts {
     at_effort(
         Counts { tenants: 38, each_state: 1, hoarders: 2, brokers: 4, keepers: 1 },
@@ -74,7 +74,7 @@ fn kill(process: u32) -> Instant {
     let number = Pid::from_raw(process.cast_signed()).expect("a process has a number");
     let Ok(descriptor) = pidfd_open(number, PidfdFlags::empty()) else { return Instant::now() };
     let killed = Instant::now();
-    stage::kill(process);
+    harness::kill(process);
     poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).expect("a process can be waited for");
     killed
 }
@@ -82,17 +82,17 @@ fn kill(process: u32) -> Instant {
 /// Waits until nobody has anything but the witness, and names.
 fn until_free(link: &mut Link) {
     until_is("all leases of the dead are over, and their memory is clean", (1, 0), || {
-        let Sums { leases, leaving_bytes, .. } = sums(link);
+        let BrokerStats { leases, reclaiming_bytes: leaving_bytes, .. } = stats(link);
         (leases, leaving_bytes)
     });
 }
 
 /// What must be as it was when all names of the dead are dropped: bytes that are leased and named, and descriptors.
-fn standing(stage: &Stage, link: &mut Link, keeper: &str) -> (u64, u64, [usize; 2]) {
-    storm::drop_all(link);
+fn standing(harness: &Harness, link: &mut Link, fdstore: &str) -> (u64, u64, [usize; 2]) {
+    random_tenants::drop_all(link);
     until_free(link);
-    let descriptors = stage.descriptors(link, keeper);
-    let Sums { leased_bytes, named_bytes, .. } = sums(link);
+    let descriptors = harness.descriptors(link, fdstore);
+    let BrokerStats { leased_bytes, named_bytes, .. } = stats(link);
     (leased_bytes, named_bytes, descriptors)
 }
 
@@ -104,18 +104,18 @@ fn last_state(words: &mut impl Read, heard: u8) -> u8 {
 }
 
 /// Lets a tenant run until it kills itself in a state.
-fn kill_in_state(stage: &Stage, random: &mut Random, state: u8) -> u8 {
+fn kill_in_state(harness: &Harness, random: &mut Random, state: u8) -> u8 {
     // It connects once.
     let times = if b"CW".contains(&state) { 1 } else { 1 + random.below(3) };
-    let mut tenant = storm::start(&stage.socket(), random.next(), state as char, times);
+    let mut tenant = random_tenants::start(&harness.socket(), random.next(), state as char, times);
     let last = last_state(&mut tenant.stdout.take().expect("it is piped"), 0);
     tenant.wait().expect("it was started");
     last
 }
 
 /// Kills a tenant after so many words of it and a moment: the state that it was in, and when.
-fn kill_anywhere(stage: &Stage, random: &mut Random) -> (u8, Instant) {
-    let mut tenant = storm::start(&stage.socket(), random.next(), '-', 1);
+fn kill_anywhere(harness: &Harness, random: &mut Random) -> (u8, Instant) {
+    let mut tenant = random_tenants::start(&harness.socket(), random.next(), '-', 1);
     let mut words = tenant.stdout.take().expect("it is piped");
     let mut heard = [0];
     for _ in 0..=random.below(300) {
@@ -131,36 +131,36 @@ fn kill_anywhere(stage: &Stage, random: &mut Random) -> (u8, Instant) {
     (last_state(&mut words, heard[0]), killed)
 }
 
-pub(crate) fn killed_tenants(stage: &Stage) {
+pub(crate) fn killed_tenants(harness: &Harness) {
     let mut random = Random(freehold_testing::seed());
-    let mut link = stage.link();
-    let mut witness = Witness::start(stage);
-    let before = standing(stage, &mut link, "serve");
+    let mut link = harness.link();
+    let mut witness = Observer::start(harness);
+    let before = standing(harness, &mut link, "serve");
     let wanted = counts();
     let mut counts: BTreeMap<u8, usize> = STATES.iter().map(|&state| (state, 0)).collect();
     let mut free = Times::default();
     for turn in 0..wanted.tenants {
         let state = if turn % 2 == 0 {
-            let state = kill_in_state(stage, &mut random, STATES[turn / 2 % STATES.len()]);
+            let state = kill_in_state(harness, &mut random, STATES[turn / 2 % STATES.len()]);
             until_free(&mut link);
             state
         } else {
-            let (state, killed) = kill_anywhere(stage, &mut random);
+            let (state, killed) = kill_anywhere(harness, &mut random);
             until_free(&mut link);
             free.0.push(killed.elapsed());
             state
         };
         *counts.get_mut(&state).expect("a state of the protocol") += 1;
-        storm::drop_all(&mut link);
+        random_tenants::drop_all(&mut link);
         witness.check();
         if turn % 100 == 99 {
-            until_is("all is as before", before, || standing(stage, &mut link, "serve"));
+            until_is("all is as before", before, || standing(harness, &mut link, "serve"));
         }
     }
     let told: String = counts.iter().map(|(&state, count)| format!(" {}:{count}", state as char)).collect();
     println!("{} tenants were killed, in each state so many:{told}", wanted.tenants);
     assert!(free.tell("memory was free again after") <= MEDIAN_MAX);
-    covered(wanted.tenants as u64, "killed tenants");
+    report_covered(wanted.tenants as u64, "killed tenants");
     for (state, count) in counts {
         assert!(count >= wanted.each_state, "{count} were killed in state {}", state as char);
     }
@@ -181,70 +181,71 @@ pub(crate) fn hoarder(words: &[OsString]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-pub(crate) fn killed_hoarders(stage: &Stage) {
+pub(crate) fn killed_hoarders(harness: &Harness) {
     let mut random = Random(freehold_testing::seed());
-    let mut link = stage.link();
-    let mut witness = Witness::start(stage);
-    let before = standing(stage, &mut link, "serve");
+    let mut link = harness.link();
+    let mut witness = Observer::start(harness);
+    let before = standing(harness, &mut link, "serve");
     let mut free = Times::default();
     let wanted = counts().hoarders;
     for _ in 0..wanted {
-        let words = ["hoarder".into(), stage.socket().into(), random.next().to_string().into()];
-        let mut hoarder = stage.start(&words);
+        let words = ["hoarder".into(), harness.socket().into(), random.next().to_string().into()];
+        let mut hoarder = harness.start(&words);
         let mut line = String::new();
         let output = hoarder.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut line).expect("it says that it has them");
         assert_eq!(line.trim_end(), "1000");
         // The witness gives back a lease now and then.
-        until_is("they are leased", 1001, || sums(&mut link).leases);
+        until_is("they are leased", 1001, || stats(&mut link).leases);
         let killed = kill(hoarder.id());
         hoarder.wait().expect("it was started");
         until_free(&mut link);
         free.0.push(killed.elapsed());
         witness.check();
     }
-    until_is("all is as before", before, || standing(stage, &mut link, "serve"));
+    until_is("all is as before", before, || standing(harness, &mut link, "serve"));
     let median = free.tell("memory of a tenant with 1000 leases was free again after");
     assert!(median <= MEDIAN_MAX);
-    covered(wanted.into(), "killed tenants with 1,000 leases");
+    report_covered(wanted.into(), "killed tenants with 1,000 leases");
 }
 
-/// The keeper: the process that was started first, or one that took its place.
-fn keeper(stage: &Stage) -> Option<(&'static str, u32)> {
-    let of = |part| stage.processes(part).first().map(|&process| (part, process));
+/// The fdstore: the process that was started first, or one that took its place.
+fn fdstore(harness: &Harness) -> Option<(&'static str, u32)> {
+    let of = |part| harness.processes(part).first().map(|&process| (part, process));
     of("serve").or_else(|| of("keeper"))
 }
 
 /// Kills one of the two, and waits until it is replaced: how long until a broker answered.
-fn kill_and_replace(stage: &Stage, link: &mut Link, part: &str) -> Duration {
+fn kill_and_replace(harness: &Harness, link: &mut Link, part: &str) -> Duration {
     let find = || match part {
-        "broker" => stage.processes(part).first().copied(),
-        _ => keeper(stage).map(|(_, process)| process),
+        "broker" => harness.processes(part).first().copied(),
+        _ => fdstore(harness).map(|(_, process)| process),
     };
     let old = until("both are there", find);
     let killed = kill(old);
-    assert_eq!(sums(link).budget_bytes, MEMORY_BYTES);
+    assert_eq!(stats(link).budget_bytes, MEMORY_BYTES);
     let back = killed.elapsed();
     until("another took its place", || find().filter(|&process| process != old));
-    // A broker that answers now has given everything to the keeper that is there: before, the death of both loses all.
-    sums(link);
+    // A broker that answers now has given everything to the fdstore that is there: before, the death of both loses all.
+    stats(link);
     back
 }
 
-pub(crate) fn killed_brokers(stage: &Stage) {
+pub(crate) fn killed_brokers(harness: &Harness) {
     let mut random = Random(freehold_testing::seed());
-    let mut link = stage.link();
-    let mut witness = Witness::start(stage);
-    let before = standing(stage, &mut link, "serve");
+    let mut link = harness.link();
+    let mut witness = Observer::start(harness);
+    let before = standing(harness, &mut link, "serve");
     let leases: Vec<Granted> = (0..100).map(|_| link.reserve(700).expect("there is memory")).collect();
-    let mut tenants: Vec<Child> = (0..2).map(|_| storm::start(&stage.socket(), random.next(), '-', 1)).collect();
+    let mut tenants: Vec<Child> =
+        (0..2).map(|_| random_tenants::start(&harness.socket(), random.next(), '-', 1)).collect();
     // They are connected before the first broker dies.
-    let readers: Vec<_> = tenants.iter_mut().map(storm::read_on).collect();
+    let readers: Vec<_> = tenants.iter_mut().map(random_tenants::read_on).collect();
     let (mut brokers, mut keepers) = (Times::default(), Times::default());
     let wanted = counts();
     for turn in 0..wanted.brokers + wanted.keepers {
         let part = if turn % 5 == 4 { "keeper" } else { "broker" };
-        let back = kill_and_replace(stage, &mut link, part);
+        let back = kill_and_replace(harness, &mut link, part);
         if part == "broker" {
             brokers.0.push(back)
         } else {
@@ -252,7 +253,7 @@ pub(crate) fn killed_brokers(stage: &Stage) {
         }
         for _ in 0..random.below(20) {
             let granted = link.reserve(100).expect("there is memory");
-            link.give_back(granted.lease, Point::default()).expect("a broker serves");
+            link.return_lease(granted.lease, Fence::default()).expect("a broker serves");
         }
         witness.check();
         for tenant in &mut tenants {
@@ -261,43 +262,43 @@ pub(crate) fn killed_brokers(stage: &Stage) {
     }
     assert_eq!((brokers.0.len(), keepers.0.len()), (wanted.brokers, wanted.keepers));
     let median = brokers.tell("a broker was back and answered after");
-    keepers.tell("a broker that had lost its keeper answered after");
+    keepers.tell("a broker that had lost its fdstore answered after");
     assert!(median <= MEDIAN_MAX);
-    covered(wanted.brokers as u64, "killed brokers");
-    covered(wanted.keepers as u64, "killed keepers");
+    report_covered(wanted.brokers as u64, "killed brokers");
+    report_covered(wanted.keepers as u64, "killed keepers");
     for tenant in &mut tenants {
         kill(tenant.id());
         tenant.wait().expect("it was started");
     }
     readers.into_iter().for_each(|reader| drop(reader.join().expect("it was read to the end")));
-    leases.into_iter().for_each(|granted| link.give_back(granted.lease, Point::default()).expect("a broker serves"));
-    let (part, _) = keeper(stage).expect("there is one");
+    leases.into_iter().for_each(|granted| link.return_lease(granted.lease, Fence::default()).expect("a broker serves"));
+    let (part, _) = fdstore(harness).expect("there is one");
     let after = until("no byte and no descriptor is lost", || {
-        let after = standing(stage, &mut link, part);
+        let after = standing(harness, &mut link, part);
         let is_none_lost = after.2.iter().zip(before.2).all(|(&after, before)| after <= before);
         ((after.0, after.1) == (before.0, before.1) && is_none_lost).then_some(after)
     });
-    println!("descriptors of broker and keeper, but for segments: {:?} at first, {:?} at last", before.2, after.2);
-    assert_eq!(link.take_refused(), []);
+    println!("descriptors of broker and fdstore, but for segments: {:?} at first, {:?} at last", before.2, after.2);
+    assert_eq!(link.take_errors(), []);
     witness.end();
     until_is("all is over", (0, 0), || {
-        let Sums { leases, leaving_bytes, .. } = sums(&mut link);
+        let BrokerStats { leases, reclaiming_bytes: leaving_bytes, .. } = stats(&mut link);
         (leases, leaving_bytes)
     });
 }
 
 /// Brokers are killed while a process connects and connects.
-pub(crate) fn connects_while_brokers_die(stage: &Stage) {
-    let mut link = stage.link();
+pub(crate) fn connects_while_brokers_die(harness: &Harness) {
+    let mut link = harness.link();
     let is_over = AtomicBool::new(false);
     let connected = std::thread::scope(|scope| {
         let connecting = scope.spawn(|| {
             let mut connected = 0_u64;
             while !is_over.load(Ordering::Relaxed) {
-                let link = Link::connect(&stage.socket()).expect("a broker serves, or the next one does");
+                let link = Link::connect(&harness.socket()).expect("a broker serves, or the next one does");
                 match link.close() {
                     // A broker that dies when it has let somebody go is not heard any more.
-                    Ok(()) | Err(LinkError::Gone) => {}
+                    Ok(()) | Err(LinkError::Closed) => {}
                     Err(error) => panic!("{error}"),
                 }
                 connected += 1;
@@ -308,13 +309,13 @@ pub(crate) fn connects_while_brokers_die(stage: &Stage) {
             if connecting.is_finished() {
                 break;
             }
-            kill_and_replace(stage, &mut link, "broker");
+            kill_and_replace(harness, &mut link, "broker");
         }
         is_over.store(true, Ordering::Relaxed);
         connecting.join().expect("each was welcome")
     });
-    covered(connected, "connections while brokers were killed");
-    until_is("only this one is left", 1, || sums(&mut link).tenants);
+    report_covered(connected, "connections while brokers were killed");
+    until_is("only this one is left", 1, || stats(&mut link).tenants);
 }
 
 /// Asks a process something over its standard input, and hears one line.

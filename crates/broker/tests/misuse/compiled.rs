@@ -5,7 +5,7 @@
 
 use freehold_testing::misuse::{Program, Programs};
 
-use crate::stage::Stage;
+use crate::harness::Harness;
 
 const HEAD: &str = "
     #![allow(unused, dead_code)]
@@ -33,7 +33,7 @@ const TYPES: &[Program] = &[
     ("attach a whole segment", "E0133", "l.attach(Id(7))?;"),
     ("take a tenant's clock", "E0133", "l.descriptor(Request::Clock { tenant: b.tenant() })?;"),
     ("take a segment out of an answer", "E0616", "l.call(Request::Attach { segment: Id(7) })?.descriptors.pop();"),
-    ("read a connection's clock", "E0624", "l.clock();"),
+    ("read a connection's clock", "E0624", "l.semaphores();"),
     ("copy a lease", "E0599", "let w = x.clone();"),
     ("copy a named lease", "E0599", "let w = n.clone();"),
     ("copy a buffer", "E0599", "let w = u.clone();"),
@@ -119,14 +119,14 @@ const RIGHT: &[&str] = &[
 
 const PROGRAMS: Programs = Programs { head: HEAD, given: GIVEN, libraries: &["freehold", "freehold_broker"] };
 
-pub(crate) fn what_would_make_memory_of_numbers_does_not_compile(_: &Stage) {
+pub(crate) fn what_would_make_memory_of_numbers_does_not_compile(_: &Harness) {
     PROGRAMS.assert_refused(TYPES);
 }
 
-pub(crate) fn what_would_alias_or_outlive_a_lease_does_not_compile(_: &Stage) {
+pub(crate) fn what_would_alias_or_outlive_a_lease_does_not_compile(_: &Harness) {
     PROGRAMS.assert_refused(BORROWS);
 }
 
-pub(crate) fn the_same_done_right_compiles(_: &Stage) {
+pub(crate) fn the_same_done_right_compiles(_: &Harness) {
     PROGRAMS.assert_compile(RIGHT);
 }

@@ -9,12 +9,12 @@ use freehold::Grid;
 use freehold_broker::{Access, Argument, Broker, CallError, Caller, Gpu, GpuError, Launch, Policy};
 
 pub(crate) use self::compiled::*;
-use crate::blocks::Outcome;
 use crate::calls::{TEXT, Tenant, said, vouched};
-use crate::stage::Stage;
+use crate::harness::Harness;
+use crate::leases::Outcome;
 
-pub(crate) fn exchanged_or_forgotten_leases(stage: &Stage) {
-    said(stage, "misuse-leases");
+pub(crate) fn exchanged_or_forgotten_leases(harness: &Harness) {
+    said(harness, "misuse-leases");
 }
 
 pub(crate) fn leases(socket: &Path) -> Outcome {
@@ -33,8 +33,8 @@ pub(crate) fn leases(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn memory_of_others_is_not_an_argument(stage: &Stage) {
-    said(stage, "misuse-numbers");
+pub(crate) fn memory_of_others_is_not_an_argument(harness: &Harness) {
+    said(harness, "misuse-numbers");
 }
 
 pub(crate) fn numbers(socket: &Path) -> Outcome {
@@ -48,22 +48,22 @@ pub(crate) fn numbers(socket: &Path) -> Outcome {
     };
     // Two tenants in one process: a number of the one may be another lease to the other.
     let other = Broker::connect_at(tenant.broker.device(), socket)?;
-    refused(&Caller::of(&other)?, lease.argument_mut(0));
+    refused(&Caller::from_broker(&other)?, lease.argument_mut(0));
     refused(&Caller::connect_at(socket)?, lease.argument_mut(0));
     refused(&tenant.caller, Argument::any_memory());
     tenant.broker.publish("words", tenant.words(&[2; 100])?, Policy::Open).map_err(|(_, error)| error)?;
     let alone = Caller::connect_at(socket)?;
     let named = alone.lease_named("words", Access::Write)?;
     refused(&tenant.caller, named.argument(0));
-    alone.settle(named)?;
+    alone.commit(named)?;
     assert_eq!(tenant.read(&lease)?, [1; 100]);
     // Another caller of the same tenant has the same leases.
     let given = [lease.argument_mut(0), 7_u32.into(), 100_u32.into()];
-    Caller::of(&tenant.broker)?.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &given))?.wait()?;
+    Caller::from_broker(&tenant.broker)?.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &given))?.wait()?;
     assert_eq!(tenant.read(&lease)?, [10; 100]);
     // Buffers are numbers of their own GPU.
     let device = tenant.broker.device();
-    let gpus = [Gpu::on(device)?, Gpu::on(device)?, Gpu::at_broker_of(device, socket)?];
+    let gpus = [Gpu::on(device)?, Gpu::on(device)?, Gpu::at_broker_path(device, socket)?];
     let buffers = gpus.iter().map(|gpu| gpu.upload(&[1_u32; 100])).collect::<Result<Vec<_>, _>>()?;
     for (at, gpu) in gpus.iter().enumerate() {
         // SAFETY: `step` writes the first `n` elements of what it is given.

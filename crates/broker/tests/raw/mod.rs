@@ -1,7 +1,7 @@
 //! A tenant without the library: bytes over a socket and words of a ring, as `docs/protocol.md` has them or as it forbids. Knows
 //! nothing of what the library does with them.
 
-mod seat;
+mod session;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,11 +19,11 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
 };
 
-use freehold_testing::STUCK;
+use freehold_testing::HANG_TIMEOUT;
 
-use crate::stage::until;
+use crate::harness::until;
 
-pub(crate) use self::seat::{Seat, Task};
+pub(crate) use self::session::{RawCall, RawSession};
 
 pub(crate) type Slot = [u64; 8];
 
@@ -45,10 +45,10 @@ const CLOCK_BYTES: usize = 4096;
 pub(crate) const SLOTS: u32 = 256;
 
 /// In the first word of a slot: whether its message is of this lap.
-const LAP: u64 = 1 << 17;
+const PHASE: u64 = 1 << 17;
 
-fn lap(count: u32) -> u64 {
-    if (count / SLOTS).is_multiple_of(2) { LAP } else { 0 }
+fn phase(count: u32) -> u64 {
+    if (count / SLOTS).is_multiple_of(2) { PHASE } else { 0 }
 }
 
 /// The most descriptors that the system carries beside one message.
@@ -70,12 +70,12 @@ pub(crate) fn bytes_of(slot: &Slot) -> Vec<u8> {
 }
 
 /// Memory that is shared with the broker.
-pub(crate) struct Words {
+pub(crate) struct SharedWords {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-impl Words {
+impl SharedWords {
     fn map(file: &OwnedFd, bytes: usize) -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is asked for, so that no other mapping is touched.
@@ -84,7 +84,7 @@ impl Words {
         Self { start, bytes }
     }
 
-    pub(crate) fn half(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn u32_at(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes);
         // SAFETY: the offset lies in the mapping, which lives as long as `self`.
         let word = unsafe { self.start.add(offset) };
@@ -92,7 +92,7 @@ impl Words {
         unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
-    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn u64_at(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
         // SAFETY: the offset lies in the mapping, which lives as long as `self`.
         let word = unsafe { self.start.add(offset) };
@@ -101,7 +101,7 @@ impl Words {
     }
 }
 
-impl Drop for Words {
+impl Drop for SharedWords {
     fn drop(&mut self) {
         // SAFETY: the mapping is of `map` above, and nothing borrows it any more.
         unsafe { munmap(self.start.as_ptr().cast(), self.bytes) }.expect("a mapping of ours is unmapped");
@@ -110,7 +110,7 @@ impl Drop for Words {
 
 /// What came over a socket.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedMessage {
     pub(crate) slot: Slot,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
@@ -148,13 +148,13 @@ pub(crate) fn say(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>
 }
 
 /// The next message that comes, or nothing where the broker has hung up.
-pub(crate) fn hear(socket: impl AsFd) -> Option<Heard> {
+pub(crate) fn hear(socket: impl AsFd) -> Option<ReceivedMessage> {
     wait_for(&socket, PollFlags::IN);
     receive(socket).expect("something came")
 }
 
 /// What has come: a message, or that the broker has hung up; or nothing yet.
-pub(crate) fn receive(socket: impl AsFd) -> Result<Option<Heard>, Errno> {
+pub(crate) fn receive(socket: impl AsFd) -> Result<Option<ReceivedMessage>, Errno> {
     let mut bytes = [0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
@@ -177,21 +177,21 @@ pub(crate) fn receive(socket: impl AsFd) -> Result<Option<Heard>, Errno> {
     for (word, chunk) in slot.iter_mut().zip(bytes.chunks(8)) {
         *word = u64::from_le_bytes(chunk.try_into().expect("a chunk is eight bytes"));
     }
-    Ok(Some(Heard { slot, descriptors }))
+    Ok(Some(ReceivedMessage { slot, descriptors }))
 }
 
 fn wait_for(socket: impl AsFd, what: PollFlags) {
-    let longest = Timespec { tv_sec: STUCK.as_secs().cast_signed(), tv_nsec: 0 };
+    let longest = Timespec { tv_sec: HANG_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(&socket, what)], Some(&longest)).expect("a socket is waited for");
-    assert!(ready > 0, "waited {STUCK:?} for the broker");
+    assert!(ready > 0, "waited {HANG_TIMEOUT:?} for the broker");
 }
 
 /// A tenant.
 pub(crate) struct Raw {
     pub(crate) socket: OwnedFd,
-    pub(crate) ring: Words,
-    pub(crate) clock: Words,
-    bell: OwnedFd,
+    pub(crate) ring: SharedWords,
+    pub(crate) semaphores: SharedWords,
+    doorbell: OwnedFd,
     pub(crate) tenant: u64,
     number: u64,
 }
@@ -205,24 +205,25 @@ impl Raw {
     pub(crate) fn greet(path: &Path, descriptors: &[BorrowedFd<'_>]) -> Result<Self, Slot> {
         let socket = dial(path);
         assert!(say(&socket, &bytes_of(&message(1, &[HELLO])), descriptors));
-        let Heard { slot, descriptors } = hear(&socket).expect("a greeting is answered");
+        let ReceivedMessage { slot, descriptors } = hear(&socket).expect("a greeting is answered");
         if slot[0] as u16 != 101 {
             return Err(slot);
         }
-        let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(descriptors).expect("ring, clock and bell");
-        let (ring, clock) = (Words::map(&ring, RING_BYTES), Words::map(&clock, CLOCK_BYTES));
-        Ok(Self { socket, ring, clock, bell, tenant: slot[1], number: 0 })
+        let [ring, semaphores, doorbell] =
+            <[OwnedFd; 3]>::try_from(descriptors).expect("ring, semaphores and doorbell");
+        let (ring, semaphores) = (SharedWords::map(&ring, RING_BYTES), SharedWords::map(&semaphores, CLOCK_BYTES));
+        Ok(Self { socket, ring, semaphores, doorbell, tenant: slot[1], number: 0 })
     }
 
     pub(crate) fn wake(&self) {
-        match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
+        match rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => {}
-            Err(error) => panic!("a bell rings: {error}"),
+            Err(error) => panic!("a doorbell rings: {error}"),
         }
     }
 
     /// Asks over the socket: the reply to that. What else comes is left out.
-    pub(crate) fn ask(&mut self, slot: Slot, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> Heard {
+    pub(crate) fn ask(&mut self, slot: Slot, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> ReceivedMessage {
         self.number += 1;
         let mut bytes = bytes_of(&slot);
         bytes[4..8].copy_from_slice(&(self.number as u32).to_le_bytes());
@@ -238,18 +239,18 @@ impl Raw {
 
     /// Puts a request into the ring, if there is room: its number.
     pub(crate) fn put(&self, mut slot: Slot) -> Option<u32> {
-        let requested = self.ring.half(at::REQUESTED).load(Ordering::Relaxed);
-        if requested.wrapping_sub(self.ring.half(at::TAKEN).load(Ordering::Acquire)) >= SLOTS {
+        let requested = self.ring.u32_at(at::REQUESTED).load(Ordering::Relaxed);
+        if requested.wrapping_sub(self.ring.u32_at(at::TAKEN).load(Ordering::Acquire)) >= SLOTS {
             return None;
         }
-        slot[0] = slot[0] & 0xffff_ffff & !LAP | lap(requested) | u64::from(requested) << 32;
+        slot[0] = slot[0] & 0xffff_ffff & !PHASE | phase(requested) | u64::from(requested) << 32;
         let start = at::REQUESTS + (requested % SLOTS) as usize * 64;
         for (index, &word) in slot.iter().enumerate().rev() {
-            self.ring.word(start + 8 * index).store(word, Ordering::Release);
+            self.ring.u64_at(start + 8 * index).store(word, Ordering::Release);
         }
-        self.ring.half(at::REQUESTED).store(requested.wrapping_add(1), Ordering::Release);
+        self.ring.u32_at(at::REQUESTED).store(requested.wrapping_add(1), Ordering::Release);
         fence(Ordering::SeqCst);
-        if self.ring.half(at::BROKER_ASLEEP).load(Ordering::Relaxed) != 0 {
+        if self.ring.u32_at(at::BROKER_ASLEEP).load(Ordering::Relaxed) != 0 {
             self.wake();
         }
         Some(requested)
@@ -257,14 +258,14 @@ impl Raw {
 
     /// Takes the oldest reply out of the ring.
     pub(crate) fn take(&self) -> Option<Slot> {
-        let read = self.ring.half(at::READ).load(Ordering::Relaxed);
+        let read = self.ring.u32_at(at::READ).load(Ordering::Relaxed);
         let start = at::REPLIES + (read % SLOTS) as usize * 64;
-        let mut slot: Slot = std::array::from_fn(|word| self.ring.word(start + 8 * word).load(Ordering::Acquire));
-        if slot[0] & LAP != lap(read) {
+        let mut slot: Slot = std::array::from_fn(|word| self.ring.u64_at(start + 8 * word).load(Ordering::Acquire));
+        if slot[0] & PHASE != phase(read) {
             return None;
         }
-        slot[0] &= !LAP;
-        self.ring.half(at::READ).store(read.wrapping_add(1), Ordering::Release);
+        slot[0] &= !PHASE;
+        self.ring.u32_at(at::READ).store(read.wrapping_add(1), Ordering::Release);
         Some(slot)
     }
 
@@ -280,10 +281,10 @@ impl Raw {
     /// Makes the ring what it is behind a broker that has carried out the last request and died before it replied. No broker runs.
     pub(crate) fn forget_reply(&self) {
         for count in [at::TAKEN, at::REPLIED, at::READ] {
-            self.ring.half(count).fetch_sub(1, Ordering::Relaxed);
+            self.ring.u32_at(count).fetch_sub(1, Ordering::Relaxed);
         }
-        let replied = self.ring.half(at::REPLIED).load(Ordering::Relaxed);
-        self.ring.word(at::REPLIES + (replied % SLOTS) as usize * 64).fetch_xor(LAP, Ordering::Release);
+        let replied = self.ring.u32_at(at::REPLIED).load(Ordering::Relaxed);
+        self.ring.u64_at(at::REPLIES + (replied % SLOTS) as usize * 64).fetch_xor(PHASE, Ordering::Release);
     }
 
     /// A lease of new memory: its id, and its segment's.

@@ -1,11 +1,11 @@
 //! The first request that a broker finds which takes over. Another one may have carried it out and died before it answered: what is
 //! done already is no error then, and nothing is done twice. Of any other request it is.
 
-use freehold_broker::wire::Sums;
+use freehold_broker::wire::BrokerStats;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::harness::{Harness, stats, until};
 use crate::raw::{Raw, message};
-use crate::stage::{Stage, sums, until};
 
 const RESERVE: u64 = 2;
 const RETURN: u64 = 4;
@@ -14,8 +14,8 @@ const DONE: u16 = 104;
 const NO_LEASE: u16 = 204;
 
 /// Kills the broker, which runs no more when `before` is called.
-fn kill_behind(stage: &Stage, before: impl FnOnce()) {
-    let broker = stage.processes("broker")[0];
+fn kill_behind(harness: &Harness, before: impl FnOnce()) {
+    let broker = harness.processes("broker")[0];
     let pid = Pid::from_raw(broker.cast_signed()).expect("a process has a number");
     kill_process(pid, Signal::STOP).expect("it is ours");
     until("the broker stands still", || {
@@ -31,33 +31,33 @@ fn next_reply(raw: &Raw) -> [u64; 8] {
     until("the next broker answers", || raw.take())
 }
 
-fn leases(stage: &Stage) -> u32 {
-    let Sums { leases, .. } = sums(&mut stage.link());
+fn leases(harness: &Harness) -> u32 {
+    let BrokerStats { leases, .. } = stats(&mut harness.link());
     leases
 }
 
-pub(crate) fn what_was_carried_out_and_not_answered_is_answered_and_not_done_again(stage: &Stage) {
-    let raw = Raw::connect(&stage.socket());
+pub(crate) fn what_was_carried_out_and_not_answered_is_answered_and_not_done_again(harness: &Harness) {
+    let raw = Raw::connect(&harness.socket());
     let granted = raw.ask_ring(message(RESERVE, &[1000]));
     assert_eq!(granted[0] as u16, GRANTED);
-    kill_behind(stage, || raw.forget_reply());
+    kill_behind(harness, || raw.forget_reply());
     assert_eq!(next_reply(&raw), granted, "the same lease");
-    assert_eq!(leases(stage), 1);
+    assert_eq!(leases(harness), 1);
     let done = raw.ask_ring(message(RETURN, &[granted[1]]));
     assert_eq!(done[0] as u16, DONE);
-    kill_behind(stage, || raw.forget_reply());
+    kill_behind(harness, || raw.forget_reply());
     assert_eq!(next_reply(&raw), done);
-    assert_eq!(leases(stage), 0);
+    assert_eq!(leases(harness), 0);
     // Only that one was asked before.
     assert_eq!(raw.ask_ring(message(RETURN, &[granted[1]]))[0] as u16, NO_LEASE);
 }
 
-pub(crate) fn a_request_that_comes_behind_a_takeover_was_never_asked_before(stage: &Stage) {
-    let raw = Raw::connect(&stage.socket());
+pub(crate) fn a_request_that_comes_behind_a_takeover_was_never_asked_before(harness: &Harness) {
+    let raw = Raw::connect(&harness.socket());
     let (lease, _) = raw.reserve(1000);
     assert_eq!(raw.ask_ring(message(RETURN, &[lease]))[0] as u16, DONE);
-    kill_behind(stage, || {});
+    kill_behind(harness, || {});
     // The next broker has seen the ring empty: it answers others.
-    assert_eq!(leases(stage), 0);
+    assert_eq!(leases(harness), 0);
     assert_eq!(raw.ask_ring(message(RETURN, &[lease]))[0] as u16, NO_LEASE);
 }

@@ -1,18 +1,18 @@
 //! Blocks themselves: sizes, zeros, other sizes, owners, budgets, and every wrong release told apart.
 
-use crate::world;
+use crate::fixture;
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use fixture::{Fixture, NONE, alloc, free, handle, last_error};
 use freehold_capi::*;
-use world::{NONE, World, alloc, free, handle, last_error};
 
 const MIB: usize = 1 << 20;
 
 /// Frees what cannot be freed: the code, and whether nothing changed.
-fn wrong(block: *mut std::ffi::c_void, device: i32, stream: CUstream) -> i32 {
+fn free_error(block: *mut std::ffi::c_void, device: i32, stream: CUstream) -> i32 {
     let before = (freehold_live_bytes(0), freehold_reserved_bytes(0));
     let code = freehold_try_free(block, 0, device, stream);
     assert_eq!((freehold_live_bytes(0), freehold_reserved_bytes(0)), before);
@@ -30,20 +30,20 @@ fn owner(block: *const std::ffi::c_void) -> Result<FreeholdOwner, i32> {
 }
 
 #[test]
-fn no_bytes_are_no_block() {
-    let world = World::new();
+fn zero_or_negative_sizes_are_rejected() {
+    let fixture = Fixture::new();
     assert!(freehold_alloc(0, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NothingAsked as i32);
     assert_eq!(last_error(), "a block has at least one byte, and none was asked for");
     assert!(freehold_alloc(-5, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NothingAsked as i32);
     assert_eq!(last_error(), "-5 bytes were asked for; a block has at least one");
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn a_failure_stays_until_it_is_cleared() {
-    let world = World::new();
+    let fixture = Fixture::new();
     assert_eq!(freehold_last_error_code(), NONE);
     assert_eq!(last_error(), "");
     assert!(freehold_alloc(0, 0, handle(0)).is_null());
@@ -52,84 +52,84 @@ fn a_failure_stays_until_it_is_cleared() {
     std::thread::spawn(|| assert_eq!(freehold_last_error_code(), NONE)).join().unwrap();
     freehold_clear_error();
     assert_eq!(freehold_last_error_code(), NONE);
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn null_is_freed_by_doing_nothing() {
-    let world = World::new();
+    let fixture = Fixture::new();
     assert_eq!(freehold_try_free(ptr::null_mut(), 0, 0, handle(0)), NONE);
     assert_eq!(freehold_try_free(ptr::null_mut(), 0, 7, handle(0)), NONE);
     assert_eq!(freehold_last_error_code(), NONE);
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
-fn a_second_free_is_told() {
-    let world = World::new();
+fn a_second_free_fails() {
+    let fixture = Fixture::new();
     for bytes in [700, 2 * MIB] {
         let block = alloc(bytes, handle(0));
         free(block, handle(0));
-        assert_eq!(wrong(block, 0, handle(0)), FreeholdError::AlreadyReleased as i32);
+        assert_eq!(free_error(block, 0, handle(0)), FreeholdError::AlreadyReleased as i32);
         let at = block as usize;
         assert_eq!(last_error(), format!("{bytes} bytes at {at:#x} are already released: release a block once"));
     }
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
-fn a_free_of_the_middle_is_told_and_the_block_stays() {
-    let world = World::new();
+fn freeing_an_interior_pointer_fails_and_keeps_the_block() {
+    let fixture = Fixture::new();
     for bytes in [700, 2 * MIB] {
         let block = alloc(bytes, handle(0));
         let middle = block.wrapping_byte_add(256);
-        assert_eq!(wrong(middle, 0, handle(0)), FreeholdError::Interior as i32);
+        assert_eq!(free_error(middle, 0, handle(0)), FreeholdError::Interior as i32);
         let at = block as usize;
         let told = format!("256 bytes into {bytes} bytes at {at:#x}: release the block by its first address");
         assert_eq!(last_error(), told);
         free(block, handle(0));
     }
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
-fn a_free_of_what_was_never_allocated_is_told() {
-    let world = World::new();
+fn freeing_an_unknown_pointer_fails() {
+    let fixture = Fixture::new();
     free(alloc(512, handle(0)), handle(0));
     let wild = ptr::without_provenance_mut(0x1234_5000);
-    assert_eq!(wrong(wild, 0, handle(0)), FreeholdError::NeverAllocated as i32);
+    assert_eq!(free_error(wild, 0, handle(0)), FreeholdError::NeverAllocated as i32);
     let told = "nothing was allocated at 0x12345000: release only addresses that an allocation gave";
     assert_eq!(last_error(), told);
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
-fn a_free_on_another_device_is_told_and_the_block_stays() {
-    let world = World::new();
+fn freeing_on_another_device_fails_and_keeps_the_block() {
+    let fixture = Fixture::new();
     let block = alloc(512, handle(0));
-    assert_eq!(wrong(block, 1, handle(0)), FreeholdError::WrongDevice as i32);
+    assert_eq!(free_error(block, 1, handle(0)), FreeholdError::WrongDevice as i32);
     let at = block as usize;
     assert_eq!(last_error(), format!("{at:#x} is memory of device 0, not of device 1: name that one"));
     free(block, handle(0));
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
-fn a_device_that_is_not_there_is_told() {
-    let world = World::new();
+fn a_missing_device_is_reported() {
+    let fixture = Fixture::new();
     assert!(freehold_alloc(512, -1, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NoDevice as i32);
     assert_eq!(last_error(), "-1 is no number of a device: they begin with 0");
     assert!(freehold_alloc(512, 63, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NoDevice as i32);
     assert_eq!((freehold_live_bytes(-1), freehold_reserved_bytes(63)), (0, 0));
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn an_owner_is_found_from_any_byte() {
-    let world = World::new();
-    let stream = world.stream();
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
     let (block, other) = (alloc(700, stream), alloc(700, handle(0)));
     let found = owner(block.wrapping_byte_add(699)).unwrap();
     assert_eq!((found.base, found.size, found.device), (block, 700, 0));
@@ -142,52 +142,52 @@ fn an_owner_is_found_from_any_byte() {
     assert_eq!(owner(wild).unwrap_err(), FreeholdError::NeverAllocated as i32);
     assert_eq!(freehold_owner(block, None), FreeholdError::NullArgument as i32);
     free(other, handle(0));
-    world.end(stream);
+    fixture.end(stream);
 }
 
 #[test]
 fn zeros_are_zeros_where_something_was_before() {
-    let world = World::new();
-    let stream = world.stream();
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
     for bytes in [700, 2 * MIB] {
         let block = alloc(bytes, stream);
-        world.write(block, &vec![7; bytes]);
+        fixture.write(block, &vec![7; bytes]);
         free(block, stream);
         let zeroed = freehold_alloc_zeroed(bytes as isize, 0, stream);
         assert_eq!(zeroed, block);
-        world.synchronize(stream);
-        assert_eq!(world.read(zeroed, bytes), vec![0; bytes]);
+        fixture.synchronize(stream);
+        assert_eq!(fixture.read(zeroed, bytes), vec![0; bytes]);
         free(zeroed, stream);
     }
-    world.end(stream);
+    fixture.end(stream);
 }
 
 #[test]
 fn another_size_keeps_the_contents() {
-    let world = World::new();
-    let stream = world.stream();
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
     for (bytes, new_bytes) in [(700, 900), (700, 5000), (5000, 700), (100_000, 3 * MIB), (3 * MIB, 100_000), (MIB, 700)]
     {
         let block = alloc(bytes, stream);
         let kept = bytes.min(new_bytes);
         let contents: Vec<u8> = (0..kept).map(|at| (at * 7 % 251) as u8).collect();
-        world.write(block, &contents);
+        fixture.write(block, &contents);
         let moved = freehold_realloc(block, new_bytes as isize, 0, stream);
         assert!(!moved.is_null(), "{}", last_error());
-        world.synchronize(stream);
-        assert_eq!(world.read(moved, kept), contents, "{bytes} to {new_bytes}");
+        fixture.synchronize(stream);
+        assert_eq!(fixture.read(moved, kept), contents, "{bytes} to {new_bytes}");
         assert_eq!(freehold_live_bytes(0), new_bytes);
         assert_eq!(owner(moved).unwrap().size, new_bytes);
         free(moved, stream);
         assert_eq!(freehold_live_bytes(0), 0);
     }
-    world.end(stream);
+    fixture.end(stream);
 }
 
 #[test]
 fn what_fits_stays_where_it_is() {
-    let world = World::new();
-    let stream = world.stream();
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
     let block = alloc(600, stream);
     assert_eq!(freehold_realloc(block, 1000, 0, stream), block);
     free(block, stream);
@@ -199,14 +199,14 @@ fn what_fits_stays_where_it_is() {
     free(block, stream);
     assert!(freehold_realloc(block, 600, 0, stream).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::AlreadyReleased as i32);
-    world.end(stream);
+    fixture.end(stream);
 }
 
 #[test]
 fn a_budget_is_not_exceeded() {
-    let world = World::new();
+    let fixture = Fixture::new();
     // What streams of other tests still use would be had from the cache.
-    let before = world.left_bytes();
+    let before = fixture.left_bytes();
     assert_eq!(freehold_set_budget(0, before + 8 * MIB), NONE);
     let block = alloc(4 * MIB, handle(0));
     assert!(freehold_alloc(8 * MIB as isize, 0, handle(0)).is_null());
@@ -218,20 +218,20 @@ fn a_budget_is_not_exceeded() {
     assert_eq!(freehold_set_budget(0, usize::MAX), NONE);
     free(alloc(8 * MIB, handle(0)), handle(0));
     free(block, handle(0));
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn the_signature_of_cupy_takes_the_stream_as_its_parameter() {
-    let world = World::new();
-    let stream = world.stream();
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
     let block = freehold_cupy_malloc(stream.cast(), 512, 0);
     assert_eq!(freehold_live_bytes(0), 512);
     freehold_cupy_free(stream.cast(), block, 0);
     assert_eq!(freehold_live_bytes(0), 0);
     assert_eq!(alloc(512, stream), block);
     free(block, stream);
-    world.end(stream);
+    fixture.end(stream);
 }
 
 #[test]
@@ -243,15 +243,15 @@ fn the_version_is_that_of_the_package() {
 
 #[test]
 fn a_block_that_a_handle_holds_is_not_freed_by_its_address_and_stays_usable() {
-    let world = World::new();
-    let (device, other) = (freehold::open::device(None).unwrap(), world.stream());
+    let fixture = Fixture::new();
+    let (device, other) = (freehold::open::device(None).unwrap(), fixture.stream());
     let stream = device.stream().unwrap();
     free(alloc(512, other), other);
     for len in [500, 3 * MIB] {
         let mut held = stream.upload(&vec![5_u8; len]).unwrap();
         let address = ptr::without_provenance_mut(held.address() as usize);
         for named in [handle(0), other] {
-            assert_eq!(wrong(address, 0, named), FreeholdError::NotYours as i32);
+            assert_eq!(free_error(address, 0, named), FreeholdError::NotYours as i32);
             assert!(freehold_realloc(address, 100, 0, named).is_null());
             assert_eq!(freehold_last_error_code(), FreeholdError::NotYours as i32);
             assert_eq!(freehold_record_use(address, named), FreeholdError::NotYours as i32);
@@ -265,5 +265,5 @@ fn a_block_that_a_handle_holds_is_not_freed_by_its_address_and_stays_usable() {
         next.into_iter().for_each(|block| free(block, other));
         drop(held);
     }
-    world.end(other);
+    fixture.end(other);
 }

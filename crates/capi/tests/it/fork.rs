@@ -1,17 +1,17 @@
 //! The child of a fork: every call fails and says why, none hangs, and the parent's blocks are as they were.
 
-use crate::world;
+use crate::fixture;
 
 use std::mem::MaybeUninit;
 
+use fixture::{Fixture, alloc, free, last_error};
 use freehold_capi::*;
-use freehold_testing::child::alone;
-use world::{World, alloc, free, last_error};
+use freehold_testing::child::run_in_child;
 
 const FORKED: i32 = FreeholdError::ForkedChild as i32;
 
 /// Which of the child's calls did not fail as they have to, as bits.
-fn asked_in_child(block: *mut std::ffi::c_void, stream: CUstream) -> u8 {
+fn calls_in_child(block: *mut std::ffi::c_void, stream: CUstream) -> u8 {
     let told = |is_null: bool| is_null && freehold_last_error_code() == FORKED;
     let outcomes = [
         told(freehold_alloc(512, 0, stream).is_null()),
@@ -33,15 +33,15 @@ fn set_tag_budget() -> i32 {
 
 #[test]
 fn a_forked_child_is_refused_and_its_parent_is_untouched() {
-    alone("a_forked_child_is_refused_and_its_parent_is_untouched", || {
-        let world = World::new();
-        let stream = world.stream();
+    run_in_child("a_forked_child_is_refused_and_its_parent_is_untouched", || {
+        let fixture = Fixture::new();
+        let stream = fixture.stream();
         let block = alloc(512, stream);
         // SAFETY: the child makes only calls that the test is about, none of which needs another thread, and then ends without
         // the handlers of its parent.
         let process = unsafe { libc::fork() };
         if process == 0 {
-            let wrong = asked_in_child(block, stream);
+            let wrong = calls_in_child(block, stream);
             // SAFETY: ends the child, whose memory is its own.
             unsafe { libc::_exit(wrong.into()) }
         }
@@ -56,6 +56,6 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
         let tagged = unsafe { freehold_alloc_tagged(2000, 0, stream, c"forked".as_ptr()) };
         free(tagged, stream);
         free(block, stream);
-        world.end(stream);
+        fixture.end(stream);
     });
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod blocks;
+mod fixture;
 mod fork;
 mod soft_context;
 mod soft_handles;
@@ -11,4 +12,3 @@ mod soft_program;
 mod streams;
 mod tags;
 mod threads;
-mod world;

@@ -1,11 +1,11 @@
 //! The context that is adopted: a program that made its own, and never the primary one, still has none afterwards.
 
-use crate::world;
+use crate::fixture;
 
+use fixture::{alloc, free, handle};
 use freehold_capi::*;
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, context, driver, primary, stream, stream_flags};
-use freehold_testing::child::{alone, alone_with};
-use world::{alloc, free, handle};
+use freehold_testing::child::{run_in_child, run_in_child_with};
 
 const DEVICE: CUdevice = CUdevice(0);
 
@@ -39,7 +39,7 @@ fn use_all(api: &Api) {
 
 #[test]
 fn a_programs_own_context_is_adopted() {
-    alone("a_programs_own_context_is_adopted", || {
+    run_in_child("a_programs_own_context_is_adopted", || {
         let api = api();
         let own = context::create(&api, DEVICE, 0).unwrap();
         use_all(&api);
@@ -49,8 +49,8 @@ fn a_programs_own_context_is_adopted() {
 }
 
 #[test]
-fn a_programs_own_context_is_adopted_beside_the_primary_one() {
-    alone("a_programs_own_context_is_adopted_beside_the_primary_one", || {
+fn a_user_created_context_is_adopted_alongside_the_primary_one() {
+    run_in_child("a_user_created_context_is_adopted_alongside_the_primary_one", || {
         let api = api();
         primary::retain(&api, DEVICE).unwrap();
         context::create(&api, DEVICE, 0).unwrap();
@@ -63,7 +63,7 @@ fn a_programs_own_context_is_adopted_beside_the_primary_one() {
 
 #[test]
 fn without_a_context_it_is_the_primary_one() {
-    alone("without_a_context_it_is_the_primary_one", || {
+    run_in_child("without_a_context_it_is_the_primary_one", || {
         let api = api();
         free(alloc(512, handle(0)), handle(0));
         assert!(primary::state(&api, DEVICE).unwrap().active);
@@ -73,7 +73,7 @@ fn without_a_context_it_is_the_primary_one() {
 
 #[test]
 fn a_context_of_another_device_is_not_adopted() {
-    alone_with("a_context_of_another_device_is_not_adopted", &[("FREEHOLD_SOFT_DEVICES", "2")], || {
+    run_in_child_with("a_context_of_another_device_is_not_adopted", &[("FREEHOLD_SOFT_DEVICES", "2")], || {
         let api = api();
         context::create(&api, CUdevice(1), 0).unwrap();
         let block = alloc(512, handle(0));

@@ -21,7 +21,7 @@ fn compiles(name: &str, flags: &[&str], text: &str) -> Output {
     compiler.arg(&source).output().expect("there is a C compiler")
 }
 
-fn is_taken(name: &str, flags: &[&str], text: &str) {
+fn assert_compiles(name: &str, flags: &[&str], text: &str) {
     let output = compiles(name, flags, text);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}");
     assert!(output.status.success(), "{name}");
@@ -57,9 +57,9 @@ fn the_header_has_every_exported_function() {
 #[test]
 fn the_header_is_c_and_cpp() {
     let text = "#include \"freehold.h\"\nint main(void) { return freehold_last_error_code(); }\n";
-    is_taken("plain99.c", &["-x", "c", "-std=c99"], text);
-    is_taken("plain11.c", &["-x", "c", "-std=c11"], text);
-    is_taken(
+    assert_compiles("plain99.c", &["-x", "c", "-std=c99"], text);
+    assert_compiles("plain11.c", &["-x", "c", "-std=c11"], text);
+    assert_compiles(
         "plain.cc",
         &["-x", "c++", "-std=c++17"],
         "#include \"freehold.h\"\nint main() { return freehold_last_error_code(); }\n",
@@ -70,16 +70,16 @@ fn the_header_is_c_and_cpp() {
 fn the_header_goes_together_with_the_drivers() {
     let text = "#include <freehold_cuda.h>\n#include <freehold.h>\n\
         int main(void) { CUstream stream = 0; return freehold_alloc(1, 0, stream) == 0; }\n";
-    is_taken("before.c", &["-x", "c", "-std=c99"], text);
+    assert_compiles("before.c", &["-x", "c", "-std=c99"], text);
     let text = text.replace(
         "#include <freehold_cuda.h>\n#include <freehold.h>",
         "#include <freehold.h>\n#include <freehold_cuda.h>",
     );
-    is_taken("behind.c", &["-x", "c", "-std=c11"], &text);
+    assert_compiles("behind.c", &["-x", "c", "-std=c11"], &text);
 }
 
 #[test]
-fn a_wrong_call_is_not_taken() {
+fn a_call_with_missing_arguments_does_not_compile() {
     let text = "#include \"freehold.h\"\nint main(void) { return freehold_alloc(1, 0); }\n";
     assert!(!compiles("wrong.c", &["-x", "c", "-std=c11"], text).status.success());
 }

@@ -124,7 +124,7 @@ fn libraries(program: &str) -> PathBuf {
 /// Compiles a program and runs it over both libraries.
 fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
     // Names the crate, so that cargo builds its library for this test.
-    let _ = freehold_libcuda::FILE;
+    let _ = freehold_libcuda::LIBRARY_FILE;
     let libraries = libraries(name);
     let tmp = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (source, program) = (tmp.join(format!("{name}.c")), tmp.join(name));

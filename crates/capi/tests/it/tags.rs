@@ -1,15 +1,15 @@
 //! Tags: what is live under a name, and how much may be.
 
-use crate::world;
+use crate::fixture;
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use fixture::{Fixture, NONE, alloc, free, handle, last_error};
 use freehold_capi::*;
 use freehold_testing::at_effort;
-use world::{NONE, World, alloc, free, handle, last_error};
 
 const MIB: usize = 1 << 20;
 
@@ -30,8 +30,8 @@ fn set_budget(tag: &CStr, bytes: usize) -> i32 {
 
 #[test]
 fn what_is_live_under_a_tag_counts_for_those_it_is_within_until_it_is_freed() {
-    let world = World::new();
-    let (here, there) = (world.stream(), world.stream());
+    let fixture = Fixture::new();
+    let (here, there) = (fixture.stream(), fixture.stream());
     let before = freehold_live_bytes(0);
     let cache = tagged(1000, here, c"counted/cache");
     let large = tagged(3 * MIB, here, c"counted");
@@ -48,25 +48,25 @@ fn what_is_live_under_a_tag_counts_for_those_it_is_within_until_it_is_freed() {
     let untagged = alloc(1000, here);
     assert_eq!(bytes(c"counted"), 0);
     free(untagged, here);
-    world.end(here);
-    world.end(there);
+    fixture.end(here);
+    fixture.end(there);
 }
 
 #[test]
-fn a_second_free_of_a_tagged_block_is_told_and_counts_once() {
-    let world = World::new();
+fn a_second_free_of_a_tagged_block_fails_and_counts_once() {
+    let fixture = Fixture::new();
     let (one, other) = (tagged(700, handle(0), c"twice"), tagged(700, handle(0), c"twice"));
     free(one, handle(0));
     assert_eq!(freehold_try_free(one, 0, 0, handle(0)), FreeholdError::AlreadyReleased as i32);
     assert_eq!(bytes(c"twice"), 700);
     free(other, handle(0));
     assert_eq!(bytes(c"twice"), 0);
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn a_tags_budget_refuses_what_would_be_more_and_changes_nothing() {
-    let world = World::new();
+    let fixture = Fixture::new();
     assert_eq!(set_budget(c"limited", 1500), NONE);
     let block = tagged(1000, handle(0), c"limited/inner");
     assert!(tagged(501, handle(0), c"limited").is_null());
@@ -81,12 +81,12 @@ fn a_tags_budget_refuses_what_would_be_more_and_changes_nothing() {
     assert_eq!(bytes(c"limited"), 1501);
     free(block, handle(0));
     free(more, handle(0));
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn a_block_keeps_its_tag_when_it_gets_another_size_and_counts_once_meanwhile() {
-    let world = World::new();
+    let fixture = Fixture::new();
     assert_eq!(set_budget(c"moved", 5 * MIB), NONE);
     let block = tagged(3 * MIB, handle(0), c"moved");
     let block = freehold_realloc(block, 4 * MIB as isize, 0, handle(0));
@@ -97,12 +97,12 @@ fn a_block_keeps_its_tag_when_it_gets_another_size_and_counts_once_meanwhile() {
     assert_eq!(bytes(c"moved"), 4 * MIB);
     free(block, handle(0));
     assert_eq!(bytes(c"moved"), 0);
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn a_tagged_block_gets_another_size_where_it_lies() {
-    let world = World::new();
+    let fixture = Fixture::new();
     assert_eq!(set_budget(c"placed", 5 * MIB), NONE);
     let block = tagged(4 * MIB, handle(0), c"placed");
     assert_eq!(freehold_realloc(block, 3 * MIB as isize, 0, handle(0)), block);
@@ -118,13 +118,13 @@ fn a_tagged_block_gets_another_size_where_it_lies() {
     assert_eq!(bytes(c"placed"), 4 * MIB);
     free(block, handle(0));
     assert_eq!(bytes(c"placed"), 0);
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn a_tagged_block_that_another_stream_uses_is_moved() {
-    let world = World::new();
-    let (here, there) = (world.stream(), world.stream());
+    let fixture = Fixture::new();
+    let (here, there) = (fixture.stream(), fixture.stream());
     let block = tagged(4 * MIB, here, c"used");
     assert_eq!(freehold_record_use(block, there), NONE);
     let moved = freehold_realloc(block, 3 * MIB as isize, 0, here);
@@ -133,17 +133,17 @@ fn a_tagged_block_that_another_stream_uses_is_moved() {
     assert_eq!(freehold_try_free(block, 0, 0, here), FreeholdError::AlreadyReleased as i32);
     free(moved, here);
     assert_eq!(bytes(c"used"), 0);
-    world.end(here);
-    world.end(there);
+    fixture.end(here);
+    fixture.end(there);
 }
 
 #[test]
-fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
-    let world = World::new();
+fn live_bytes_of_a_tag_never_exceed_its_budget() {
+    let fixture = Fixture::new();
     assert_eq!(set_budget(c"watched", 2 * MIB), NONE);
     let resize = || {
-        world.enter();
-        let stream = world.stream();
+        fixture.enter();
+        let stream = fixture.stream();
         for _ in 0..at_effort(30, 300, 3000) {
             let block = tagged(MIB, stream, c"watched");
             if block.is_null() {
@@ -154,7 +154,7 @@ fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
             assert!(bytes(c"watched") <= 2 * MIB);
             free(if longer.is_null() { block } else { longer }, stream);
         }
-        world.end(stream);
+        fixture.end(stream);
     };
     let is_over = AtomicBool::new(false);
     let most = thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
 
 #[test]
 fn a_tag_is_text() {
-    let world = World::new();
+    let fixture = Fixture::new();
     // SAFETY: null is refused.
     assert!(unsafe { freehold_alloc_tagged(100, 0, handle(0), ptr::null()) }.is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NullArgument as i32);
@@ -186,13 +186,13 @@ fn a_tag_is_text() {
     assert_eq!(last_error(), "tag is not UTF-8: give it as text of that encoding");
     assert_eq!(set_budget(c"\xff", 1), FreeholdError::NotText as i32);
     assert_eq!(bytes(c"\xff"), 0);
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn a_block_shrinks_though_its_tags_budget_was_lowered_below_what_is_live() {
-    let world = World::new();
-    let stream = world.stream();
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
     let block = tagged(4 * MIB, stream, c"lowered");
     assert_eq!(set_budget(c"lowered", 2 * MIB), NONE);
     let same = freehold_realloc(block, 4 * MIB as isize, 0, stream);
@@ -201,5 +201,5 @@ fn a_block_shrinks_though_its_tags_budget_was_lowered_below_what_is_live() {
     assert!(!less.is_null(), "{}", last_error());
     assert_eq!(bytes(c"lowered"), MIB);
     free(less, stream);
-    world.end(stream);
+    fixture.end(stream);
 }

@@ -2,10 +2,8 @@
 //!
 //! This file owns the command. A target that is missed is said and is no failure: this measures, tests judge.
 
-mod busy;
 mod call;
-mod calls;
-mod measure;
+mod call_costs;
 pub(crate) mod pool;
 mod progress;
 mod release;
@@ -13,6 +11,8 @@ mod remote;
 pub(crate) mod report;
 mod rig;
 pub(crate) mod share;
+mod stats;
+mod under_load;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,16 +23,16 @@ use freehold_driver::cuda::CallError;
 
 use self::release::Effort;
 use self::rig::Rig;
-use crate::allocator::Failure;
+use crate::allocators::Failure;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Benchmark {
     /// Measure release, module close, launch, owner_of and allocation beside the driver's own calls
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
@@ -103,12 +103,12 @@ enum BenchError {
 type Result<T> = std::result::Result<T, BenchError>;
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let figures = match &arguments.what {
-        What::Release(arguments) => release(arguments),
-        What::Pool(arguments) => pool::run(arguments),
-        What::Share(arguments) => share::run(arguments),
-        What::Call(arguments) => call::run(arguments),
-        What::Remote(arguments) => remote::run(arguments),
+    let figures = match &arguments.benchmark {
+        Benchmark::Release(arguments) => release(arguments),
+        Benchmark::Pool(arguments) => pool::run(arguments),
+        Benchmark::Share(arguments) => share::run(arguments),
+        Benchmark::Call(arguments) => call::run(arguments),
+        Benchmark::Remote(arguments) => remote::run(arguments),
     };
     match figures.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -122,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 fn release(arguments: &ReleaseArguments) -> Result<String> {
     let rig = Rig::new(arguments.device.as_deref())?;
     let report = release::measure(&rig, if arguments.quick { Effort::QUICK } else { Effort::FULL })?;
-    Ok(if arguments.json { report.json() } else { report.table(crate::lab::table::Look::of_stdout()) })
+    Ok(if arguments.json { report.json() } else { report.table(crate::lab::table::TableStyle::for_stdout()) })
 }
 
 fn print(text: &str) -> Result<()> {

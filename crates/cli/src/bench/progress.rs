@@ -20,14 +20,14 @@ impl Progress {
     }
 
     /// Makes one of them.
-    pub(super) fn one<R>(&self, what: &'static str, measure: impl FnOnce() -> R) -> R {
+    pub(super) fn step<R>(&self, what: &'static str, measure: impl FnOnce() -> R) -> R {
         self.bar.set_message(what);
         let measured = measure();
         self.bar.inc(1);
         measured
     }
 
-    pub(super) fn end(self) {
+    pub(super) fn finish(self) {
         self.bar.finish_and_clear();
     }
 }

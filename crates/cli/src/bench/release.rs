@@ -2,12 +2,12 @@
 
 use freehold_driver::cuda::device;
 
-use super::calls::Beside;
-use super::measure::Spread;
+use super::call_costs::Comparison;
 use super::progress::Progress;
 use super::report::{Report, Row, Target};
 use super::rig::{self, Rig};
-use super::{Result, busy, calls};
+use super::stats::Percentiles;
+use super::{Result, call_costs, under_load};
 
 /// How often things are measured.
 #[derive(Clone, Copy, Debug)]
@@ -27,15 +27,15 @@ impl Effort {
 }
 
 /// How many rounds and measurements the progress counts.
-const STEPS_BESIDE: usize = 7;
-const STEPS_ALONE: usize = 4;
+const STEPS_WITH_KERNEL: usize = 7;
+const STEPS_IDLE: usize = 4;
 
 pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
-    let progress = Progress::new(effort.rounds * STEPS_BESIDE + STEPS_ALONE);
+    let progress = Progress::new(effort.rounds * STEPS_WITH_KERNEL + STEPS_IDLE);
     let steps = Steps { progress, rounds: effort.rounds };
     let mut rows = while_a_kernel_runs(rig, effort, &steps)?;
     rows.extend(without_waiting(rig, effort, &steps)?);
-    steps.progress.end();
+    steps.progress.finish();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
         driver: rig::driver(&rig.opened.api)?,
@@ -45,13 +45,15 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
 }
 
 fn while_a_kernel_runs(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<Row>> {
-    let drops = steps.rounds("release", || busy::drops(rig, effort.blocks))?;
-    let frees = steps.rounds("cuMemFree", || busy::frees(rig))?;
-    let ordered_frees = steps.rounds("cuMemFreeAsync", || busy::ordered_frees(rig, effort.blocks))?;
-    let marked = steps.rounds("release of a block of two streams", || busy::marked_drops(rig, effort.blocks))?;
-    let joined_frees = steps.rounds("cuMemFreeAsync after an event", || busy::joined_frees(rig, effort.blocks))?;
-    let closes = steps.rounds("close of a module", || busy::module_closes(rig, effort.modules))?;
-    let unloads = steps.rounds("cuModuleUnload", || busy::unloads(rig))?;
+    let drops = steps.rounds("release", || under_load::drops(rig, effort.blocks))?;
+    let frees = steps.rounds("cuMemFree", || under_load::frees(rig))?;
+    let ordered_frees = steps.rounds("cuMemFreeAsync", || under_load::async_frees(rig, effort.blocks))?;
+    let marked =
+        steps.rounds("release of a block of two streams", || under_load::drops_with_pending_use(rig, effort.blocks))?;
+    let joined_frees =
+        steps.rounds("cuMemFreeAsync after an event", || under_load::frees_after_join(rig, effort.blocks))?;
+    let closes = steps.rounds("close of a module", || under_load::module_closes(rig, effort.modules))?;
+    let unloads = steps.rounds("cuModuleUnload", || under_load::unloads(rig))?;
     let release_target = Some(Target::AtMost { ns: 1000.0 });
     Ok(vec![
         Row::new("release", "release while a kernel runs", drops, release_target).beside("cuMemFree", frees),
@@ -64,23 +66,24 @@ fn while_a_kernel_runs(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<R
 }
 
 fn without_waiting(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<Row>> {
-    let launch = steps.progress.one("launch", || calls::launches(rig, effort.batches))?;
-    let bare_launch = steps.progress.one("launch, no context current", || calls::bare_launches(rig, effort.batches))?;
-    let pair = steps.progress.one("allocate and release", || calls::pairs(rig, effort.batches))?;
-    let (owners, near) = steps.progress.one("owner_of", || calls::owners(rig, effort.batches))?;
+    let launch = steps.progress.step("launch", || call_costs::launches(rig, effort.batches))?;
+    let bare_launch =
+        steps.progress.step("launch, no context current", || call_costs::bare_launches(rig, effort.batches))?;
+    let pair = steps.progress.step("allocate and release", || call_costs::pairs(rig, effort.batches))?;
+    let (owners, near) = steps.progress.step("owner_of", || call_costs::owners(rig, effort.batches))?;
     let owner_target = Some(Target::AtMost { ns: 50.0 });
     let launch_target = Some(Target::OverDriver { percent: 5.0 });
     Ok(vec![
         row("launch", "launch", launch, launch_target, "cuLaunchKernel"),
         row("launch-bare", "launch, no context current", bare_launch, launch_target, "cuLaunchKernel"),
-        Row::new("owner-of", "owner_of, any of a million", Spread::of(owners), owner_target),
-        Row::new("owner-of-near", "owner_of, 1000 of the million", Spread::of(near), owner_target),
+        Row::new("owner-of", "owner_of, any of a million", Percentiles::of(owners), owner_target),
+        Row::new("owner-of-near", "owner_of, 1000 of the million", Percentiles::of(near), owner_target),
         row("allocate", "allocate and release 64 KiB", pair, None, "cuMemAlloc, cuMemFree"),
     ])
 }
 
-fn row(id: &'static str, what: &'static str, beside: Beside, target: Option<Target>, call: &'static str) -> Row {
-    Row::new(id, what, Spread::of(beside.ours), target).beside(call, Spread::of(beside.drivers))
+fn row(id: &'static str, what: &'static str, beside: Comparison, target: Option<Target>, call: &'static str) -> Row {
+    Row::new(id, what, Percentiles::of(beside.ours), target).beside(call, Percentiles::of(beside.driver))
 }
 
 /// Measurements that are made in rounds, each beside one kernel.
@@ -90,11 +93,11 @@ struct Steps {
 }
 
 impl Steps {
-    fn rounds(&self, what: &'static str, mut round: impl FnMut() -> Result<Vec<f64>>) -> Result<Spread> {
+    fn rounds(&self, what: &'static str, mut round: impl FnMut() -> Result<Vec<f64>>) -> Result<Percentiles> {
         let mut times = Vec::new();
         for _ in 0..self.rounds {
-            times.extend(self.progress.one(what, &mut round)?);
+            times.extend(self.progress.step(what, &mut round)?);
         }
-        Ok(Spread::of(times))
+        Ok(Percentiles::of(times))
     }
 }

@@ -8,23 +8,23 @@ use std::time::Instant;
 
 use anstyle::Style;
 use freehold::Grid;
-use freehold_remote::plain::Plain;
+use freehold_remote::baseline::GrpcBaseline;
 use freehold_remote::{Remote, Token};
 use serde::Serialize;
 
-use super::report::{judged, line, time, widths};
+use super::report::{color_verdict, column_widths, format_ns, format_row};
 use super::{BenchError, Result};
-use crate::broker::own::Own;
-use crate::lab::table::Look;
+use crate::broker::ephemeral::EphemeralBroker;
+use crate::lab::table::TableStyle;
 
 /// Only this run knows it, and only this machine is served.
 const TOKEN_BYTES: usize = 16;
 
 /// What of the speed of one connection of plain TCP is to be reached.
-const PART_MIN: f64 = 0.8;
+const TCP_RATIO_MIN: f64 = 0.8;
 
 /// Plain TCP is written and read in pieces of this length.
-const PIECE_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 const EMPTY: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry empty()\n{\n    ret;\n}\n";
 
@@ -71,14 +71,14 @@ struct Row {
 
 pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
     let (bytes, times, calls) = if arguments.quick { (8 << 20, 1, 10) } else { (1 << 30, 5, 1000) };
-    let scene = Scene::new(arguments, 2 * bytes as u64)?;
-    let remote = scene.connect(arguments)?;
+    let fixture = RemoteBroker::new(arguments, 2 * bytes as u64)?;
+    let remote = fixture.connect(arguments)?;
     let from: Vec<u8> = (0..bytes).map(|at: usize| (at / 7) as u8).collect();
     let mut to = vec![0; bytes];
     let connections = remote.connections();
     let tcp_ns = median(times, || tcp(&from, &mut to, 1))?;
     let tcp_many_ns = median(times, || tcp(&from, &mut to, connections))?;
-    let [plain_up_ns, plain_down_ns] = plain(times, &from, &mut to)?;
+    let [plain_up_ns, plain_down_ns] = grpc(times, &from, &mut to)?;
     let block = remote.alloc(bytes as u64).map_err(|error| failed("memory", error))?;
     let up_ns = median(times, || remote.upload(&block, 0, &from).map_err(|error| failed("an upload", error)))?;
     to.fill(0);
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
     if to != from {
         return Err(failed("a download", "other bytes came back than went up"));
     }
-    let call_ns = median(calls, || remote.totals().map(drop).map_err(|error| failed("a call", error)))?;
+    let call_ns = median(calls, || remote.stats().map(drop).map_err(|error| failed("a call", error)))?;
     let module = remote.put_module("bench/empty", EMPTY).map_err(|error| failed("a module", error))?;
     let launch_ns = median(calls, || {
         let launched = remote.launch(&module, "empty", Grid::line(1, 1), &[]).and_then(|call| call.wait());
@@ -95,13 +95,13 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
     let moved = |id, what, median_ns: f64, is_judged: bool| {
         let gib_per_s = Some(bytes as f64 / median_ns * 1e9 / (1_u64 << 30) as f64);
         let (of_tcp, of_tcp_many) = (tcp_ns / median_ns, Some(tcp_many_ns / median_ns));
-        let met = is_judged.then_some(of_tcp >= PART_MIN);
+        let met = is_judged.then_some(of_tcp >= TCP_RATIO_MIN);
         Row { id, what, median_ns, gib_per_s, of_tcp: Some(of_tcp), of_tcp_many, met }
     };
     let (gib_per_s, of_tcp, of_tcp_many, met) = (None, None, None, None);
     let single = |id, what, median_ns| Row { id, what, median_ns, gib_per_s, of_tcp, of_tcp_many, met };
     let report = Report {
-        device: scene.broker.device.clone(),
+        device: fixture.broker.device.clone(),
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         bytes: bytes as u64,
         tls: arguments.tls.is_some(),
@@ -117,7 +117,7 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
             single("launch", "an empty kernel, launched and waited for", launch_ns),
         ],
     };
-    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
 fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
@@ -146,10 +146,10 @@ fn tcp(from: &[u8], to: &mut [u8], connections: usize) -> Result<()> {
         std::thread::scope(|scope| {
             let sender = scope.spawn(move || {
                 let mut stream = TcpStream::connect(address)?;
-                from.chunks(PIECE_BYTES).try_for_each(|piece| stream.write_all(piece))
+                from.chunks(CHUNK_BYTES).try_for_each(|piece| stream.write_all(piece))
             });
             let (mut stream, _) = listener.accept()?;
-            to.chunks_mut(PIECE_BYTES).try_for_each(|piece| stream.read_exact(piece))?;
+            to.chunks_mut(CHUNK_BYTES).try_for_each(|piece| stream.read_exact(piece))?;
             sender.join().expect("a sender does not panic")
         })
     };
@@ -161,26 +161,26 @@ fn tcp(from: &[u8], to: &mut [u8], connections: usize) -> Result<()> {
 }
 
 /// Moves bytes over one connection of gRPC, up and down.
-fn plain(times: usize, from: &[u8], to: &mut [u8]) -> Result<[f64; 2]> {
+fn grpc(times: usize, from: &[u8], to: &mut [u8]) -> Result<[f64; 2]> {
     let refused = |error: std::io::Error| failed("plain gRPC", error);
-    let plain = Plain::start(from.to_owned()).map_err(refused)?;
-    let up_ns = median(times, || plain.up().map_err(refused))?;
-    Ok([up_ns, median(times, || plain.down(to).map_err(refused))?])
+    let plain = GrpcBaseline::start(from.to_owned()).map_err(refused)?;
+    let up_ns = median(times, || plain.upload().map_err(refused))?;
+    Ok([up_ns, median(times, || plain.download(to).map_err(refused))?])
 }
 
 /// A broker and a gate, which end with this.
-struct Scene {
-    broker: Own,
+struct RemoteBroker {
+    broker: EphemeralBroker,
     token: String,
 }
 
-impl Scene {
+impl RemoteBroker {
     fn new(arguments: &RemoteArguments, memory_bytes: u64) -> Result<Self> {
         let mut random = [0; TOKEN_BYTES];
         let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
         read.map_err(|error| failed("/dev/urandom", error))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let broker = Own::start(&memory_bytes.to_string(), arguments.device.as_deref(), |serve| {
+        let broker = EphemeralBroker::start(&memory_bytes.to_string(), arguments.device.as_deref(), |serve| {
             serve.args(["--listen", "127.0.0.1:0"]).env("FREEHOLD_TOKEN", &token);
             if let Some(tls) = &arguments.tls {
                 serve.arg("--tls").args(tls);
@@ -207,18 +207,21 @@ impl Report {
         serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
     }
 
-    fn table(&self, look: Look) -> String {
+    fn table(&self, style: TableStyle) -> String {
         let cells = |row: &Row| {
             let speed = row.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"));
             let part = |part: Option<f64>| part.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part));
-            let target =
-                if row.met.is_some() { format!("≥ {:.0} % of one TCP", 100.0 * PART_MIN) } else { String::new() };
-            [row.what.to_owned(), time(row.median_ns), speed, part(row.of_tcp), part(row.of_tcp_many), target]
+            let target = if row.met.is_some() {
+                format!("≥ {:.0} % of one TCP", 100.0 * TCP_RATIO_MIN)
+            } else {
+                String::new()
+            };
+            [row.what.to_owned(), format_ns(row.median_ns), speed, part(row.of_tcp), part(row.of_tcp_many), target]
         };
         let rows: Vec<[String; 6]> = self.rows.iter().map(cells).collect();
-        let (widths, is_number) = (widths(&NAMES, &rows), [false, true, true, true, true, false]);
-        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
-        let names = line(&NAMES.map(str::to_owned), &widths, &is_number);
+        let (widths, is_number) = (column_widths(&NAMES, &rows), [false, true, true, true, true, false]);
+        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
+        let names = format_row(&NAMES.map(str::to_owned), &widths, &is_number);
         let (mib, with) = (self.bytes >> 20, if self.tls { "with TLS" } else { "without TLS" });
         let (device, processors, connections) = (&self.device, self.processors, self.connections);
         let mut text = format!(
@@ -226,7 +229,7 @@ impl Report {
         );
         text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
         for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&judged(&line(cells, &widths, &is_number), row.met, look));
+            text.push_str(&color_verdict(&format_row(cells, &widths, &is_number), row.met, style));
         }
         text
     }

@@ -3,8 +3,8 @@
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::measure::Spread;
-use crate::lab::table::Look;
+use super::stats::Percentiles;
+use crate::lab::table::TableStyle;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -21,7 +21,7 @@ pub(super) struct Report {
 pub(super) struct Row {
     id: &'static str,
     what: &'static str,
-    ours: Spread,
+    ours: Percentiles,
     driver: Option<Driver>,
     /// Our median by the driver's.
     ratio: Option<f64>,
@@ -34,7 +34,7 @@ pub(super) struct Row {
 struct Driver {
     call: &'static str,
     #[serde(flatten)]
-    times: Spread,
+    times: Percentiles,
 }
 
 /// What a median is to keep to.
@@ -47,14 +47,14 @@ pub(super) enum Target {
 }
 
 impl Row {
-    pub(super) fn new(id: &'static str, what: &'static str, ours: Spread, target: Option<Target>) -> Self {
+    pub(super) fn new(id: &'static str, what: &'static str, ours: Percentiles, target: Option<Target>) -> Self {
         let mut row = Self { id, what, ours, driver: None, ratio: None, target, met: None };
         row.judge();
         row
     }
 
     /// The row with what the driver's own calls took.
-    pub(super) fn beside(mut self, call: &'static str, times: Spread) -> Self {
+    pub(super) fn beside(mut self, call: &'static str, times: Percentiles) -> Self {
         self.ratio = Some(self.ours.median_ns / times.median_ns);
         self.driver = Some(Driver { call, times });
         self.judge();
@@ -72,21 +72,21 @@ impl Row {
 
     /// The cells before the verdict.
     fn cells(&self) -> [String; 7] {
-        let Spread { median_ns, p10_ns, p90_ns } = self.ours;
+        let Percentiles { median_ns, p10_ns, p90_ns } = self.ours;
         let target = match self.target {
-            Some(Target::AtMost { ns }) => time(ns),
+            Some(Target::AtMost { ns }) => format_ns(ns),
             Some(Target::OverDriver { percent }) => format!("+{percent} %"),
             Some(Target::TimesAsFast { times }) => format!("1/{times}"),
             None => String::new(),
         };
         let (call, drivers) = match &self.driver {
-            Some(Driver { call, times }) => (*call, time(times.median_ns)),
+            Some(Driver { call, times }) => (*call, format_ns(times.median_ns)),
             None => ("", String::new()),
         };
         [
             self.what.to_owned(),
-            time(median_ns),
-            format!("{} to {}", time(p10_ns), time(p90_ns)),
+            format_ns(median_ns),
+            format!("{} to {}", format_ns(p10_ns), format_ns(p90_ns)),
             call.to_owned(),
             drivers,
             self.ratio.map_or_else(String::new, proportion),
@@ -105,22 +105,22 @@ impl Report {
         serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
     }
 
-    pub(super) fn table(&self, look: Look) -> String {
+    pub(super) fn table(&self, style: TableStyle) -> String {
         let rows: Vec<[String; 7]> = self.rows.iter().map(Row::cells).collect();
-        let widths = widths(&NAMES, &rows);
-        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
+        let widths = column_widths(&NAMES, &rows);
+        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
         let heading = format!("{}, driver {} ({})", self.device, self.driver, self.why);
-        let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
+        let names = format_row(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
         let mut text = format!("{bold}{heading}{bold:#}\n\n{dimmed}{}{dimmed:#}\n", names.trim_end());
         for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&judged(&line(cells, &widths, &IS_NUMBER), row.met, look));
+            text.push_str(&color_verdict(&format_row(cells, &widths, &IS_NUMBER), row.met, style));
         }
         text
     }
 }
 
 /// How wide the columns are that hold these cells and their names.
-pub(crate) fn widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) -> [usize; N] {
+pub(crate) fn column_widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) -> [usize; N] {
     let mut widths = names.map(|name| name.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -131,7 +131,7 @@ pub(crate) fn widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) ->
 }
 
 /// The cells side by side, numbers to the right, with a gap behind each.
-pub(crate) fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], is_number: &[bool; N]) -> String {
+pub(crate) fn format_row<const N: usize>(cells: &[String; N], widths: &[usize; N], is_number: &[bool; N]) -> String {
     let mut line = String::new();
     for ((cell, &width), is_number) in cells.iter().zip(widths).zip(is_number) {
         line.push_str(&if *is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") });
@@ -140,18 +140,18 @@ pub(crate) fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], is_
 }
 
 /// A line of cells with whether its target is met.
-pub(crate) fn judged(line: &str, met: Option<bool>, look: Look) -> String {
-    let (verdict, style) = match met {
+pub(crate) fn color_verdict(line: &str, met: Option<bool>, style: TableStyle) -> String {
+    let (verdict, color) = match met {
         Some(true) => ("met", AnsiColor::Green.on_default()),
         Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
         None => ("", Style::new()),
     };
-    let style = look.style(style);
+    let style = style.style(color);
     format!("{line}{style}{verdict}{style:#}").trim_end().to_owned() + "\n"
 }
 
 /// A time with three digits that count.
-pub(crate) fn time(ns: f64) -> String {
+pub(crate) fn format_ns(ns: f64) -> String {
     match ns {
         _ if ns < 99.95 => format!("{ns:.1} ns"),
         _ if ns < 999.5 => format!("{ns:.0} ns"),
@@ -170,8 +170,8 @@ fn proportion(ratio: f64) -> String {
 mod tests {
     use super::*;
 
-    fn spread(median_ns: f64) -> Spread {
-        Spread { median_ns, p10_ns: median_ns - 1.0, p90_ns: median_ns + 1.0 }
+    fn spread(median_ns: f64) -> Percentiles {
+        Percentiles { median_ns, p10_ns: median_ns - 1.0, p90_ns: median_ns + 1.0 }
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_over_the_drivers_is_judged_beside_it() {
+    fn a_target_relative_to_the_driver_is_judged_against_it() {
         let row = |ns| Row::new("launch", "launch", spread(ns), Some(Target::OverDriver { percent: 5.0 }));
         assert_eq!(row(104.0).met, None);
         assert_eq!(row(104.0).beside("cuLaunchKernel", spread(100.0)).met, Some(true));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_times_as_fast_is_so_small_a_part_of_the_drivers() {
+    fn a_speedup_target_is_the_inverse_ratio() {
         let row = |ns| Row::new("pair", "pair", spread(ns), Some(Target::TimesAsFast { times: 20.0 }));
         assert_eq!(row(5.0).beside("clSVMAlloc", spread(100.0)).met, Some(true));
         assert_eq!(row(5.1).beside("clSVMAlloc", spread(100.0)).met, Some(false));
@@ -211,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_the_unit_that_fits() {
-        assert_eq!(time(7.25), "7.2 ns");
-        assert_eq!(time(640.0), "640 ns");
-        assert_eq!(time(1260.0), "1.26 µs");
-        assert_eq!(time(150_000.0), "150 µs");
-        assert_eq!(time(200_040_000.0), "200.0 ms");
+    fn times_are_formatted_in_the_unit_that_fits() {
+        assert_eq!(format_ns(7.25), "7.2 ns");
+        assert_eq!(format_ns(640.0), "640 ns");
+        assert_eq!(format_ns(1260.0), "1.26 µs");
+        assert_eq!(format_ns(150_000.0), "150 µs");
+        assert_eq!(format_ns(200_040_000.0), "200.0 ms");
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
             Row::new("owner-of", "owner_of", spread(60.0), Some(Target::AtMost { ns: 50.0 })),
         ];
         let report = Report { device: "GPU".into(), driver: "13.0".into(), why: "asked for".into(), rows };
-        let text = report.table(Look { columns: 120, colour: false });
+        let text = report.table(TableStyle { columns: 120, colour: false });
         assert_eq!(
             text,
             "GPU, driver 13.0 (asked for)\n\

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use freehold::open::{self, Opened};
 use freehold::{Device, Grid, Image, Kernel, Stream};
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{
     Api, CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, driver, module, primary,
 };
@@ -34,9 +34,9 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new(wish: Option<&str>) -> Result<Self> {
+    pub(super) fn new(selector: Option<&str>) -> Result<Self> {
         // SAFETY: what is measured beside the library is done with streams, modules and memory that this rig makes itself.
-        let opened = unsafe { open::open(wish) }?;
+        let opened = unsafe { open::open(selector) }?;
         // SAFETY: the table is the opened driver's, and what the library makes of it stays.
         let device = unsafe { Device::new(opened.api, opened.device) }?;
         let context = primary::retain(&opened.api, opened.device)?;
@@ -81,13 +81,15 @@ impl Rig {
         let mut arguments = [pointer(&x), pointer(&by), pointer(&n)];
         // SAFETY: kernel `scale` takes an address, an `f32` and a `u32`, which outlive the call; it writes `VALUES` values
         // of device memory at `x`.
-        unsafe { launch::kernel(&self.opened.api, self.raw_scale, Shape::line(1, VALUES), stream, &mut arguments) }
+        unsafe {
+            launch::kernel(&self.opened.api, self.raw_scale, LaunchConfig::linear(1, VALUES), stream, &mut arguments)
+        }
     }
 
     /// The driver's own launch of a kernel without arguments.
     pub(super) fn raw_launch(&self, function: CUfunction, stream: CUstream) -> Result<()> {
         // SAFETY: the kernels of ours that are launched so take no arguments and touch no memory.
-        unsafe { launch::kernel(&self.opened.api, function, Shape::line(1, 1), stream, &mut []) }?;
+        unsafe { launch::kernel(&self.opened.api, function, LaunchConfig::linear(1, 1), stream, &mut []) }?;
         Ok(())
     }
 }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use freehold::Grid;
-use freehold_broker::{Access, Argument, Caller, Carried, Launch, Name, Named};
+use freehold_broker::{Access, Argument, Caller, Executed, Launch, Name, NamedLease};
 
-use super::elsewhere::{self, Elsewhere};
-use super::{At, Failure, bytes, names};
+use super::remote::{self, RemoteOptions};
+use super::{Failure, SocketOption, names, size};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -24,17 +24,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = dimensions, value_name = "X[,Y,Z]")]
     block: [u32; 3],
     /// Dynamic shared memory of a block
-    #[arg(long, value_parser = bytes::parse, value_name = "SIZE", default_value = "0")]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "0")]
     shared: u64,
     /// An argument: lease:NAME (published memory, to read and write), read:NAME (to read), either with +BYTES behind it to begin
     /// there; a number as u32:7, i64:-1, f32:2.0 (8 to 64 bits); or a structure as bytes:0a0b0c
     #[arg(long = "arg", value_parser = parse, value_name = "KIND:VALUE", allow_hyphen_values = true)]
-    arguments: Vec<Wish>,
+    arguments: Vec<CallArgument>,
     /// Share a worker with all processes of this user that say the same
     #[arg(long, value_name = "LABEL")]
     share: Option<String>,
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// One object that says what was done
     #[arg(long)]
     json: bool,
@@ -42,14 +42,14 @@ pub(crate) struct Arguments {
 
 /// An argument as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Wish {
+pub(crate) enum CallArgument {
     Value(Argument<'static>),
     Named { name: Name, access: Access, offset_bytes: u64 },
 }
 
-impl Wish {
+impl CallArgument {
     /// The argument, of a name that is leased.
-    fn argument<'a>(&self, leases: &'a BTreeMap<Name, Named>) -> Argument<'a> {
+    fn argument<'a>(&self, leases: &'a BTreeMap<Name, NamedLease>) -> Argument<'a> {
         match self {
             Self::Value(value) => value.clone(),
             Self::Named { name, offset_bytes, .. } => leases[name].argument(*offset_bytes),
@@ -78,7 +78,7 @@ fn dimensions(text: &str) -> Result<[u32; 3], String> {
     }
 }
 
-fn parse(text: &str) -> Result<Wish, String> {
+fn parse(text: &str) -> Result<CallArgument, String> {
     let Some((kind, value)) = text.split_once(':') else {
         return Err(format!("{text:?} has no kind: say lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b"));
     };
@@ -86,7 +86,7 @@ fn parse(text: &str) -> Result<Wish, String> {
         ($ty:ty) => {{
             let number: $ty =
                 value.parse().map_err(|_| format!("{value:?} is no {kind}: say a number that fits, as in {kind}:7"))?;
-            Ok(Wish::Value(number.into()))
+            Ok(CallArgument::Value(number.into()))
         }};
     }
     match kind {
@@ -100,12 +100,12 @@ fn parse(text: &str) -> Result<Wish, String> {
         "i64" => number!(i64),
         "f32" => number!(f32),
         "f64" => number!(f64),
-        "bytes" => Ok(Wish::Value(Argument::bytes(digits(value)?))),
+        "bytes" => Ok(CallArgument::Value(Argument::bytes(digits(value)?))),
         "lease" | "read" => {
             let (name, offset) = value.split_once('+').unwrap_or((value, "0"));
             let name = Name::parse(name).map_err(|wrong| format!("{name:?}: {wrong}"))?;
             let access = if kind == "read" { Access::Read } else { Access::Write };
-            Ok(Wish::Named { name, access, offset_bytes: bytes::parse(offset)? })
+            Ok(CallArgument::Named { name, access, offset_bytes: size::parse(offset)? })
         }
         _ => Err(format!("{kind:?} is no kind: say lease, read, bytes, or u, i or f with bits, as in u32")),
     }
@@ -120,31 +120,33 @@ fn digits(text: &str) -> Result<Vec<u8>, String> {
     (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())).collect()
 }
 
-pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
-    super::end(call(arguments, elsewhere))
+pub(crate) fn run(arguments: &Arguments, remote_options: &RemoteOptions) -> ExitCode {
+    super::exit_code(call(arguments, remote_options))
 }
 
-fn call(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
-    let module = names::name(&arguments.module)?;
+fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+    let module = names::parse_name(&arguments.module)?;
     let shared_bytes = u32::try_from(arguments.shared)
         .map_err(|_| Failure::Wrong("--shared: no device has so much shared memory; say 227KiB or less".to_owned()))?;
     let grid = Grid { blocks: arguments.grid, threads: arguments.block, shared_bytes };
-    let took = match elsewhere.connect()? {
-        Some(remote) => elsewhere::call(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
-        None => call_here(arguments, &module, grid)?,
+    let took = match remote_options.connect()? {
+        Some(remote) => remote::call(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
+        None => call_local(arguments, &module, grid)?,
     };
     if arguments.json {
         let (module, kernel) = (module.as_str(), &arguments.kernel);
-        return super::say(serde_json::json!({ "module": module, "kernel": kernel, "seconds": took.as_secs_f64() }));
+        return super::print_line(
+            serde_json::json!({ "module": module, "kernel": kernel, "seconds": took.as_secs_f64() }),
+        );
     }
-    super::say(format_args!("{} of {module}: done in {took:.1?}", arguments.kernel))
+    super::print_line(format_args!("{} of {module}: done in {took:.1?}", arguments.kernel))
 }
 
 /// How long it took.
-fn call_here(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duration, Failure> {
+fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duration, Failure> {
     let caller = Caller::connect_at(&arguments.at.path())?;
     let caller = match &arguments.share {
-        Some(label) => caller.sharing(label),
+        Some(label) => caller.share_worker(label),
         None => caller,
     };
     let module = caller.module(module.as_str())?;
@@ -152,34 +154,33 @@ fn call_here(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duratio
     // it to answer.
     let kernel = unsafe { module.kernel(&arguments.kernel) }?;
     // A name is not leased for a call that is none.
-    let kinds: Vec<Argument> = arguments.arguments.iter().map(Wish::kind).collect();
+    let kinds: Vec<Argument> = arguments.arguments.iter().map(CallArgument::kind).collect();
     Launch::new(&kernel, grid, &kinds).check()?;
     let leases = lease(&caller, &arguments.arguments)?;
-    let given: Vec<_> = arguments.arguments.iter().map(|wish| wish.argument(&leases)).collect();
+    let given: Vec<_> = arguments.arguments.iter().map(|call_argument| call_argument.argument(&leases)).collect();
     let began = Instant::now();
     let outcome = caller.call(&Launch::new(&kernel, grid, &given)).and_then(|call| call.wait());
     let took = began.elapsed();
     if let Err(error) = outcome {
         // What was not written is as it was.
-        if error.carried() == Carried::Not {
-            leases.into_values().try_for_each(|named| caller.give_back(named))?;
+        if error.executed() == Executed::No {
+            leases.into_values().try_for_each(|named| caller.discard(named))?;
         }
         return Err(error.into());
     }
     for (_, named) in leases {
-        caller.settle(named)?;
+        caller.commit(named)?;
     }
     Ok(took)
 }
 
 /// Leases each name once, however often it is said: for writing, if it is to be written anywhere.
-fn lease(caller: &Caller, all: &[Wish]) -> Result<BTreeMap<Name, Named>, Failure> {
+fn lease(caller: &Caller, all: &[CallArgument]) -> Result<BTreeMap<Name, NamedLease>, Failure> {
     let mut leases = BTreeMap::new();
-    for wish in all {
-        let Wish::Named { name, .. } = wish else { continue };
+    for call_argument in all {
+        let CallArgument::Named { name, .. } = call_argument else { continue };
         if !leases.contains_key(name) {
-            let is_written =
-                |wish: &Wish| matches!(wish, Wish::Named { name: other, access: Access::Write, .. } if other == name);
+            let is_written = |call_argument: &CallArgument| matches!(call_argument, CallArgument::Named { name: other, access: Access::Write, .. } if other == name);
             let access = if all.iter().any(is_written) { Access::Write } else { Access::Read };
             leases.insert(name.clone(), caller.lease_named(name.as_str(), access)?);
         }
@@ -192,18 +193,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_says_its_kind() {
-        assert_eq!(parse("u32:7"), Ok(Wish::Value(7_u32.into())));
-        assert_eq!(parse("i64:-1"), Ok(Wish::Value((-1_i64).into())));
-        assert_eq!(parse("f32:2.5"), Ok(Wish::Value(2.5_f32.into())));
-        assert_eq!(parse("bytes:0aFF"), Ok(Wish::Value(Argument::bytes([10, 255]))));
-        let named = |access, offset_bytes| Wish::Named { name: Name::parse("a/y").unwrap(), access, offset_bytes };
+    fn an_argument_is_parsed_by_its_prefix() {
+        assert_eq!(parse("u32:7"), Ok(CallArgument::Value(7_u32.into())));
+        assert_eq!(parse("i64:-1"), Ok(CallArgument::Value((-1_i64).into())));
+        assert_eq!(parse("f32:2.5"), Ok(CallArgument::Value(2.5_f32.into())));
+        assert_eq!(parse("bytes:0aFF"), Ok(CallArgument::Value(Argument::bytes([10, 255]))));
+        let named =
+            |access, offset_bytes| CallArgument::Named { name: Name::parse("a/y").unwrap(), access, offset_bytes };
         assert_eq!(parse("lease:a/y"), Ok(named(Access::Write, 0)));
         assert_eq!(parse("read:a/y+4KiB"), Ok(named(Access::Read, 4096)));
     }
 
     #[test]
-    fn what_is_no_argument_is_told_in_a_sentence() {
+    fn an_invalid_argument_is_one_sentence() {
         let refused = |text| parse(text).unwrap_err();
         assert_eq!(refused("7"), "\"7\" has no kind: say lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b");
         assert_eq!(refused("u33:7"), "\"u33\" is no kind: say lease, read, bytes, or u, i or f with bits, as in u32");

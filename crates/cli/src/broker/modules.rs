@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use freehold_broker::{CallError, Caller, Module, Signature};
 use freehold_remote::{Code, Remote, RemoteModule};
 
-use super::elsewhere::Elsewhere;
+use super::remote::RemoteOptions;
 use super::transfer::FileAndName;
-use super::{At, Failure, bytes, names};
+use super::{Failure, SocketOption, names, size};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -27,7 +27,7 @@ pub(crate) struct PutArguments {
     #[command(flatten)]
     what: FileAndName,
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// One object that says what was done
     #[arg(long)]
     json: bool,
@@ -36,7 +36,7 @@ pub(crate) struct PutArguments {
 #[derive(clap::Args)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// One object with all modules
     #[arg(long)]
     json: bool,
@@ -47,22 +47,22 @@ pub(crate) struct DropArguments {
     /// The name, as `freehold module ls` shows it
     name: String,
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// One object that says what was done
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(command: &Command, elsewhere: &Elsewhere) -> ExitCode {
-    super::end(match command {
-        Command::Put(arguments) => put(arguments, elsewhere),
-        Command::Ls(arguments) => list(arguments, elsewhere),
-        Command::Drop(arguments) => drop_module(arguments, elsewhere),
+pub(crate) fn run(command: &Command, remote_options: &RemoteOptions) -> ExitCode {
+    super::exit_code(match command {
+        Command::Put(arguments) => put(arguments, remote_options),
+        Command::Ls(arguments) => list(arguments, remote_options),
+        Command::Drop(arguments) => drop_module(arguments, remote_options),
     })
 }
 
 /// A module, wherever it is.
-struct Shown {
+struct ModuleInfo {
     name: String,
     bytes: u64,
     hash: String,
@@ -73,21 +73,21 @@ fn digits(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl From<Module> for Shown {
+impl From<Module> for ModuleInfo {
     fn from(module: Module) -> Self {
         let (name, kernels) = (module.name().to_string(), module.kernels().to_vec());
         Self { name, bytes: module.bytes(), hash: digits(module.hash()), kernels }
     }
 }
 
-impl From<RemoteModule> for Shown {
+impl From<RemoteModule> for ModuleInfo {
     fn from(module: RemoteModule) -> Self {
         let (name, kernels) = (module.name().to_owned(), module.kernels().to_vec());
         Self { name, bytes: module.bytes(), hash: digits(module.hash()), kernels }
     }
 }
 
-fn put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+fn put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let (path, name) = arguments.what.parse("module put")?;
     let wrong = |said: String| Failure::Wrong(format!("{}: {said}", path.display()));
     // Before it is opened: that of a pipe waits for who writes into it.
@@ -97,24 +97,24 @@ fn put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     }
     if found.len() > freehold_broker::MODULE_BYTES_MAX as u64 {
         let most = freehold_broker::MODULE_BYTES_MAX;
-        return Err(CallError::TooLong { bytes: found.len() as usize, most }.into());
+        return Err(CallError::ModuleTooLong { bytes: found.len() as usize, most }.into());
     }
     let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(text)
         .map_err(|_| wrong("it is no text: a module is PTX, as `nvcc -ptx` writes it".to_owned()))?;
-    let module: Shown = match elsewhere.connect()? {
+    let module: ModuleInfo = match remote_options.connect()? {
         Some(remote) => remote.put_module(name.as_str(), &text)?.into(),
         None => Caller::connect_at(&arguments.at.path())?.put_module(name.as_str(), &text)?.into(),
     };
     if arguments.json {
-        return super::say(told(&module));
+        return super::print_line(json(&module));
     }
-    let kernels: Vec<String> = module.kernels.iter().map(shown).collect();
-    super::say(format_args!("{name}: {}", kernels.join(", ")))
+    let kernels: Vec<String> = module.kernels.iter().map(signature_text).collect();
+    super::print_line(format_args!("{name}: {}", kernels.join(", ")))
 }
 
 /// All modules, with the numbers of their users and their ages.
-fn all_here(caller: &Caller) -> Result<Vec<(Shown, u32, u64)>, Failure> {
+fn list_local(caller: &Caller) -> Result<Vec<(ModuleInfo, u32, u64)>, Failure> {
     let mut modules = Vec::new();
     for one in caller.modules()? {
         match caller.module(&one.name) {
@@ -127,68 +127,68 @@ fn all_here(caller: &Caller) -> Result<Vec<(Shown, u32, u64)>, Failure> {
     Ok(modules)
 }
 
-fn all_elsewhere(remote: &Remote) -> Result<Vec<(Shown, u32, u64)>, Failure> {
+fn list_remote(remote: &Remote) -> Result<Vec<(ModuleInfo, u32, u64)>, Failure> {
     let mut modules = Vec::new();
     for one in remote.modules()? {
         match remote.module(&one.name) {
             Ok(module) => modules.push((module.into(), one.user, one.age_s)),
             // It was dropped meanwhile.
-            Err(failure) if failure.code == Code::NotFound && !failure.is_session_over => {}
+            Err(failure) if failure.code == Code::NotFound && !failure.is_session_expired => {}
             Err(failure) => return Err(failure.into()),
         }
     }
     Ok(modules)
 }
 
-fn list(arguments: &ListArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
-    let modules = match elsewhere.connect()? {
-        Some(remote) => all_elsewhere(&remote)?,
-        None => all_here(&Caller::connect_at(&arguments.at.path())?)?,
+fn list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+    let modules = match remote_options.connect()? {
+        Some(remote) => list_remote(&remote)?,
+        None => list_local(&Caller::connect_at(&arguments.at.path())?)?,
     };
     if arguments.json {
         let all: Vec<_> = modules
             .iter()
             .map(|(module, user, age_s)| {
-                let mut object = told(module);
+                let mut object = json(module);
                 object["user"] = (*user).into();
                 object["age_s"] = (*age_s).into();
                 object
             })
             .collect();
-        return super::say(serde_json::json!({ "modules": all }));
+        return super::print_line(serde_json::json!({ "modules": all }));
     }
     if modules.is_empty() {
-        return super::say("there are no modules: `freehold module put FILE --name NAME` makes one");
+        return super::print_line("there are no modules: `freehold module put FILE --name NAME` makes one");
     }
     let width = modules.iter().map(|(module, ..)| module.name.len()).max().unwrap_or(0).max(4);
-    super::say(format_args!("{:width$}  {:>10}  {:12}  kernels", "name", "size", "hash"))?;
+    super::print_line(format_args!("{:width$}  {:>10}  {:12}  kernels", "name", "size", "hash"))?;
     for (module, ..) in &modules {
-        let kernels: Vec<String> = module.kernels.iter().map(shown).collect();
-        let (size, hash) = (bytes::show(module.bytes), &module.hash[..module.hash.len().min(12)]);
-        super::say(format_args!("{:width$}  {size:>10}  {hash:12}  {}", module.name, kernels.join(", ")))?;
+        let kernels: Vec<String> = module.kernels.iter().map(signature_text).collect();
+        let (size, hash) = (size::format(module.bytes), &module.hash[..module.hash.len().min(12)]);
+        super::print_line(format_args!("{:width$}  {size:>10}  {hash:12}  {}", module.name, kernels.join(", ")))?;
     }
     Ok(())
 }
 
-fn drop_module(arguments: &DropArguments, at: &Elsewhere) -> Result<(), Failure> {
-    let name = names::name(&arguments.name)?;
+fn drop_module(arguments: &DropArguments, at: &RemoteOptions) -> Result<(), Failure> {
+    let name = names::parse_name(&arguments.name)?;
     match at.connect()? {
         Some(remote) => remote.drop_module(name.as_str())?,
         None => Caller::connect_at(&arguments.at.path())?.drop_module(name.as_str())?,
     }
     match arguments.json {
-        true => super::say(serde_json::json!({ "dropped": name.as_str() })),
-        false => super::say(format_args!("{name}: dropped")),
+        true => super::print_line(serde_json::json!({ "dropped": name.as_str() })),
+        false => super::print_line(format_args!("{name}: dropped")),
     }
 }
 
 /// A kernel as people write one: `saxpy(u64, u64, f32, u32)`.
-fn shown(kernel: &Signature) -> String {
+fn signature_text(kernel: &Signature) -> String {
     let parameters: Vec<String> = kernel.parameters.iter().map(ToString::to_string).collect();
     format!("{}({})", kernel.name, parameters.join(", "))
 }
 
-fn told(module: &Shown) -> serde_json::Value {
+fn json(module: &ModuleInfo) -> serde_json::Value {
     let kernels: Vec<_> = module
         .kernels
         .iter()

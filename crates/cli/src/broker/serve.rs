@@ -5,17 +5,17 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use freehold_broker::signals::Signals;
-use freehold_broker::{Config, Probed, Terms, keeper, place};
+use freehold_broker::{BrokerLimits, Config, DeviceInfo, fdstore, socket_path};
 use rustix::process::Signal;
 
-use super::elsewhere::Elsewhere;
-use super::gate::ListenArguments;
-use super::{At, Failure, bytes, own};
+use super::remote::RemoteOptions;
+use super::remote_server::ListenArguments;
+use super::{Failure, SocketOption, ephemeral, size};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The most memory of the device, as in 8GiB; without it half of what the device has
-    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     memory: Option<u64>,
     /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
@@ -25,10 +25,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = group, value_name = "NAME")]
     group: Option<u32>,
     /// The most memory of one user, over all of its processes, as in 2GiB; `freehold quota` changes it for one
-    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     user_memory: Option<u64>,
     /// The most memory of one process
-    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     tenant_memory: Option<u64>,
     /// How long a kernel may run that a worker launches, in seconds
     #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     listen: ListenArguments,
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// How long the broker looks for the next request before it sleeps, in microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u64,
@@ -49,25 +49,25 @@ pub(crate) struct Arguments {
 }
 
 /// The words before those of a part.
-const PART: &str = "part";
+const ROLE_COMMAND: &str = "part";
 
 /// Which of the broker's processes this is, and what it has to know.
 #[derive(clap::Args)]
-pub(crate) struct PartArguments {
+pub(crate) struct RoleArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
-    let outcome = serve(arguments, elsewhere);
+pub(crate) fn run(arguments: &Arguments, remote_options: &RemoteOptions) -> ExitCode {
+    let outcome = serve(arguments, remote_options);
     if let Some(process) = arguments.own_of {
-        own::leave(process, &arguments.at.path());
+        ephemeral::remove_folder(process, &arguments.at.path());
     }
-    super::end(outcome)
+    super::exit_code(outcome)
 }
 
 fn group(text: &str) -> Result<u32, String> {
-    place::group(text).ok_or_else(|| format!("there is no group {text:?}: `getent group` lists them"))
+    socket_path::group_id(text).ok_or_else(|| format!("there is no group {text:?}: `getent group` lists them"))
 }
 
 /// A time, as milliseconds.
@@ -80,71 +80,71 @@ fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     if let Some(process) = arguments.own_of {
         // A signal that comes before the keeper waits for it.
         Signals::block().map_err(failed)?;
-        own::go_with(process, Signal::TERM).map_err(failed)?;
+        ephemeral::die_with(process, Signal::TERM).map_err(failed)?;
     }
     let program = std::env::current_exe().map_err(failed)?;
     let mut config = Config {
         program,
-        before: vec![PART.into()],
+        leading_args: vec![ROLE_COMMAND.into()],
         socket: arguments.at.path(),
         device: arguments.device.clone(),
         device_uuid: 0,
         memory_bytes: 0,
         spin_us: arguments.spin,
-        terms: Terms {
+        limits: BrokerLimits {
             group: arguments.group,
             user_bytes: arguments.user_memory,
             tenant_bytes: arguments.tenant_memory,
-            launch_ms: Some(arguments.launch_time),
-            launches: Some(arguments.launches),
+            launch_ms_max: Some(arguments.launch_time),
+            launches_max: Some(arguments.launches),
         },
     };
-    place::prepare(&config.socket, arguments.group).map_err(|error| match error.kind() {
+    socket_path::prepare_dir(&config.socket, arguments.group).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::InvalidFilename => Failure::Wrong(error.to_string()),
         _ => failed(error),
     })?;
-    let Probed { what: device, total_bytes, uuid } =
+    let DeviceInfo { description: device, total_bytes, uuid } =
         config.probe().map_err(|error| Failure::Wrong(error.to_string()))?;
     config.device_uuid = uuid;
     config.memory_bytes = arguments.memory.unwrap_or(total_bytes / 2);
     if config.memory_bytes < 2 << 20 || config.memory_bytes > total_bytes {
-        let (wish, has) = (bytes::show(config.memory_bytes), bytes::show(total_bytes));
-        return Err(Failure::Wrong(format!("--memory {wish}: say 2MiB or more, and at most the device's {has}")));
+        let (wanted, has) = (size::format(config.memory_bytes), size::format(total_bytes));
+        return Err(Failure::Wrong(format!("--memory {wanted}: say 2MiB or more, and at most the device's {has}")));
     }
     for (option, size) in [("--user-memory", arguments.user_memory), ("--tenant-memory", arguments.tenant_memory)] {
         if size.is_some_and(|size| size < 2 << 20) {
             return Err(Failure::Wrong(format!("{option}: say 2MiB or more, which is the least that a device makes")));
         }
     }
-    let mut doorway = arguments.listen.doorway(elsewhere)?;
+    let mut listener = arguments.listen.bind(remote_options)?;
     let mut is_ready = || {
-        let (budget, socket) = (bytes::show(config.memory_bytes), config.socket.display());
+        let (budget, socket) = (size::format(config.memory_bytes), config.socket.display());
         let mut said = format!("{device}\na broker of {budget} serves {socket}\n");
-        if let Some(doorway) = doorway.take() {
-            said += &format!("clients elsewhere find it at {}\n", doorway.url());
-            if let Err(error) = doorway.keep(config.socket.clone(), config.device.clone()) {
+        if let Some(listener) = listener.take() {
+            said += &format!("clients elsewhere find it at {}\n", listener.url());
+            if let Err(error) = listener.supervise(config.socket.clone(), config.device.clone()) {
                 eprintln!("error: clients elsewhere are not served: {error}");
             }
         }
-        let at = arguments.at.words();
+        let at = arguments.at.description();
         // Who does not listen is served all the same.
         let _ =
             writeln!(std::io::stdout(), "{said}stop it with Ctrl-C or `freehold stop{at}`; what it holds is gone then");
     };
     let mut is_told = false;
-    let outcome = keeper::run(&config, None, || {
+    let outcome = fdstore::run(&config, None, || {
         if !std::mem::replace(&mut is_told, true) {
             is_ready();
         }
     });
     outcome.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
-            let at = arguments.at.words();
+            let at = arguments.at.description();
             Failure::Wrong(format!("{error}: use it, stop it with `freehold stop{at}`, or name another with --socket"))
         }
         ErrorKind::AlreadyExists => Failure::Wrong(error.to_string()),
@@ -153,13 +153,13 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
 }
 
 /// Plays a part of a broker.
-pub(crate) fn part(arguments: &PartArguments) -> ExitCode {
+pub(crate) fn role(arguments: &RoleArguments) -> ExitCode {
     let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
-    let Some((part, config)) = Config::parse(program, vec![PART.into()], &arguments.words) else {
+    let Some((part, config)) = Config::from_args(program, vec![ROLE_COMMAND.into()], &arguments.words) else {
         eprintln!("error: a broker starts its processes itself: say `freehold serve`");
         return ExitCode::from(2);
     };
-    match freehold_broker::play(part, config) {
+    match freehold_broker::run_role(part, config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
-use freehold_broker::wire::{Memory, Reply, Request, Sums};
+use freehold_broker::wire::{BrokerStats, MemoryKind, Reply, Request};
 use freehold_broker::{Link, LinkError};
 
-use super::{At, Failure, bytes, names};
+use super::{Failure, SocketOption, names, size};
 use crate::replay::report::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// Print it once, and end
     #[arg(long)]
     once: bool,
@@ -27,41 +27,41 @@ pub(crate) struct Arguments {
 }
 
 /// How often it is drawn anew.
-const PERIOD: Duration = Duration::from_millis(500);
+const REFRESH_PERIOD: Duration = Duration::from_millis(500);
 
 /// How long a look is waited for, and keys are not: nobody notices.
-const MOMENT: Duration = Duration::from_millis(50);
+const INPUT_POLL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    super::end(top(arguments))
+    super::exit_code(top(arguments))
 }
 
 fn top(arguments: &Arguments) -> Result<(), Failure> {
     let mut link = arguments.at.connect()?;
     if arguments.json {
-        let (sums, listed) = look(&mut link)?;
+        let (sums, listed) = fetch(&mut link)?;
         let sums = serde_json::json!({
-            "budget_bytes": sums.budget_bytes, "made_bytes": sums.made_bytes, "leased_bytes": sums.leased_bytes,
-            "named_bytes": sums.named_bytes, "leaving_bytes": sums.leaving_bytes, "host_bytes": host_bytes(&listed),
+            "budget_bytes": sums.budget_bytes, "made_bytes": sums.segment_bytes, "leased_bytes": sums.leased_bytes,
+            "named_bytes": sums.named_bytes, "leaving_bytes": sums.reclaiming_bytes, "host_bytes": host_bytes(&listed),
             "tenants": sums.tenants, "leases": sums.leases,
         });
-        super::say(serde_json::json!({ "sums": sums, "names": listed }))?;
+        super::print_line(serde_json::json!({ "sums": sums, "names": listed }))?;
         return Ok(());
     }
     if arguments.once || !io::stdout().is_terminal() {
-        super::say(lines(&mut link)?.join("\n"))?;
+        super::print_line(lines(&mut link)?.join("\n"))?;
         return Ok(());
     }
     let failed = |error: io::Error| Failure::Failed(error.to_string());
     // Nothing is waited for where keys are read: a broker may hang.
     let (tell, told) = sync_channel(0);
-    std::thread::Builder::new().spawn(move || watch(link, &tell)).map_err(failed)?;
+    std::thread::Builder::new().spawn(move || poll_broker(link, &tell)).map_err(failed)?;
     let _screen = Screen::enter().map_err(failed)?;
     let (mut shown, mut heard) = (Vec::new(), Instant::now());
     loop {
-        match told.recv_timeout(MOMENT) {
+        match told.recv_timeout(INPUT_POLL) {
             Ok(Ok(lines)) => (shown, heard) = (lines, Instant::now()),
-            Ok(Err(LinkError::Silent)) | Err(_) => {}
+            Ok(Err(LinkError::TimedOut)) | Err(_) => {}
             Ok(Err(error)) => return Err(error.into()),
         }
         let mut lines = shown.clone();
@@ -71,17 +71,17 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
             seconds => lines.insert(0, format!("the broker does not answer since {seconds} s; q leaves")),
         }
         draw(&lines).map_err(failed)?;
-        if has_left(PERIOD).map_err(failed)? {
+        if has_quit(REFRESH_PERIOD).map_err(failed)? {
             return Ok(());
         }
     }
 }
 
 /// Looks again as soon as what was seen last is shown, until nobody shows it, or the broker is gone.
-fn watch(mut link: Link, tell: &SyncSender<Result<Vec<String>, LinkError>>) {
+fn poll_broker(mut link: Link, tell: &SyncSender<Result<Vec<String>, LinkError>>) {
     loop {
         let seen = lines(&mut link);
-        let is_over = matches!(&seen, Err(error) if *error != LinkError::Silent);
+        let is_over = matches!(&seen, Err(error) if *error != LinkError::TimedOut);
         if tell.send(seen).is_err() || is_over {
             return;
         }
@@ -89,7 +89,7 @@ fn watch(mut link: Link, tell: &SyncSender<Result<Vec<String>, LinkError>>) {
 }
 
 /// Whether a key that leaves is pressed within so long.
-fn has_left(longest: Duration) -> io::Result<bool> {
+fn has_quit(longest: Duration) -> io::Result<bool> {
     let mut wait = longest;
     while poll(wait)? {
         wait = Duration::ZERO;
@@ -103,20 +103,20 @@ fn has_left(longest: Duration) -> io::Result<bool> {
     Ok(false)
 }
 
-fn look(link: &mut Link) -> Result<(Sums, Vec<names::Listed>), LinkError> {
-    let Reply::Sums(sums) = link.call(Request::Totals)?.reply else { return Err(LinkError::Malformed) };
-    Ok((sums, names::all(link)?))
+fn fetch(link: &mut Link) -> Result<(BrokerStats, Vec<names::NameEntry>), LinkError> {
+    let Reply::Stats(sums) = link.call(Request::Stats)?.reply else { return Err(LinkError::Malformed) };
+    Ok((sums, names::list_local(link)?))
 }
 
 /// Named memory of the host.
-fn host_bytes(listed: &[names::Listed]) -> u64 {
-    listed.iter().filter(|one| one.memory == Memory::Host).map(|one| one.bytes).sum()
+fn host_bytes(listed: &[names::NameEntry]) -> u64 {
+    listed.iter().filter(|one| one.memory == MemoryKind::Host).map(|one| one.bytes).sum()
 }
 
 fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
-    let (sums, listed) = look(link)?;
+    let (sums, listed) = fetch(link)?;
     let part = |bytes: u64| 40 * bytes / sums.budget_bytes.max(1);
-    let (made, leased) = (part(sums.made_bytes) as usize, part(sums.leased_bytes.max(sums.named_bytes)) as usize);
+    let (made, leased) = (part(sums.segment_bytes) as usize, part(sums.leased_bytes.max(sums.named_bytes)) as usize);
     let bar: String = (0..40)
         .map(|at| {
             if at < leased {
@@ -129,13 +129,13 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
         })
         .collect();
     let mut lines = vec![
-        format!("{bar}  {} of {}", bytes::show(sums.made_bytes), bytes::show(sums.budget_bytes)),
+        format!("{bar}  {} of {}", size::format(sums.segment_bytes), size::format(sums.budget_bytes)),
         format!(
             "named {}   leased {}   leaving {}   host {}   {}   {}",
-            bytes::show(sums.named_bytes),
-            bytes::show(sums.leased_bytes),
-            bytes::show(sums.leaving_bytes),
-            bytes::show(host_bytes(&listed)),
+            size::format(sums.named_bytes),
+            size::format(sums.leased_bytes),
+            size::format(sums.reclaiming_bytes),
+            size::format(host_bytes(&listed)),
             // This one is not counted.
             count(u64::from(sums.tenants.saturating_sub(1)), "tenant"),
             count(u64::from(sums.leases), "lease")

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use freehold::{Device, Stream, open};
 use freehold_broker::signals::Signals;
-use freehold_broker::wire::{Refusal, Request};
+use freehold_broker::wire::{Request, RequestError};
 use freehold_broker::{Access, Broker, Lease, LinkError, Name, Policy};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::elsewhere::{self, Elsewhere};
-use super::{At, Failure, bytes, names};
+use super::remote::{self, RemoteOptions};
+use super::{Failure, SocketOption, names, size};
 
 /// How much is moved at once: enough that the device is busy, little enough that the bar moves.
-const PIECE_BYTES: usize = 16 << 20;
+const CHUNK_BYTES: usize = 16 << 20;
 
 /// A file and the name that it gets, in either order.
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ pub(crate) struct PutArguments {
     #[command(flatten)]
     what: FileAndName,
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
     device: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) struct GetArguments {
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    at: At,
+    at: SocketOption,
     /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
     device: Option<String>,
@@ -65,12 +65,12 @@ pub(crate) struct GetArguments {
     json: bool,
 }
 
-pub(crate) fn put(arguments: &PutArguments, elsewhere: &Elsewhere) -> ExitCode {
-    super::end(try_put(arguments, elsewhere))
+pub(crate) fn put(arguments: &PutArguments, remote_options: &RemoteOptions) -> ExitCode {
+    super::exit_code(try_put(arguments, remote_options))
 }
 
-pub(crate) fn get(arguments: &GetArguments, elsewhere: &Elsewhere) -> ExitCode {
-    super::end(try_get(arguments, elsewhere))
+pub(crate) fn get(arguments: &GetArguments, remote_options: &RemoteOptions) -> ExitCode {
+    super::exit_code(try_get(arguments, remote_options))
 }
 
 impl FileAndName {
@@ -100,73 +100,73 @@ impl FileAndName {
                 (file, name.to_str().ok_or_else(|| Failure::Wrong(format!("{} is not a name", name.display())))?)
             }
         };
-        Ok((file, names::name(name)?))
+        Ok((file, names::parse_name(name)?))
     }
 }
 
-fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
+fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), Failure> {
     let device = open::device(device).map_err(|error| Failure::Failed(error.to_string()))?;
     let broker = Broker::connect_at(&device, &at.path())?;
     Ok((device, broker))
 }
 
 /// The broker first, and the name: where one of them will not do nothing is asked of a device.
-fn expect_free(at: &At, name: &Name) -> Result<(), Failure> {
+fn expect_free(at: &SocketOption, name: &Name) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
-        Ok(_) | Err(LinkError::Refused { refusal: Refusal::OtherMemory { .. }, .. }) => {
-            Err(Failure::Broker(Refusal::NameTaken.into()))
+        Ok(_) | Err(LinkError::Request { error: RequestError::WrongMemoryKind { .. }, .. }) => {
+            Err(Failure::Broker(RequestError::NameTaken.into()))
         }
-        Err(LinkError::Refused { refusal: Refusal::NoName, .. }) => Ok(()),
+        Err(LinkError::Request { error: RequestError::NoName, .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-fn expect_there(at: &At, name: &Name) -> Result<(), Failure> {
+fn expect_named(at: &SocketOption, name: &Name) -> Result<(), Failure> {
     at.connect()?.call(Request::Find { name: name.clone() })?;
     Ok(())
 }
 
-fn bar(total_bytes: u64) -> ProgressBar {
+fn progress_bar(total_bytes: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}");
     ProgressBar::new(total_bytes).with_style(style.expect("the template is a template"))
 }
 
-fn of_file<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
+fn file_error<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
     outcome.map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
 }
 
 /// A file with bytes, and how many.
-fn regular(path: &Path) -> Result<(File, u64), Failure> {
+fn open_regular(path: &Path) -> Result<(File, u64), Failure> {
     // Before it is opened: that of a pipe waits for who writes into it.
-    let found = of_file(path, fs::metadata(path))?;
+    let found = file_error(path, fs::metadata(path))?;
     if !found.is_file() {
         let what = if found.is_dir() { "a folder" } else { "no regular file" };
         return Err(Failure::Wrong(format!("{} is {what}: name a file", path.display())));
     }
-    let file = of_file(path, File::open(path))?;
+    let file = file_error(path, File::open(path))?;
     if found.len() == 0 {
         return Err(Failure::Wrong(format!("{} is empty: there is nothing to publish", path.display())));
     }
     Ok((file, found.len()))
 }
 
-fn try_put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+fn try_put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let (path, name) = arguments.what.parse("put")?;
-    let (mut file, total_bytes) = regular(path)?;
-    let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
-    match elsewhere.connect()? {
-        Some(remote) => elsewhere::put(&remote, name.as_str(), &file, total_bytes, &bar)?,
-        None => put_here(arguments, &name, (path, &mut file), total_bytes, &bar)?,
+    let (mut file, total_bytes) = open_regular(path)?;
+    let bar = if arguments.json { ProgressBar::hidden() } else { progress_bar(total_bytes) };
+    match remote_options.connect()? {
+        Some(remote) => remote::put(&remote, name.as_str(), &file, total_bytes, &bar)?,
+        None => put_local(arguments, &name, (path, &mut file), total_bytes, &bar)?,
     }
     if arguments.json {
-        super::say(serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }))?;
+        super::print_line(serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }))?;
     } else {
-        super::say(format_args!("{name}: {}", bytes::show(total_bytes)))?;
+        super::print_line(format_args!("{name}: {}", size::format(total_bytes)))?;
     }
     Ok(())
 }
 
-fn put_here(
+fn put_local(
     arguments: &PutArguments,
     name: &Name,
     (path, file): (&Path, &mut File),
@@ -177,11 +177,11 @@ fn put_here(
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.stream()?;
     let mut lease: Lease<u8> = broker.reserve(&stream, total_bytes as usize)?;
-    let mut piece = vec![0; PIECE_BYTES.min(total_bytes as usize)];
+    let mut piece = vec![0; CHUNK_BYTES.min(total_bytes as usize)];
     let mut at = 0;
     while at < total_bytes as usize {
-        let wanted = PIECE_BYTES.min(total_bytes as usize - at);
-        of_file(path, file.read_exact(&mut piece[..wanted]))?;
+        let wanted = CHUNK_BYTES.min(total_bytes as usize - at);
+        file_error(path, file.read_exact(&mut piece[..wanted]))?;
         stream.write(&mut lease.view_mut(at..at + wanted)?, &piece[..wanted])?;
         at += wanted;
         bar.set_position(at as u64);
@@ -191,22 +191,22 @@ fn put_here(
     broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error.into())
 }
 
-fn try_get(arguments: &GetArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
-    let name = names::name(&arguments.name)?;
+fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+    let name = names::parse_name(&arguments.name)?;
     let path = arguments.file.as_ref().or(arguments.output.as_ref());
     let no_file = || Failure::Wrong("no file was named to write to: say `freehold get NAME FILE`".to_owned());
-    let (path, partial) = (path.ok_or_else(no_file)?, Partial::watched()?);
-    let bar_of = |bytes| if arguments.json { ProgressBar::hidden() } else { bar(bytes) };
-    let total_bytes = match elsewhere.connect()? {
+    let (path, partial) = (path.ok_or_else(no_file)?, PartialFile::remove_on_signal()?);
+    let bar_of = |bytes| if arguments.json { ProgressBar::hidden() } else { progress_bar(bytes) };
+    let total_bytes = match remote_options.connect()? {
         Some(remote) => {
-            let block = elsewhere::lease(&remote, name.as_str())?;
+            let block = remote::lease(&remote, name.as_str())?;
             let bar = bar_of(block.bytes());
-            write_over(path, &partial, |file| elsewhere::get(&remote, &block, path, file, &bar))?;
+            write_over(path, &partial, |file| remote::get(&remote, &block, path, file, &bar))?;
             bar.finish_and_clear();
             block.bytes()
         }
         None => {
-            expect_there(&arguments.at, &name)?;
+            expect_named(&arguments.at, &name)?;
             let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
             let stream = device.stream()?;
             let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
@@ -217,19 +217,19 @@ fn try_get(arguments: &GetArguments, elsewhere: &Elsewhere) -> Result<(), Failur
         }
     };
     if arguments.json {
-        super::say(serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }))?;
+        super::print_line(serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }))?;
     } else {
-        super::say(format_args!("{}: {}", path.display(), bytes::show(total_bytes)))?;
+        super::print_line(format_args!("{}: {}", path.display(), size::format(total_bytes)))?;
     }
     Ok(())
 }
 
 /// The file that is not whole yet, which a signal that ends this process takes along.
-struct Partial(Arc<Mutex<Option<PathBuf>>>);
+struct PartialFile(Arc<Mutex<Option<PathBuf>>>);
 
-impl Partial {
+impl PartialFile {
     /// Before a driver has threads: a signal would end the process in one of them.
-    fn watched() -> Result<Self, Failure> {
+    fn remove_on_signal() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::Failed(format!("signals cannot be waited for: {error}"));
         let signals = Signals::block().map_err(failed)?;
         let path = Arc::new(Mutex::new(None::<PathBuf>));
@@ -239,11 +239,11 @@ impl Partial {
             // It may be whole by now, and have its name.
             let _ = path.map(fs::remove_file);
         };
-        std::thread::Builder::new().spawn(move || signals.end_behind(remove)).map_err(failed)?;
+        std::thread::Builder::new().spawn(move || signals.exit_on_signal(remove)).map_err(failed)?;
         Ok(Self(path))
     }
 
-    fn is(&self, path: &Path) {
+    fn set(&self, path: &Path) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
     }
 }
@@ -252,7 +252,7 @@ impl Partial {
 /// a pipe, is written to as it is.
 fn write_over(
     path: &Path,
-    unfinished: &Partial,
+    unfinished: &PartialFile,
     write: impl FnOnce(&mut File) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let before = fs::metadata(path).ok();
@@ -260,21 +260,21 @@ fn write_over(
         return Err(Failure::Wrong(format!("{} is a folder: name a file", path.display())));
     }
     if before.as_ref().is_some_and(|found| !found.is_file()) {
-        return write(&mut of_file(path, File::options().write(true).open(path))?);
+        return write(&mut file_error(path, File::options().write(true).open(path))?);
     }
     // Behind a link: the link stays.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut partial = target.clone().into_os_string();
     partial.push(format!(".{}.part", std::process::id()));
     let partial = PathBuf::from(partial);
-    unfinished.is(&partial);
-    let mut file = of_file(path, File::options().write(true).create_new(true).open(&partial))?;
+    unfinished.set(&partial);
+    let mut file = file_error(path, File::options().write(true).create_new(true).open(&partial))?;
     let written = write(&mut file).and_then(|()| {
-        of_file(path, file.sync_all())?;
+        file_error(path, file.sync_all())?;
         if let Some(found) = before {
-            of_file(path, file.set_permissions(found.permissions()))?;
+            file_error(path, file.set_permissions(found.permissions()))?;
         }
-        of_file(path, fs::rename(&partial, &target))
+        file_error(path, fs::rename(&partial, &target))
     });
     if written.is_err() {
         // The first failure says more.
@@ -293,9 +293,9 @@ fn write_all(
 ) -> Result<(), Failure> {
     let (mut at, total) = (0, lease.len());
     while at < total {
-        let wanted = PIECE_BYTES.min(total - at);
+        let wanted = CHUNK_BYTES.min(total - at);
         let piece = stream.download(&lease.view(at..at + wanted)?)?;
-        of_file(path, file.write_all(&piece))?;
+        file_error(path, file.write_all(&piece))?;
         at += wanted;
         bar.set_position(at as u64);
     }

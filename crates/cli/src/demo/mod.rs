@@ -1,9 +1,9 @@
 //! `freehold demo`: the solver of `examples/mesh`, in processes of this program, with a broker of its own.
 
-mod figures;
-mod picture;
-mod timeline;
-mod trace;
+mod field_image;
+mod memory_chart;
+mod merged_trace;
+mod summary;
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,25 +24,25 @@ use freehold_remote::{Remote, Token};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::process::Signal;
 
-use self::figures::{Figures, Files};
-use crate::broker::elsewhere::Elsewhere;
-use crate::broker::own::{Own, go_with};
-use crate::broker::{Failure, end, say};
+use self::summary::{Files, Summary};
+use crate::broker::ephemeral::{EphemeralBroker, die_with};
+use crate::broker::remote::RemoteOptions;
+use crate::broker::{Failure, exit_code, print_line};
 use crate::mpi;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Coarse cells along the edge of the domain: a multiple of 32
-    #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size, allow_negative_numbers = true, value_parser = cells)]
+    #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size, allow_negative_numbers = true, value_parser = parse_cells)]
     size: u32,
     /// Steps of time
-    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps, allow_negative_numbers = true, value_parser = whole)]
+    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps, allow_negative_numbers = true, value_parser = parse_count)]
     steps: u32,
     /// Processes that share the domain
-    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers, allow_negative_numbers = true, value_parser = whole)]
+    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers, allow_negative_numbers = true, value_parser = parse_count)]
     workers: u32,
     /// The heat at the beginning, where hot discs move, and who is killed
-    #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed, allow_negative_numbers = true, value_parser = seed)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed, allow_negative_numbers = true, value_parser = parse_seed)]
     seed: u64,
     /// The folder for field.png, memory.svg and trace.json
     #[arg(long, value_name = "FOLDER", default_value = "freehold-demo")]
@@ -73,11 +73,11 @@ pub(crate) struct WorkerArguments {
     task: String,
 }
 
-pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments, remote_options: &RemoteOptions) -> ExitCode {
     if arguments.mpi {
-        return mpi::become_it(&arguments.words_for_ranks());
+        return mpi::exec(&arguments.rank_arguments());
     }
-    end(demo(arguments, elsewhere))
+    exit_code(demo(arguments, remote_options))
 }
 
 /// Is a worker.
@@ -86,21 +86,21 @@ pub(crate) fn worker(arguments: &WorkerArguments) -> ExitCode {
         eprintln!("error: the demo starts its workers itself: say `freehold demo`");
         return ExitCode::from(2);
     };
-    if let Err(error) = go_with(arguments.parent, Signal::KILL) {
-        return end(Err(failed(error)));
+    if let Err(error) = die_with(arguments.parent, Signal::KILL) {
+        return exit_code(Err(failed(error)));
     }
-    end(task.run(io::stdin().as_fd(), io::stdout()).map_err(failed))
+    exit_code(task.run(io::stdin().as_fd(), io::stdout()).map_err(failed))
 }
 
-fn cells(text: &str) -> Result<u32, String> {
+fn parse_cells(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "say a multiple of 32 from 32 to 16384".to_owned())
 }
 
-fn whole(text: &str) -> Result<u32, String> {
+fn parse_count(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("say a whole number from 1 to {}", u32::MAX))
 }
 
-fn seed(text: &str) -> Result<u64, String> {
+fn parse_seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("say a whole number from 0 to {}", u64::MAX))
 }
 
@@ -120,7 +120,7 @@ impl Arguments {
     }
 
     /// Ranks are as many as mpirun says, and none is killed.
-    fn words_for_ranks(&self) -> Vec<OsString> {
+    fn rank_arguments(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["demo".into()];
         for (name, number) in [("size", u64::from(self.size)), ("steps", self.steps.into()), ("seed", self.seed)] {
             words.push(format!("--{name}={number}").into());
@@ -131,7 +131,7 @@ impl Arguments {
     }
 }
 
-fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
+fn demo(arguments: &Arguments, place: &RemoteOptions) -> Result<(), Failure> {
     let plan = arguments.plan();
     plan.check().map_err(|error| Failure::Wrong(error.to_string()))?;
     // Not of OpenCL's, which no broker serves.
@@ -145,11 +145,11 @@ fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
     // SAFETY: the table is the opened driver's, and what the library makes of it stays.
     let device = unsafe { Device::new(api, device) }?;
     let (figures, files) =
-        if arguments.remote { elsewhere(arguments, place, &device)? } else { here(arguments, &device)? };
+        if arguments.remote { run_remote(arguments, place, &device)? } else { run_local(arguments, &device)? };
     let said = if arguments.json {
-        say(serde_json::to_string(&figures).expect("figures are numbers and text"))
+        print_line(serde_json::to_string(&figures).expect("figures are numbers and text"))
     } else {
-        say(figures.text().trim_end())
+        print_line(figures.text().trim_end())
     };
     // What cannot be written takes nothing else away.
     let written: Vec<_> = files.iter().map(|(path, bytes)| write(path, bytes)).collect();
@@ -160,15 +160,15 @@ fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
 }
 
 /// Files to be, and what they are to hold.
-type Unwritten = Vec<(PathBuf, Vec<u8>)>;
+type PendingFiles = Vec<(PathBuf, Vec<u8>)>;
 
 /// In several processes of this machine.
-fn here(arguments: &Arguments, device: &Device) -> Result<(Figures, Unwritten), Failure> {
+fn run_local(arguments: &Arguments, device: &Device) -> Result<(Summary, PendingFiles), Failure> {
     let plan = arguments.plan();
     // Two generations, each of whole pages.
     let memory_bytes = 2 * (4 * plan.cells() as u64).next_multiple_of(2 << 20) + (4 << 20);
     let device_name = arguments.device.as_deref();
-    let own = Own::start(&memory_bytes.to_string(), device_name, |_| {}).map_err(failed)?;
+    let own = EphemeralBroker::start(&memory_bytes.to_string(), device_name, |_| {}).map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
     let (socket, kills, traces) = (own.socket(), !arguments.no_kill, Some(own.folder()));
     let run = Run { plan: &plan, device, device_name, socket: &socket, name: "mesh", kills, traces };
@@ -177,51 +177,55 @@ fn here(arguments: &Arguments, device: &Device) -> Result<(Figures, Unwritten), 
         command.arg("demo-worker").arg(std::process::id().to_string()).arg(task.word());
         command
     };
-    let bar = bar(u64::from(plan.epochs()) * u64::from(plan.workers), "workers compute");
+    let bar = progress_bar(u64::from(plan.epochs()) * u64::from(plan.workers), "workers compute");
     let outcome = run.run(command, |done| bar.set_position(done)).map_err(failed)?;
     bar.finish_and_clear();
-    let merged = trace::merge(own.folder(), &outcome.notes).map_err(failed)?;
+    let merged = merged_trace::merge(own.folder(), &outcome.notes).map_err(failed)?;
     drop(own);
-    let same = same(device, &plan, &outcome.field)?;
+    let same = matches_single_process(device, &plan, &outcome.field)?;
     let files = Files::within(&arguments.out);
     let mut unwritten =
-        vec![(files.field.clone(), picture::png(&plan, &outcome.field, &outcome.refined).map_err(failed)?)];
-    let memory = timeline::svg(&plan, &outcome).map_err(failed)?.into_bytes();
+        vec![(files.field.clone(), field_image::png(&plan, &outcome.field, &outcome.refined).map_err(failed)?)];
+    let memory = memory_chart::svg(&plan, &outcome).map_err(failed)?.into_bytes();
     unwritten.extend(files.memory.clone().map(|path| (path, memory)));
     unwritten.extend(files.trace.clone().map(|path| (path, merged.text.clone().into_bytes())));
-    let figures = Figures::of(&device.name()?, &plan, &outcome, &merged, same, files);
+    let figures = Summary::of(&device.name()?, &plan, &outcome, &merged, same, files);
     Ok((figures.ok_or_else(|| failed("no worker told anything"))?, unwritten))
 }
 
 /// Through a gate: the kernels run there, and the field comes back.
-fn elsewhere(arguments: &Arguments, place: &Elsewhere, device: &Device) -> Result<(Figures, Unwritten), Failure> {
+fn run_remote(
+    arguments: &Arguments,
+    place: &RemoteOptions,
+    device: &Device,
+) -> Result<(Summary, PendingFiles), Failure> {
     let plan = arguments.plan();
     let (_own, remote) = match place.connect()? {
         Some(remote) => (None, remote),
         None => {
-            let (own, remote) = gate(arguments, &plan)?;
+            let (own, remote) = start_remote_broker(arguments, &plan)?;
             (Some(own), remote)
         }
     };
-    let bar = bar(plan.epochs().into(), "kernels run elsewhere");
+    let bar = progress_bar(plan.epochs().into(), "kernels run elsewhere");
     let began = Instant::now();
     let field = anywhere::solve(&remote.gpu(), &plan, |done| bar.set_position(done.into())).map_err(failed)?;
     let took_ns = began.elapsed().as_nanos() as u64;
     bar.finish_and_clear();
-    let same = same(device, &plan, &field)?;
+    let same = matches_single_process(device, &plan, &field)?;
     let path = arguments.out.join("field.png");
-    let unwritten = vec![(path.clone(), picture::png(&plan, &field, &[]).map_err(failed)?)];
+    let unwritten = vec![(path.clone(), field_image::png(&plan, &field, &[]).map_err(failed)?)];
     let name = format!("{}, through a gate", device.name()?);
-    Ok((Figures::elsewhere(name, &plan, &field, same, took_ns, path), unwritten))
+    Ok((Summary::of_remote(name, &plan, &field, same, took_ns, path), unwritten))
 }
 
 /// A broker and a gate of this command's own, which nobody else has the token of.
-fn gate(arguments: &Arguments, plan: &Plan) -> Result<(Own, Remote), Failure> {
+fn start_remote_broker(arguments: &Arguments, plan: &Plan) -> Result<(EphemeralBroker, Remote), Failure> {
     let mut random = [0; 16];
     fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
     let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let memory = anywhere::memory_bytes(plan).to_string();
-    let own = Own::start(&memory, arguments.device.as_deref(), |serve| {
+    let own = EphemeralBroker::start(&memory, arguments.device.as_deref(), |serve| {
         serve.args(["--listen", "127.0.0.1:0"]).env("FREEHOLD_TOKEN", &token);
     });
     let own = own.map_err(failed)?;
@@ -231,8 +235,8 @@ fn gate(arguments: &Arguments, plan: &Plan) -> Result<(Own, Remote), Failure> {
 }
 
 /// Whether one process alone, undisturbed, comes to the same bits.
-fn same(device: &Device, plan: &Plan, field: &[f32]) -> Result<bool, Failure> {
-    let bar = bar(plan.epochs().into(), "one process computes the same, undisturbed");
+fn matches_single_process(device: &Device, plan: &Plan, field: &[f32]) -> Result<bool, Failure> {
+    let bar = progress_bar(plan.epochs().into(), "one process computes the same, undisturbed");
     let gpu = Gpu::on(device).map_err(failed)?;
     let alone = anywhere::solve(&gpu, plan, |done| bar.set_position(done.into())).map_err(failed)?;
     bar.finish_and_clear();
@@ -252,7 +256,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// For whoever looks on: on standard error where that is a terminal, and nothing elsewhere.
-fn bar(count: u64, what: &'static str) -> ProgressBar {
+fn progress_bar(count: u64, what: &'static str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 
 use freehold::open::{self, Kind};
 use freehold_driver::cuda::{Api, CUdevice};
-use freehold_driver::opencl::find::{Absence, Found};
+use freehold_driver::opencl::discovery::{DiscoveryError, InstalledDevice};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::bench::Bench;
 use super::experiment::{self, Answer};
-use super::id::{Id, O};
+use super::fixture::Fixture;
+use super::id::{Id, OPENCL};
 use super::opencl;
 use super::partner;
-use super::subject;
+use super::target;
 use super::trace::{self, Role};
 
 #[derive(clap::Args)]
@@ -30,14 +30,14 @@ pub(crate) struct Arguments {
 pub(crate) struct Device {
     /// soft, cuda:N or the uuid of a device of OpenCL's, as the lab has chosen
     #[arg(long = "device")]
-    wish: String,
+    selector: String,
     /// The part of a trace to add the driver's calls to
     #[arg(long)]
     trace: Option<PathBuf>,
 }
 
 /// The exit status of an experiment that did not begin: what was printed is no answer, but says why.
-pub(super) const NOT_BEGUN: u8 = 2;
+pub(super) const NOT_STARTED: u8 = 2;
 
 /// Why a process cannot do what it was started for.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ enum ChildError {
     #[error("there is no device {0}")]
     AbsentDevice(String),
     #[error("the process of an experiment finds no OpenCL: {0}")]
-    NoOpenCl(Absence),
+    NoOpenCl(DiscoveryError),
     #[error("the process of an experiment does not find the OpenCL device {uuid} that the lab has chosen, but {found}")]
     OtherDevices { uuid: String, found: String },
     #[error("the calls cannot be traced: {0}")]
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     end_with_parent();
     let answer = match answer(arguments) {
         Ok(answer) => answer,
-        Err(error) => return not_begun(&error),
+        Err(error) => return exit_not_started(&error),
     };
     let text = answer.unwrap_or_else(|error| format!("failed at {error}"));
     let mut out = std::io::stdout().lock();
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         eprintln!("error: the answer cannot be printed: {error}");
         return ExitCode::from(2);
     }
-    end()
+    exit_now()
 }
 
 /// Does what an experiment asks for, and ends as an experiment does.
@@ -76,17 +76,17 @@ pub(crate) fn partner(device: &Device) -> ExitCode {
     end_with_parent();
     let bench = match bench(device, Role::Partner) {
         Ok(bench) => bench,
-        Err(error) => return refused(&error),
+        Err(error) => return exit_refused(&error),
     };
     if let Err(error) = partner::serve(&bench, std::io::stdin().as_fd()) {
         eprintln!("error: the other process of an experiment failed at {error}");
         return ExitCode::from(2);
     }
-    end()
+    exit_now()
 }
 
 fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
-    if arguments.id.0 == O {
+    if arguments.id.0 == OPENCL {
         return opencl_answer(arguments);
     }
     let experiment = experiment::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
@@ -96,32 +96,34 @@ fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
 fn opencl_answer(arguments: &Arguments) -> Result<Answer, ChildError> {
     let unknown = || ChildError::UnknownExperiment(arguments.id);
     let experiment = opencl::all().into_iter().find(|known| known.id == arguments.id).ok_or_else(unknown)?;
-    let found = opencl_device(&arguments.device.wish)?;
-    Ok((experiment.run)(&opencl::bench::Bench { found }))
+    let found = opencl_device(&arguments.device.selector)?;
+    Ok((experiment.run)(&opencl::fixture::Fixture { device: found }))
 }
 
 /// The device that the lab has chosen, and no other: an answer is recorded as that one's.
-fn opencl_device(uuid: &str) -> Result<Found, ChildError> {
+fn opencl_device(uuid: &str) -> Result<InstalledDevice, ChildError> {
     let all = open::opencl::devices().map_err(ChildError::NoOpenCl)?;
-    let said = |found: &Found| format!("{} of {} ({})", found.facts.name, found.platform_name, subject::named(found));
+    let said = |found: &InstalledDevice| {
+        format!("{} of {} ({})", found.info.name, found.platform_name, target::device_name(found))
+    };
     let others = all.iter().map(said).collect::<Vec<_>>().join(", ");
-    let chosen = all.into_iter().find(|found| subject::named(found) == uuid);
+    let chosen = all.into_iter().find(|found| target::device_name(found) == uuid);
     chosen.ok_or_else(|| ChildError::OtherDevices { uuid: uuid.to_owned(), found: others })
 }
 
-fn bench(device: &Device, role: Role) -> Result<Bench, ChildError> {
-    let Device { wish, trace } = device;
-    let (api, device) = driver(wish).ok_or_else(|| ChildError::AbsentDevice(wish.clone()))?;
+fn bench(device: &Device, role: Role) -> Result<Fixture, ChildError> {
+    let Device { selector, trace } = device;
+    let (api, device) = driver(selector).ok_or_else(|| ChildError::AbsentDevice(selector.clone()))?;
     let api = match trace {
-        Some(part) => trace::watched(&api, part, role).map_err(ChildError::Untraceable)?,
+        Some(part) => trace::traced(&api, part, role).map_err(ChildError::Untraceable)?,
         None => api,
     };
-    Ok(Bench { api, device, wish: wish.clone(), trace: trace.clone() })
+    Ok(Fixture { api, device, selector: selector.clone(), trace: trace.clone() })
 }
 
-fn driver(wish: &str) -> Option<(Api, CUdevice)> {
-    let (kind, ordinal) = match wish.split_once(':') {
-        None if wish == "soft" => (Kind::Soft, 0),
+fn driver(selector: &str) -> Option<(Api, CUdevice)> {
+    let (kind, ordinal) = match selector.split_once(':') {
+        None if selector == "soft" => (Kind::Soft, 0),
         Some(("cuda", ordinal)) => (Kind::Cuda, ordinal.parse().ok()?),
         _ => return None,
     };
@@ -131,17 +133,17 @@ fn driver(wish: &str) -> Option<(Api, CUdevice)> {
 }
 
 /// Leaves it to the lab to say why an experiment did not begin.
-fn not_begun(error: &ChildError) -> ExitCode {
+fn exit_not_started(error: &ChildError) -> ExitCode {
     println!("{error}");
-    ExitCode::from(NOT_BEGUN)
+    ExitCode::from(NOT_STARTED)
 }
 
-fn refused(error: &ChildError) -> ExitCode {
+fn exit_refused(error: &ChildError) -> ExitCode {
     eprintln!("error: {error}");
     ExitCode::from(2)
 }
 
-fn end() -> ! {
+fn exit_now() -> ! {
     // SAFETY: the process ends here; nothing of it is left that an exit handler would have to save.
     unsafe { libc::_exit(0) }
 }

@@ -4,13 +4,13 @@ use std::io;
 
 use freehold_driver::cuda::CallError;
 
-use super::answers::{error_name, short_name};
-use super::bench::Bench;
+use super::answer_text::{error_name, short_name};
+use super::fixture::Fixture;
 use super::id::Id;
 
 mod access;
 mod addresses;
-mod aftermath;
+mod after_fault;
 mod allocations;
 mod attributes;
 mod blocks;
@@ -33,7 +33,7 @@ mod ipc_memory;
 mod launches;
 mod libraries;
 mod links;
-mod machines;
+mod many_processes;
 mod mappings;
 mod modules;
 mod ownership;
@@ -42,11 +42,11 @@ mod pointers;
 mod pools;
 mod processes;
 mod reuse;
-mod running;
+mod running_kernels;
 mod shared_pools;
-mod specials;
+mod special_registers;
+mod stream_values;
 mod streams;
-mod words;
 
 /// The five questions that the project answers, and what all of them need to know of kernels that go wrong and of
 /// virtual memory; the first number of an id is the place here.
@@ -61,7 +61,7 @@ pub(crate) const QUESTIONS: [&str; 7] = [
 ];
 
 /// An experiment at a bench: that of CUDA's, or of OpenCL's.
-pub(crate) struct Experiment<B = Bench> {
+pub(crate) struct Experiment<B = Fixture> {
     pub(crate) id: Id,
     /// What is done, in a sentence without its full stop.
     pub(crate) did: &'static str,
@@ -69,14 +69,14 @@ pub(crate) struct Experiment<B = Bench> {
 }
 
 impl<B> Experiment<B> {
-    pub(crate) fn asked(&self) -> Asked {
-        Asked { id: self.id, did: self.did }
+    pub(crate) fn info(&self) -> ExperimentInfo {
+        ExperimentInfo { id: self.id, did: self.did }
     }
 }
 
 /// An experiment as far as who does not make it has to know it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ExperimentInfo {
     pub(crate) id: Id,
     pub(crate) did: &'static str,
 }
@@ -99,7 +99,7 @@ pub(crate) enum Failure {
 const GROUPS: [&[Experiment]; 39] = [
     access::EXPERIMENTS,
     addresses::EXPERIMENTS,
-    aftermath::EXPERIMENTS,
+    after_fault::EXPERIMENTS,
     allocations::EXPERIMENTS,
     attributes::EXPERIMENTS,
     blocks::EXPERIMENTS,
@@ -122,7 +122,7 @@ const GROUPS: [&[Experiment]; 39] = [
     launches::EXPERIMENTS,
     libraries::EXPERIMENTS,
     links::EXPERIMENTS,
-    machines::EXPERIMENTS,
+    many_processes::EXPERIMENTS,
     mappings::EXPERIMENTS,
     modules::EXPERIMENTS,
     ownership::EXPERIMENTS,
@@ -131,11 +131,11 @@ const GROUPS: [&[Experiment]; 39] = [
     pools::EXPERIMENTS,
     processes::EXPERIMENTS,
     reuse::EXPERIMENTS,
-    running::EXPERIMENTS,
+    running_kernels::EXPERIMENTS,
     shared_pools::EXPERIMENTS,
-    specials::EXPERIMENTS,
+    special_registers::EXPERIMENTS,
     streams::EXPERIMENTS,
-    words::EXPERIMENTS,
+    stream_values::EXPERIMENTS,
 ];
 
 /// Every experiment, in the order of the ids.

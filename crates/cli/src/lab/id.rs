@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Id(pub(crate) u8, pub(crate) u8, pub(crate) u8);
 
 /// What OpenCL is asked has the letter o where a question's number is: `o.2.1`.
-pub(crate) const O: u8 = u8::MAX;
+pub(crate) const OPENCL: u8 = u8::MAX;
 
 /// The front of an id, `2` or `2.2` or `2.2.1`: it selects what is equal to it or beneath it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part(Vec<u8>);
+pub(crate) struct IdPrefix(Vec<u8>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an id is one to three numbers with dots between them")]
 pub(crate) struct NotAnId;
 
-impl Part {
-    pub(crate) fn holds(&self, id: Id) -> bool {
+impl IdPrefix {
+    pub(crate) fn matches(&self, id: Id) -> bool {
         [id.0, id.1, id.2].starts_with(&self.0)
     }
 
     /// The part that `self` lies beneath; a question lies beneath nothing.
-    pub(crate) fn above(&self) -> Option<Self> {
+    pub(crate) fn parent(&self) -> Option<Self> {
         match self.0.len() {
             0 | 1 => None,
             length => Some(Self(self.0[..length - 1].to_vec())),
@@ -35,7 +35,7 @@ impl Part {
     }
 }
 
-impl FromStr for Part {
+impl FromStr for IdPrefix {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
@@ -53,15 +53,15 @@ impl FromStr for Part {
 
 fn question(text: &str) -> Result<u8, NotAnId> {
     if text == "o" {
-        Ok(O)
+        Ok(OPENCL)
     } else {
-        number(text).and_then(|number| if number == O { Err(NotAnId) } else { Ok(number) })
+        number(text).and_then(|number| if number == OPENCL { Err(NotAnId) } else { Ok(number) })
     }
 }
 
 /// The first number of an id as it is written.
 fn question_name(number: u8) -> String {
-    if number == O { "o".to_owned() } else { number.to_string() }
+    if number == OPENCL { "o".to_owned() } else { number.to_string() }
 }
 
 fn number(text: &str) -> Result<u8, NotAnId> {
@@ -73,7 +73,7 @@ impl FromStr for Id {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        match Part::from_str(text)?.0[..] {
+        match IdPrefix::from_str(text)?.0[..] {
             [question, fact, number] => Ok(Self(question, fact, number)),
             _ => Err(NotAnId),
         }
@@ -100,7 +100,7 @@ impl fmt::Display for Id {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for IdPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, rest) = self.0.split_first().expect("a part has a first number");
         f.write_str(&question_name(*first))?;
@@ -112,32 +112,32 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    fn part(text: &str) -> Part {
+    fn part(text: &str) -> IdPrefix {
         text.parse().unwrap()
     }
 
     #[test]
     fn a_part_holds_what_is_beneath_it_and_not_what_begins_with_its_digits() {
-        assert!(part("2.1").holds(Id(2, 1, 7)));
-        assert!(part("2").holds(Id(2, 1, 7)));
-        assert!(part("2.1.7").holds(Id(2, 1, 7)));
-        assert!(!part("2.1").holds(Id(2, 10, 1)));
-        assert!(!part("2.1.7").holds(Id(2, 1, 8)));
+        assert!(part("2.1").matches(Id(2, 1, 7)));
+        assert!(part("2").matches(Id(2, 1, 7)));
+        assert!(part("2.1.7").matches(Id(2, 1, 7)));
+        assert!(!part("2.1").matches(Id(2, 10, 1)));
+        assert!(!part("2.1.7").matches(Id(2, 1, 8)));
     }
 
     #[test]
-    fn what_is_not_numbers_and_dots_is_no_id() {
+    fn only_numbers_and_dots_are_an_id() {
         let texts = ["", ".", "2.", ".2", "2..1", "a", "2.x", "1.2.3.4", "256", "+1", "-1", "02", " 2"];
         for text in texts.into_iter().chain(["255", "255.1.1", "O.1", "o.", "2.o", "oo"]) {
-            assert_eq!(text.parse::<Part>(), Err(NotAnId), "{text:?}");
+            assert_eq!(text.parse::<IdPrefix>(), Err(NotAnId), "{text:?}");
         }
     }
 
     #[test]
     fn an_id_of_opencl_begins_with_its_letter() {
-        assert_eq!("o.2.11".parse::<Id>(), Ok(Id(O, 2, 11)));
-        assert_eq!(Id(O, 2, 11).to_string(), "o.2.11");
-        assert!(part("o").holds(Id(O, 2, 11)));
+        assert_eq!("o.2.11".parse::<Id>(), Ok(Id(OPENCL, 2, 11)));
+        assert_eq!(Id(OPENCL, 2, 11).to_string(), "o.2.11");
+        assert!(part("o").matches(Id(OPENCL, 2, 11)));
         assert_eq!(part("o.2").to_string(), "o.2");
     }
 

@@ -6,7 +6,7 @@ use freehold_driver::cuda::{
     allocation, mapping, pool,
 };
 
-use super::bench::Bench;
+use super::fixture::Fixture;
 
 pub(crate) const MIB: usize = 1 << 20;
 
@@ -22,44 +22,44 @@ pub(crate) struct Mapped {
 }
 
 /// Memory of the device that is not to be exported.
-pub(crate) fn plain(b: &Bench) -> CUmemAllocationProp {
+pub(crate) fn device_prop(b: &Fixture) -> CUmemAllocationProp {
     CUmemAllocationProp::on_device(b.device, CUmemAllocationHandleType::NONE)
 }
 
 /// Memory of the device that can be exported as a descriptor.
-pub(crate) fn shareable(b: &Bench) -> CUmemAllocationProp {
+pub(crate) fn shareable_prop(b: &Fixture) -> CUmemAllocationProp {
     CUmemAllocationProp::on_device(b.device, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR)
 }
 
-pub(crate) fn exportable_pool(b: &Bench) -> Result<CUmemoryPool, CallError> {
+pub(crate) fn exportable_pool(b: &Fixture) -> Result<CUmemoryPool, CallError> {
     let handles = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
     pool::create(b, &CUmemPoolProps { handleTypes: handles, ..CUmemPoolProps::on_device(b.device) })
 }
 
-pub(crate) fn on_device(b: &Bench) -> CUmemLocation {
+pub(crate) fn on_device(b: &Fixture) -> CUmemLocation {
     CUmemLocation { kind: CUmemLocationType::DEVICE, id: b.device.0 }
 }
 
-pub(crate) fn to_write(b: &Bench) -> CUmemAccessDesc {
+pub(crate) fn read_write_access(b: &Fixture) -> CUmemAccessDesc {
     CUmemAccessDesc { location: on_device(b), flags: CUmemAccess_flags::PROT_READWRITE }
 }
 
-pub(crate) fn to_read(b: &Bench) -> CUmemAccessDesc {
+pub(crate) fn read_access(b: &Fixture) -> CUmemAccessDesc {
     CUmemAccessDesc { location: on_device(b), flags: CUmemAccess_flags::PROT_READ }
 }
 
-pub(crate) fn to_nothing(b: &Bench) -> CUmemAccessDesc {
+pub(crate) fn no_access(b: &Fixture) -> CUmemAccessDesc {
     CUmemAccessDesc { location: on_device(b), flags: CUmemAccess_flags::PROT_NONE }
 }
 
 /// Reserves addresses wherever the driver likes.
-pub(crate) fn reserve(b: &Bench, bytes: usize) -> Result<CUdeviceptr, CallError> {
+pub(crate) fn reserve(b: &Fixture, bytes: usize) -> Result<CUdeviceptr, CallError> {
     address::reserve(b, bytes, 0, CUdeviceptr::NULL)
 }
 
 /// Maps a whole handle to addresses of its own. Nobody has access.
-pub(crate) fn at_new_addresses(
-    b: &Bench,
+pub(crate) fn map_existing(
+    b: &Fixture,
     allocation: CUmemGenericAllocationHandle,
     bytes: usize,
 ) -> Result<CUdeviceptr, CallError> {
@@ -69,19 +69,19 @@ pub(crate) fn at_new_addresses(
 }
 
 /// New memory, mapped to addresses of its own. Nobody has access.
-pub(crate) fn without_access(b: &Bench, bytes: usize) -> Result<Mapped, CallError> {
-    let allocation = allocation::create(b, bytes, &shareable(b))?;
-    Ok(Mapped { start: at_new_addresses(b, allocation, bytes)?, allocation, bytes })
+pub(crate) fn map_without_access(b: &Fixture, bytes: usize) -> Result<Mapped, CallError> {
+    let allocation = allocation::create(b, bytes, &shareable_prop(b))?;
+    Ok(Mapped { start: map_existing(b, allocation, bytes)?, allocation, bytes })
 }
 
 /// New memory, mapped to addresses of its own, to be read and written.
-pub(crate) fn new(b: &Bench, bytes: usize) -> Result<Mapped, CallError> {
-    let mapped = without_access(b, bytes)?;
-    mapping::set_access(b, mapped.start, bytes, &[to_write(b)])?;
+pub(crate) fn map_new(b: &Fixture, bytes: usize) -> Result<Mapped, CallError> {
+    let mapped = map_without_access(b, bytes)?;
+    mapping::set_access(b, mapped.start, bytes, &[read_write_access(b)])?;
     Ok(mapped)
 }
 
 /// The address `bytes` further on.
-pub(crate) fn beyond(start: CUdeviceptr, bytes: usize) -> CUdeviceptr {
+pub(crate) fn offset(start: CUdeviceptr, bytes: usize) -> CUdeviceptr {
     CUdeviceptr(start.0 + bytes as u64)
 }

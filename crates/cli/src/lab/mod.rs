@@ -11,35 +11,35 @@ use freehold::open::OpenError;
 use freehold_driver::cuda::CUerror;
 use serde::Serialize;
 
-use self::answers::error_name;
-use self::experiment::Asked;
-use self::id::{Id, O, Part};
-use self::reference::{Record, Reference, ReferenceError};
-use self::subject::{Subject, question};
-use self::table::{Look, Table};
+use self::answer_text::error_name;
+use self::experiment::ExperimentInfo;
+use self::id::{Id, IdPrefix, OPENCL};
+use self::reference::{Reference, ReferenceError, ReferenceWriter};
+use self::table::{Table, TableStyle};
+use self::target::{Target, question};
 use self::trace::{Trace, TraceError};
 
 pub(crate) mod child;
 pub(crate) mod table;
 
-mod answers;
-mod ask;
-mod bench;
-mod captured;
-mod clock;
+mod answer_text;
+mod cpu_time;
 mod experiment;
-mod gate;
-mod host;
+mod fixture;
+mod free_memory;
+mod host_buffer;
 mod id;
 mod kernels;
-mod level;
+mod latch;
 mod mapped;
 mod opencl;
+mod output_capture;
 mod partner;
+mod partner_request;
 mod reference;
 mod runner;
-mod shared;
-mod subject;
+mod shared_host;
+mod target;
 mod trace;
 
 #[derive(clap::Args)]
@@ -120,86 +120,86 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 /// Whether all that was selected agrees.
 fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     let reference = arguments.reference.as_deref().map(Reference::read).transpose()?;
-    let mut subject = Subject::open(arguments.device.as_deref())?;
-    let selected = select(&subject.experiments, &arguments.only)?;
-    if arguments.trace.is_some() && subject.record.opencl.is_some() {
+    let mut target = Target::open(arguments.device.as_deref())?;
+    let selected = select(&target.experiments, &arguments.only)?;
+    if arguments.trace.is_some() && target.record.opencl.is_some() {
         return Err(LabError::Untraceable);
     }
-    let reference = reference.or_else(|| subject.built_in.take());
+    let reference = reference.or_else(|| target.built_in.take());
     if reference.is_none() && arguments.record.is_none() {
-        let platform = subject.record.opencl.clone().unwrap_or_default();
+        let platform = target.record.opencl.clone().unwrap_or_default();
         return Err(LabError::NeverRecorded { platform });
     }
-    let record = arguments.record.as_deref().map(Record::create).transpose()?;
+    let record = arguments.record.as_deref().map(ReferenceWriter::create).transpose()?;
 
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
 
-    let answers = runner::answers(&selected, &subject, trace.as_ref())?;
+    let answers = runner::answers(&selected, &target, trace.as_ref())?;
 
     if let Some(trace) = trace {
         trace.finish()?;
     }
     if let Some(record) = record {
-        record.finish(&recorded(&selected, &answers, &subject))?;
+        record.finish(&recorded(&selected, &answers, &target))?;
     }
     // What is recorded for the first time agrees with itself.
-    let reference = reference.unwrap_or_else(|| recorded(&selected, &answers, &subject));
+    let reference = reference.unwrap_or_else(|| recorded(&selected, &answers, &target));
     let findings = findings(&selected, &answers, &reference);
-    let text = if arguments.json { json(&findings) } else { table(&findings, &subject.why, &reference) };
+    let text = if arguments.json { json(&findings) } else { table(&findings, &target.why, &reference) };
     print(&text).map_err(LabError::Print)?;
     Ok(findings.iter().all(|finding| finding.agrees))
 }
 
 /// What is recorded of a device.
-fn recorded(selected: &[Asked], answers: &[String], subject: &Subject) -> Reference {
+fn recorded(selected: &[ExperimentInfo], answers: &[String], target: &Target) -> Reference {
     let given = selected.iter().zip(answers).map(|(experiment, answer)| (experiment.id, answer.clone()));
-    Reference { answers: given.collect(), ..subject.record.clone() }
+    Reference { answers: given.collect(), ..target.record.clone() }
 }
 
 /// The experiments that `only` names, all where it names none.
-fn select(all: &[Asked], only: &[String]) -> Result<Vec<Asked>, LabError> {
-    let parts = only.iter().map(|text| part(all, text)).collect::<Result<Vec<_>, _>>()?;
-    let wanted = |asked: &&Asked| parts.is_empty() || parts.iter().any(|part| part.holds(asked.id));
+fn select(all: &[ExperimentInfo], only: &[String]) -> Result<Vec<ExperimentInfo>, LabError> {
+    let parts = only.iter().map(|text| parse_prefix(all, text)).collect::<Result<Vec<_>, _>>()?;
+    let wanted = |asked: &&ExperimentInfo| parts.is_empty() || parts.iter().any(|part| part.matches(asked.id));
     Ok(all.iter().filter(wanted).copied().collect())
 }
 
 /// The part that `text` names, where it holds an experiment.
-fn part(all: &[Asked], text: &str) -> Result<Part, LabError> {
+fn parse_prefix(all: &[ExperimentInfo], text: &str) -> Result<IdPrefix, LabError> {
     let unknown = |hint: String| LabError::UnknownId { text: text.to_owned(), hint };
-    let is_opencl = all.iter().all(|asked| asked.id.0 == O);
-    let Ok(part) = text.parse::<Part>() else {
+    let is_opencl = all.iter().all(|asked| asked.id.0 == OPENCL);
+    let Ok(part) = text.parse::<IdPrefix>() else {
         let hint = if is_opencl { "ids look like o, o.2 or o.2.1" } else { "ids look like 2, 2.2 or 2.2.1" };
         return Err(unknown(hint.to_owned()));
     };
-    if all.iter().any(|asked| part.holds(asked.id)) {
+    if all.iter().any(|asked| part.matches(asked.id)) {
         return Ok(part);
     }
-    if !is_opencl && opencl::all().iter().any(|experiment| part.holds(experiment.id)) {
+    if !is_opencl && opencl::all().iter().any(|experiment| part.matches(experiment.id)) {
         return Err(LabError::OfOpenCl { text: text.to_owned() });
     }
-    let mut above = part.above();
+    let mut above = part.parent();
     while let Some(near) = above {
-        let ids: Vec<Id> = all.iter().map(|asked| asked.id).filter(|&id| near.holds(id)).collect();
+        let ids: Vec<Id> = all.iter().map(|asked| asked.id).filter(|&id| near.matches(id)).collect();
         if let (Some(first), Some(last)) = (ids.first(), ids.last()) {
             return Err(unknown(format!("{near} goes from {first} to {last}")));
         }
-        above = near.above();
+        above = near.parent();
     }
     Err(unknown(format!("the questions are {}", questions_asked(all).join(", "))))
 }
 
 /// The questions that have an experiment.
-fn questions_asked(all: &[Asked]) -> Vec<String> {
+fn questions_asked(all: &[ExperimentInfo]) -> Vec<String> {
     let mut questions: Vec<String> = all.iter().map(|asked| question(asked.id).0).collect();
     questions.dedup();
     questions
 }
 
-fn findings<'a>(selected: &[Asked], answers: &'a [String], reference: &'a Reference) -> Vec<Finding<'a>> {
+fn findings<'a>(selected: &[ExperimentInfo], answers: &'a [String], reference: &'a Reference) -> Vec<Finding<'a>> {
     selected
         .iter()
         .zip(answers)
-        .map(|(&Asked { id, did }, here)| {
+        .map(|(&ExperimentInfo { id, did }, here)| {
             let reference = reference.answers.get(&id).map(String::as_str);
             let is_stricter =
                 experiment::is_unchecked(id) && reference.is_some_and(|recorded| is_stricter(here, recorded));
@@ -236,7 +236,7 @@ fn json(findings: &[Finding<'_>]) -> String {
 fn table(findings: &[Finding<'_>], why: &str, reference: &Reference) -> String {
     let ids: Vec<String> = findings.iter().map(|finding| finding.id.to_string()).collect();
     let id_columns = ids.iter().map(String::len).max().unwrap_or(0).max("id".len());
-    let mut table = Table::new(Look::of_stdout(), id_columns);
+    let mut table = Table::new(TableStyle::for_stdout(), id_columns);
     table.paragraph(why);
     let mut heading = None;
     for (finding, id) in findings.iter().zip(&ids) {
@@ -247,11 +247,11 @@ fn table(findings: &[Finding<'_>], why: &str, reference: &Reference) -> String {
         }
         let there = finding.reference.unwrap_or("not recorded");
         if finding.is_stricter {
-            table.agreeing([id, finding.did, finding.here, there, "strict"]);
+            table.agreement([id, finding.did, finding.here, there, "strict"]);
         } else if finding.agrees {
-            table.agreeing([id, finding.did, finding.here, there, "agree"]);
+            table.agreement([id, finding.did, finding.here, there, "agree"]);
         } else {
-            table.differing([id, finding.did, finding.here, there, "differ"]);
+            table.difference([id, finding.did, finding.here, there, "differ"]);
         }
     }
     table.heading(&summary(findings, why, reference));
@@ -284,12 +284,12 @@ mod tests {
 
     use super::*;
 
-    fn cuda() -> Vec<Asked> {
-        experiment::all().into_iter().map(|experiment| experiment.asked()).collect()
+    fn cuda() -> Vec<ExperimentInfo> {
+        experiment::all().into_iter().map(|experiment| experiment.info()).collect()
     }
 
-    fn opencl() -> Vec<Asked> {
-        super::opencl::all().into_iter().map(|experiment| experiment.asked()).collect()
+    fn opencl() -> Vec<ExperimentInfo> {
+        super::opencl::all().into_iter().map(|experiment| experiment.info()).collect()
     }
 
     fn only(texts: &[&str]) -> Result<Vec<String>, String> {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_experiment_that_says_so_may_be_stricter() {
+    fn only_unchecked_experiments_may_be_stricter() {
         let reference = |id| Reference {
             device: String::new(),
             driver: String::new(),
@@ -336,7 +336,7 @@ mod tests {
             answers: BTreeMap::from([(id, "SUCCESS".to_owned())]),
         };
         let agrees = |id| {
-            let experiment = experiment::with_id(id).unwrap().asked();
+            let experiment = experiment::with_id(id).unwrap().info();
             findings(&[experiment], &["ILLEGAL_ADDRESS".to_owned()], &reference(id))[0].agrees
         };
         assert!(agrees(Id(5, 3, 3)));
@@ -362,11 +362,11 @@ mod tests {
     fn every_experiment_of_opencl_belongs_to_one_of_its_nine() {
         let nine = ["o.1", "o.2", "o.3", "o.4", "o.5", "o.6", "o.7", "o.8", "o.9"];
         assert_eq!(questions_asked(&opencl()), nine);
-        assert_eq!(subject::OPENCL_QUESTIONS.len(), 9);
+        assert_eq!(target::OPENCL_QUESTIONS.len(), 9);
     }
 
     #[test]
-    fn an_id_of_opencl_is_none_of_cuda_and_the_other_way_round() {
+    fn cuda_and_opencl_ids_are_disjoint() {
         assert_eq!(
             only(&["o.1"]),
             Err("no experiment has the id \"o.1\" on this device: it is a question to OpenCL, for --device opencl"

@@ -18,24 +18,24 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::answers::all;
-use super::ask::{Ask, Hands};
-use super::bench::Bench;
+use super::answer_text::byte_runs;
 use super::experiment::Failure;
+use super::fixture::Fixture;
+use super::partner_request::{PartnerRequest, RequestHandler};
 
 /// No message is longer: the longest tells 4096 bytes as numbers.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What came of what was asked. A descriptor travels beside it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Told {
+pub(crate) enum PartnerReply {
     Number(u64),
     Bytes(Vec<u8>),
     /// The name of the call that the driver refused, and its code.
     Refused(String, u32),
 }
 
-impl From<()> for Told {
+impl From<()> for PartnerReply {
     fn from((): ()) -> Self {
         Self::Number(0)
     }
@@ -49,12 +49,12 @@ pub(crate) struct Partner {
 
 impl Partner {
     /// A process that has not called a driver yet.
-    pub(crate) fn start(b: &Bench) -> Result<Self, Failure> {
+    pub(crate) fn start(b: &Fixture) -> Result<Self, Failure> {
         let flags = SocketFlags::CLOEXEC;
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(io::Error::from)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["partner", "--device", &b.wish]);
+        command.args(["partner", "--device", &b.selector]);
         if let Some(part) = &b.trace {
             command.arg("--trace").arg(part);
         }
@@ -63,54 +63,54 @@ impl Partner {
     }
 
     /// A process whose primary context is retained and current, as that of [`Bench::begin`].
-    pub(crate) fn begun(b: &Bench) -> Result<Self, Failure> {
+    pub(crate) fn start_with_context(b: &Fixture) -> Result<Self, Failure> {
         let partner = Self::start(b)?;
-        partner.does(Ask::Begin)?;
+        partner.run(PartnerRequest::Begin)?;
         Ok(partner)
     }
 
-    pub(crate) fn does(&self, ask: Ask) -> Result<(), Failure> {
-        self.tell(&ask, None).map(drop)
+    pub(crate) fn run(&self, ask: PartnerRequest) -> Result<(), Failure> {
+        self.request(&ask, None).map(drop)
     }
 
     /// The number that is the answer: a handle, a count, 1 for yes.
-    pub(crate) fn number(&self, ask: Ask) -> Result<u64, Failure> {
+    pub(crate) fn number(&self, ask: PartnerRequest) -> Result<u64, Failure> {
         self.number_with(ask, None)
     }
 
-    pub(crate) fn address(&self, ask: Ask) -> Result<CUdeviceptr, Failure> {
+    pub(crate) fn address(&self, ask: PartnerRequest) -> Result<CUdeviceptr, Failure> {
         self.number(ask).map(CUdeviceptr)
     }
 
-    pub(crate) fn yes(&self, ask: Ask) -> Result<bool, Failure> {
+    pub(crate) fn flag(&self, ask: PartnerRequest) -> Result<bool, Failure> {
         self.number(ask).map(|number| number != 0)
     }
 
-    pub(crate) fn bytes(&self, ask: Ask) -> Result<Vec<u8>, Failure> {
-        match self.tell(&ask, None)? {
-            (Told::Bytes(bytes), _) => Ok(bytes),
+    pub(crate) fn bytes(&self, ask: PartnerRequest) -> Result<Vec<u8>, Failure> {
+        match self.request(&ask, None)? {
+            (PartnerReply::Bytes(bytes), _) => Ok(bytes),
             _ => Err(Failure::Partner),
         }
     }
 
     /// What the first `bytes` at an address of the other process hold.
     pub(crate) fn holds(&self, at: CUdeviceptr, bytes: usize) -> Result<String, Failure> {
-        Ok(all(&self.bytes(Ask::Read { at, bytes })?))
+        Ok(byte_runs(&self.bytes(PartnerRequest::Read { at, bytes })?))
     }
 
     /// The descriptor that is the answer.
-    pub(crate) fn descriptor(&self, ask: Ask) -> Result<OwnedFd, Failure> {
-        self.tell(&ask, None)?.1.ok_or(Failure::Partner)
+    pub(crate) fn descriptor(&self, ask: PartnerRequest) -> Result<OwnedFd, Failure> {
+        self.request(&ask, None)?.1.ok_or(Failure::Partner)
     }
 
     /// Asks for something to be done with a descriptor, of which the other process is given a copy.
-    pub(crate) fn given(&self, descriptor: &OwnedFd, ask: Ask) -> Result<u64, Failure> {
+    pub(crate) fn number_with_descriptor(&self, descriptor: &OwnedFd, ask: PartnerRequest) -> Result<u64, Failure> {
         self.number_with(ask, Some(descriptor.as_fd()))
     }
 
     /// Lets the process end by itself, and waits until it has.
     pub(crate) fn exit(mut self) -> Result<(), Failure> {
-        send(self.socket.as_fd(), &Ask::End, None)?;
+        send(self.socket.as_fd(), &PartnerRequest::End, None)?;
         self.child.wait()?;
         Ok(())
     }
@@ -121,18 +121,22 @@ impl Partner {
         Ok(self.child.wait()?)
     }
 
-    fn number_with(&self, ask: Ask, descriptor: Option<BorrowedFd<'_>>) -> Result<u64, Failure> {
-        match self.tell(&ask, descriptor)? {
-            (Told::Number(number), _) => Ok(number),
+    fn number_with(&self, ask: PartnerRequest, descriptor: Option<BorrowedFd<'_>>) -> Result<u64, Failure> {
+        match self.request(&ask, descriptor)? {
+            (PartnerReply::Number(number), _) => Ok(number),
             _ => Err(Failure::Partner),
         }
     }
 
-    fn tell(&self, ask: &Ask, descriptor: Option<BorrowedFd<'_>>) -> Result<(Told, Option<OwnedFd>), Failure> {
+    fn request(
+        &self,
+        ask: &PartnerRequest,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(PartnerReply, Option<OwnedFd>), Failure> {
         send(self.socket.as_fd(), ask, descriptor)?;
         let (told, descriptor) = receive(self.socket.as_fd())?.ok_or(Failure::Partner)?;
         match told {
-            Told::Refused(call, code) => Err(refused(&call, code)),
+            PartnerReply::Refused(call, code) => Err(refused(&call, code)),
             told => Ok((told, descriptor)),
         }
     }
@@ -147,16 +151,16 @@ impl Drop for Partner {
 }
 
 /// The life of the other process: does what it is asked over `socket` until it is told to end, or nobody is there.
-pub(crate) fn serve(bench: &Bench, socket: BorrowedFd<'_>) -> Result<(), Failure> {
-    let mut hands = Hands::new(bench);
-    while let Some((ask, given)) = receive::<Ask>(socket)? {
-        if matches!(ask, Ask::End) {
+pub(crate) fn serve(bench: &Fixture, socket: BorrowedFd<'_>) -> Result<(), Failure> {
+    let mut hands = RequestHandler::new(bench);
+    while let Some((ask, given)) = receive::<PartnerRequest>(socket)? {
+        if matches!(ask, PartnerRequest::End) {
             return Ok(());
         }
-        let (told, descriptor) = match hands.take(ask, given) {
+        let (told, descriptor) = match hands.handle(ask, given) {
             Ok(done) => done,
             Err(Failure::Call(CallError { call, code })) => {
-                (Told::Refused(call.name().to_owned(), code.number()), None)
+                (PartnerReply::Refused(call.name().to_owned(), code.number()), None)
             }
             Err(failure) => return Err(failure),
         };
@@ -228,10 +232,10 @@ mod tests {
     fn a_message_arrives_with_its_descriptor() {
         let (here, there) = pair();
         let (mut reading, writing) = io::pipe().unwrap();
-        send(here.as_fd(), &Ask::Alloc(4096), Some(writing.as_fd())).unwrap();
+        send(here.as_fd(), &PartnerRequest::Alloc(4096), Some(writing.as_fd())).unwrap();
         drop(writing);
-        let (ask, descriptor) = receive::<Ask>(there.as_fd()).unwrap().unwrap();
-        assert!(matches!(ask, Ask::Alloc(4096)));
+        let (ask, descriptor) = receive::<PartnerRequest>(there.as_fd()).unwrap().unwrap();
+        assert!(matches!(ask, PartnerRequest::Alloc(4096)));
         File::from(descriptor.unwrap()).write_all(b"arrived").unwrap();
         let mut text = String::new();
         reading.read_to_string(&mut text).unwrap();
@@ -241,9 +245,9 @@ mod tests {
     #[test]
     fn a_message_without_a_descriptor_arrives_without_one() {
         let (here, there) = pair();
-        send(here.as_fd(), &Told::Bytes(vec![0xff; 4096]), None).unwrap();
-        let (told, descriptor) = receive::<Told>(there.as_fd()).unwrap().unwrap();
-        assert!(matches!(told, Told::Bytes(bytes) if bytes == [0xff; 4096]));
+        send(here.as_fd(), &PartnerReply::Bytes(vec![0xff; 4096]), None).unwrap();
+        let (told, descriptor) = receive::<PartnerReply>(there.as_fd()).unwrap().unwrap();
+        assert!(matches!(told, PartnerReply::Bytes(bytes) if bytes == [0xff; 4096]));
         assert!(descriptor.is_none());
     }
 
@@ -251,12 +255,12 @@ mod tests {
     fn the_other_side_has_ended_when_its_socket_is_closed() {
         let (here, there) = pair();
         drop(there);
-        assert!(receive::<Told>(here.as_fd()).unwrap().is_none());
-        assert!(matches!(send(here.as_fd(), &Ask::End, None), Err(Failure::Partner)));
+        assert!(receive::<PartnerReply>(here.as_fd()).unwrap().is_none());
+        assert!(matches!(send(here.as_fd(), &PartnerRequest::End, None), Err(Failure::Partner)));
     }
 
     #[test]
-    fn a_refusal_there_is_the_same_refusal_here() {
+    fn a_partner_error_is_the_same_error_here() {
         let Failure::Call(error) = refused("cuMemFree_v2", 1) else { panic!("no refusal of a call") };
         assert_eq!(error, CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE });
     }

@@ -49,7 +49,7 @@ impl Reference {
     }
 
     /// What an OpenCL platform answered, where it was recorded.
-    pub(crate) fn of_platform(name: &str) -> Option<Self> {
+    pub(crate) fn for_platform(name: &str) -> Option<Self> {
         let (_, text) = PLATFORMS.iter().find(|(known, _)| *known == name)?;
         Some(serde_json::from_str(text).expect("the reference built in is one"))
     }
@@ -62,13 +62,13 @@ impl Reference {
 
 /// A record to be: a file beside its final place, which takes that place only when it is whole.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct ReferenceWriter {
     path: PathBuf,
     partial: PathBuf,
     file: File,
 }
 
-impl Record {
+impl ReferenceWriter {
     /// Fails here, before any experiment, where the folder cannot be written to.
     pub(crate) fn create(path: &Path) -> Result<Self, ReferenceError> {
         let unwritable = |source| ReferenceError::Unwritable { path: path.to_owned(), source };
@@ -95,7 +95,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for ReferenceWriter {
     fn drop(&mut self) {
         match fs::remove_file(&self.partial) {
             Ok(()) => {}
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn every_platform_built_in_names_itself() {
         for (name, _) in PLATFORMS {
-            assert_eq!(Reference::of_platform(name).unwrap().opencl.as_deref(), Some(name));
+            assert_eq!(Reference::for_platform(name).unwrap().opencl.as_deref(), Some(name));
         }
-        assert_eq!(Reference::of_platform("nobody's"), None);
+        assert_eq!(Reference::for_platform("nobody's"), None);
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let path = folder.join("record.json");
         fs::write(&path, "older").unwrap();
-        drop(Record::create(&path).unwrap());
+        drop(ReferenceWriter::create(&path).unwrap());
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["record.json"]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "older");

@@ -16,22 +16,22 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::LabError;
-use super::child::NOT_BEGUN;
-use super::experiment::Asked;
-use super::subject::Subject;
-use super::trace::{Part, Trace};
+use super::child::NOT_STARTED;
+use super::experiment::ExperimentInfo;
+use super::target::Target;
+use super::trace::{ExperimentTrace, Trace};
 
-const PATIENCE: Duration = Duration::from_secs(240);
+const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The answer of each experiment, in their order.
 pub(crate) fn answers(
-    experiments: &[Asked],
-    subject: &Subject,
+    experiments: &[ExperimentInfo],
+    target: &Target,
     trace: Option<&Trace>,
 ) -> Result<Vec<String>, LabError> {
     let program = std::env::current_exe().map_err(LabError::Start)?;
-    let workers = subject.at_once.min(experiments.len());
-    let device = &subject.wish;
+    let workers = target.parallelism.min(experiments.len());
+    let device = &target.selector;
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(vec![String::new(); experiments.len()]);
     let progress = progress(experiments.len());
@@ -40,8 +40,8 @@ pub(crate) fn answers(
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(experiment) = experiments.get(at) else { return Ok(()) };
             progress.set_message(format!("{} {}", experiment.id, experiment.did));
-            let part = trace.map(Trace::part).transpose()?;
-            let path = part.as_ref().map(Part::path);
+            let part = trace.map(Trace::new_experiment).transpose()?;
+            let path = part.as_ref().map(ExperimentTrace::path);
             let answer = answer(&program, *experiment, device, path.as_deref())?;
             if let (Some(trace), Some(part)) = (trace, part) {
                 trace.add(at, *experiment, &answer, part)?;
@@ -67,22 +67,27 @@ fn progress(count: usize) -> ProgressBar {
 }
 
 /// What the experiment's process printed, or how it ended.
-fn answer(program: &Path, experiment: Asked, device: &str, part: Option<&Path>) -> Result<String, LabError> {
+fn answer(program: &Path, experiment: ExperimentInfo, device: &str, part: Option<&Path>) -> Result<String, LabError> {
     let ended = process(program, experiment, device, part).map_err(LabError::Start)?;
     ended.map_err(|said| LabError::NotBegun { id: experiment.id, said })
 }
 
 /// The same, or why the experiment did not begin.
-fn process(program: &Path, experiment: Asked, device: &str, part: Option<&Path>) -> io::Result<Result<String, String>> {
+fn process(
+    program: &Path,
+    experiment: ExperimentInfo,
+    device: &str,
+    part: Option<&Path>,
+) -> io::Result<Result<String, String>> {
     let mut command = Command::new(program);
     command.arg("experiment").arg(experiment.id.to_string()).arg("--device").arg(device);
     if let Some(part) = part {
         command.arg("--trace").arg(part);
     }
-    command.env("FREEHOLD_SOFT_MACHINE", machine(experiment));
+    command.env("FREEHOLD_SOFT_MACHINE", soft_machine_name(experiment));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;
-    let Some(status) = ended(&mut child, PATIENCE)? else {
-        end_group(&child);
+    let Some(status) = wait_timeout(&mut child, EXPERIMENT_TIMEOUT)? else {
+        kill_group(&child);
         child.wait()?;
         return Ok(Ok("hung".to_owned()));
     };
@@ -93,12 +98,12 @@ fn process(program: &Path, experiment: Asked, device: &str, part: Option<&Path>)
 
 /// What the processes of this experiment in this run have in common, and no others: the software device's memory is
 /// shared by those that name the same machine.
-fn machine(experiment: Asked) -> String {
+fn soft_machine_name(experiment: ExperimentInfo) -> String {
     format!("lab-{}-{}", std::process::id(), experiment.id)
 }
 
 /// How the process ended, if it did so in time.
-fn ended(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+fn wait_timeout(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
     let ready = retry_on_intr(|| poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience)))?;
@@ -106,7 +111,7 @@ fn ended(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>
 }
 
 /// Ends an experiment that still runs, and the processes that it has started.
-fn end_group(child: &Child) {
+fn kill_group(child: &Child) {
     let group = i32::try_from(child.id()).expect("the number of a process is positive");
     // SAFETY: the call takes two numbers. The group is the one made for this child, which is not yet waited for, so
     // that no other process has its number.
@@ -116,7 +121,7 @@ fn end_group(child: &Child) {
 fn outcome(status: ExitStatus, printed: &str) -> Result<String, String> {
     Ok(match (status.code(), status.signal()) {
         (Some(0), _) => printed.to_owned(),
-        (Some(code), _) if code == i32::from(NOT_BEGUN) => return Err(printed.to_owned()),
+        (Some(code), _) if code == i32::from(NOT_STARTED) => return Err(printed.to_owned()),
         (Some(code), _) => format!("ended with status {code}"),
         (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
         (None, None) => "ended in an unknown way".to_owned(),
@@ -165,8 +170,8 @@ mod tests {
     #[test]
     fn a_process_that_does_not_end_in_time_is_seen_as_running() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
-        assert!(ended(&mut child, Duration::from_millis(20)).unwrap().is_none());
-        end_group(&child);
+        assert!(wait_timeout(&mut child, Duration::from_millis(20)).unwrap().is_none());
+        kill_group(&child);
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 }

@@ -10,23 +10,23 @@ const COLUMNS_MIN: usize = 60;
 /// Wider than this no table is easier to read.
 const COLUMNS_MAX: usize = 400;
 /// Where output goes to a file or a pipe.
-const COLUMNS_ELSEWHERE: usize = 120;
+const COLUMNS_DEFAULT: usize = 120;
 /// Between two cells.
 const GAP: usize = 2;
 
 /// How wide the table is, and whether it has colour.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct TableStyle {
     pub(crate) columns: usize,
     pub(crate) colour: bool,
 }
 
-impl Look {
+impl TableStyle {
     /// The look for this process's standard output. `COLUMNS` says the width where it is set.
-    pub(crate) fn of_stdout() -> Self {
+    pub(crate) fn for_stdout() -> Self {
         let terminal = std::io::stdout().is_terminal();
         let wished = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let columns = wished.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_ELSEWHERE);
+        let columns = wished.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_DEFAULT);
         let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
         Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !plain }
     }
@@ -51,14 +51,14 @@ pub(crate) type Row<'a> = [&'a str; 5];
 /// A table being written to the text it ends up as.
 #[derive(Debug)]
 pub(crate) struct Table {
-    look: Look,
+    look: TableStyle,
     widths: [usize; 5],
     text: String,
 }
 
 impl Table {
     /// A table whose ids are at most `id_columns` wide.
-    pub(crate) fn new(look: Look, id_columns: usize) -> Self {
+    pub(crate) fn new(look: TableStyle, id_columns: usize) -> Self {
         let verdict = "differ".len();
         let rest = look.columns - id_columns - verdict - 4 * GAP;
         let here = rest * 3 / 10;
@@ -78,11 +78,11 @@ impl Table {
         self.cells(names, Style::new().dimmed());
     }
 
-    pub(crate) fn agreeing(&mut self, row: Row<'_>) {
+    pub(crate) fn agreement(&mut self, row: Row<'_>) {
         self.cells(row, AnsiColor::Green.on_default());
     }
 
-    pub(crate) fn differing(&mut self, row: Row<'_>) {
+    pub(crate) fn difference(&mut self, row: Row<'_>) {
         self.cells(row, AnsiColor::Red.on_default().bold());
     }
 
@@ -155,7 +155,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const PLAIN: Look = Look { columns: 80, colour: false };
+    const PLAIN: TableStyle = TableStyle { columns: 80, colour: false };
 
     #[test]
     fn words_move_to_the_next_line_whole() {
@@ -177,7 +177,7 @@ mod tests {
     fn no_row_is_wider_than_the_table() {
         let long = "free of an address inside an allocation, and once more of its start ".repeat(3);
         let mut table = Table::new(PLAIN, 6);
-        table.differing(["0.14.2", &long, &long, &long, "differ"]);
+        table.difference(["0.14.2", &long, &long, &long, "differ"]);
         let text = table.into_text();
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
@@ -186,14 +186,14 @@ mod tests {
     fn without_colour_there_is_no_escape() {
         let mut table = Table::new(PLAIN, 5);
         table.heading("who owns it");
-        table.agreeing(["0.1.1", "did", "SUCCESS", "SUCCESS", "agree"]);
+        table.agreement(["0.1.1", "did", "SUCCESS", "SUCCESS", "agree"]);
         assert!(!table.into_text().contains('\u{1b}'));
     }
 
     #[test]
     fn with_colour_the_verdict_has_it() {
-        let mut table = Table::new(Look { columns: 80, colour: true }, 5);
-        table.agreeing(["0.1.1", "did", "SUCCESS", "SUCCESS", "agree"]);
+        let mut table = Table::new(TableStyle { columns: 80, colour: true }, 5);
+        table.agreement(["0.1.1", "did", "SUCCESS", "SUCCESS", "agree"]);
         assert!(table.into_text().contains("\u{1b}[32magree\u{1b}[0m"));
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::lives::{History, Lives};
+use super::history::{History, HistoryBuilder};
 use super::snapshot::SnapshotError;
 use super::{rmm, snapshot, timeline, workload};
 
@@ -59,8 +59,8 @@ const KNOWN: &str = "replay reads a timeline that Freehold recorded, RMM's CSV l
                      `u ID STREAM`)";
 
 pub(super) fn read(bytes: &[u8]) -> Result<Log, LogError> {
-    let (kind, lives) = recognised(bytes)?;
-    let history = lives.finish();
+    let (kind, builder) = detect(bytes)?;
+    let history = builder.finish();
     if history.ops.is_empty() {
         // Its first byte alone made it one of that kind.
         let is_other = history.oddities.unreadable > 0;
@@ -72,7 +72,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Log, LogError> {
     Ok(Log { kind, history })
 }
 
-fn recognised(bytes: &[u8]) -> Result<(Kind, Lives), LogError> {
+fn detect(bytes: &[u8]) -> Result<(Kind, HistoryBuilder), LogError> {
     // Every pickle of protocol 2 and later begins with these two.
     if let [0x80, 2..=5, ..] = bytes {
         return Ok((Kind::Snapshot, snapshot::read_pickle(bytes)?));

@@ -5,11 +5,11 @@
 //! The operations are played by one thread, in the order of the log; each of its streams is a stream of the device.
 //! No work is put into them: what is measured is the allocators alone.
 
-mod lives;
+mod chart;
+mod history;
 mod log;
 mod pickle;
-mod picture;
-mod play;
+mod player;
 pub(crate) mod report;
 mod rmm;
 mod snapshot;
@@ -26,11 +26,11 @@ use freehold_driver::cuda::{Api, CUstream, CallError, context, device, driver, p
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use self::log::{Log, LogError};
-use self::play::{Played, Player};
+use self::player::{AllocatorResult, Player};
 use self::report::Report;
-use crate::allocator::{Failure, Ordered, Ours, Plain};
+use crate::allocators::{AsyncAllocator, DriverAllocator, Failure, FreeholdAllocator};
 use crate::bench::pool::workload::Op;
-use crate::lab::table::Look;
+use crate::lab::table::TableStyle;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -96,25 +96,25 @@ fn replay(arguments: &Arguments) -> Result<()> {
     }
     // SAFETY: the replay calls of the driver what its log says, with memory and streams that it made itself.
     let opened = unsafe { open::open(arguments.device.as_deref()) }?;
-    let picture = arguments.svg.as_deref().map(Unwritten::open).transpose()?;
-    let allocators = played(&opened, &log, arguments.passes)?;
+    let picture = arguments.svg.as_deref().map(OutputFile::open).transpose()?;
+    let allocators = play_all(&opened, &log, arguments.passes)?;
     let report = report(path, &log, &opened, arguments.passes, allocators)?;
     if let Some(mut picture) = picture {
-        picture.write(&picture::svg(&report).expect("a picture in memory can be drawn"))?;
+        picture.write(&chart::svg(&report).expect("a picture in memory can be drawn"))?;
     }
-    print(&if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+    print(&if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
 /// The file of a picture to be: whoever names a place where none can be hears of it before all is played. What is there stays
 /// until then.
-struct Unwritten<'a> {
+struct OutputFile<'a> {
     path: &'a Path,
     file: fs::File,
     /// It was made for this, and goes again if nothing comes of it.
     is_empty: bool,
 }
 
-impl<'a> Unwritten<'a> {
+impl<'a> OutputFile<'a> {
     fn open(path: &'a Path) -> Result<Self> {
         let is_empty = !path.exists();
         let file = fs::File::options().create(true).append(true).open(path);
@@ -133,7 +133,7 @@ impl<'a> Unwritten<'a> {
     }
 }
 
-impl Drop for Unwritten<'_> {
+impl Drop for OutputFile<'_> {
     fn drop(&mut self) {
         if self.is_empty {
             // One that stays is empty, and says that nothing was drawn.
@@ -142,7 +142,7 @@ impl Drop for Unwritten<'_> {
     }
 }
 
-fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<Played>) -> Result<Report> {
+fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<AllocatorResult>) -> Result<Report> {
     let version = driver::version(&opened.api)?;
     Ok(Report {
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
@@ -150,7 +150,7 @@ fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<
         device: device::name(&opened.api, opened.device)?,
         driver: format!("{}.{}", version / 1000, version % 1000 / 10),
         why: opened.why.clone(),
-        sums: log.sums(),
+        sums: log.summary(),
         passes,
         allocators,
         oddities: log.history.oddities,
@@ -158,7 +158,7 @@ fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<
 }
 
 /// Plays the log on each allocator, one after the other: none finds memory that another has kept.
-fn played(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<Played>> {
+fn play_all(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<AllocatorResult>> {
     const ALLOCATORS: u64 = 3;
     let api = &opened.api;
     context::set_current(api, primary::retain(api, opened.device)?)?;
@@ -166,14 +166,14 @@ fn played(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<Played>> {
     let settle = || context::synchronize(api);
     let streams = streams(api, log.history.streams)?;
     let player = Player::new(&log.history, &streams, passes, &bar);
-    let ordered = Ordered::new(api, opened.device)?;
+    let ordered = AsyncAllocator::new(api, opened.device)?;
     let of_ordered = player.play(&ordered, settle)?;
     ordered.close()?;
-    let of_plain = player.play(&Plain::new(api)?, settle)?;
+    let of_plain = player.play(&DriverAllocator::new(api)?, settle)?;
     // Last, because the pool may keep what it has until the process ends.
-    let ours = Ours::new(api, opened.device)?;
+    let ours = FreeholdAllocator::new(api, opened.device)?;
     let of_ours = player.play(&ours, settle)?;
-    ours.forget(&streams)?;
+    ours.close(&streams)?;
     bar.finish_and_clear();
     streams.into_iter().try_for_each(|one| stream::destroy(api, one))?;
     Ok(vec![of_ours, of_ordered, of_plain])

@@ -98,14 +98,14 @@ impl<'a> Reader<'a> {
                 0x95 => drop(self.take(8)?),
                 b'(' => self.marks.push(self.stack.len()),
                 b'0' => drop(self.pop()?),
-                b'1' => drop(self.above_mark()?),
+                b'1' => drop(self.pop_mark()?),
                 b'2' => self.stack.push(self.top()?),
                 b'I' | b'L' => self.line_of_digits()?,
                 b'J' | b'K' | b'M' | 0x8a | 0x8b => self.number(code)?,
                 b'X' | 0x8c | 0x8d | b'T' | b'U' | b'V' | b'S' => self.put_text(code)?,
                 b']' | b')' | b'l' | b't' | 0x85..=0x87 | b'a' | b'e' => self.list(code)?,
                 b'}' | b'd' | b's' | b'u' => self.dict(code)?,
-                b'p' | b'q' | b'r' | 0x94 | b'g' | b'h' | b'j' => self.remember(code)?,
+                b'p' | b'q' | b'r' | 0x94 | b'g' | b'h' | b'j' => self.memoize(code)?,
                 _ => self.opaque(at, code)?,
             }
         }
@@ -146,9 +146,9 @@ impl<'a> Reader<'a> {
     fn put_text(&mut self, code: u8) -> Result<(), PickleError> {
         let text = match code {
             b'V' | b'S' => self.line()?,
-            b'U' | 0x8c => self.sized(1)?,
-            b'X' | b'T' => self.sized(4)?,
-            _ => self.sized(8)?,
+            b'U' | 0x8c => self.counted_bytes(1)?,
+            b'X' | b'T' => self.counted_bytes(4)?,
+            _ => self.counted_bytes(8)?,
         };
         let end = self.at - usize::from(matches!(code, b'V' | b'S'));
         self.stack.push(Value::Text { start: (end - text.len()) as u32, bytes: text.len() as u32 });
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         match code {
             b']' | b')' => self.put(Vec::new(), Value::List),
             b'l' | b't' => {
-                let elements = self.above_mark()?;
+                let elements = self.pop_mark()?;
                 self.put(elements, Value::List);
             }
             b'a' => {
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
                 self.extend(&[element])?;
             }
             b'e' => {
-                let elements = self.above_mark()?;
+                let elements = self.pop_mark()?;
                 self.extend(&elements)?;
             }
             _ => {
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         let pairs = match code {
             b'}' => Vec::new(),
             b's' => self.pop_many(2)?,
-            _ => self.above_mark()?,
+            _ => self.pop_mark()?,
         };
         if pairs.len() % 2 != 0 {
             return Err(PickleError::Damaged { at: self.at - 1 });
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn remember(&mut self, code: u8) -> Result<(), PickleError> {
+    fn memoize(&mut self, code: u8) -> Result<(), PickleError> {
         let key = match code {
             b'p' | b'g' => {
                 let (line, at) = (self.line()?, self.at);
@@ -221,9 +221,9 @@ impl<'a> Reader<'a> {
             b'N' | 0x88 | 0x89 | 0x8f => {}
             b'F' | b'P' => drop(self.line()?),
             b'G' => drop(self.take(8)?),
-            b'C' => drop(self.sized(1)?),
-            b'B' => drop(self.sized(4)?),
-            0x8e | 0x96 => drop(self.sized(8)?),
+            b'C' => drop(self.counted_bytes(1)?),
+            b'B' => drop(self.counted_bytes(4)?),
+            0x8e | 0x96 => drop(self.counted_bytes(8)?),
             0x82 => drop(self.take(1)?),
             0x83 => drop(self.take(2)?),
             0x84 => drop(self.take(4)?),
@@ -234,14 +234,14 @@ impl<'a> Reader<'a> {
             b'i' => {
                 self.line()?;
                 self.line()?;
-                self.above_mark()?;
+                self.pop_mark()?;
             }
             b'Q' => drop(self.pop()?),
             b'R' | b'b' | 0x81 | 0x93 => drop(self.pop_many(2)?),
             0x92 => drop(self.pop_many(3)?),
-            b'o' | 0x91 => drop(self.above_mark()?),
+            b'o' | 0x91 => drop(self.pop_mark()?),
             0x90 => {
-                self.above_mark()?;
+                self.pop_mark()?;
                 self.pop()?;
             }
             _ => return Err(PickleError::NoInstruction { at, code }),
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
         Ok(self.stack.split_off(start.ok_or(PickleError::Damaged { at: self.at - 1 })?))
     }
 
-    fn above_mark(&mut self) -> Result<Vec<Value>, PickleError> {
+    fn pop_mark(&mut self) -> Result<Vec<Value>, PickleError> {
         let mark = self.marks.pop().ok_or(PickleError::Damaged { at: self.at - 1 })?;
         Ok(self.stack.split_off(mark))
     }
@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
     }
 
     /// As many bytes as a length says that stands before them.
-    fn sized(&mut self, length_bytes: usize) -> Result<&'a [u8], PickleError> {
+    fn counted_bytes(&mut self, length_bytes: usize) -> Result<&'a [u8], PickleError> {
         let length = self.length(length_bytes)?;
         self.take(length)
     }

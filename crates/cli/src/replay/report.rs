@@ -4,11 +4,11 @@ use anstyle::Style;
 use serde::Serialize;
 
 use super::Op;
-use super::lives::{History, Oddities};
+use super::history::{Anomalies, History};
 use super::log::{Kind, Log};
-use super::play::Played;
-use crate::bench::report::{line, time, widths};
-use crate::lab::table::Look;
+use super::player::AllocatorResult;
+use crate::bench::report::{column_widths, format_ns, format_row};
+use crate::lab::table::TableStyle;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -20,15 +20,15 @@ pub(super) struct Report {
     #[serde(skip)]
     pub(super) why: String,
     #[serde(flatten)]
-    pub(super) sums: Sums,
+    pub(super) sums: LogSummary,
     pub(super) passes: u32,
-    pub(super) allocators: Vec<Played>,
-    pub(super) oddities: Oddities,
+    pub(super) allocators: Vec<AllocatorResult>,
+    pub(super) oddities: Anomalies,
 }
 
 /// What a log asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Sums {
+pub(super) struct LogSummary {
     pub(super) allocations: u64,
     pub(super) frees: u64,
     pub(super) uses: u64,
@@ -37,7 +37,7 @@ pub(super) struct Sums {
     pub(super) peak_live_bytes: u64,
 }
 
-impl Sums {
+impl LogSummary {
     pub(super) fn of(history: &History) -> Self {
         let mut sums = Self { allocations: 0, frees: 0, uses: 0, streams: history.streams, peak_live_bytes: 0 };
         let mut sizes = vec![0; history.blocks as usize];
@@ -73,9 +73,9 @@ impl Report {
         serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
     }
 
-    pub(super) fn table(&self, look: Look) -> String {
-        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
-        let Sums { allocations, frees, uses, streams, peak_live_bytes } = self.sums;
+    pub(super) fn table(&self, style: TableStyle) -> String {
+        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
+        let LogSummary { allocations, frees, uses, streams, peak_live_bytes } = self.sums;
         let mut text = format!(
             "{bold}{}, driver {} ({}){bold:#}\n{}, {}: {}, {}, {}, {}, peak live {}\n",
             self.device,
@@ -89,15 +89,15 @@ impl Report {
             count(streams.into(), "stream"),
             size(peak_live_bytes),
         );
-        if let Some(sentence) = self.oddities.sentence() {
+        if let Some(sentence) = self.oddities.summary() {
             text.push_str(&format!("{sentence}\n"));
         }
         let rows: Vec<[String; 7]> = self.allocators.iter().map(cells).collect();
-        let widths = widths(&NAMES, &rows);
-        let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
+        let widths = column_widths(&NAMES, &rows);
+        let names = format_row(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
         text.push_str(&format!("\n{dimmed}{}{dimmed:#}\n", names.trim_end()));
         for row in &rows {
-            text.push_str(line(row, &widths, &IS_NUMBER).trim_end());
+            text.push_str(format_row(row, &widths, &IS_NUMBER).trim_end());
             text.push('\n');
         }
         text.push_str("Times are of one allocation or free, in the mean.\n");
@@ -106,16 +106,16 @@ impl Report {
 }
 
 impl Log {
-    pub(super) fn sums(&self) -> Sums {
-        Sums::of(&self.history)
+    pub(super) fn summary(&self) -> LogSummary {
+        LogSummary::of(&self.history)
     }
 }
 
-fn cells(played: &Played) -> [String; 7] {
+fn cells(played: &AllocatorResult) -> [String; 7] {
     [
         played.allocator.to_owned(),
-        time(played.first_ns),
-        played.later_ns.map_or_else(|| "-".to_owned(), time),
+        format_ns(played.first_ns),
+        played.later_ns.map_or_else(|| "-".to_owned(), format_ns),
         size(played.peak_live_bytes),
         size(played.peak_reserved_bytes),
         ratio(played).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
@@ -124,7 +124,7 @@ fn cells(played: &Played) -> [String; 7] {
 }
 
 /// The peaks of reserved and of live memory by each other, unless nothing was granted.
-pub(super) fn ratio(played: &Played) -> Option<f64> {
+pub(super) fn ratio(played: &AllocatorResult) -> Option<f64> {
     (played.peak_live_bytes > 0).then(|| played.peak_reserved_bytes as f64 / played.peak_live_bytes as f64)
 }
 
@@ -152,17 +152,17 @@ pub(crate) fn unit(bytes: u64) -> (f64, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lives::Lives;
+    use super::super::history::HistoryBuilder;
     use super::*;
 
     fn report() -> Report {
-        let mut lives = Lives::default();
-        lives.allocate(1, 3 << 20, (0, 0));
-        lives.note_use(1, (1, 0));
-        lives.free(1, None, (0, 0));
-        lives.free(1, None, (0, 0));
-        let history = lives.finish();
-        let played = |allocator, first_ns, later_ns, refused| Played {
+        let mut builder = HistoryBuilder::default();
+        builder.alloc(1, 3 << 20, (0, 0));
+        builder.record_use(1, (1, 0));
+        builder.free(1, None, (0, 0));
+        builder.free(1, None, (0, 0));
+        let history = builder.finish();
+        let played = |allocator, first_ns, later_ns, refused| AllocatorResult {
             allocator,
             first_ns,
             later_ns,
@@ -177,7 +177,7 @@ mod tests {
             device: "Device".to_owned(),
             driver: "13.0".to_owned(),
             why: "asked for".to_owned(),
-            sums: Sums::of(&history),
+            sums: LogSummary::of(&history),
             passes: 2,
             allocators: vec![
                 played("cuMemAllocAsync", 12_345.0, Some(550.0), 0),
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_line_for_each_allocator() {
-        let text = report().table(Look { columns: 120, colour: false });
+        let text = report().table(TableStyle { columns: 120, colour: false });
         let expected = "\
 Device, driver 13.0 (asked for)
 a.csv, a log of RMM: 1 allocation, 1 free, 1 use, 2 streams, peak live 3.00 MiB
@@ -205,11 +205,11 @@ Times are of one allocation or free, in the mean.
 
     #[test]
     fn more_bytes_than_a_number_holds_are_the_most_it_holds() {
-        let mut lives = Lives::default();
-        lives.allocate(1, u64::MAX, (0, 0));
-        lives.allocate(2, u64::MAX, (0, 0));
-        lives.free(1, None, (0, 0));
-        let sums = Sums::of(&lives.finish());
+        let mut builder = HistoryBuilder::default();
+        builder.alloc(1, u64::MAX, (0, 0));
+        builder.alloc(2, u64::MAX, (0, 0));
+        builder.free(1, None, (0, 0));
+        let sums = LogSummary::of(&builder.finish());
         assert_eq!((sums.peak_live_bytes, sums.allocations, sums.frees), (u64::MAX, 2, 1));
     }
 

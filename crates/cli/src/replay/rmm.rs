@@ -4,7 +4,7 @@
 //! the stream of whichever thread asks, so that there are as many of it as threads. Lines stand in the order of time, also
 //! those of several threads, so that the time itself, which begins anew each day, is not read.
 
-use super::lives::Lives;
+use super::history::HistoryBuilder;
 
 /// The columns that replay needs, wherever they stand.
 const NAMES: [&str; 5] = ["Thread", "Action", "Pointer", "Size", "Stream"];
@@ -24,17 +24,17 @@ pub(super) fn is_header(line: &str) -> bool {
 ///
 /// # Panics
 /// If it is not: who calls has looked.
-pub(super) fn read(text: &str) -> Lives {
+pub(super) fn read(text: &str) -> HistoryBuilder {
     let mut lines = text.lines().enumerate();
     let columns =
         lines.next().and_then(|(_, header)| Columns::of(header)).expect("the first line of the log is its header");
-    let mut lives = Lives::default();
+    let mut builder = HistoryBuilder::default();
     for (at, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-        if read_line(line, columns, &mut lives).is_none() {
-            lives.oddities.note_unreadable(at);
+        if read_line(line, columns, &mut builder).is_none() {
+            builder.oddities.note_unreadable(at);
         }
     }
-    lives
+    builder
 }
 
 impl Columns {
@@ -45,7 +45,7 @@ impl Columns {
     }
 }
 
-fn read_line(line: &str, columns: Columns, lives: &mut Lives) -> Option<()> {
+fn read_line(line: &str, columns: Columns, builder: &mut HistoryBuilder) -> Option<()> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [thread, action, pointer, size, stream] = columns.0.map(|at| fields.get(at).copied());
     let (pointer, bytes) = (address(pointer?)?, size?.parse::<u64>().ok()?);
@@ -54,11 +54,11 @@ fn read_line(line: &str, columns: Columns, lives: &mut Lives) -> Option<()> {
         other => (other, 0),
     };
     match action? {
-        "allocate" if pointer == 0 => lives.oddities.of_no_bytes += 1,
-        "allocate" => lives.allocate(pointer, bytes, stream),
-        "allocate failure" => lives.oddities.failed_then += 1,
+        "allocate" if pointer == 0 => builder.oddities.of_no_bytes += 1,
+        "allocate" => builder.alloc(pointer, bytes, stream),
+        "allocate failure" => builder.oddities.failed_then += 1,
         "free" if pointer == 0 => {}
-        "free" => lives.free(pointer, Some(bytes), stream),
+        "free" => builder.free(pointer, Some(bytes), stream),
         _ => return None,
     }
     Some(())
@@ -75,7 +75,7 @@ fn address(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::Op;
-    use super::super::lives::{History, Oddities};
+    use super::super::history::{Anomalies, History};
     use super::*;
 
     fn history(lines: &str) -> History {
@@ -97,7 +97,7 @@ mod tests {
                 Op::Free { id: 1, stream: 1 },
             ]
         );
-        assert_eq!(forms.oddities, Oddities::default());
+        assert_eq!(forms.oddities, Anomalies::default());
     }
 
     #[test]
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn the_columns_are_found_by_their_names() {
-        let lives = read("Action,Size,Pointer,Stream,Thread\r\nallocate,64,0x1,0,9\r\n");
-        assert_eq!(lives.finish().ops, [Op::Allocate { id: 0, bytes: 64, stream: 0 }]);
+        let builder = read("Action,Size,Pointer,Stream,Thread\r\nallocate,64,0x1,0,9\r\n");
+        assert_eq!(builder.finish().ops, [Op::Allocate { id: 0, bytes: 64, stream: 0 }]);
         assert!(!is_header("Thread,Time,Action,Pointer,Size"));
     }
 
@@ -125,7 +125,7 @@ mod tests {
              1,0,reallocate,0x1,8,0\n1,0,allocate,0x1,-8,0\n1,0,alloc",
         );
         assert_eq!(odd.ops, []);
-        let expected = Oddities { failed_then: 1, of_no_bytes: 1, unreadable: 3, ..Oddities::default() };
-        assert_eq!(odd.oddities, Oddities { unreadable_line: Some(5), ..expected });
+        let expected = Anomalies { failed_then: 1, of_no_bytes: 1, unreadable: 3, ..Anomalies::default() };
+        assert_eq!(odd.oddities, Anomalies { unreadable_line: Some(5), ..expected });
     }
 }

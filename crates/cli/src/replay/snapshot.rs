@@ -7,7 +7,7 @@
 
 use serde_json::Value as Json;
 
-use super::lives::Lives;
+use super::history::HistoryBuilder;
 use super::pickle::{Pickle, PickleError, Value};
 
 /// Why there is nothing to replay in a snapshot.
@@ -56,7 +56,7 @@ struct Event {
 
 /// A block that is allocated when the snapshot is taken.
 #[derive(Clone, Copy, Debug)]
-struct Alive {
+struct LiveBlock {
     device: u64,
     address: u64,
     bytes: u64,
@@ -67,22 +67,22 @@ struct Alive {
 struct Snapshot {
     /// By device.
     traces: Vec<Vec<Event>>,
-    alive: Vec<Alive>,
+    alive: Vec<LiveBlock>,
     unreadable: u64,
 }
 
-pub(super) fn read_pickle(bytes: &[u8]) -> Result<Lives, SnapshotError> {
+pub(super) fn read_pickle(bytes: &[u8]) -> Result<HistoryBuilder, SnapshotError> {
     let pickle = Pickle::read(bytes)?;
     let dict = Pickled { pickle: &pickle, value: pickle.root };
     read(dict, bytes.len())
 }
 
-pub(super) fn read_json(text: &str) -> Result<Lives, SnapshotError> {
+pub(super) fn read_json(text: &str) -> Result<HistoryBuilder, SnapshotError> {
     read(&serde_json::from_str::<Json>(text)?, text.len())
 }
 
 /// A dict, list, number or text of either notation.
-trait Node<'a>: Copy {
+trait SnapshotValue<'a>: Copy {
     fn field(self, key: &str) -> Option<Self>;
     fn elements(self) -> impl Iterator<Item = Self>;
     fn number(self) -> Option<u64>;
@@ -95,7 +95,7 @@ struct Pickled<'a> {
     value: Value,
 }
 
-impl<'a> Node<'a> for Pickled<'a> {
+impl<'a> SnapshotValue<'a> for Pickled<'a> {
     fn field(self, key: &str) -> Option<Self> {
         self.pickle.field(self.value, key).map(|value| Self { value, ..self })
     }
@@ -114,7 +114,7 @@ impl<'a> Node<'a> for Pickled<'a> {
     }
 }
 
-impl<'a> Node<'a> for &'a Json {
+impl<'a> SnapshotValue<'a> for &'a Json {
     fn field(self, key: &str) -> Option<Self> {
         self.get(key)
     }
@@ -134,7 +134,7 @@ impl<'a> Node<'a> for &'a Json {
 
 /// Reads a snapshot of which `steps_max` things can be known: a file has fewer events and blocks than bytes, unless its
 /// lists are the same ones again and again.
-fn read<'a>(root: impl Node<'a>, steps_max: usize) -> Result<Lives, SnapshotError> {
+fn read<'a>(root: impl SnapshotValue<'a>, steps_max: usize) -> Result<HistoryBuilder, SnapshotError> {
     let traces = root.field("device_traces").ok_or(SnapshotError::NoTraces)?;
     let (mut snapshot, mut steps) = (Snapshot::default(), 0);
     let mut step = || {
@@ -153,27 +153,32 @@ fn read<'a>(root: impl Node<'a>, steps_max: usize) -> Result<Lives, SnapshotErro
         }
         snapshot.traces.push(events);
     }
-    for segment in root.field("segments").into_iter().flat_map(Node::elements) {
+    for segment in root.field("segments").into_iter().flat_map(SnapshotValue::elements) {
         step()?;
-        let number = |key| segment.field(key).and_then(Node::number);
+        let number = |key| segment.field(key).and_then(SnapshotValue::number);
         let (device, stream) = (number("device").unwrap_or(0), number("stream").unwrap_or(0));
         // Blocks lie side by side. Only newer snapshots say where.
         let mut address = number("address").unwrap_or(0);
-        for block in segment.field("blocks").into_iter().flat_map(Node::elements) {
+        for block in segment.field("blocks").into_iter().flat_map(SnapshotValue::elements) {
             step()?;
-            let number = |key| block.field(key).and_then(Node::number);
+            let number = |key| block.field(key).and_then(SnapshotValue::number);
             let size = number("size").unwrap_or(0);
-            if block.field("state").and_then(Node::text).is_some_and(|state| state == b"active_allocated") {
-                snapshot.alive.push(Alive { device, address, bytes: number("requested_size").unwrap_or(size), stream });
+            if block.field("state").and_then(SnapshotValue::text).is_some_and(|state| state == b"active_allocated") {
+                snapshot.alive.push(LiveBlock {
+                    device,
+                    address,
+                    bytes: number("requested_size").unwrap_or(size),
+                    stream,
+                });
             }
             address = address.wrapping_add(size);
         }
     }
-    replayed(&snapshot)
+    to_history(&snapshot)
 }
 
-fn event<'a>(entry: impl Node<'a>) -> Option<Event> {
-    let number = |key| entry.field(key).and_then(Node::number);
+fn event<'a>(entry: impl SnapshotValue<'a>) -> Option<Event> {
+    let number = |key| entry.field(key).and_then(SnapshotValue::number);
     let action = Action::of(entry.field("action")?.text()?);
     Some(match action {
         Action::Alloc | Action::FreeRequested => {
@@ -184,7 +189,7 @@ fn event<'a>(entry: impl Node<'a>) -> Option<Event> {
 }
 
 /// One device is replayed: the one of which most is told.
-fn replayed(snapshot: &Snapshot) -> Result<Lives, SnapshotError> {
+fn to_history(snapshot: &Snapshot) -> Result<HistoryBuilder, SnapshotError> {
     let asked = |events: &[Event]| {
         events.iter().filter(|event| matches!(event.action, Action::Alloc | Action::FreeRequested)).count() as u64
     };
@@ -193,27 +198,27 @@ fn replayed(snapshot: &Snapshot) -> Result<Lives, SnapshotError> {
     if most == 0 {
         return Err(SnapshotError::NothingTraced);
     }
-    let mut lives = Lives::default();
-    lives.oddities.unreadable = snapshot.unreadable;
-    lives.oddities.on_other_devices = counts.iter().sum::<u64>() - most;
+    let mut builder = HistoryBuilder::default();
+    builder.oddities.unreadable = snapshot.unreadable;
+    builder.oddities.on_other_devices = counts.iter().sum::<u64>() - most;
     for &Event { action, address, bytes, stream } in &snapshot.traces[device] {
         match action {
-            Action::Alloc => lives.allocate(address, bytes, (stream, 0)),
-            Action::FreeRequested => lives.free(address, Some(bytes), (stream, 0)),
-            Action::OutOfMemory => lives.oddities.failed_then += 1,
+            Action::Alloc => builder.alloc(address, bytes, (stream, 0)),
+            Action::FreeRequested => builder.free(address, Some(bytes), (stream, 0)),
+            Action::OutOfMemory => builder.oddities.failed_then += 1,
             Action::Other => {}
         }
     }
     for alive in snapshot.alive.iter().filter(|alive| alive.device == device as u64) {
-        lives.alive_after(alive.address, alive.bytes, (alive.stream, 0));
+        builder.live_at_end(alive.address, alive.bytes, (alive.stream, 0));
     }
-    Ok(lives)
+    Ok(builder)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Op;
-    use super::super::lives::Oddities;
+    use super::super::history::Anomalies;
     use super::*;
 
     const SNAPSHOT: &str = r#"{
@@ -244,13 +249,13 @@ mod tests {
                 Op::Free { id: 1, stream: 1 },
             ]
         );
-        let odd = Oddities {
+        let odd = Anomalies {
             unreadable: 1,
             failed_then: 1,
             alive_at_start: 2,
             alive_at_end: 2,
             on_other_devices: 1,
-            ..Oddities::default()
+            ..Anomalies::default()
         };
         assert_eq!(history.oddities, odd);
     }

@@ -8,27 +8,27 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::lives::Lives;
+use super::history::HistoryBuilder;
 
 /// At one moment a block is allocated before it is used, and used before it is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum EventKind {
     Allocated { bytes: u64 },
     Used,
     Released,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct TimedEvent {
     at_us: f64,
-    what: What,
+    what: EventKind,
     process: u64,
     block: u64,
     stream: u64,
 }
 
-pub(super) fn read(text: &str) -> Lives {
-    let (mut moments, mut lives) = (Vec::new(), Lives::default());
+pub(super) fn read(text: &str) -> HistoryBuilder {
+    let (mut moments, mut builder) = (Vec::new(), HistoryBuilder::default());
     for (at, line) in text.lines().enumerate() {
         let line = line.trim().trim_start_matches('[').trim_end_matches([',', ']']);
         if line.is_empty() {
@@ -36,25 +36,25 @@ pub(super) fn read(text: &str) -> Lives {
         }
         let event: Option<Value> = serde_json::from_str(line).ok();
         if event.and_then(|event| read_event(&event, &mut moments)).is_none() {
-            lives.oddities.note_unreadable(at);
+            builder.oddities.note_unreadable(at);
         }
     }
     moments.sort_by(|a, b| a.at_us.total_cmp(&b.at_us).then(a.what.cmp(&b.what)));
     let mut blocks = HashMap::new();
-    for Moment { what, process, block, stream, .. } in moments {
+    for TimedEvent { what, process, block, stream, .. } in moments {
         let (next, stream) = (blocks.len() as u64, (stream, process));
         let block = *blocks.entry((process, block)).or_insert(next);
         match what {
-            What::Allocated { bytes } => lives.allocate(block, bytes, stream),
-            What::Used => lives.note_use(block, stream),
-            What::Released => lives.free(block, None, stream),
+            EventKind::Allocated { bytes } => builder.alloc(block, bytes, stream),
+            EventKind::Used => builder.record_use(block, stream),
+            EventKind::Released => builder.free(block, None, stream),
         }
     }
-    lives
+    builder
 }
 
 /// Notes what an event says of blocks; most say nothing. `None` where one says it in a way that no recording does.
-fn read_event(event: &Value, moments: &mut Vec<Moment>) -> Option<()> {
+fn read_event(event: &Value, moments: &mut Vec<TimedEvent>) -> Option<()> {
     let arguments = &event["args"];
     if event["ph"] != "X" || (arguments["block"].is_null() && arguments["used blocks"].is_null()) {
         return event.is_object().then_some(());
@@ -64,17 +64,17 @@ fn read_event(event: &Value, moments: &mut Vec<Moment>) -> Option<()> {
     if let Some(used) = arguments["used blocks"].as_array() {
         let at_us = arguments["asked after us"].as_f64()?;
         for block in used {
-            moments.push(Moment { at_us, what: What::Used, process, block: block.as_u64()?, stream });
+            moments.push(TimedEvent { at_us, what: EventKind::Used, process, block: block.as_u64()?, stream });
         }
         return Some(());
     }
     let block = arguments["block"].as_u64()?;
     // Memory is there when the call has returned, and is given up when it is called.
     moments.push(match &arguments["bytes"] {
-        Value::Null => Moment { at_us: start_us, what: What::Released, process, block, stream },
+        Value::Null => TimedEvent { at_us: start_us, what: EventKind::Released, process, block, stream },
         bytes => {
             let at_us = start_us + event["dur"].as_f64()?;
-            Moment { at_us, what: What::Allocated { bytes: bytes.as_u64()? }, process, block, stream }
+            TimedEvent { at_us, what: EventKind::Allocated { bytes: bytes.as_u64()? }, process, block, stream }
         }
     });
     Some(())
@@ -83,7 +83,7 @@ fn read_event(event: &Value, moments: &mut Vec<Moment>) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::super::Op;
-    use super::super::lives::Oddities;
+    use super::super::history::Anomalies;
     use super::*;
 
     const ALLOCATE: &str = r#"{"ph":"X","pid":1,"tid":1,"ts":1.000,"dur":0.500,"name":"allocate 400 bytes at 0x200","args":{"block":1,"bytes":400,"stream":4}}"#;
@@ -92,7 +92,7 @@ mod tests {
     const USE: &str = r#"{"ph":"X","pid":1,"tid":9,"ts":7.000,"dur":2.000,"name":"scale","args":{"asked after us":2.5,"stream":5,"used blocks":[1],"blocks":"400 bytes"}}"#;
 
     #[test]
-    fn events_are_replayed_in_the_order_in_which_they_were_asked_for() {
+    fn events_are_replayed_in_submission_order() {
         let history = read(&format!("[\n{ALLOCATE},\n{RELEASE},\n{USE}\n]\n")).finish();
         assert_eq!(
             history.ops,
@@ -102,7 +102,7 @@ mod tests {
                 Op::Free { id: 0, stream: 0 },
             ]
         );
-        assert_eq!(history.oddities, Oddities::default());
+        assert_eq!(history.oddities, Anomalies::default());
     }
 
     #[test]
@@ -110,23 +110,23 @@ mod tests {
         let of_two = |event: &str| format!("{event},\n{}", event.replace(r#""pid":1"#, r#""pid":2"#));
         let history = read(&format!("[\n{},\n{}\n]\n", of_two(ALLOCATE), of_two(RELEASE))).finish();
         assert_eq!((history.blocks, history.streams, history.ops.len()), (2, 2, 4));
-        assert_eq!(history.oddities, Oddities::default());
+        assert_eq!(history.oddities, Anomalies::default());
     }
 
-    fn unreadable(line: u64) -> Oddities {
-        Oddities { unreadable: 1, unreadable_line: Some(line), ..Oddities::default() }
+    fn unreadable(line: u64) -> Anomalies {
+        Anomalies { unreadable: 1, unreadable_line: Some(line), ..Anomalies::default() }
     }
 
     #[test]
     fn a_file_that_was_cut_is_read_up_to_there() {
         let history = read(&format!("[\n{ALLOCATE},\n{}", &RELEASE[..40])).finish();
         assert_eq!(history.ops, [Op::Allocate { id: 0, bytes: 400, stream: 0 }]);
-        assert_eq!(history.oddities, Oddities { alive_at_end: 1, ..unreadable(3) });
+        assert_eq!(history.oddities, Anomalies { alive_at_end: 1, ..unreadable(3) });
     }
 
     #[test]
-    fn events_of_other_things_say_nothing() {
+    fn unrelated_events_are_ignored() {
         let history = read(r#"[{"ph":"M","pid":1,"name":"process_name","args":{"name":"freehold"}}]"#);
-        assert_eq!(history.finish().oddities, Oddities::default());
+        assert_eq!(history.finish().oddities, Anomalies::default());
     }
 }

@@ -1,7 +1,7 @@
 //! `freehold run`: this process becomes the program, with the software driver's `libcuda.so.1` in front of any other. So
 //! its exit status, its signals and its terminal are the program's own.
 
-mod place;
+mod library_dir;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,10 +12,10 @@ use std::process::{Command, ExitCode};
 
 use freehold::open::{self, OpenError, Target};
 
-use place::PlaceError;
+use library_dir::LibraryDirError;
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -32,7 +32,7 @@ enum RunError {
     #[error(transparent)]
     Device(#[from] OpenError),
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] LibraryDirError),
     #[error("{} cannot be run: {source}", .program.display())]
     Program { program: OsString, source: io::Error },
 }
@@ -50,12 +50,12 @@ impl RunError {
 
 /// Comes back only where the program could not be started.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let error = become_program(arguments);
+    let error = exec(arguments);
     eprintln!("error: {error}");
     ExitCode::from(error.status())
 }
 
-fn become_program(arguments: &Arguments) -> RunError {
+fn exec(arguments: &Arguments) -> RunError {
     let (program, rest) = arguments.words.split_first().expect("the command line demands a program");
     let mut command = Command::new(program);
     command.args(rest);
@@ -68,22 +68,22 @@ fn become_program(arguments: &Arguments) -> RunError {
 }
 
 /// The variables that put the device in place. A GPU needs none, unless it is to be one of several.
-fn environment(wish: Option<&str>) -> Result<Vec<(&'static str, OsString)>, RunError> {
-    Ok(match open::target(wish)? {
+fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    Ok(match open::target(selector)? {
         Target::Soft => {
-            let path = in_front(&place::library()?, env::var_os(LIBRARY_PATH).as_deref());
+            let path = prepend_path(&library_dir::library()?, env::var_os(LIBRARY_PATH).as_deref());
             // Said aloud, so that Freehold within the program does not take this library for NVIDIA's.
             vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]
         }
         Target::Cuda { ordinal: None } => Vec::new(),
         Target::Cuda { ordinal: Some(ordinal) } => {
-            vec![(VISIBLE, visible(ordinal, env::var(VISIBLE).ok().as_deref()))]
+            vec![(VISIBLE_DEVICES, visible_devices(ordinal, env::var(VISIBLE_DEVICES).ok().as_deref()))]
         }
     })
 }
 
 /// The folders in which libraries are looked for. An empty one would mean the current folder.
-fn in_front(folder: &Path, others: Option<&OsStr>) -> OsString {
+fn prepend_path(folder: &Path, others: Option<&OsStr>) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {
         path.push(":");
@@ -93,7 +93,7 @@ fn in_front(folder: &Path, others: Option<&OsStr>) -> OsString {
 }
 
 /// The device with this ordinal among those that are visible already.
-fn visible(ordinal: i32, already: Option<&str>) -> OsString {
+fn visible_devices(ordinal: i32, already: Option<&str>) -> OsString {
     let chosen = usize::try_from(ordinal).ok().and_then(|index| already?.split(',').nth(index));
     chosen.map_or_else(|| ordinal.to_string(), |device| device.trim().to_owned()).into()
 }
@@ -104,14 +104,14 @@ mod tests {
 
     #[test]
     fn our_folder_goes_first_and_alone_adds_no_empty_one() {
-        assert_eq!(in_front(Path::new("/ours"), None), "/ours");
-        assert_eq!(in_front(Path::new("/ours"), Some(OsStr::new(""))), "/ours");
-        assert_eq!(in_front(Path::new("/ours"), Some(OsStr::new("/a:/b"))), "/ours:/a:/b");
+        assert_eq!(prepend_path(Path::new("/ours"), None), "/ours");
+        assert_eq!(prepend_path(Path::new("/ours"), Some(OsStr::new(""))), "/ours");
+        assert_eq!(prepend_path(Path::new("/ours"), Some(OsStr::new("/a:/b"))), "/ours:/a:/b");
     }
 
     #[test]
     fn an_ordinal_counts_the_devices_that_are_visible() {
-        assert_eq!(visible(1, None), "1");
-        assert_eq!(visible(1, Some("4, 6")), "6");
+        assert_eq!(visible_devices(1, None), "1");
+        assert_eq!(visible_devices(1, Some("4, 6")), "6");
     }
 }

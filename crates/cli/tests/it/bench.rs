@@ -193,7 +193,7 @@ fn the_workloads_are_written_as_text_a_file_for_each() {
 }
 
 #[test]
-fn workloads_that_cannot_be_written_are_refused_with_the_place() {
+fn unwritable_workloads_are_reported_with_the_path() {
     let output = bench(&["pool", "--workloads", "/dev/null/here"]);
     assert_eq!(text(&output.stderr), "error: /dev/null/here cannot be written: Not a directory (os error 20)\n");
     assert_eq!(text(&output.stdout), "");

@@ -1,51 +1,51 @@
 //! The commands that speak to a broker, as a person meets them: what they print, what they say to bad input, and how they exit.
 
+use crate::broker_fixture;
 use crate::common;
-use crate::scene;
 
 use std::process::Stdio;
 
+use broker_fixture::{BrokerFixture, command, name, text, user};
 use common::binary;
-use freehold_broker::wire::{Point, Policy, Request};
-use scene::{Scene, command, name, text, user};
+use freehold_broker::wire::{Fence, Policy, Request};
 
 #[test]
 fn a_file_goes_in_and_comes_out_again() {
-    let scene = Scene::new();
+    let fixture = BrokerFixture::new();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
-    let file = scene.file("in", &bytes);
-    assert_eq!(scene.said(&["put", &file, "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
-    let out = scene.folder.join("out");
+    let file = fixture.file("in", &bytes);
+    assert_eq!(fixture.said(&["put", &file, "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
+    let out = fixture.folder.join("out");
     let to = out.to_str().unwrap();
-    assert_eq!(scene.said(&["get", "model/weights", "-o", to]), format!("{to}: 2.9 MiB\n"));
+    assert_eq!(fixture.said(&["get", "model/weights", "-o", to]), format!("{to}: 2.9 MiB\n"));
     assert!(std::fs::read(&out).unwrap() == bytes);
-    assert_eq!(scene.said(&["drop", "model/weights"]), "model/weights: dropped\n");
-    assert_eq!(scene.said(&["ls", "--json"]), "{\"names\":[]}\n");
+    assert_eq!(fixture.said(&["drop", "model/weights"]), "model/weights: dropped\n");
+    assert_eq!(fixture.said(&["ls", "--json"]), "{\"names\":[]}\n");
 }
 
 #[test]
 fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
-    let scene = Scene::new();
-    let (file, out) = (scene.file("big.bin", b"freehold"), scene.folder.join("out"));
+    let fixture = BrokerFixture::new();
+    let (file, out) = (fixture.file("big.bin", b"freehold"), fixture.folder.join("out"));
     let to = out.to_str().unwrap();
-    assert_eq!(scene.said(&["put", "weights", &file]), "weights: 8 B\n");
-    assert_eq!(scene.said(&["get", "weights", to]), format!("{to}: 8 B\n"));
+    assert_eq!(fixture.said(&["put", "weights", &file]), "weights: 8 B\n");
+    assert_eq!(fixture.said(&["get", "weights", to]), format!("{to}: 8 B\n"));
     assert_eq!(std::fs::read(&out).unwrap(), b"freehold");
     // A folder of the name is not a file.
-    std::fs::create_dir(scene.folder.join("weights")).unwrap();
-    let folder = scene.folder.join("weights").to_str().unwrap().to_owned();
-    let (said, status) = scene.refused(&["put", &folder, &file]);
+    std::fs::create_dir(fixture.folder.join("weights")).unwrap();
+    let folder = fixture.folder.join("weights").to_str().unwrap().to_owned();
+    let (said, status) = fixture.refused(&["put", &folder, &file]);
     assert!(status == Some(2) && !said.contains("both files"), "a path is not a name: {said}");
     // The other order too: a name is what is no file.
-    assert_eq!(scene.said(&["put", &file, "model/weights"]), "model/weights: 8 B\n");
-    assert_eq!(scene.said(&["drop", "model/weights"]), "model/weights: dropped\n");
+    assert_eq!(fixture.said(&["put", &file, "model/weights"]), "model/weights: 8 B\n");
+    assert_eq!(fixture.said(&["drop", "model/weights"]), "model/weights: dropped\n");
     let refused = |words: &[&str]| {
-        let (said, status) = scene.refused(words);
+        let (said, status) = fixture.refused(words);
         assert_eq!(status, Some(2), "{said}");
         said
     };
     let say = "say `freehold put FILE --name NAME`";
-    let other = scene.file("other.bin", b"other");
+    let other = fixture.file("other.bin", b"other");
     assert_eq!(refused(&["put", &other, &file]), format!("error: {other} and {file} are both files: {say}\n"));
     assert_eq!(
         refused(&["put", "one", "another"]),
@@ -59,108 +59,108 @@ fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
     );
     assert_eq!(refused(&["put", "a b", &file]).lines().count(), 1, "the other one has to be a name");
     assert_eq!(refused(&["get", "weights"]), "error: no file was named to write to: say `freehold get NAME FILE`\n");
-    assert_eq!(scene.said(&["ls", "--json"]).matches("\"name\"").count(), 1, "nothing was put by those");
+    assert_eq!(fixture.said(&["ls", "--json"]).matches("\"name\"").count(), 1, "nothing was put by those");
 }
 
 #[test]
 fn what_was_done_is_one_object_with_json() {
-    let scene = Scene::new();
-    let file = scene.file("in", b"freehold");
-    assert_eq!(scene.said(&["put", &file, "--name", "a", "--json"]), "{\"bytes\":8,\"name\":\"a\"}\n");
-    let to = scene.folder.join("out").to_str().unwrap().to_owned();
-    let said = scene.said(&["get", "a", "-o", &to, "--json"]);
+    let fixture = BrokerFixture::new();
+    let file = fixture.file("in", b"freehold");
+    assert_eq!(fixture.said(&["put", &file, "--name", "a", "--json"]), "{\"bytes\":8,\"name\":\"a\"}\n");
+    let to = fixture.folder.join("out").to_str().unwrap().to_owned();
+    let said = fixture.said(&["get", "a", "-o", &to, "--json"]);
     assert_eq!(said, format!("{{\"bytes\":8,\"file\":\"{to}\",\"name\":\"a\"}}\n"));
-    assert_eq!(scene.said(&["drop", "a", "--json"]), "{\"dropped\":\"a\"}\n");
+    assert_eq!(fixture.said(&["drop", "a", "--json"]), "{\"dropped\":\"a\"}\n");
 }
 
 #[test]
 fn a_name_that_is_taken_is_refused_before_anything_is_uploaded() {
-    let scene = Scene::new();
-    let file = scene.file("in", b"freehold");
-    scene.said(&["put", &file, "--name", "a"]);
+    let fixture = BrokerFixture::new();
+    let file = fixture.file("in", b"freehold");
+    fixture.said(&["put", &file, "--name", "a"]);
     // No such device is ever asked for.
-    let refused = scene.refused(&["put", &file, "--name", "a", "--device", "none"]);
+    let refused = fixture.refused(&["put", &file, "--name", "a", "--device", "none"]);
     assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
 }
 
 #[test]
 fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
-    let scene = Scene::new();
-    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "model/weights"]);
+    let fixture = BrokerFixture::new();
+    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "model/weights"]);
     let expected = ("error: there is no such name; nearest: model/weights\n".to_owned(), Some(1));
-    let out = scene.folder.join("out");
-    assert_eq!(scene.refused(&["get", "model/weigths", "-o", out.to_str().unwrap()]), expected);
-    assert_eq!(scene.refused(&["drop", "model/weigths"]), expected);
-    assert!(!out.exists() && !scene.folder.join("out.part").exists());
+    let out = fixture.folder.join("out");
+    assert_eq!(fixture.refused(&["get", "model/weigths", "-o", out.to_str().unwrap()]), expected);
+    assert_eq!(fixture.refused(&["drop", "model/weigths"]), expected);
+    assert!(!out.exists() && !fixture.folder.join("out.part").exists());
 }
 
 #[test]
-fn what_is_no_socket_is_not_served_and_stays() {
-    let scene = Scene::new();
-    let file = scene.file("precious.txt", b"freehold");
+fn a_non_socket_path_is_not_served_and_stays() {
+    let fixture = BrokerFixture::new();
+    let file = fixture.file("precious.txt", b"freehold");
     let expected = format!("error: {file} is there, and is no socket: name another with --socket\n");
-    assert_eq!(scene.refused(&["serve", "--socket", &file]), (expected, Some(2)));
+    assert_eq!(fixture.refused(&["serve", "--socket", &file]), (expected, Some(2)));
     assert_eq!(std::fs::read(&file).unwrap(), b"freehold");
-    let folder = scene.folder.join("folder").to_str().unwrap().to_owned();
+    let folder = fixture.folder.join("folder").to_str().unwrap().to_owned();
     std::fs::create_dir(&folder).unwrap();
     let expected = format!("error: {folder} is there, and is no socket: name another with --socket\n");
-    assert_eq!(scene.refused(&["serve", "--socket", &folder]), (expected, Some(2)));
+    assert_eq!(fixture.refused(&["serve", "--socket", &folder]), (expected, Some(2)));
 }
 
 #[test]
 fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
-    let scene = Scene::new();
-    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "z"]);
-    let mut link = scene.link();
+    let fixture = BrokerFixture::new();
+    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "z"]);
+    let mut link = fixture.link();
     link.call(Request::Host { bytes: 4096 + 3 * 1024, name: name("shared/numbers") }).expect("memory of the host");
     drop(link);
-    let (ls, owner) = (scene.said(&["ls"]), user());
+    let (ls, owner) = (fixture.said(&["ls"]), user());
     let lines: Vec<Vec<&str>> = ls.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["name", "size", "memory", "owner", "readers", "writer", "age"]);
     assert_eq!(lines[1][..7], ["shared/numbers", "3.0", "KiB", "host", &owner, "-", "-"]);
     assert_eq!(lines[2][..7], ["z", "8", "B", "device", &owner, "0", "-"]);
-    assert_eq!(scene.said(&["top"]).lines().skip(3).count(), 3);
-    let listed: serde_json::Value = serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap();
+    assert_eq!(fixture.said(&["top"]).lines().skip(3).count(), 3);
+    let listed: serde_json::Value = serde_json::from_str(&fixture.said(&["ls", "--json"])).unwrap();
     let [host, device] = [&listed["names"][0], &listed["names"][1]];
     assert_eq!(
         (&host["name"], &host["memory"], &host["bytes"]),
         (&"shared/numbers".into(), &"host".into(), &3072.into())
     );
     assert_eq!((&device["name"], &device["memory"]), (&"z".into(), &"device".into()));
-    let top: serde_json::Value = serde_json::from_str(&scene.said(&["top", "--json"])).unwrap();
+    let top: serde_json::Value = serde_json::from_str(&fixture.said(&["top", "--json"])).unwrap();
     assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
-    let refused = scene.refused(&["drop", "shared/number"]);
+    let refused = fixture.refused(&["drop", "shared/number"]);
     assert_eq!(refused, ("error: there is no such name; nearest: shared/numbers, z\n".to_owned(), Some(1)));
-    let refused = scene.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
+    let refused = fixture.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
     let sentence = "the name is of memory of the host, which is not leased: open it with `Broker::open_host`";
     assert_eq!(refused, (format!("error: {sentence}\n"), Some(1)));
-    let refused = scene.refused(&["put", &scene.file("in", b"freehold"), "--name", "shared/numbers"]);
+    let refused = fixture.refused(&["put", &fixture.file("in", b"freehold"), "--name", "shared/numbers"]);
     assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
-    assert_eq!(scene.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
-    assert_eq!(scene.said(&["ls"]).lines().count(), 2);
+    assert_eq!(fixture.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
+    assert_eq!(fixture.said(&["ls"]).lines().count(), 2);
 }
 
 #[test]
 fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
-    let scene = Scene::new();
-    let mut link = scene.link();
+    let fixture = BrokerFixture::new();
+    let mut link = fixture.link();
     let lease = link.reserve(4096).expect("there is room").lease;
-    let (policy, point) = (Policy::Restore, Point::default());
-    link.call(Request::Publish { lease, policy, point, name: name("a") }).expect("the name is free");
+    let (policy, point) = (Policy::Restore, Fence::default());
+    link.call(Request::Publish { lease, policy, fence: point, name: name("a") }).expect("the name is free");
     let (user, own) = (user(), rustix::process::getuid().as_raw());
-    let listed = || -> serde_json::Value { serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap() };
+    let listed = || -> serde_json::Value { serde_json::from_str(&fixture.said(&["ls", "--json"])).unwrap() };
     let process = std::process::id();
-    assert!(scene.said(&["ls"]).contains(&format!("  {user} ({process})  ")));
+    assert!(fixture.said(&["ls"]).contains(&format!("  {user} ({process})  ")));
     assert_eq!(listed()["names"][0]["process"], process);
     link.close().expect("a broker serves");
-    assert!(scene.said(&["ls"]).contains(&format!("  {user}  ")));
+    assert!(fixture.said(&["ls"]).contains(&format!("  {user}  ")));
     assert_eq!(listed()["names"][0]["process"], serde_json::Value::Null);
     assert_eq!((&listed()["names"][0]["user"], &listed()["names"][0]["user_name"]), (&own.into(), &user.into()));
 }
 
 #[test]
-fn quotas_are_said_set_and_taken_away_for_both_memories() {
-    let scene = Scene::new();
+fn quotas_are_shown_set_and_removed_for_both_memories() {
+    let fixture = BrokerFixture::new();
     let user = rustix::process::getuid().as_raw();
     let said = |device: &str, host: &str| {
         format!(
@@ -168,50 +168,50 @@ fn quotas_are_said_set_and_taken_away_for_both_memories() {
              user {user} may have {host} of the host's memory and has 0 B\n"
         )
     };
-    assert_eq!(scene.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
-    assert_eq!(scene.said(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
-    assert_eq!(scene.said(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
-    let refused = scene.link().call(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
+    assert_eq!(fixture.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
+    assert_eq!(fixture.said(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
+    assert_eq!(fixture.said(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
+    let refused = fixture.link().call(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
     assert_eq!(
         refused,
         "the user may have 8192 bytes of the host's memory and has 0: 8193 more were asked for; drop a name, or raise the quota with \
          `freehold quota SIZE --host`"
     );
-    assert_eq!(scene.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
+    assert_eq!(fixture.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
     let nothing = "error: nothing can be had with 0 bytes: say 8KiB or more, or none to take the quota away\n";
-    assert_eq!(scene.refused(&["quota", "0", "--host"]), (nothing.to_owned(), Some(2)));
-    assert_eq!(scene.said(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
+    assert_eq!(fixture.refused(&["quota", "0", "--host"]), (nothing.to_owned(), Some(2)));
+    assert_eq!(fixture.said(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
     let json = format!(
         "{{\"host_quota_bytes\":68719476736,\"host_used_bytes\":0,\"quota_bytes\":67108864,\"used_bytes\":0,\"user\":{user}}}\n"
     );
-    assert_eq!(scene.said(&["quota", "--json"]), json);
+    assert_eq!(fixture.said(&["quota", "--json"]), json);
     let small = |wish: &str, least: &str| {
         let sentence = "or more, or none to take the quota away";
         (format!("error: nothing can be had with {wish} bytes: say {least} {sentence}\n"), Some(2))
     };
-    assert_eq!(scene.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
-    assert_eq!(scene.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
-    assert_eq!(scene.refused(&["quota", "8191", "--host"]), small("8191", "8KiB"));
+    assert_eq!(fixture.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
+    assert_eq!(fixture.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
+    assert_eq!(fixture.refused(&["quota", "8191", "--host"]), small("8191", "8KiB"));
 }
 
 #[test]
 fn what_cannot_be_put_is_refused_with_what_to_do() {
-    let scene = Scene::new();
-    let (folder, empty) = (scene.folder.to_str().unwrap().to_owned(), scene.file("empty", b""));
-    let refused = scene.refused(&["put", &folder, "--name", "a"]);
+    let fixture = BrokerFixture::new();
+    let (folder, empty) = (fixture.folder.to_str().unwrap().to_owned(), fixture.file("empty", b""));
+    let refused = fixture.refused(&["put", &folder, "--name", "a"]);
     assert_eq!(refused, (format!("error: {folder} is a folder: name a file\n"), Some(2)));
-    let refused = scene.refused(&["put", &empty, "--name", "a"]);
+    let refused = fixture.refused(&["put", &empty, "--name", "a"]);
     assert_eq!(refused, (format!("error: {empty} is empty: there is nothing to publish\n"), Some(2)));
-    let large = scene.file("large", &vec![1; 65 << 20]);
-    let refused = scene.refused(&["put", &large, "--name", "a"]);
+    let large = fixture.file("large", &vec![1; 65 << 20]);
+    let refused = fixture.refused(&["put", &large, "--name", "a"]);
     let said = "error: the broker has 67108864 bytes left of 67108864: 68157440 were asked for; drop a name, or serve with more --memory\n";
     assert_eq!(refused, (said.to_owned(), Some(1)));
-    let refused = scene.refused(&["put", "/dev/zero", "--name", "a"]);
+    let refused = fixture.refused(&["put", "/dev/zero", "--name", "a"]);
     assert_eq!(refused, ("error: /dev/zero is no regular file: name a file\n".to_owned(), Some(2)));
 }
 
 #[test]
-fn without_a_broker_it_is_said_how_to_start_one() {
+fn without_a_broker_the_error_says_how_to_start_one() {
     let nowhere = std::env::temp_dir().join("freehold-nowhere");
     let program = binary();
     let file = program.to_str().unwrap();
@@ -250,7 +250,7 @@ fn a_socket_of_a_path_that_none_can_have_is_refused_in_a_sentence_everywhere() {
 }
 
 #[test]
-fn a_device_that_is_none_is_one_error() {
+fn an_unknown_device_is_one_error() {
     let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
     let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
     std::fs::remove_dir_all(&folder).unwrap();
@@ -259,42 +259,42 @@ fn a_device_that_is_none_is_one_error() {
 }
 
 #[test]
-fn what_is_got_takes_the_place_of_a_file_alone() {
+fn get_replaces_only_a_regular_file() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-    let scene = Scene::new();
-    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "a"]);
+    let fixture = BrokerFixture::new();
+    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
     // A pipe that is read from stays one.
-    let pipe = scene.folder.join("pipe");
+    let pipe = fixture.folder.join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
         move || std::fs::read(pipe).unwrap()
     });
-    scene.said(&["get", "a", "-o", pipe.to_str().unwrap()]);
+    fixture.said(&["get", "a", "-o", pipe.to_str().unwrap()]);
     assert_eq!(reader.join().unwrap(), b"freehold");
     assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
     // Behind a link lies the file, which stays as private as it was.
-    let (target, link) = (scene.file("target", b"before"), scene.folder.join("link"));
+    let (target, link) = (fixture.file("target", b"before"), fixture.folder.join("link"));
     std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o600)).unwrap();
     symlink(&target, &link).unwrap();
-    scene.said(&["get", "a", "-o", link.to_str().unwrap()]);
+    fixture.said(&["get", "a", "-o", link.to_str().unwrap()]);
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(std::fs::read(&target).unwrap(), b"freehold");
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn who_stops_to_listen_is_no_error_and_a_full_disk_is_told() {
-    let scene = Scene::new();
+fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
+    let fixture = BrokerFixture::new();
     let closed = || {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         Stdio::from(writer)
     };
-    let said = command(&scene.folder, &scene.machine).arg("ls").stdout(closed()).output().unwrap();
+    let said = command(&fixture.folder, &fixture.machine).arg("ls").stdout(closed()).output().unwrap();
     assert_eq!((text(&said.stderr), said.status.code()), ("", Some(0)));
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let said = command(&scene.folder, &scene.machine).arg("ls").stdout(full).output().unwrap();
+    let said = command(&fixture.folder, &fixture.machine).arg("ls").stdout(full).output().unwrap();
     let expected = "error: standard output: No space left on device (os error 28)\n";
     assert_eq!((text(&said.stderr), said.status.code()), (expected, Some(1)));
 }

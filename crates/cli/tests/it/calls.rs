@@ -12,13 +12,13 @@ use common::binary;
 const KERNELS: &str = include_str!("../../../broker/tests/calls/kernels.ptx");
 
 /// A broker of its own, in a folder of its own.
-struct Scene {
+struct BrokerFixture {
     folder: PathBuf,
     machine: String,
     serve: Child,
 }
 
-impl Scene {
+impl BrokerFixture {
     fn new() -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let machine = format!("calls-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
@@ -37,14 +37,14 @@ impl Scene {
     }
 
     /// What a command printed, which went well.
-    fn said(&self, words: &[&str]) -> String {
+    fn stdout_of(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)), "{words:?}");
         text(&output.stdout).to_owned()
     }
 
     /// What a command was refused with.
-    fn refused(&self, words: &[&str]) -> (String, i32) {
+    fn error_of(&self, words: &[&str]) -> (String, i32) {
         let output = self.run(words);
         (text(&output.stderr).to_owned(), output.status.code().expect("it ends by itself"))
     }
@@ -58,30 +58,30 @@ impl Scene {
     /// What has a name, as numbers.
     fn floats(&self, name: &str) -> Vec<f32> {
         let path = self.folder.join("out");
-        self.said(&["get", name, "-o", path.to_str().expect("text")]);
+        self.stdout_of(&["get", name, "-o", path.to_str().expect("text")]);
         let bytes = std::fs::read(path).expect("it was written");
         bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
     }
 
     /// With a module of kernels, and `y` and `x` of 1000 numbers.
     fn with_memory() -> Self {
-        let scene = Self::new();
-        scene.said(&["module", "put", &scene.file("kernels.ptx", KERNELS.as_bytes()), "--name", "blas/saxpy"]);
+        let fixture = Self::new();
+        fixture.stdout_of(&["module", "put", &fixture.file("kernels.ptx", KERNELS.as_bytes()), "--name", "blas/saxpy"]);
         for (name, number) in [("y", 1.0_f32), ("x", 2.0)] {
             let bytes: Vec<u8> = (0..1000).flat_map(|_| number.to_le_bytes()).collect();
-            scene.said(&["put", &scene.file(name, &bytes), "--name", name]);
+            fixture.stdout_of(&["put", &fixture.file(name, &bytes), "--name", name]);
         }
-        scene
+        fixture
     }
 
     fn call(&self, kernel: &str, arguments: &[&str]) -> (String, i32) {
         let mut words = vec!["call", "blas/saxpy", kernel, "--grid", "4", "--block", "256"];
         arguments.iter().for_each(|argument| words.extend(["--arg", argument]));
-        self.refused(&words)
+        self.error_of(&words)
     }
 }
 
-impl Drop for Scene {
+impl Drop for BrokerFixture {
     fn drop(&mut self) {
         let process = rustix::process::Pid::from_child(&self.serve);
         rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the keeper is there");
@@ -103,68 +103,72 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn a_module_is_put_listed_and_dropped() {
-    let scene = Scene::new();
+    let fixture = BrokerFixture::new();
     assert_eq!(
-        scene.said(&["module", "ls"]),
+        fixture.stdout_of(&["module", "ls"]),
         "there are no modules: `freehold module put FILE --name NAME` makes one\n"
     );
-    let file = scene.file("kernels.ptx", KERNELS.as_bytes());
+    let file = fixture.file("kernels.ptx", KERNELS.as_bytes());
     let kernels =
         "empty(), saxpy(u64, u64, f32, u32), step(u64, u32, u32), spin(u64), stray(u64, u64), sum(u64, 12 bytes)";
-    assert_eq!(scene.said(&["module", "put", &file, "--name", "blas/saxpy"]), format!("blas/saxpy: {kernels}\n"));
+    assert_eq!(
+        fixture.stdout_of(&["module", "put", &file, "--name", "blas/saxpy"]),
+        format!("blas/saxpy: {kernels}\n")
+    );
     // The file is the word that is there, in either order.
     for words in [["a", file.as_str()], [file.as_str(), "a"]] {
-        assert_eq!(scene.said(&["module", "put", words[0], words[1]]), format!("a: {kernels}\n"));
-        assert_eq!(scene.said(&["module", "drop", "a"]), "a: dropped\n");
+        assert_eq!(fixture.stdout_of(&["module", "put", words[0], words[1]]), format!("a: {kernels}\n"));
+        assert_eq!(fixture.stdout_of(&["module", "drop", "a"]), "a: dropped\n");
     }
-    let (said, _) = scene.refused(&["module", "put", &file]);
+    let (said, _) = fixture.error_of(&["module", "put", &file]);
     assert_eq!(said, format!("error: {file} needs a name: say `freehold module put FILE --name NAME`\n"));
-    let listed = scene.said(&["module", "ls"]);
+    let listed = fixture.stdout_of(&["module", "ls"]);
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines[0], "name              size  hash          kernels");
     assert!(lines[1].starts_with("blas/saxpy     2.5 KiB  ") && lines[1].ends_with(kernels), "{}", lines[1]);
-    let told: serde_json::Value = serde_json::from_str(&scene.said(&["module", "ls", "--json"])).expect("one object");
+    let told: serde_json::Value =
+        serde_json::from_str(&fixture.stdout_of(&["module", "ls", "--json"])).expect("one object");
     let module = &told["modules"][0];
     assert_eq!((module["name"].as_str(), module["bytes"].as_u64()), (Some("blas/saxpy"), Some(KERNELS.len() as u64)));
     assert_eq!(module["kernels"][1]["parameters"], serde_json::json!(["u64", "u64", "f32", "u32"]));
     assert_eq!(module["sha256"].as_str().map(str::len), Some(64));
-    assert_eq!(scene.said(&["module", "drop", "blas/saxpy"]), "blas/saxpy: dropped\n");
-    assert_eq!(scene.said(&["module", "ls", "--json"]), "{\"modules\":[]}\n");
+    assert_eq!(fixture.stdout_of(&["module", "drop", "blas/saxpy"]), "blas/saxpy: dropped\n");
+    assert_eq!(fixture.stdout_of(&["module", "ls", "--json"]), "{\"modules\":[]}\n");
 }
 
 #[test]
 fn a_call_changes_what_has_a_name_and_reads_what_it_is_to_read() {
-    let scene = Scene::with_memory();
+    let fixture = BrokerFixture::with_memory();
     let arguments = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
     let mut words = vec!["call", "blas/saxpy", "saxpy", "--grid", "4", "--block", "256"];
     arguments.iter().for_each(|argument| words.extend(["--arg", argument]));
-    let said = scene.said(&words);
+    let said = fixture.stdout_of(&words);
     assert!(said.starts_with("saxpy of blas/saxpy: done in "), "{said}");
-    assert_eq!(scene.floats("y"), [7.0; 1000]);
-    assert_eq!(scene.floats("x"), [2.0; 1000]);
+    assert_eq!(fixture.floats("y"), [7.0; 1000]);
+    assert_eq!(fixture.floats("x"), [2.0; 1000]);
     words.push("--json");
-    let told: serde_json::Value = serde_json::from_str(&scene.said(&words)).expect("one object");
+    let told: serde_json::Value = serde_json::from_str(&fixture.stdout_of(&words)).expect("one object");
     assert_eq!((told["module"].as_str(), told["kernel"].as_str()), (Some("blas/saxpy"), Some("saxpy")));
     assert!(told["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
-    assert_eq!(scene.floats("y"), [13.0; 1000]);
+    assert_eq!(fixture.floats("y"), [13.0; 1000]);
     // From a byte on, of the same name twice.
-    assert_eq!(scene.call("saxpy", &["lease:y+400", "lease:y", "f32:1.0", "u32:10"]).1, 0);
-    let y = scene.floats("y");
+    assert_eq!(fixture.call("saxpy", &["lease:y+400", "lease:y", "f32:1.0", "u32:10"]).1, 0);
+    let y = fixture.floats("y");
     assert_eq!((&y[..100], &y[100..110], &y[110..]), (&[13.0; 100][..], &[26.0; 10][..], &[13.0; 890][..]));
 }
 
 #[test]
 fn every_bad_call_is_one_sentence_and_changes_nothing() {
-    let scene = Scene::with_memory();
+    let fixture = BrokerFixture::with_memory();
     let good = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
     let wrong = |said: &str| (format!("error: {said}\n"), 2);
     let with = |at: usize, argument: &'static str| {
         let mut arguments = good;
         arguments[at] = argument;
-        scene.call("saxpy", &arguments)
+        fixture.call("saxpy", &arguments)
     };
     assert_eq!(
-        scene.refused(&["call", "blas/saxpi", "saxpy", "--grid", "1", "--block", "1"]),
+        fixture.error_of(&["call", "blas/saxpi", "saxpy", "--grid", "1", "--block", "1"]),
         (
             "error: there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: \
              blas/saxpy\n"
@@ -173,10 +177,10 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
         )
     );
     assert_eq!(
-        scene.call("saxpi", &good),
+        fixture.call("saxpi", &good),
         wrong("module blas/saxpy has no kernel saxpi; it has empty, saxpy, step, spin, stray, sum")
     );
-    assert_eq!(scene.call("saxpy", &good[..3]), wrong("kernel saxpy takes 4 arguments, 3 were given"));
+    assert_eq!(fixture.call("saxpy", &good[..3]), wrong("kernel saxpy takes 4 arguments, 3 were given"));
     assert_eq!(with(2, "u32:3"), wrong("argument 3 of saxpy is f32, u32 was given"));
     assert_eq!(with(3, "u64:3"), wrong("argument 4 of saxpy is u32, u64 was given"));
     assert_eq!(with(3, "read:x"), wrong("argument 4 of saxpy is u32, and a lease needs one of 8 bytes"));
@@ -185,54 +189,54 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
     assert!(said.starts_with("error: there is no such name; nearest: ") && status == 1, "{said}");
     let (said, status) = with(2, "f33:3.0");
     assert!(said.contains("\"f33\" is no kind") && status == 2, "{said}");
-    let (said, status) = scene.refused(&["call", "blas/saxpy", "empty", "--grid", "0", "--block", "1"]);
+    let (said, status) = fixture.error_of(&["call", "blas/saxpy", "empty", "--grid", "0", "--block", "1"]);
     assert!(said.contains("\"0\" is no size: say one to three numbers from 1 on") && status == 2, "{said}");
-    let (said, status) = scene.refused(&["call", "blas/saxpy", "empty", "--grid", "1", "--block", "2000"]);
+    let (said, status) = fixture.error_of(&["call", "blas/saxpy", "empty", "--grid", "1", "--block", "2000"]);
     assert!(said.ends_with("[1, 1, 1] of [2000, 1, 1] were asked for\n") && status == 2, "{said}");
-    assert_eq!(scene.floats("y"), [1.0; 1000]);
-    assert_eq!(scene.call("saxpy", &good).1, 0, "and a good one is served");
+    assert_eq!(fixture.floats("y"), [1.0; 1000]);
+    assert_eq!(fixture.call("saxpy", &good).1, 0, "and a good one is served");
 }
 
 #[test]
 fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
-    let scene = Scene::with_memory();
+    let fixture = BrokerFixture::with_memory();
     let may = "it may have been carried out, as a whole or in part";
     assert_eq!(
-        scene.call("stray", &["lease:y", "u64:1099511627776"]),
+        fixture.call("stray", &["lease:y", "u64:1099511627776"]),
         (format!("error: kernel stray of blas/saxpy ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); {may}\n"), 1)
     );
     assert_eq!(
-        scene.call("spin", &["lease:y"]),
+        fixture.call("spin", &["lease:y"]),
         (format!("error: kernel spin of blas/saxpy ran for more than 1.5 s and was ended; {may}\n"), 1)
     );
-    let (said, status) = scene.call("saxpy", &["read:y", "read:x", "f32:3.0", "u32:1000"]);
+    let (said, status) = fixture.call("saxpy", &["read:y", "read:x", "f32:3.0", "u32:1000"]);
     assert!(said.contains("ended its worker") && status == 1, "a lease for reading is not written: {said}");
-    assert_eq!(scene.floats("y"), [1.0; 1000]);
+    assert_eq!(fixture.floats("y"), [1.0; 1000]);
 }
 
 #[test]
 fn every_bad_module_is_one_sentence() {
-    let scene = Scene::new();
-    let folder = scene.folder.to_str().expect("text").to_owned();
-    let put = |file: &str| scene.refused(&["module", "put", file, "--name", "a"]);
+    let fixture = BrokerFixture::new();
+    let folder = fixture.folder.to_str().expect("text").to_owned();
+    let put = |file: &str| fixture.error_of(&["module", "put", file, "--name", "a"]);
     let nowhere = format!("{folder}/nowhere");
     assert_eq!(put(&nowhere), (format!("error: {nowhere}: No such file or directory (os error 2)\n"), 2));
     assert_eq!(put(&folder), (format!("error: {folder}: it is no regular file: name a file of PTX\n"), 2));
     assert_eq!(
-        put(&scene.file("none", b"")),
+        put(&fixture.file("none", b"")),
         ("error: a module has 1 to 16777216 bytes, and this one 0\n".to_owned(), 2)
     );
-    let (said, status) = put(&scene.file("elf", b"\x7fELF\xff"));
+    let (said, status) = put(&fixture.file("elf", b"\x7fELF\xff"));
     assert!(said.ends_with("it is no text: a module is PTX, as `nvcc -ptx` writes it\n") && status == 2, "{said}");
     let broken = KERNELS.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
-    let (said, status) = put(&scene.file("broken", broken.as_bytes()));
+    let (said, status) = put(&fixture.file("broken", broken.as_bytes()));
     assert!(said.starts_with("error: the driver refuses the module:\n") && said.contains("line 35"), "{said}");
     assert_eq!(status, 2);
     let none = "error: there is no module a: `freehold module put FILE --name a` makes one\n";
-    assert_eq!(scene.refused(&["module", "drop", "a"]), (none.to_owned(), 1));
-    let (said, status) = scene.refused(&["module", "put", &nowhere, "--name", "/a"]);
+    assert_eq!(fixture.error_of(&["module", "drop", "a"]), (none.to_owned(), 1));
+    let (said, status) = fixture.error_of(&["module", "put", &nowhere, "--name", "/a"]);
     assert!(said.contains("a part of a name, between slashes") && status == 2, "{said}");
-    let unserved = scene.refused(&["module", "ls", "--socket", &nowhere]);
+    let unserved = fixture.error_of(&["module", "ls", "--socket", &nowhere]);
     assert_eq!(
         unserved,
         (format!("error: no broker is running at {nowhere}: start one with `freehold serve --memory 8GiB`\n"), 3)

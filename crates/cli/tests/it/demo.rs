@@ -161,7 +161,7 @@ fn a_file_that_cannot_be_written_takes_no_figures_away() {
 }
 
 #[test]
-fn bad_input_is_one_sentence_that_says_what_to_say() {
+fn bad_input_is_one_sentence_with_the_expected_form() {
     let folder = Folder::new("wrong");
     let said = |words: &[&str]| {
         let output = folder.demo(words);

@@ -47,7 +47,7 @@ fn a_setting_of_the_software_device_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_an_error() {
+fn a_missing_gpu_is_an_error() {
     let output = output(lab().args(["--device", "cuda:99"]));
     let said = text(&output.stderr);
     assert!(said.starts_with("error: cuda:99 was asked for, but "), "{said}");
@@ -66,7 +66,7 @@ fn an_id_of_an_unknown_question_names_the_questions() {
 }
 
 #[test]
-fn what_is_no_id_says_what_ids_look_like() {
+fn an_invalid_id_error_shows_the_expected_form() {
     refused_with(lab().args(["--only", "2.x"]), r#"no experiment has the id "2.x": ids look like 2, 2.2 or 2.2.1"#);
 }
 
@@ -157,7 +157,7 @@ fn no_line_of_the_table_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn the_table_says_which_device_first_and_sums_up_last() {
+fn the_table_starts_with_the_device_and_ends_with_a_summary() {
     let output = output(lab().args(["--only", "0.4.2,2.12.1"]).env("COLUMNS", "160"));
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
     assert_eq!(lines[0], "software device: FREEHOLD_DEVICE says soft");
@@ -229,7 +229,7 @@ fn one_other_answer_is_exit_status_1() {
 }
 
 #[test]
-fn a_record_takes_the_place_of_an_older_one() {
+fn a_record_replaces_an_older_one() {
     let path = folder("older_record").join("record.json");
     fs::write(&path, "an older one").unwrap();
     output(lab().args(["--only", "0.4.2", "--record"]).arg(&path));
@@ -238,7 +238,7 @@ fn a_record_takes_the_place_of_an_older_one() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_pipe_is_not_a_panic() {
     let mut child = lab().args(["--only", "0.4.2"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

@@ -4,17 +4,17 @@
 
 mod bench;
 mod broker;
+mod broker_fixture;
+mod c_programs;
 mod calls;
 mod common;
 mod demo;
 mod lab;
 mod mpi;
 mod opencl;
-mod programs;
 mod remote;
 mod replay;
 mod run;
-mod scene;
 mod schedules;
-mod stopping;
+mod shutdown;
 mod trace;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::binary;
 
 /// Held by each test: a program that is being written cannot be run, and what another thread starts meanwhile holds it open.
-fn alone() -> MutexGuard<'static, ()> {
+fn exclusive() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -47,8 +47,8 @@ fn freehold(folder: &Path) -> Command {
 }
 
 #[test]
-fn without_its_program_it_says_how_to_build_it() {
-    let _alone = alone();
+fn without_freehold_mpi_the_error_says_how_to_build_it() {
+    let _alone = exclusive();
     let folder = Folder::new("missing");
     let output = freehold(&folder.0).args(["mpi", "bench"]).output().expect("the binary starts");
     assert_eq!(output.status.code(), Some(1));
@@ -61,7 +61,7 @@ fn without_its_program_it_says_how_to_build_it() {
 
 #[test]
 fn its_help_is_there_without_its_program() {
-    let _alone = alone();
+    let _alone = exclusive();
     let folder = Folder::new("help");
     let output = freehold(&folder.0).args(["mpi", "--help"]).output().expect("the binary starts");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -70,8 +70,8 @@ fn its_help_is_there_without_its_program() {
 }
 
 #[test]
-fn it_becomes_the_program_beside_it_with_all_arguments_and_its_status() {
-    let _alone = alone();
+fn mpi_execs_the_adjacent_program_with_arguments_and_status() {
+    let _alone = exclusive();
     let folder = Folder::new("beside");
     write_program(&folder.0.join("freehold-mpi"), "#!/bin/sh\necho \"$@\"\nexit 7\n");
     let output = freehold(&folder.0).args(["mpi", "bench", "--json", "--help"]).output().expect("the binary starts");
@@ -81,7 +81,7 @@ fn it_becomes_the_program_beside_it_with_all_arguments_and_its_status() {
 
 #[test]
 fn it_finds_the_program_in_path() {
-    let _alone = alone();
+    let _alone = exclusive();
     let (folder, other) = (Folder::new("path"), Folder::new("path-other"));
     write_program(&other.0.join("freehold-mpi"), "#!/bin/sh\necho found\n");
     let mut command = freehold(&folder.0);

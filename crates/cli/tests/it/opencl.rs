@@ -34,7 +34,7 @@ fn has_opencl() -> bool {
 }
 
 #[test]
-fn every_kind_of_device_is_listed_or_said_to_be_missing() {
+fn every_kind_of_device_is_listed_or_reported_missing() {
     let output = output(&mut freehold(&["devices", "--json"]));
     assert_eq!(output.status.code(), Some(0));
     let lines = lines(&output);
@@ -46,7 +46,7 @@ fn every_kind_of_device_is_listed_or_said_to_be_missing() {
 }
 
 #[test]
-fn the_software_device_has_the_memory_that_it_was_given_and_all_abilities() {
+fn the_software_device_has_the_configured_memory_and_all_capabilities() {
     let output = output(freehold(&["devices", "--json"]).env("FREEHOLD_SOFT_MEMORY", "512MiB"));
     let soft = lines(&output).into_iter().find(|line| line["device"] == "soft").expect("it is always there");
     assert_eq!(soft["memory_bytes"], 512 << 20);
@@ -63,7 +63,7 @@ fn without_a_driver_opencl_is_missing_in_one_line() {
 }
 
 #[test]
-fn a_wish_for_opencl_without_a_driver_says_what_is_missing() {
+fn selecting_opencl_without_a_driver_reports_what_is_missing() {
     let output = output(freehold(&["lab", "--device", "opencl:1"]).env(NO_VENDORS.0, NO_VENDORS.1));
     let said = text(&output.stderr);
     assert!(said.starts_with("error: opencl:1 was asked for, but libOpenCL.so.1 "), "{said}");
@@ -72,7 +72,7 @@ fn a_wish_for_opencl_without_a_driver_says_what_is_missing() {
 }
 
 #[test]
-fn a_command_that_works_with_cuda_alone_says_so() {
+fn a_cuda_only_command_reports_that() {
     let sentence = "opencl was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N";
     refused_with(&mut freehold(&["bench", "release", "--device", "opencl"]), sentence);
     refused_with(freehold(&["bench", "release"]).env("FREEHOLD_DEVICE", "opencl"), sentence);
@@ -119,7 +119,7 @@ fn an_experiment_answers_for_no_other_device_than_the_lab_has_chosen() {
 }
 
 #[test]
-fn the_pool_on_opencl_is_measured_beside_its_own_calls_and_the_pool_on_cuda() {
+fn bench_pool_compares_opencl_with_its_own_calls_and_cuda() {
     if has_opencl() {
         let output = output(&mut freehold(&["bench", "pool", "--device", "opencl", "--quick", "--json"]));
         assert_eq!(text(&output.stderr), "");

@@ -1,27 +1,27 @@
 //! The commands that speak to a broker elsewhere, as a person meets them: what they print, what they say to bad input, and how they
 //! exit.
 
-use crate::scene;
+use crate::broker_fixture;
 
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Output, Stdio};
 
+use broker_fixture::{command, until};
 use rustix::process::{Pid, Signal, kill_process};
-use scene::{command, until};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A broker that serves clients elsewhere, which are on this machine.
-struct Open {
+struct RemoteBrokerFixture {
     folder: std::path::PathBuf,
     machine: String,
     serve: Child,
     url: String,
 }
 
-impl Open {
+impl RemoteBrokerFixture {
     fn new(name: &str) -> Self {
         let machine = format!("remote-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
@@ -56,18 +56,18 @@ impl Open {
         self.run_as(&[&at[..], words].concat())
     }
 
-    fn said(&self, words: &[&str]) -> String {
+    fn stdout_of(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
         text(&output.stdout).to_owned()
     }
 
-    fn refused(&self, words: &[&str]) -> (String, Option<i32>) {
-        of(&self.run(words))
+    fn error_of(&self, words: &[&str]) -> (String, Option<i32>) {
+        error_and_status(&self.run(words))
     }
 }
 
-impl Drop for Open {
+impl Drop for RemoteBrokerFixture {
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.serve), Signal::TERM);
         let _ = self.serve.wait();
@@ -75,7 +75,7 @@ impl Drop for Open {
     }
 }
 
-fn of(output: &Output) -> (String, Option<i32>) {
+fn error_and_status(output: &Output) -> (String, Option<i32>) {
     (text(&output.stderr).to_owned(), output.status.code())
 }
 
@@ -84,45 +84,45 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn a_file_goes_elsewhere_and_comes_back() {
-    let open = Open::new("file");
+fn a_file_round_trips_through_a_remote_broker() {
+    let open = RemoteBrokerFixture::new("file");
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
     std::fs::write(open.folder.join("in"), &bytes).unwrap();
-    assert_eq!(open.said(&["put", "in", "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
-    assert_eq!(open.said(&["get", "model/weights", "-o", "out"]), "out: 2.9 MiB\n");
+    assert_eq!(open.stdout_of(&["put", "in", "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
+    assert_eq!(open.stdout_of(&["get", "model/weights", "-o", "out"]), "out: 2.9 MiB\n");
     assert!(std::fs::read(open.folder.join("out")).unwrap() == bytes);
-    assert_eq!(open.said(&["totals"]), "4.0 MiB of 64.0 MiB made, 0 B leased, 2.9 MiB under 1 name\n");
+    assert_eq!(open.stdout_of(&["totals"]), "4.0 MiB of 64.0 MiB made, 0 B leased, 2.9 MiB under 1 name\n");
     let taken = "error: the name is taken: drop it first, or lease it for writing\n".to_owned();
-    assert_eq!(open.refused(&["put", "in", "--name", "model/weights"]), (taken, Some(1)));
+    assert_eq!(open.error_of(&["put", "in", "--name", "model/weights"]), (taken, Some(1)));
     let none = "error: there is no such name; nearest: model/weights\n".to_owned();
-    assert_eq!(open.refused(&["get", "model/weigths", "-o", "none"]), (none, Some(1)));
+    assert_eq!(open.error_of(&["get", "model/weigths", "-o", "none"]), (none, Some(1)));
     assert!(!open.folder.join("none").exists());
-    assert_eq!(open.said(&["drop", "model/weights"]), "model/weights: dropped\n");
-    assert_eq!(open.said(&["ls", "--json"]), "{\"names\":[]}\n");
+    assert_eq!(open.stdout_of(&["drop", "model/weights"]), "model/weights: dropped\n");
+    assert_eq!(open.stdout_of(&["ls", "--json"]), "{\"names\":[]}\n");
 }
 
 #[test]
-fn a_kernel_runs_elsewhere() {
-    let open = Open::new("kernel");
+fn a_kernel_runs_on_a_remote_broker() {
+    let open = RemoteBrokerFixture::new("kernel");
     let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../broker/tests/calls/kernels.ptx");
-    let said = open.said(&["module", "put", kernels, "--name", "test/kernels"]);
+    let said = open.stdout_of(&["module", "put", kernels, "--name", "test/kernels"]);
     assert!(said.starts_with("test/kernels: empty(), saxpy(u64, u64, f32, u32), step(u64, u32, u32)"), "{said}");
     std::fs::write(open.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
-    open.said(&["put", "x", "--name", "x"]);
+    open.stdout_of(&["put", "x", "--name", "x"]);
     let shape = ["call", "test/kernels", "step", "--grid", "1", "--block", "128"];
-    open.said(&[&shape[..], &["--arg", "lease:x", "--arg", "u32:2", "--arg", "u32:100"]].concat());
-    open.said(&["get", "x", "-o", "out"]);
+    open.stdout_of(&[&shape[..], &["--arg", "lease:x", "--arg", "u32:2", "--arg", "u32:100"]].concat());
+    open.stdout_of(&["get", "x", "-o", "out"]);
     assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
-    let refused = open.refused(&[&shape[..], &["--arg", "lease:x"]].concat());
+    let refused = open.error_of(&[&shape[..], &["--arg", "lease:x"]].concat());
     assert_eq!(refused, ("error: kernel step takes 3 arguments, 1 were given\n".to_owned(), Some(2)));
-    open.said(&["module", "drop", "test/kernels"]);
+    open.stdout_of(&["module", "drop", "test/kernels"]);
 }
 
 #[test]
-fn who_is_not_let_in_is_told_what_to_do() {
-    let open = Open::new("token");
+fn a_rejected_client_is_told_what_to_do() {
+    let open = RemoteBrokerFixture::new("token");
     let at = ["--at", open.url.as_str(), "--ca", "cert.pem"];
-    let refused = |words: &[&str]| of(&open.run_as(&[&at[..], words].concat()));
+    let refused = |words: &[&str]| error_and_status(&open.run_as(&[&at[..], words].concat()));
     let none =
         "error: there is no token: say --token-file FILE, or set FREEHOLD_TOKEN; `openssl rand -hex 32` makes one\n";
     assert_eq!(refused(&["ls"]), (none.to_owned(), Some(2)));
@@ -136,7 +136,7 @@ fn who_is_not_let_in_is_told_what_to_do() {
 }
 
 #[test]
-fn commands_of_one_machine_are_refused_elsewhere_however_that_was_said() {
+fn local_commands_are_rejected_with_a_remote_broker() {
     let alone = "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; \
                  put, get, ls, drop, totals, module, call and demo --remote work elsewhere\n";
     let folder = std::env::temp_dir();
@@ -144,7 +144,7 @@ fn commands_of_one_machine_are_refused_elsewhere_however_that_was_said() {
         let mut command = command(&folder, "nobody");
         // Had it reached a broker, it would have said that there is none.
         command.env("FREEHOLD_BROKER", folder.join("freehold-nowhere")).env("FREEHOLD_AT", variable);
-        of(&command.args(words).output().expect("the binary starts"))
+        error_and_status(&command.args(words).output().expect("the binary starts"))
     };
     for words in
         [&["stop"][..], &["stop", "--force"], &["quota"], &["quota", "4MiB"], &["top", "--once"], &["top", "--json"]]
@@ -159,19 +159,19 @@ fn commands_of_one_machine_are_refused_elsewhere_however_that_was_said() {
 }
 
 /// How a command is refused: the whole of what it says, or its beginning and a word of it.
-enum Said {
+enum Expected {
     All(&'static str),
     Like(&'static str, &'static str),
 }
 
 #[test]
-fn every_bad_call_is_refused_here_as_it_is_elsewhere() {
-    use Said::{All, Like};
-    let open = Open::new("table");
+fn bad_calls_fail_the_same_locally_and_remotely() {
+    use Expected::{All, Like};
+    let open = RemoteBrokerFixture::new("table");
     let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../broker/tests/calls/kernels.ptx");
-    open.said(&["module", "put", kernels, "--name", "blas/saxpy"]);
+    open.stdout_of(&["module", "put", kernels, "--name", "blas/saxpy"]);
     std::fs::write(open.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
-    open.said(&["put", "x", "--name", "x"]);
+    open.stdout_of(&["put", "x", "--name", "x"]);
     let text = std::fs::read_to_string(kernels).unwrap();
     std::fs::write(open.folder.join("broken.ptx"), text.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere")).unwrap();
     std::fs::write(open.folder.join("other.ptx"), text.replace("saxpy", "other")).unwrap();
@@ -183,7 +183,7 @@ fn every_bad_call_is_refused_here_as_it_is_elsewhere() {
     };
     let (one, step) = (["1", "1"], ["lease:x", "u32:2", "u32:100"]);
     let missing = "there is no module no/such: `freehold module put FILE --name no/such` makes one";
-    let table: Vec<(Vec<&str>, Said, i32)> = vec![
+    let table: Vec<(Vec<&str>, Expected, i32)> = vec![
         (vec!["call", "no/such", "step", "--grid", "1", "--block", "1"], Like(missing, ""), 1),
         (vec!["call", "/no", "step", "--grid", "1", "--block", "1"], Like("\"/no\": a part of a name", ""), 2),
         (vec!["module", "drop", "no/such"], Like(missing, ""), 1),
@@ -238,8 +238,8 @@ fn every_bad_call_is_refused_here_as_it_is_elsewhere() {
     ];
     for (words, said, status) in table {
         let socket = open.folder.join("broker");
-        let here = of(&open.run_as(&[&words[..], &["--socket", socket.to_str().unwrap()]].concat()));
-        assert_eq!(open.refused(&words), here, "{words:?}");
+        let here = error_and_status(&open.run_as(&[&words[..], &["--socket", socket.to_str().unwrap()]].concat()));
+        assert_eq!(open.error_of(&words), here, "{words:?}");
         let told = here.0.strip_prefix("error: ").and_then(|told| told.strip_suffix('\n')).unwrap_or(&here.0);
         match said {
             All(said) => assert_eq!(told, said, "{words:?}"),
@@ -248,20 +248,20 @@ fn every_bad_call_is_refused_here_as_it_is_elsewhere() {
         assert_eq!(here.1, Some(status), "{words:?}: {told}");
     }
     // Nothing of it was written, and nothing is held.
-    let listed: serde_json::Value = serde_json::from_str(&open.said(&["ls", "--json"])).unwrap();
+    let listed: serde_json::Value = serde_json::from_str(&open.stdout_of(&["ls", "--json"])).unwrap();
     let x = &listed["names"][0];
     assert_eq!((x["version"].as_u64(), x["readers"].as_u64(), x["writers"].as_u64()), (Some(1), Some(0), Some(0)));
-    open.said(&call("step", ["1", "128"], &step));
-    open.said(&["get", "x", "-o", "out"]);
+    open.stdout_of(&call("step", ["1", "128"], &step));
+    open.stdout_of(&["get", "x", "-o", "out"]);
     assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
 }
 
 #[test]
 fn what_cannot_be_opened_to_others_is_refused_before_it_is_served() {
-    let open = Open::new("open");
+    let open = RemoteBrokerFixture::new("open");
     let serve = |words: &[&str]| {
         let all = [&["serve", "--memory", "4MiB", "--token-file", "token", "--listen"][..], words].concat();
-        of(&open.run_as(&all))
+        error_and_status(&open.run_as(&all))
     };
     let clear = "error: --listen 0.0.0.0:0: without TLS everybody on the way reads the token; say --tls CERTIFICATE KEY, or listen at 127.0.0.1\n";
     assert_eq!(serve(&["0.0.0.0:0"]), (clear.to_owned(), Some(2)));
@@ -274,10 +274,10 @@ fn what_cannot_be_opened_to_others_is_refused_before_it_is_served() {
 }
 
 #[test]
-fn a_gate_that_dies_is_replaced_and_names_stay() {
-    let open = Open::new("gate");
+fn a_remote_server_that_dies_is_restarted_and_names_stay() {
+    let open = RemoteBrokerFixture::new("gate");
     std::fs::write(open.folder.join("in"), b"freehold").unwrap();
-    open.said(&["put", "in", "--name", "a"]);
+    open.stdout_of(&["put", "in", "--name", "a"]);
     let socket = open.folder.join("broker");
     let gate = || {
         std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(
@@ -291,27 +291,27 @@ fn a_gate_that_dies_is_replaced_and_names_stay() {
     let first = gate().expect("there is a gate");
     kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
     until("another takes its place", || gate().filter(|&process| process != first));
-    assert_eq!(open.said(&["get", "a", "-o", "out"]), "out: 8 B\n");
+    assert_eq!(open.stdout_of(&["get", "a", "-o", "out"]), "out: 8 B\n");
     assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), b"freehold");
 }
 
 /// `serve` starts a gate again when it ends, and the broker may have been stopped by then.
 #[test]
-fn a_gate_that_finds_no_broker_leaves_it_to_serve_to_say_so() {
+fn a_remote_server_without_a_broker_lets_serve_report_it() {
     let machine = format!("no-broker-{}", std::process::id());
     let mut gate = command(&std::env::temp_dir().join(&machine), &machine);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     gate.arg("gate").env("FREEHOLD_TOKEN", TOKEN).stdin(std::os::fd::OwnedFd::from(listener));
     let output = gate.output().unwrap();
-    assert_eq!((text(&output.stdout), of(&output)), ("no broker\n", (String::new(), Some(3))));
+    assert_eq!((text(&output.stdout), error_and_status(&output)), ("no broker\n", (String::new(), Some(3))));
 }
 
 #[test]
-fn the_bench_tells_of_tcp_and_grpc_beside_the_gate() {
+fn bench_remote_compares_with_tcp_and_grpc() {
     let machine = format!("bench-remote-{}", std::process::id());
     let mut bench = command(&std::env::temp_dir().join(&machine), &machine);
     let output = bench.args(["bench", "remote", "--quick", "--json", "--device", "soft"]).output().unwrap();
-    assert_eq!(of(&output), (String::new(), Some(0)));
+    assert_eq!(error_and_status(&output), (String::new(), Some(0)));
     let told: serde_json::Value = serde_json::from_str(text(&output.stdout)).unwrap();
     let ids: Vec<_> = told["rows"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["tcp", "tcp_many", "grpc_up", "grpc_down", "up", "down", "call", "launch"]);

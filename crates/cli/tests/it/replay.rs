@@ -38,9 +38,9 @@ const LOGS: [(&str, &[u8]); 5] = [
 ];
 
 /// A file in a folder of its own, which goes with it: tests are taken to other machines, and their logs with them.
-struct Temporary(PathBuf);
+struct TempLog(PathBuf);
 
-impl Temporary {
+impl TempLog {
     fn new(name: &str, contents: &[u8]) -> Self {
         let folder = std::env::temp_dir().join(format!("freehold-replay-{}-{}", std::process::id(), number()));
         std::fs::create_dir(&folder).expect("a temporary folder can be made");
@@ -60,7 +60,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempLog {
     fn drop(&mut self) {
         let folder = self.0.parent().expect("the file is in a folder");
         std::fs::remove_dir_all(folder).expect("the folder is there");
@@ -83,7 +83,7 @@ fn every_kind_of_log_is_replayed_on_every_allocator() {
         ("snapshot.json", "snapshot", [10, 8, 0, 2], 24_495_632),
         ("three-streams.txt", "workload", [3, 3, 2, 3], 35_651_584),
     ] {
-        let report = report(&[Temporary::log(name).path()]);
+        let report = report(&[TempLog::log(name).path()]);
         assert_eq!((&report["file"], &report["kind"]), (&json!(name), &json!(kind)));
         assert_eq!(report["device"], "Freehold Software Device 0");
         let said = ["allocations", "frees", "uses", "streams"].map(|key| report[key].as_u64().expect("a number"));
@@ -104,7 +104,7 @@ fn every_kind_of_log_is_replayed_on_every_allocator() {
 
 #[test]
 fn what_the_library_records_is_replayed() {
-    let file = Temporary::new("recorded.json", b"");
+    let file = TempLog::new("recorded.json", b"");
     let device = freehold::open::device(Some("soft")).expect("there is always a software device");
     let recording = device.record(Some(&file.0)).expect("a recording begins");
     let (stream, other) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
@@ -121,12 +121,12 @@ fn what_the_library_records_is_replayed() {
 }
 
 #[test]
-fn what_was_odd_in_a_log_is_counted_in_the_object_and_said_in_one_line() {
+fn anomalies_are_counted_in_json_and_summarized_in_one_line() {
     let odd = json!({
         "unreadable": 1, "unreadable_line": 15, "of_no_bytes": 1, "failed_then": 1, "alive_at_start": 1, "unknown_frees": 0, "double_frees": 1,
         "stray_uses": 0, "unreleased": 0, "alive_at_end": 1, "on_other_devices": 0
     });
-    let (log, flawless) = (Temporary::log("rmm.csv"), Temporary::log("three-streams.txt"));
+    let (log, flawless) = (TempLog::log("rmm.csv"), TempLog::log("three-streams.txt"));
     assert_eq!(report(&[log.path()])["oddities"], odd);
     let output = replay(&[log.path(), "--device", "soft"]);
     let said = text(&output.stdout);
@@ -140,7 +140,7 @@ fn what_was_odd_in_a_log_is_counted_in_the_object_and_said_in_one_line() {
 #[test]
 fn what_the_device_cannot_hold_is_refused_and_its_free_left_out() {
     let text = "# large\na 0 9223372036854775808 0\na 1 4611686018427387904 0\na 2 1024 0\nf 0 0\nf 1 0\nf 2 0\n";
-    let large = Temporary::new("large.txt", text.as_bytes());
+    let large = TempLog::new("large.txt", text.as_bytes());
     for one in report(&[large.path()])["allocators"].as_array().expect("a list") {
         assert_eq!((&one["refused"], &one["peak_live_bytes"]), (&json!(2), &json!(1024)), "{one}");
     }
@@ -148,7 +148,7 @@ fn what_the_device_cannot_hold_is_refused_and_its_free_left_out() {
 
 #[test]
 fn the_number_of_passes_is_the_callers() {
-    let log = Temporary::log("three-streams.txt");
+    let log = TempLog::log("three-streams.txt");
     let once = report(&[log.path(), "--passes", "1"]);
     assert_eq!((&once["passes"], &once["allocators"][0]["later_ns"]), (&json!(1), &Value::Null));
     let thrice = report(&[log.path(), "--passes", "3"]);
@@ -159,8 +159,8 @@ fn the_number_of_passes_is_the_callers() {
 
 #[test]
 fn the_picture_has_a_panel_for_each_allocator_with_units_and_a_legend() {
-    let picture = Temporary::new("picture.svg", b"");
-    let log = Temporary::log("three-streams.txt");
+    let picture = TempLog::new("picture.svg", b"");
+    let log = TempLog::log("three-streams.txt");
     let output = replay(&[log.path(), "--device", "soft", "--svg", picture.path()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let svg = std::fs::read_to_string(&picture.0).expect("the picture was written");
@@ -175,9 +175,9 @@ fn the_picture_has_a_panel_for_each_allocator_with_units_and_a_legend() {
 }
 
 #[test]
-fn a_file_that_cannot_be_replayed_is_told_why_with_status_2() {
-    let empty = Temporary::new("empty", b"");
-    let letter = Temporary::new("letter", b"Dear reader,\n");
+fn an_unreplayable_file_exits_with_status_2_and_a_reason() {
+    let empty = TempLog::new("empty", b"");
+    let letter = TempLog::new("letter", b"Dear reader,\n");
     let known = "replay reads a timeline that Freehold recorded, RMM's CSV log, a memory snapshot of PyTorch (its pickle or \
                  the same as JSON), and a workload (`# NAME`, then lines `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`)";
     for (path, said) in [
@@ -194,7 +194,7 @@ fn a_file_that_cannot_be_replayed_is_told_why_with_status_2() {
 
 #[test]
 fn a_picture_that_cannot_be_written_is_named() {
-    let log = Temporary::log("three-streams.txt");
+    let log = TempLog::log("three-streams.txt");
     let output = replay(&[log.path(), "--device", "soft", "--svg", "/nonexistent/picture.svg"]);
     let said =
         "error: /nonexistent/picture.svg: the picture cannot be written: No such file or directory (os error 2)\n";
@@ -207,7 +207,7 @@ fn a_picture_that_cannot_be_written_is_named() {
 
 #[test]
 fn bad_arguments_are_refused_with_status_2() {
-    let log = Temporary::log("rmm.csv");
+    let log = TempLog::log("rmm.csv");
     let log = log.path();
     for words in [&[][..], &[log, "--fast"], &[log, "--svg"], &[log, "--device", "gpu"], &[log, log]] {
         let output = replay(words);

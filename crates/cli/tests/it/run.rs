@@ -40,7 +40,7 @@ fn printed(command: &mut Command) -> String {
 }
 
 /// One sentence on standard error, and this exit status.
-fn refused_with(command: &mut Command, status: i32, sentence: &str) {
+fn assert_error(command: &mut Command, status: i32, sentence: &str) {
     let output = output(command);
     assert_eq!(text(&output.stderr), format!("error: {sentence}\n"));
     assert_eq!(text(&output.stdout), "");
@@ -103,7 +103,7 @@ fn our_library_is_in_front_of_the_programs_others() {
 }
 
 #[test]
-fn words_reach_the_program_as_they_are() {
+fn arguments_reach_the_program_unchanged() {
     let said = printed(&mut run(&["printf", "%s|", "two words", "--device", "-x", "", "a\nb"]));
     assert_eq!(said, "two words|--device|-x||a\nb|");
 }
@@ -122,28 +122,28 @@ fn the_variable_decides_where_no_flag_does() {
     command.env("FREEHOLD_DEVICE", "soft").env("XDG_CACHE_HOME", cache()).env_remove("LD_LIBRARY_PATH");
     assert_eq!(output(&mut command).status.code(), Some(0));
     command.env("FREEHOLD_DEVICE", "gpu");
-    refused_with(&mut command, 2, r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
+    assert_error(&mut command, 2, r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
 }
 
 #[test]
-fn a_program_that_is_not_there_is_127() {
+fn a_missing_program_exits_with_127() {
     let sentence = "no-such-program cannot be run: No such file or directory (os error 2)";
-    refused_with(&mut run(&["no-such-program"]), 127, sentence);
+    assert_error(&mut run(&["no-such-program"]), 127, sentence);
 }
 
 #[test]
-fn a_file_that_is_no_program_is_126() {
+fn a_non_executable_file_exits_with_126() {
     let path = folder("run").join("text");
     fs::write(&path, "only text").expect("a file can be written");
     let path = path.to_str().expect("it is text");
-    refused_with(&mut run(&[path]), 126, &format!("{path} cannot be run: Permission denied (os error 13)"));
+    assert_error(&mut run(&[path]), 126, &format!("{path} cannot be run: Permission denied (os error 13)"));
 }
 
 #[test]
-fn without_a_program_it_says_where_to_read_on() {
+fn without_a_program_the_error_points_to_the_help() {
     let sentence = "the following required arguments were not provided: <PROGRAM>...; \
                     `freehold run --help` says what it takes";
-    refused_with(Command::new(binary()).arg("run"), 2, sentence);
+    assert_error(Command::new(binary()).arg("run"), 2, sentence);
 }
 
 #[test]
@@ -157,16 +157,16 @@ fn a_folder_that_others_can_write_to_is_not_used() {
         "{} belongs to another user or can be written by others; remove it, or set XDG_CACHE_HOME",
         mine.display()
     );
-    refused_with(run(&["true"]).env("XDG_CACHE_HOME", &base), 2, &sentence);
+    assert_error(run(&["true"]).env("XDG_CACHE_HOME", &base), 2, &sentence);
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told_with_what_to_do() {
+fn a_folder_creation_error_says_what_to_do() {
     let file = folder("run").join("no-folder");
     fs::write(&file, "").expect("a file can be written");
     let sentence = format!(
         "{} cannot be made: Not a directory (os error 20); set XDG_CACHE_HOME to a folder that can be written to",
         file.join("cache").display()
     );
-    refused_with(run(&["true"]).env("XDG_CACHE_HOME", file.join("cache")), 2, &sentence);
+    assert_error(run(&["true"]).env("XDG_CACHE_HOME", file.join("cache")), 2, &sentence);
 }

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use freehold_testing::{Effort, at_effort, covered, given_seed, print_seed, seeds};
+use freehold_testing::{Effort, at_effort, env_seed, print_seed, report_covered, seeds};
 use serde_json::Value;
 
 use common::lab;
@@ -49,7 +49,7 @@ fn agrees(schedule: &str, only: &str) {
         .map(|f| format!("{schedule}: {} answers {}, recorded is {}", f["id"], f["here"], f["reference"]))
         .collect();
     assert!(differing.is_empty(), "{}", differing.join("\n"));
-    covered(findings.len() as u64, "experiments compared with a recorded H200");
+    report_covered(findings.len() as u64, "experiments compared with a recorded H200");
 }
 
 /// All experiments, or a sample of them at quick effort.
@@ -73,7 +73,7 @@ fn experiments_agree_under_seeds() {
         print_seed(seed);
         let schedule = format!("seed:{seed}");
         // When soaking, all experiments are run under some seeds; a seed that is replayed is for all of them.
-        let is_for_all = given_seed().is_some() || at_effort(true, false, (number as u64).is_multiple_of(ALL_EVERY));
+        let is_for_all = env_seed().is_some() || at_effort(true, false, (number as u64).is_multiple_of(ALL_EVERY));
         if is_for_all { all_agree(&schedule, 2 + seed) } else { agrees(&schedule, OWNERS) }
     }
 }

@@ -50,7 +50,7 @@ fn processes(events: &[Value]) -> Vec<&str> {
 }
 
 /// Times are in order within a thread, slices lie within each other or apart, and spans that begin end.
-fn keeps_the_rules(events: &[Value]) {
+fn assert_well_formed(events: &[Value]) {
     let mut ends: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut last: BTreeMap<String, f64> = BTreeMap::new();
     for event in with_phase(events, "X") {
@@ -79,7 +79,7 @@ fn keeps_the_rules(events: &[Value]) {
 #[test]
 fn an_experiment_is_a_process_whose_calls_are_slices() {
     let events = trace("calls.json", "0.1");
-    keeps_the_rules(&events);
+    assert_well_formed(&events);
     assert_eq!(
         processes(&events),
         [
@@ -132,7 +132,7 @@ fn the_main_thread_has_the_number_of_its_process_and_no_other_thread_has() {
 #[test]
 fn a_partner_that_is_killed_leaves_its_calls() {
     let events = trace("partner.json", "1.7.3");
-    keeps_the_rules(&events);
+    assert_well_formed(&events);
     let processes = processes(&events);
     assert_eq!(processes.len(), 2);
     assert_eq!(processes[1], format!("partner of {}", processes[0]));
@@ -148,7 +148,7 @@ fn a_partner_that_is_killed_leaves_its_calls() {
 #[test]
 fn a_forked_child_is_a_process_too() {
     let events = trace("fork.json", "0.6.4");
-    keeps_the_rules(&events);
+    assert_well_formed(&events);
     let processes = processes(&events);
     assert_eq!(processes.len(), 2);
     assert_eq!(processes[1], format!("forked child of {}", processes[0]));
@@ -160,7 +160,7 @@ fn a_forked_child_is_a_process_too() {
 #[test]
 fn threads_of_the_host_are_threads() {
     let events = trace("threads.json", "0.12.3");
-    keeps_the_rules(&events);
+    assert_well_formed(&events);
     let names = with_phase(&events, "M").filter(|event| event["name"] == "thread_name");
     let names: Vec<(&Value, &str)> =
         names.map(|event| (&event["tid"], event["args"]["name"].as_str().unwrap())).collect();
@@ -169,7 +169,7 @@ fn threads_of_the_host_are_threads() {
     assert_eq!((&current["tid"], &current["args"]["context"]), (&2.into(), &"0x0".into()));
 }
 
-fn refused_with(command: &mut Command, sentence: &str) {
+fn assert_error(command: &mut Command, sentence: &str) {
     let output = output(command);
     assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {sentence}\n"));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
@@ -178,7 +178,7 @@ fn refused_with(command: &mut Command, sentence: &str) {
 
 #[test]
 fn a_trace_in_a_folder_that_is_not_there_is_refused_before_anything_runs() {
-    refused_with(
+    assert_error(
         lab().args(["--trace", "/nowhere/trace.json"]),
         "the trace /nowhere/trace.json cannot be written: No such file or directory (os error 2)",
     );
@@ -188,7 +188,7 @@ fn a_trace_in_a_folder_that_is_not_there_is_refused_before_anything_runs() {
 fn a_trace_that_is_a_folder_is_refused() {
     let folder = path("folder.json");
     fs::create_dir_all(&folder).unwrap();
-    refused_with(
+    assert_error(
         lab().args([Path::new("--trace"), &folder]),
         &format!("the trace {} cannot be written: Is a directory (os error 21)", folder.display()),
     );

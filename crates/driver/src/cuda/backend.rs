@@ -1,7 +1,7 @@
 //! A context of a CUDA driver as a [`Backend`]. Which context a thread has current, which calls a capture does not bear, and
 //! what codes mean is known here, and nowhere above.
 
-mod abilities;
+mod capabilities;
 mod kernels;
 
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use super::api::Api;
 use super::call;
 use super::code::CUerror;
-use super::current::{calmly, within};
+use super::current_context::{with_current, with_current_relaxed};
 use super::extension::{self, Extension};
 use super::types::{
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemorytype, CUstream, event_flags,
@@ -17,8 +17,8 @@ use super::types::{
 };
 use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
 use crate::backend::{
-    Backend, Contexts, Described, FaultDetails, Foreign, LookUp, Mapping, Pattern, Registering, Room, Rows, Sharing,
-    Timing, Words,
+    Backend, BlockAnnotation, BlockLookupFn, Contexts, FaultDetails, ForeignStreams, HostRegistration, MemoryInfo,
+    Pattern, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -26,8 +26,8 @@ use crate::handle::{Event, Stream};
 type Result<T> = std::result::Result<T, CallError>;
 
 /// Copies from the host of so many bytes go with the commands. Of fewer, two rows cannot be made that lie apart.
-const SHORT_BYTES_MIN: usize = 4;
-const SHORT_BYTES_MAX: usize = 32 << 10;
+const INLINE_COPY_BYTES_MIN: usize = 4;
+const INLINE_COPY_BYTES_MAX: usize = 32 << 10;
 
 /// A context of a device, with a driver that is initialised.
 #[derive(Debug)]
@@ -36,9 +36,9 @@ pub struct Context {
     device: CUdevice,
     raw: CUcontext,
     origin: Origin,
-    maps: bool,
-    shares: bool,
-    writes_words: bool,
+    has_virtual_memory: bool,
+    has_shareable_memory: bool,
+    has_stream_mem_ops: bool,
     /// What the software driver offers beyond CUDA.
     extension: Option<Extension>,
 }
@@ -57,43 +57,52 @@ impl Context {
     /// The primary context, retained until it is closed.
     pub fn primary(api: Api, device: CUdevice) -> Result<Self> {
         let raw = primary::retain(&api, device)?;
-        let primary = Self::on(api, device, raw, Origin::Primary);
+        let primary = Self::new(api, device, raw, Origin::Primary);
         primary.or_else(|error| primary::release(&api, device).map_err(CallError::from).and(Err(error)))
     }
 
     /// A context that others made. They destroy it, after all that is done here.
-    pub fn adopting(api: Api, device: CUdevice, raw: CUcontext) -> Result<Self> {
-        Self::on(api, device, raw, Origin::Adopted)
+    pub fn adopt(api: Api, device: CUdevice, raw: CUcontext) -> Result<Self> {
+        Self::new(api, device, raw, Origin::Adopted)
     }
 
-    fn on(api: Api, device: CUdevice, raw: CUcontext, origin: Origin) -> Result<Self> {
+    fn new(api: Api, device: CUdevice, raw: CUcontext, origin: Origin) -> Result<Self> {
         let has = |attribute| Ok::<_, CallError>(device::attribute(&api, device, attribute)? != 0);
         let writes_words = has(CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)?;
         let maps = has(CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)?;
         let shares = maps && has(CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)?;
         let extension = extension::find(&api);
-        Ok(Self { api, device, raw, origin, maps, shares, writes_words, extension })
+        Ok(Self {
+            api,
+            device,
+            raw,
+            origin,
+            has_virtual_memory: maps,
+            has_shareable_memory: shares,
+            has_stream_mem_ops: writes_words,
+            extension,
+        })
     }
 
     /// Calls the driver with the context current.
-    fn within<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
-        Ok(within(&self.api, self.raw, || call(&self.api))?)
+    fn with_current<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
+        Ok(with_current(&self.api, self.raw, || call(&self.api))?)
     }
 
     /// As [`within`](Self::within), and so that a capture in any thread does not mind.
-    fn calmly<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
-        Ok(calmly(&self.api, self.raw, || call(&self.api))?)
+    fn with_current_relaxed<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
+        Ok(with_current_relaxed(&self.api, self.raw, || call(&self.api))?)
     }
 
     /// Makes a call that names a stream. The default streams are those of the context that is current.
-    fn named<R>(
+    fn with_stream<R>(
         &self,
         stream: Stream,
         call: impl FnOnce(&Api, CUstream) -> std::result::Result<R, call::CallError>,
     ) -> Result<R> {
         let stream = CUstream::from(stream);
         if stream.0 <= CUstream::PER_THREAD.0 {
-            self.within(|api| call(api, stream))
+            self.with_current(|api| call(api, stream))
         } else {
             Ok(call(&self.api, stream)?)
         }
@@ -113,13 +122,13 @@ impl Backend for Context {
         Ok(device::total_bytes(&self.api, self.device)? as u64)
     }
 
-    fn room(&self) -> Result<Room> {
-        let info = self.within(memory::info)?;
-        Ok(Room { free_bytes: info.free_bytes as u64, total_bytes: info.total_bytes as u64 })
+    fn memory_info(&self) -> Result<MemoryInfo> {
+        let info = self.with_current(memory::info)?;
+        Ok(MemoryInfo { free_bytes: info.free_bytes as u64, total_bytes: info.total_bytes as u64 })
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.within(context::synchronize)
+        self.with_current(context::synchronize)
     }
 
     unsafe fn close(&self) -> Result<()> {
@@ -131,11 +140,11 @@ impl Backend for Context {
     }
 
     fn alloc(&self, bytes: u64) -> Result<u64> {
-        Ok(self.calmly(|api| memory::alloc(api, bytes as usize))?.0)
+        Ok(self.with_current_relaxed(|api| memory::alloc(api, bytes as usize))?.0)
     }
 
     unsafe fn free(&self, address: u64) -> Result<()> {
-        self.calmly(|api| memory::free(api, CUdeviceptr(address)))
+        self.with_current_relaxed(|api| memory::free(api, CUdeviceptr(address)))
     }
 
     /// Addresses are numbers here, and an element lies at a multiple of its own size.
@@ -144,7 +153,7 @@ impl Backend for Context {
     }
 
     fn is_host_visible(&self, address: u64) -> Result<bool> {
-        self.within(|api| match pointer::host_pointer(api, CUdeviceptr(address)) {
+        self.with_current(|api| match pointer::host_pointer(api, CUdeviceptr(address)) {
             Ok(seen) => Ok(seen.addr() as u64 == address),
             Err(error) if error.code == CUerror::INVALID_VALUE => Ok(false),
             Err(error) => Err(error),
@@ -152,19 +161,19 @@ impl Backend for Context {
     }
 
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>> {
-        let start = self.calmly(|api| host::alloc_with_flags(api, bytes, host_alloc_flags::PORTABLE))?;
+        let start = self.with_current_relaxed(|api| host::alloc_with_flags(api, bytes, host_alloc_flags::PORTABLE))?;
         Ok(NonNull::new(start.cast()).expect("the driver allocates nothing at null"))
     }
 
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()> {
-        self.calmly(|api| {
+        self.with_current_relaxed(|api| {
             // SAFETY: the caller vouches that nothing uses the memory any more.
             unsafe { host::free(api, start.as_ptr().cast()) }
         })
     }
 
-    fn make_stream(&self) -> Result<Stream> {
-        self.within(|api| stream::create(api, stream_flags::NON_BLOCKING)).map(Stream::made)
+    fn create_stream(&self) -> Result<Stream> {
+        self.with_current(|api| stream::create(api, stream_flags::NON_BLOCKING)).map(Stream::made)
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
@@ -172,15 +181,15 @@ impl Backend for Context {
     }
 
     unsafe fn is_idle(&self, stream: Stream) -> Result<bool> {
-        self.calmly(|api| stream::query(api, stream.into()))
+        self.with_current_relaxed(|api| stream::query(api, stream.into()))
     }
 
     unsafe fn wait_until_idle(&self, stream: Stream) -> Result<()> {
-        self.calmly(|api| stream::synchronize(api, stream.into()))
+        self.with_current_relaxed(|api| stream::synchronize(api, stream.into()))
     }
 
-    fn make_event(&self) -> Result<Event> {
-        self.within(|api| event::create(api, event_flags::DISABLE_TIMING)).map(Event::made)
+    fn create_event(&self) -> Result<Event> {
+        self.with_current(|api| event::create(api, event_flags::DISABLE_TIMING)).map(Event::made)
     }
 
     unsafe fn destroy_event(&self, event: Event) -> Result<()> {
@@ -188,25 +197,25 @@ impl Backend for Context {
     }
 
     unsafe fn record(&self, event: Event, stream: Stream) -> Result<()> {
-        self.named(stream, |api, stream| event::record(api, event.into(), stream))
+        self.with_stream(stream, |api, stream| event::record(api, event.into(), stream))
     }
 
-    unsafe fn has_passed(&self, event: Event) -> Result<bool> {
-        self.calmly(|api| event::query(api, event.into()))
+    unsafe fn is_complete(&self, event: Event) -> Result<bool> {
+        self.with_current_relaxed(|api| event::query(api, event.into()))
     }
 
     unsafe fn wait(&self, event: Event) -> Result<()> {
-        self.calmly(|api| event::synchronize(api, event.into()))
+        self.with_current_relaxed(|api| event::synchronize(api, event.into()))
     }
 
-    unsafe fn hold(&self, stream: Stream, event: Event) -> Result<()> {
-        self.named(stream, |api, stream| stream::wait_event(api, stream, event.into(), 0))
+    unsafe fn stream_wait_event(&self, stream: Stream, event: Event) -> Result<()> {
+        self.with_stream(stream, |api, stream| stream::wait_event(api, stream, event.into(), 0))
     }
 
     // Copies and fills have the context current: without one the driver refuses what lies in several chunks.
 
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
-        self.within(|api| {
+        self.with_current(|api| {
             // SAFETY: the caller vouches for `from` until the stream has passed the copy.
             unsafe { copy::host_to_device_async(api, CUdeviceptr(to), from.cast(), bytes, stream.into()) }
         })
@@ -214,8 +223,8 @@ impl Backend for Context {
 
     /// A short copy goes with the commands, to the part that runs kernels (142 µs beside another process on an H200), and so does one of
     /// rows that lie one behind the other; of rows that lie apart it does not (8 µs). So it is one of two such, and one of what lies between.
-    unsafe fn upload_beside(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
-        if !(SHORT_BYTES_MIN..SHORT_BYTES_MAX).contains(&bytes) {
+    unsafe fn upload_by_copy_engine(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
+        if !(INLINE_COPY_BYTES_MIN..INLINE_COPY_BYTES_MAX).contains(&bytes) {
             // SAFETY: as the caller says.
             return unsafe { self.upload(to, from, bytes, stream) };
         }
@@ -223,7 +232,7 @@ impl Backend for Context {
         // Of an odd number of bytes one lies between, and another is copied twice.
         let pitch_between = if bytes.is_multiple_of(2) { pitch } else { 2 };
         let parts = [(0, pitch - 1, pitch), (pitch - 1, 1, pitch_between)];
-        self.within(|api| {
+        self.with_current(|api| {
             parts.iter().try_for_each(|&(start, row_bytes, pitch)| {
                 let rows = CUDA_MEMCPY2D {
                     srcMemoryType: CUmemorytype::HOST,
@@ -243,17 +252,26 @@ impl Backend for Context {
     }
 
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.within(|api| {
+        self.with_current(|api| {
             // SAFETY: the caller vouches for `to` until the stream has passed the copy.
             unsafe { copy::device_to_host_async(api, to.cast(), CUdeviceptr(from), bytes, stream.into()) }
         })
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.within(|api| copy::device_to_device_async(api, CUdeviceptr(to), CUdeviceptr(from), bytes, stream.into()))
+        self.with_current(|api| {
+            copy::device_to_device_async(api, CUdeviceptr(to), CUdeviceptr(from), bytes, stream.into())
+        })
     }
 
-    unsafe fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
+    unsafe fn copy_2d(
+        &self,
+        to: PitchedPtr,
+        from: PitchedPtr,
+        row_bytes: usize,
+        rows: usize,
+        stream: Stream,
+    ) -> Result<()> {
         let rectangle = CUDA_MEMCPY2D {
             srcMemoryType: CUmemorytype::DEVICE,
             srcDevice: CUdeviceptr(from.start),
@@ -265,7 +283,7 @@ impl Backend for Context {
             Height: rows,
             ..CUDA_MEMCPY2D::default()
         };
-        self.within(|api| {
+        self.with_current(|api| {
             // SAFETY: neither side is the host's.
             unsafe { copy::rectangle_async(api, &rectangle, stream.into()) }
         })
@@ -273,26 +291,26 @@ impl Backend for Context {
 
     unsafe fn fill(&self, to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()> {
         let (to, stream) = (CUdeviceptr(to), stream.into());
-        self.within(|api| match pattern {
-            Pattern::One(byte) => fill::d8_async(api, to, byte, bytes, stream),
-            Pattern::Two(pair) => fill::d16_async(api, to, u16::from_ne_bytes(pair), bytes / 2, stream),
-            Pattern::Four(four) => fill::d32_async(api, to, u32::from_ne_bytes(four), bytes / 4, stream),
+        self.with_current(|api| match pattern {
+            Pattern::U8(byte) => fill::d8_async(api, to, byte, bytes, stream),
+            Pattern::U16(pair) => fill::d16_async(api, to, u16::from_ne_bytes(pair), bytes / 2, stream),
+            Pattern::U32(four) => fill::d32_async(api, to, u32::from_ne_bytes(four), bytes / 4, stream),
         })
     }
 
-    fn mapping(&self) -> Option<&dyn Mapping> {
-        self.maps.then_some(self as _)
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        self.has_virtual_memory.then_some(self as _)
     }
 
     fn sharing(&self) -> Option<&dyn Sharing> {
-        self.shares.then_some(self as _)
+        self.has_shareable_memory.then_some(self as _)
     }
 
-    fn words(&self) -> Option<&dyn Words> {
-        self.writes_words.then_some(self as _)
+    fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps> {
+        self.has_stream_mem_ops.then_some(self as _)
     }
 
-    fn registering(&self) -> Option<&dyn Registering> {
+    fn host_registration(&self) -> Option<&dyn HostRegistration> {
         Some(self)
     }
 
@@ -304,12 +322,12 @@ impl Backend for Context {
         Some(self)
     }
 
-    fn foreign(&self) -> Option<&dyn Foreign> {
+    fn foreign_streams(&self) -> Option<&dyn ForeignStreams> {
         Some(self)
     }
 
-    fn describe(&self, start: u64, bytes: u64, look_up: LookUp) -> Option<Described> {
-        let described = self.extension?.describe(start, bytes, look_up).ok()?;
+    fn annotate_blocks(&self, start: u64, bytes: u64, lookup: BlockLookupFn) -> Option<BlockAnnotation> {
+        let described = self.extension?.annotate_blocks(start, bytes, lookup).ok()?;
         Some(Box::new(described))
     }
 

@@ -2,7 +2,7 @@
 
 use super::api::Function;
 use super::code::{CUerror, CUresult};
-use crate::error::{self, Meaning};
+use crate::error::{self, ErrorKind};
 use std::fmt;
 
 /// A call that the driver refused.
@@ -23,17 +23,17 @@ impl fmt::Debug for CallError {
 impl From<CallError> for error::CallError {
     fn from(CallError { call, code }: CallError) -> Self {
         let meaning = match code {
-            CUerror::OUT_OF_MEMORY => Meaning::OutOfMemory,
-            CUerror::NOT_SUPPORTED => Meaning::Unsupported,
-            code if code.stays() => Meaning::Fault,
-            _ => Meaning::Refused,
+            CUerror::OUT_OF_MEMORY => ErrorKind::OutOfMemory,
+            CUerror::NOT_SUPPORTED => ErrorKind::Unsupported,
+            code if code.is_sticky() => ErrorKind::Fault,
+            _ => ErrorKind::Other,
         };
-        Self { call: call.name(), code: code.into(), meaning }
+        Self { call: call.name(), code: code.into(), kind: meaning }
     }
 }
 
 /// The outcome of a driver call with the call's name on its error.
-pub(crate) fn named(call: Function, result: CUresult) -> Result<(), CallError> {
+pub(crate) fn check(call: Function, result: CUresult) -> Result<(), CallError> {
     result.map_err(|code| CallError { call, code })
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn ready(outcome: Result<(), CallError>) -> Result<bool, CallError> {
 /// be another function's. It is as unsafe as the function: the `unsafe` and its proof stand where it is used.
 macro_rules! call {
     ($api:ident.$name:ident($($argument:expr),*)) => {
-        $crate::cuda::call::named($crate::cuda::Function::$name, ($api.$name)($($argument),*))
+        $crate::cuda::call::check($crate::cuda::api::Function::$name, ($api.$name)($($argument),*))
     };
 }
 

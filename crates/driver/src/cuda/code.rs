@@ -74,7 +74,7 @@ impl CUerror {
     }
 
     /// Whether every call of the process answers with the code once one has (fact 5.1).
-    pub const fn stays(self) -> bool {
+    pub const fn is_sticky(self) -> bool {
         matches!(
             self,
             Self::ECC_UNCORRECTABLE

@@ -43,7 +43,7 @@ pub fn create_with_affinity(
 ///
 /// # Safety
 /// The addresses in `wish` are zero, or those of what the fields say.
-pub unsafe fn create_as(
+pub unsafe fn create_with_params(
     api: &Api,
     device: CUdevice,
     wish: Option<&mut CUctxCreateParams>,

@@ -37,7 +37,7 @@ pub fn name(api: &Api, device: CUdevice) -> Result<String, CallError> {
 }
 
 /// [`uuid`] as CUDA 11.3 and earlier ask for it.
-pub fn uuid_of_earlier(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
+pub fn uuid_v1(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
     let mut uuid = CUuuid::default();
     // SAFETY: `uuid` outlives the call, which writes 16 bytes to it.
     unsafe { call!(api.cuDeviceGetUuid(&mut uuid, device)) }?;

@@ -26,7 +26,7 @@ pub fn error_name(api: &Api, number: u32) -> Result<String, CallError> {
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuGetErrorName(number, &mut text)) }?;
     // SAFETY: `text` is the empty text above or, since the call succeeded, a text of the driver's.
-    Ok(unsafe { owned(text) })
+    Ok(unsafe { string_from_c(text) })
 }
 
 /// The driver's description of the code `number`.
@@ -35,7 +35,7 @@ pub fn error_string(api: &Api, number: u32) -> Result<String, CallError> {
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuGetErrorString(number, &mut text)) }?;
     // SAFETY: `text` is the empty text above or, since the call succeeded, a text of the driver's.
-    Ok(unsafe { owned(text) })
+    Ok(unsafe { string_from_c(text) })
 }
 
 /// What the driver knows of a symbol.
@@ -59,7 +59,7 @@ pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<
 ///
 /// # Safety
 /// `text` ends in a NUL and does not change during the call. Most texts that a driver hands out are constants of its.
-pub(super) unsafe fn owned(text: *const c_char) -> String {
+pub(super) unsafe fn string_from_c(text: *const c_char) -> String {
     // SAFETY: the caller vouches for the NUL and for the text; the borrow ends in this function.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

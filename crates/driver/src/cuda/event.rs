@@ -43,7 +43,7 @@ pub fn destroy(api: &Api, event: CUevent) -> Result<(), CallError> {
 }
 
 /// The time between two events that have passed, as CUDA 12.8 and later ask for it.
-pub fn elapsed_ms_of_later(api: &Api, start: CUevent, end: CUevent) -> Result<f32, CallError> {
+pub fn elapsed_ms_v2(api: &Api, start: CUevent, end: CUevent) -> Result<f32, CallError> {
     let mut milliseconds = 0.0;
     // SAFETY: `milliseconds` outlives the call, which writes one `f32` to it.
     unsafe { call!(api.cuEventElapsedTime_v2(&mut milliseconds, start, end)) }?;

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::api::Api;
 use super::code::{CUerror, CUresult};
 use super::driver;
-use crate::backend::{BlockBounds, FaultDetails, LookUp};
+use crate::backend::{BlockBounds, BlockLookupFn, FaultDetails};
 
 /// The name that the driver knows it by.
 pub const NAME: &CStr = c"freeholdExtension";
@@ -134,20 +134,20 @@ pub fn find(api: &Api) -> Option<Extension> {
 }
 
 impl Extension {
-    /// Has the driver ask `look_up` for the blocks from `start` on, until the answer is dropped.
-    pub fn describe(self, start: u64, bytes: u64, look_up: LookUp) -> Result<Described, CUerror> {
-        let look_up = Box::into_raw(Box::new(look_up));
-        let mut described = Described { table: self.table, look_up, number: None };
+    /// Has the driver ask `lookup` for the blocks from `start` on, until the answer is dropped.
+    pub fn annotate_blocks(self, start: u64, bytes: u64, lookup: BlockLookupFn) -> Result<BlockAnnotation, CUerror> {
+        let lookup = Box::into_raw(Box::new(lookup));
+        let mut described = BlockAnnotation { table: self.table, lookup, number: None };
         let mut number = 0;
-        // SAFETY: `find_block` takes `look_up`, which lives until `Described` has ended the calls; `number` outlives the
+        // SAFETY: `find_block` takes `lookup`, which lives until `Described` has ended the calls; `number` outlives the
         // call, which writes one value to it.
-        unsafe { (self.table.describe)(start, bytes, find_block, look_up.cast(), &mut number) }?;
+        unsafe { (self.table.describe)(start, bytes, find_block, lookup.cast(), &mut number) }?;
         described.number = Some(number);
         Ok(described)
     }
 
     /// Makes a launch of which the driver knows that it only reads these arguments.
-    pub(super) fn reading<R>(self, arguments: &[ReadArgument], launch: impl FnOnce() -> R) -> R {
+    pub(super) fn with_read_only<R>(self, arguments: &[ReadArgument], launch: impl FnOnce() -> R) -> R {
         // SAFETY: the slice has as many elements as it says, which the call copies.
         let told = unsafe { (self.table.read_only)(arguments.as_ptr(), arguments.len()) };
         let launched = launch();
@@ -185,25 +185,25 @@ impl Extension {
 }
 
 /// Memory whose blocks a driver asks for. Dropping it ends that.
-pub struct Described {
+pub struct BlockAnnotation {
     table: &'static Table,
-    look_up: *mut LookUp,
+    lookup: *mut BlockLookupFn,
     /// Nothing where the driver did not take it.
     number: Option<u64>,
 }
 
-// SAFETY: `look_up` is the field that is not `Send`: what it points to is, and is this value's own.
-unsafe impl Send for Described {}
+// SAFETY: `lookup` is the field that is not `Send`: what it points to is, and is this value's own.
+unsafe impl Send for BlockAnnotation {}
 // SAFETY: nothing is done with a shared reference.
-unsafe impl Sync for Described {}
+unsafe impl Sync for BlockAnnotation {}
 
-impl fmt::Debug for Described {
+impl fmt::Debug for BlockAnnotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Described").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
-impl Drop for Described {
+impl Drop for BlockAnnotation {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             // SAFETY: the call takes a number.
@@ -211,15 +211,15 @@ impl Drop for Described {
             assert!(forgotten.is_ok(), "what was described can be forgotten");
         }
         // SAFETY: the pointer is of a box that nothing else frees, and the driver uses it no more.
-        drop(unsafe { Box::from_raw(self.look_up) });
+        drop(unsafe { Box::from_raw(self.lookup) });
     }
 }
 
 /// What the driver calls: asks the `LookUp` at `data`.
 unsafe extern "C" fn find_block(data: *mut c_void, address: u64, found: *mut FoundBlock) -> u32 {
     // SAFETY: `data` is what `describe` gave, a `LookUp` that lives until the driver has ended its calls.
-    let look_up = unsafe { &*data.cast::<LookUp>() };
-    let answer = catch_unwind(AssertUnwindSafe(|| look_up(address)));
+    let lookup = unsafe { &*data.cast::<BlockLookupFn>() };
+    let answer = catch_unwind(AssertUnwindSafe(|| lookup(address)));
     let Some(BlockBounds { base, bytes, is_live }) = answer.ok().flatten() else { return 0 };
     // SAFETY: the driver vouches that `found` is good for one value.
     unsafe { found.write(FoundBlock { base, bytes }) };

@@ -51,7 +51,7 @@ pub struct Fault {
 #[derive(Debug)]
 pub struct Faults {
     api: Api,
-    _turn: MutexGuard<'static, ()>,
+    _exclusive: MutexGuard<'static, ()>,
 }
 
 impl Faults {
@@ -80,29 +80,29 @@ impl Faults {
 
     /// How many calls were made through the table, the failed one included.
     pub fn calls(&self) -> u64 {
-        of_plan(|plan| plan.calls)
+        with_plan(|plan| plan.calls)
     }
 
     /// How many of them were calls of `function`.
     pub fn calls_of(&self, function: Function) -> u64 {
-        of_plan(|plan| plan.calls_of[function as usize])
+        with_plan(|plan| plan.calls_of[function as usize])
     }
 
     /// Whether the planned call was made, and failed.
-    pub fn fired(&self) -> bool {
-        of_plan(|plan| plan.fault.is_some_and(|fault| plan.counted(fault) >= fault.nth))
+    pub fn has_fired(&self) -> bool {
+        with_plan(|plan| plan.fault.is_some_and(|fault| plan.matching_calls(fault) >= fault.nth))
     }
 
     /// The functions called, in order: the first [`RECORD_CALLS_MAX`] of them.
     pub fn record(&self) -> Vec<Function> {
-        of_plan(|plan| plan.record.clone())
+        with_plan(|plan| plan.record.clone())
     }
 
     fn begin(api: &Api, fault: Option<Fault>) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let driver = remember(api);
+        let turn = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = driver_index(api);
         *plan() = Some(Plan { driver, fault, calls: 0, calls_of: [0; FUNCTIONS], record: Vec::new() });
-        Self { api: WRAPPED[driver], _turn: turn }
+        Self { api: WRAPPED[driver], _exclusive: turn }
     }
 }
 
@@ -133,7 +133,8 @@ impl Plan {
         }
         match self.fault {
             Some(fault)
-                if fault.function.is_none_or(|chosen| chosen == function) && self.counted(fault) == fault.nth =>
+                if fault.function.is_none_or(|chosen| chosen == function)
+                    && self.matching_calls(fault) == fault.nth =>
             {
                 Err(fault.code)
             }
@@ -142,13 +143,13 @@ impl Plan {
     }
 
     /// The calls so far that `fault` counts.
-    fn counted(&self, fault: Fault) -> u64 {
+    fn matching_calls(&self, fault: Fault) -> u64 {
         fault.function.map_or(self.calls, |function| self.calls_of[function as usize])
     }
 }
 
 /// Held by the [`Faults`] in force. It guards no data, so a test that panics with it does no harm to the next.
-static TURN: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// The plan in force. Locked for as long as a call is counted, never while a driver is called.
 static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
@@ -162,19 +163,19 @@ fn plan() -> MutexGuard<'static, Option<Plan>> {
     PLAN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn of_plan<T>(read: impl FnOnce(&Plan) -> T) -> T {
+fn with_plan<T>(read: impl FnOnce(&Plan) -> T) -> T {
     read(plan().as_ref().expect("a plan is in force while its `Faults` lives"))
 }
 
 /// The index in [`DRIVERS`] of this driver. Called by one thread at a time, which holds [`TURN`].
-fn remember(api: &Api) -> usize {
+fn driver_index(api: &Api) -> usize {
     DRIVERS
         .iter()
-        .position(|driver| same(driver.get_or_init(|| *api), api))
+        .position(|driver| is_same_api(driver.get_or_init(|| *api), api))
         .unwrap_or_else(|| panic!("a process wraps at most {DRIVERS_MAX} different drivers"))
 }
 
-fn same(one: &Api, other: &Api) -> bool {
+fn is_same_api(one: &Api, other: &Api) -> bool {
     Function::ALL.iter().all(|&function| one.address(function) == other.address(function))
 }
 

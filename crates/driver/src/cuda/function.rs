@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::call::{CallError, call};
-use super::driver::owned;
+use super::driver::string_from_c;
 use super::kernel_types::{CUfunction, CUfunction_attribute, CUfunctionLoadingState, CUmodule, CUsharedconfig};
 use super::types::CUfunc_cache;
 
@@ -62,7 +62,7 @@ pub fn name(api: &Api, function: CUfunction) -> Result<String, CallError> {
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuFuncGetName(&mut text, function)) }?;
     // SAFETY: `text` is the empty text above or, since the call succeeded, one that lives as long as the function.
-    Ok(unsafe { owned(text) })
+    Ok(unsafe { string_from_c(text) })
 }
 
 /// Where the parameter with this index lies among the function's.

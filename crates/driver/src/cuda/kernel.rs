@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::call::{CallError, call};
-use super::driver::owned;
+use super::driver::string_from_c;
 use super::function::Parameter;
 use super::kernel_types::{CUfunction, CUfunction_attribute, CUkernel, CUlibrary};
 use super::types::{CUdevice, CUfunc_cache};
@@ -60,7 +60,7 @@ pub fn name(api: &Api, kernel: CUkernel) -> Result<String, CallError> {
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuKernelGetName(&mut text, kernel)) }?;
     // SAFETY: `text` is the empty text above or, since the call succeeded, one that lives as long as the kernel.
-    Ok(unsafe { owned(text) })
+    Ok(unsafe { string_from_c(text) })
 }
 
 /// Where the parameter with this index lies among the kernel's.

@@ -10,7 +10,7 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::kernel_types::{CUfunction, CUlaunchAttribute, CUlaunchConfig};
 use super::types::CUstream;
-pub use crate::backend::Shape;
+pub use crate::backend::LaunchConfig;
 
 /// Launches a function, or a kernel in its place, with a pointer to each argument.
 ///
@@ -20,7 +20,7 @@ pub use crate::backend::Shape;
 pub unsafe fn kernel(
     api: &Api,
     function: CUfunction,
-    shape: Shape,
+    shape: LaunchConfig,
     stream: CUstream,
     parameters: &mut [*mut c_void],
 ) -> Result<(), CallError> {
@@ -35,12 +35,12 @@ pub unsafe fn kernel(
 pub unsafe fn raw(
     api: &Api,
     function: CUfunction,
-    shape: Shape,
+    shape: LaunchConfig,
     stream: CUstream,
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Result<(), CallError> {
-    let Shape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
+    let LaunchConfig { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
     // SAFETY: the caller vouches for the arguments and for what the kernel does with them.
     unsafe {
         call!(api.cuLaunchKernel(
@@ -66,7 +66,7 @@ pub unsafe fn raw(
 pub unsafe fn with_attributes(
     api: &Api,
     function: CUfunction,
-    shape: Shape,
+    shape: LaunchConfig,
     stream: CUstream,
     attributes: &mut [CUlaunchAttribute],
     parameters: &mut [*mut c_void],
@@ -95,11 +95,11 @@ pub unsafe fn with_attributes(
 pub unsafe fn cooperative(
     api: &Api,
     function: CUfunction,
-    shape: Shape,
+    shape: LaunchConfig,
     stream: CUstream,
     parameters: &mut [*mut c_void],
 ) -> Result<(), CallError> {
-    let Shape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
+    let LaunchConfig { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
     // SAFETY: the caller vouches for the arguments and for what the kernel does with them.
     unsafe {
         call!(api.cuLaunchCooperativeKernel(

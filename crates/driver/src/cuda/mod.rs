@@ -23,7 +23,7 @@ pub mod capture;
 pub mod code;
 pub mod context;
 pub mod copy;
-mod current;
+mod current_context;
 pub mod device;
 pub mod driver;
 pub mod event;

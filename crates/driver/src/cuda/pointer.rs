@@ -7,11 +7,11 @@ use super::call::{CallError, call};
 use super::types::{CUcontext, CUdeviceptr, CUmemAccess_flags, CUmemoryPool, CUmemorytype, CUpointer_attribute};
 
 /// Room for one attribute's value. The longest of CUDA 12 and 13, `P2P_TOKENS`, has 16 bytes.
-type Room = [u64; 4];
+type AttributeBuffer = [u64; 4];
 
 /// The value of any attribute: its first eight bytes, and zeros after a shorter one.
 pub fn attribute(api: &Api, address: CUdeviceptr, attribute: CUpointer_attribute) -> Result<u64, CallError> {
-    let mut room = Room::default();
+    let mut room = AttributeBuffer::default();
     let data = room.as_mut_ptr().cast::<c_void>();
     // SAFETY: `room` outlives the call, which writes one value to it; it is longer than the value of any attribute, and
     // aligned for it.
@@ -25,7 +25,7 @@ pub fn attributes<const N: usize>(
     address: CUdeviceptr,
     mut attributes: [CUpointer_attribute; N],
 ) -> Result<[u64; N], CallError> {
-    let mut rooms = [Room::default(); N];
+    let mut rooms = [AttributeBuffer::default(); N];
     let mut data = rooms.each_mut().map(|room| room.as_mut_ptr().cast::<c_void>());
     let count = u32::try_from(N).expect("there are fewer attributes than a u32 counts");
     // SAFETY: `attributes` and `data` hold `count` elements and outlive the call; each element of `data` is a room of
@@ -41,7 +41,7 @@ pub fn set_attribute(
     attribute: CUpointer_attribute,
     value: u64,
 ) -> Result<(), CallError> {
-    let room: Room = [value, 0, 0, 0];
+    let room: AttributeBuffer = [value, 0, 0, 0];
     // SAFETY: `room` outlives the call, which reads one value from it; it is longer than the value of any attribute, and
     // aligned for it.
     unsafe { call!(api.cuPointerSetAttribute(room.as_ptr().cast(), attribute, address)) }
@@ -70,7 +70,7 @@ pub fn host_pointer(api: &Api, address: CUdeviceptr) -> Result<*mut c_void, Call
 
 /// Whether copies and fills of the memory always wait for their end.
 pub fn sync_memops(api: &Api, address: CUdeviceptr) -> Result<bool, CallError> {
-    is(api, address, CUpointer_attribute::SYNC_MEMOPS)
+    flag(api, address, CUpointer_attribute::SYNC_MEMOPS)
 }
 
 /// A number that no other allocation of the process has had or will have.
@@ -80,7 +80,7 @@ pub fn buffer_id(api: &Api, address: CUdeviceptr) -> Result<u64, CallError> {
 
 /// Whether it is managed memory.
 pub fn is_managed(api: &Api, address: CUdeviceptr) -> Result<bool, CallError> {
-    is(api, address, CUpointer_attribute::IS_MANAGED)
+    flag(api, address, CUpointer_attribute::IS_MANAGED)
 }
 
 /// The ordinal of the device that the memory was allocated on or registered with.
@@ -90,7 +90,7 @@ pub fn device_ordinal(api: &Api, address: CUdeviceptr) -> Result<i32, CallError>
 
 /// Whether `cuIpcGetMemHandle` takes it (fact 1.3).
 pub fn is_legacy_ipc_capable(api: &Api, address: CUdeviceptr) -> Result<bool, CallError> {
-    is(api, address, CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE)
+    flag(api, address, CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE)
 }
 
 /// The start of the allocation, or of the reserved range, that the address lies in.
@@ -105,7 +105,7 @@ pub fn range_bytes(api: &Api, address: CUdeviceptr) -> Result<u64, CallError> {
 
 /// Whether there is memory at the address, and not only a reserved range.
 pub fn is_mapped(api: &Api, address: CUdeviceptr) -> Result<bool, CallError> {
-    is(api, address, CUpointer_attribute::MAPPED)
+    flag(api, address, CUpointer_attribute::MAPPED)
 }
 
 /// The kinds of handle that the memory can be exported as: bits of
@@ -116,7 +116,7 @@ pub fn allowed_handle_types(api: &Api, address: CUdeviceptr) -> Result<u64, Call
 
 /// Whether other devices on the bus can reach it.
 pub fn is_gpu_direct_rdma_capable(api: &Api, address: CUdeviceptr) -> Result<bool, CallError> {
-    is(api, address, CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE)
+    flag(api, address, CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE)
 }
 
 /// What the current context's device may do there.
@@ -145,6 +145,6 @@ pub fn memory_block_id(api: &Api, address: CUdeviceptr) -> Result<u64, CallError
 }
 
 /// An attribute that says yes or no. C does not say how long its value is; the zeros after it make that no question.
-fn is(api: &Api, address: CUdeviceptr, which: CUpointer_attribute) -> Result<bool, CallError> {
+fn flag(api: &Api, address: CUdeviceptr, which: CUpointer_attribute) -> Result<bool, CallError> {
     Ok(attribute(api, address, which)? != 0)
 }

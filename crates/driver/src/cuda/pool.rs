@@ -14,7 +14,7 @@ use super::types::{
 };
 
 /// Room for one attribute's value. The longest of CUDA 12 and 13 has 8 bytes.
-type Room = [u64; 2];
+type AttributeBuffer = [u64; 2];
 
 /// Creates a pool.
 pub fn create(api: &Api, props: &CUmemPoolProps) -> Result<CUmemoryPool, CallError> {
@@ -32,7 +32,7 @@ pub fn destroy(api: &Api, pool: CUmemoryPool) -> Result<(), CallError> {
 
 /// The value of any attribute: its eight bytes, or its four and zeros.
 pub fn attribute(api: &Api, pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64, CallError> {
-    let mut room = Room::default();
+    let mut room = AttributeBuffer::default();
     let value = room.as_mut_ptr().cast::<c_void>();
     // SAFETY: `room` outlives the call, which writes one value to it; it is longer than the value of any attribute, and
     // aligned for it.
@@ -47,7 +47,7 @@ pub fn set_attribute(
     attribute: CUmemPool_attribute,
     value: u64,
 ) -> Result<(), CallError> {
-    let mut room: Room = [value, 0];
+    let mut room: AttributeBuffer = [value, 0];
     let value = room.as_mut_ptr().cast::<c_void>();
     // SAFETY: `room` outlives the call, which reads one value from it; it is longer than the value of any attribute, and
     // aligned for it.

@@ -38,16 +38,16 @@ pub enum Value {
     Count(u64),
     Signed(i32),
     /// A structure, a function, or a place: nothing that is one number.
-    Untold,
+    Opaque,
 }
 
 /// What an observer is told.
 #[derive(Clone, Copy, Debug)]
-pub enum Moment<'a> {
+pub enum CallEvent<'a> {
     /// A call is about to reach the driver. Where it never returns, this is all that is heard of it.
-    Called { function: Function, arguments: &'a [Argument] },
+    Enter { function: Function, arguments: &'a [Argument] },
     /// It has returned. Where it succeeded, a place for an address or a handle is told as what the driver put there.
-    Returned { function: Function, start: Instant, end: Instant, outcome: CUresult, arguments: &'a [Argument] },
+    Exit { function: Function, start: Instant, end: Instant, outcome: CUresult, arguments: &'a [Argument] },
 }
 
 /// The table of `api`, watched by `observer`: it is called by the thread that makes the call, and inside a host function
@@ -57,7 +57,7 @@ pub enum Moment<'a> {
 ///
 /// # Panics
 /// If the process watches a driver already.
-pub fn watch(api: &Api, observer: impl Fn(Moment<'_>) + Send + Sync + 'static) -> Api {
+pub fn watch(api: &Api, observer: impl Fn(CallEvent<'_>) + Send + Sync + 'static) -> Api {
     let watch = Watch { driver: *api, observer: Box::new(observer) };
     WATCH.set(watch).expect("a process watches one driver, once");
     WATCHED
@@ -65,7 +65,7 @@ pub fn watch(api: &Api, observer: impl Fn(Moment<'_>) + Send + Sync + 'static) -
 
 struct Watch {
     driver: Api,
-    observer: Box<dyn Fn(Moment<'_>) + Send + Sync>,
+    observer: Box<dyn Fn(CallEvent<'_>) + Send + Sync>,
 }
 
 impl fmt::Debug for Watch {
@@ -78,123 +78,123 @@ impl fmt::Debug for Watch {
 static WATCH: OnceLock<Watch> = OnceLock::new();
 
 /// What an argument tells.
-trait Told: Copy {
-    fn given(self) -> Value {
-        Value::Untold
+trait ArgumentValue: Copy {
+    fn on_enter(self) -> Value {
+        Value::Opaque
     }
 
     /// What it is after a call that succeeded.
     ///
     /// # Safety
     /// `self` was an argument of a call of `function` that has succeeded just now.
-    unsafe fn left(self, _function: Function) -> Value {
-        self.given()
+    unsafe fn on_exit(self, _function: Function) -> Value {
+        self.on_enter()
     }
 }
 
 /// What a pointer to it tells.
-trait Pointed: Sized {
-    fn given(_place: *const Self) -> Value {
-        Value::Untold
+trait PointeeValue: Sized {
+    fn on_enter(_pointer: *const Self) -> Value {
+        Value::Opaque
     }
 
-    /// As in [`Told::left`].
+    /// As in [`ArgumentValue::on_exit`].
     ///
     /// # Safety
-    /// `place` is not null, and was an argument of a call of `function` that has succeeded just now.
-    unsafe fn left(place: *const Self, _function: Function) -> Value {
-        Self::given(place)
+    /// `pointer` is not null, and was an argument of a call of `function` that has succeeded just now.
+    unsafe fn on_exit(pointer: *const Self, _function: Function) -> Value {
+        Self::on_enter(pointer)
     }
 }
 
-impl<T: Pointed> Told for *const T {
-    fn given(self) -> Value {
-        T::given(self)
+impl<T: PointeeValue> ArgumentValue for *const T {
+    fn on_enter(self) -> Value {
+        T::on_enter(self)
     }
 }
 
-impl<T: Pointed> Told for *mut T {
-    fn given(self) -> Value {
-        T::given(self)
+impl<T: PointeeValue> ArgumentValue for *mut T {
+    fn on_enter(self) -> Value {
+        T::on_enter(self)
     }
 
-    unsafe fn left(self, function: Function) -> Value {
+    unsafe fn on_exit(self, function: Function) -> Value {
         if self.is_null() {
-            return Value::Untold;
+            return Value::Opaque;
         }
         // SAFETY: the pointer is not null, and the caller vouches for the rest.
-        unsafe { T::left(self, function) }
+        unsafe { T::on_exit(self, function) }
     }
 }
 
-impl Pointed for c_void {
-    fn given(place: *const Self) -> Value {
-        Value::Address(place.addr() as u64)
+impl PointeeValue for c_void {
+    fn on_enter(pointer: *const Self) -> Value {
+        Value::Address(pointer.addr() as u64)
     }
 }
 
-impl Pointed for CUdeviceptr {
-    unsafe fn left(place: *const Self, _function: Function) -> Value {
+impl PointeeValue for CUdeviceptr {
+    unsafe fn on_exit(pointer: *const Self, _function: Function) -> Value {
         // SAFETY: each function of the list that takes a pointer to a device address takes a place for one, and has
         // written it when it succeeds.
-        Value::Address(unsafe { place.read_unaligned() }.0)
+        Value::Address(unsafe { pointer.read_unaligned() }.0)
     }
 }
 
-impl Pointed for *mut c_void {
-    unsafe fn left(place: *const Self, function: Function) -> Value {
+impl PointeeValue for *mut c_void {
+    unsafe fn on_exit(pointer: *const Self, function: Function) -> Value {
         if !matches!(function, Function::cuMemAllocHost_v2 | Function::cuMemHostAlloc) {
-            return Value::Untold;
+            return Value::Opaque;
         }
         // SAFETY: these two functions take a place for one address, and have written it when they succeed.
-        Value::Address(unsafe { place.read_unaligned() }.addr() as u64)
+        Value::Address(unsafe { pointer.read_unaligned() }.addr() as u64)
     }
 }
 
-macro_rules! told {
+macro_rules! argument_values {
     ($($value:ident: $($kind:ty)*;)*) => {$($(
-        impl Told for $kind {
-            fn given(self) -> Value {
+        impl ArgumentValue for $kind {
+            fn on_enter(self) -> Value {
                 Value::$value(self.into())
             }
         }
     )*)*};
 }
 
-told! {
+argument_values! {
     Count: u8 u16 u32 u64;
     Signed: i32;
 }
 
-impl Told for usize {
-    fn given(self) -> Value {
+impl ArgumentValue for usize {
+    fn on_enter(self) -> Value {
         Value::Count(self as u64)
     }
 }
 
-impl Told for CUdevice {
-    fn given(self) -> Value {
+impl ArgumentValue for CUdevice {
+    fn on_enter(self) -> Value {
         Value::Signed(self.0)
     }
 }
 
-impl Told for CUdeviceptr {
-    fn given(self) -> Value {
+impl ArgumentValue for CUdeviceptr {
+    fn on_enter(self) -> Value {
         Value::Address(self.0)
     }
 }
 
-macro_rules! numbered {
+macro_rules! newtype_values {
     ($($value:ident: $($kind:ty)*;)*) => {$($(
-        impl Told for $kind {
-            fn given(self) -> Value {
+        impl ArgumentValue for $kind {
+            fn on_enter(self) -> Value {
                 Value::$value(self.0 as u64)
             }
         }
     )*)*};
 }
 
-numbered! {
+newtype_values! {
     Handle: CUcontext CUstream CUevent CUmemoryPool CUgraph CUgraphExec CUmodule CUfunction CUlibrary CUkernel CUlinkState
         CUlogsCallbackHandle CUmemGenericAllocationHandle;
     Count: CUdevice_attribute CUdevice_P2PAttribute CUlimit CUfunc_cache CUsharedconfig CUmem_advise
@@ -202,34 +202,34 @@ numbered! {
         CUmemAllocationGranularity_flags CUfunction_attribute CUjitInputType;
 }
 
-macro_rules! places {
+macro_rules! output_handles {
     ($($kind:ty)*) => {$(
-        impl Pointed for $kind {
-            unsafe fn left(place: *const Self, _function: Function) -> Value {
+        impl PointeeValue for $kind {
+            unsafe fn on_exit(pointer: *const Self, _function: Function) -> Value {
                 // SAFETY: each function of the list that takes a pointer to such a handle takes a place for one, and
                 // has written it when it succeeds.
-                Value::Handle(unsafe { place.read_unaligned() }.0 as u64)
+                Value::Handle(unsafe { pointer.read_unaligned() }.0 as u64)
             }
         }
     )*};
 }
 
 // Not graphs, functions and kernels: of those some functions take a place that may stay as it was, or room for many.
-places! { CUcontext CUstream CUevent CUmemoryPool CUgraphExec CUmodule CUlibrary CUlinkState CUmemGenericAllocationHandle }
+output_handles! { CUcontext CUstream CUevent CUmemoryPool CUgraphExec CUmodule CUlibrary CUlinkState CUmemGenericAllocationHandle }
 
-macro_rules! untold {
-    ($($kind:ty)*) => { $(impl Told for $kind {})* };
+macro_rules! opaque_values {
+    ($($kind:ty)*) => { $(impl ArgumentValue for $kind {})* };
 }
 
-untold! {
+opaque_values! {
     CUmemLocation CUipcMemHandle CUipcEventHandle CUhostFn CUstreamCallback CUoccupancyB2DSize CUlogsCallback
 }
 
-macro_rules! pointed {
-    ($($kind:ty)*) => { $(impl Pointed for $kind {})* };
+macro_rules! opaque_pointees {
+    ($($kind:ty)*) => { $(impl PointeeValue for $kind {})* };
 }
 
-pointed! {
+opaque_pointees! {
     c_char *const c_char i32 u32 u64 usize f32
     CUdevice CUuuid CUdevprop CUdriverProcAddressQueryResult CUexecAffinityParam CUctxCreateParams CUfunc_cache CUsharedconfig
     CUDA_MEMCPY2D CUDA_MEMCPY3D CUDA_MEMCPY3D_PEER CUmem_range_attribute CUpointer_attribute CUstreamCaptureStatus
@@ -255,23 +255,23 @@ macro_rules! wrappers {
                 let watch = WATCH.get().expect("a driver is watched before its wrappers are handed out");
                 let function = Function::$name;
                 let arguments: &[Argument] =
-                    &[$(Argument { name: stringify!($argument), value: Told::given($argument) }),*];
-                (watch.observer)(Moment::Called { function, arguments });
+                    &[$(Argument { name: stringify!($argument), value: ArgumentValue::on_enter($argument) }),*];
+                (watch.observer)(CallEvent::Enter { function, arguments });
                 let start = Instant::now();
                 // SAFETY: the caller keeps the conditions of this very function, and the arguments are handed on as
                 // they came.
                 let outcome = unsafe { (watch.driver.$name)($($argument),*) };
                 let end = Instant::now();
                 if outcome.is_err() {
-                    (watch.observer)(Moment::Returned { function, start, end, outcome, arguments });
+                    (watch.observer)(CallEvent::Exit { function, start, end, outcome, arguments });
                     return outcome;
                 }
                 let arguments: &[Argument] = &[$(Argument {
                     name: stringify!($argument),
                     // SAFETY: it was an argument of this function, which has succeeded.
-                    value: unsafe { Told::left($argument, function) },
+                    value: unsafe { ArgumentValue::on_exit($argument, function) },
                 }),*];
-                (watch.observer)(Moment::Returned { function, start, end, outcome, arguments });
+                (watch.observer)(CallEvent::Exit { function, start, end, outcome, arguments });
                 outcome
             })*
         }

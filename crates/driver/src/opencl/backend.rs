@@ -5,24 +5,27 @@
 //! one, would else wait for work that never begins. An event is the last command that its stream had been given when it was
 //! recorded, so that recording one gives the device nothing to do.
 
+mod address_space;
 mod kernels;
-mod space;
 mod streams;
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use space::Manner;
+pub use address_space::MemoryModel;
 pub use streams::Latch;
 
-use self::kernels::Loaded;
-use self::space::Space;
+use self::address_space::AddressSpace;
+use self::kernels::ModuleTable;
 use self::streams::Streams;
-use super::find::Found;
+use super::discovery::InstalledDevice;
 use super::handle::{ContextId, Memory, Queue};
 use super::{call, context, event, memory, queue};
-use crate::backend::{Backend, Contexts, Foreign, Mapping, Pattern, Registering, Room, Rows, Sharing, Timing, Words};
+use crate::backend::{
+    Backend, Contexts, ForeignStreams, HostRegistration, MemoryInfo, Pattern, PitchedPtr, Sharing, StreamMemOps,
+    Timing, VirtualMemory,
+};
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
 
@@ -31,26 +34,34 @@ type Result<T> = std::result::Result<T, CallError>;
 /// A context on a device of OpenCL's, of its own.
 #[derive(Debug)]
 pub struct Context {
-    found: Found,
+    device: InstalledDevice,
     raw: ContextId,
     /// For what is nobody's stream's: mapping memory of the host.
     service: Queue,
-    space: Space,
+    space: AddressSpace,
     streams: Streams,
-    loaded: Loaded,
+    modules: ModuleTable,
     /// The buffers behind memory of the host, by its address.
-    hosted: Mutex<HashMap<usize, Memory>>,
+    host_buffers: Mutex<HashMap<usize, Memory>>,
 }
 
 impl Context {
-    /// A context on a device, whose memory is had in this manner.
-    pub fn on(found: Found, manner: Manner) -> Result<Self> {
+    /// A context on a device, whose memory is had in this model.
+    pub fn new(found: InstalledDevice, model: MemoryModel) -> Result<Self> {
         let raw = context::create(found.device)?;
         let service = queue::create(raw, found.device);
         let service = service.or_else(|error| context::release(raw).and(Err(error)))?;
-        let space = Space::new(raw, manner, &found.facts);
+        let space = AddressSpace::new(raw, model, &found.info);
         let streams = Streams::new(raw, found.device);
-        Ok(Self { found, raw, service, space, streams, loaded: Loaded::default(), hosted: Mutex::default() })
+        Ok(Self {
+            device: found,
+            raw,
+            service,
+            space,
+            streams,
+            modules: ModuleTable::default(),
+            host_buffers: Mutex::default(),
+        })
     }
 }
 
@@ -63,21 +74,21 @@ impl Context {
 
 impl Backend for Context {
     fn name(&self) -> Result<String> {
-        Ok(self.found.facts.name.clone())
+        Ok(self.device.info.name.clone())
     }
 
     fn uuid(&self) -> Result<[u8; 16]> {
-        Ok(self.found.uuid())
+        Ok(self.device.uuid())
     }
 
     fn total_bytes(&self) -> Result<u64> {
-        Ok(self.found.facts.memory_bytes)
+        Ok(self.device.info.memory_bytes)
     }
 
     /// OpenCL does not tell how much is free: this is what this context has not taken.
-    fn room(&self) -> Result<Room> {
-        let total_bytes = self.found.facts.memory_bytes;
-        Ok(Room { free_bytes: total_bytes.saturating_sub(self.space.taken_bytes()), total_bytes })
+    fn memory_info(&self) -> Result<MemoryInfo> {
+        let total_bytes = self.device.info.memory_bytes;
+        Ok(MemoryInfo { free_bytes: total_bytes.saturating_sub(self.space.used_bytes()), total_bytes })
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -86,9 +97,9 @@ impl Backend for Context {
 
     unsafe fn close(&self) -> Result<()> {
         self.streams.close()?;
-        self.loaded.close()?;
+        self.modules.close()?;
         self.space.close()?;
-        for (start, buffer) in locked(&self.hosted).drain() {
+        for (start, buffer) in locked(&self.host_buffers).drain() {
             unmap(self.service, buffer, start)?;
         }
         queue::finish(self.service)?;
@@ -106,7 +117,7 @@ impl Backend for Context {
 
     /// As the device says, for parts of buffers. Shared virtual memory lies no worse for it.
     fn alignment_bytes(&self) -> u64 {
-        self.found.facts.align_bytes
+        self.device.info.align_bytes
     }
 
     /// Coarse-grained memory is the host's while it is mapped, and never is here.
@@ -115,10 +126,10 @@ impl Backend for Context {
     }
 
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>> {
-        let buffer = memory::create_for_host(self.raw, bytes)?;
+        let buffer = memory::create_host_visible(self.raw, bytes)?;
         match memory::map(self.service, buffer, bytes) {
             Ok(start) => {
-                locked(&self.hosted).insert(start.addr().get(), buffer);
+                locked(&self.host_buffers).insert(start.addr().get(), buffer);
                 Ok(start)
             }
             Err(error) => memory::release(buffer).and(Err(error)),
@@ -127,14 +138,14 @@ impl Backend for Context {
 
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()> {
         let start = start.addr().get();
-        let Some(buffer) = locked(&self.hosted).remove(&start) else {
-            return Err(call::wrong_value("clReleaseMemObject"));
+        let Some(buffer) = locked(&self.host_buffers).remove(&start) else {
+            return Err(call::invalid_value("clReleaseMemObject"));
         };
         unmap(self.service, buffer, start)
     }
 
-    fn make_stream(&self) -> Result<Stream> {
-        self.streams.make()
+    fn create_stream(&self) -> Result<Stream> {
+        self.streams.create()
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
@@ -149,8 +160,8 @@ impl Backend for Context {
         self.streams.wait_until_idle(stream)
     }
 
-    fn make_event(&self) -> Result<Event> {
-        Ok(self.streams.make_event())
+    fn create_event(&self) -> Result<Event> {
+        Ok(self.streams.create_event())
     }
 
     unsafe fn destroy_event(&self, event: Event) -> Result<()> {
@@ -161,50 +172,57 @@ impl Backend for Context {
         self.streams.record(event, stream)
     }
 
-    unsafe fn has_passed(&self, event: Event) -> Result<bool> {
-        self.streams.has_passed(event)
+    unsafe fn is_complete(&self, event: Event) -> Result<bool> {
+        self.streams.is_complete(event)
     }
 
     unsafe fn wait(&self, event: Event) -> Result<()> {
         self.streams.wait(event)
     }
 
-    unsafe fn hold(&self, stream: Stream, event: Event) -> Result<()> {
-        self.streams.hold(stream, event)
+    unsafe fn stream_wait_event(&self, stream: Stream, event: Event) -> Result<()> {
+        self.streams.stream_wait_event(stream, event)
     }
 
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
-        self.streams.put(stream, |queue| {
+        self.streams.enqueue(stream, |queue| {
             // SAFETY: the caller vouches for `from` until the stream has passed the copy.
             unsafe { self.space.upload(queue, to, from, bytes) }
         })
     }
 
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.streams.put(stream, |queue| {
+        self.streams.enqueue(stream, |queue| {
             // SAFETY: the caller vouches for `to` until the stream has passed the copy.
             unsafe { self.space.download(queue, to, from, bytes) }
         })
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.streams.put(stream, |queue| self.space.copy(queue, to, from, bytes))
+        self.streams.enqueue(stream, |queue| self.space.copy(queue, to, from, bytes))
     }
 
     /// A command for each row: OpenCL copies rectangles of buffers, and not of shared virtual memory.
-    unsafe fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
+    unsafe fn copy_2d(
+        &self,
+        to: PitchedPtr,
+        from: PitchedPtr,
+        row_bytes: usize,
+        rows: usize,
+        stream: Stream,
+    ) -> Result<()> {
         (0..rows).try_for_each(|row| {
-            let at = |rows: Rows| rows.start + (row * rows.pitch_bytes) as u64;
+            let at = |rows: PitchedPtr| rows.start + (row * rows.pitch_bytes) as u64;
             // SAFETY: as the caller says, of each row.
             unsafe { self.copy(at(to), at(from), row_bytes, stream) }
         })
     }
 
     unsafe fn fill(&self, to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()> {
-        self.streams.put(stream, |queue| self.space.fill(queue, to, pattern.as_bytes(), bytes))
+        self.streams.enqueue(stream, |queue| self.space.fill(queue, to, pattern.as_bytes(), bytes))
     }
 
-    fn mapping(&self) -> Option<&dyn Mapping> {
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         None
     }
 
@@ -212,11 +230,11 @@ impl Backend for Context {
         None
     }
 
-    fn words(&self) -> Option<&dyn Words> {
+    fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps> {
         None
     }
 
-    fn registering(&self) -> Option<&dyn Registering> {
+    fn host_registration(&self) -> Option<&dyn HostRegistration> {
         None
     }
 
@@ -229,19 +247,19 @@ impl Backend for Context {
         Some(self)
     }
 
-    fn foreign(&self) -> Option<&dyn Foreign> {
+    fn foreign_streams(&self) -> Option<&dyn ForeignStreams> {
         None
     }
 }
 
 impl Timing for Context {
-    fn make_timed_event(&self) -> Result<Event> {
-        Ok(self.streams.make_timed_event())
+    fn create_timed_event(&self) -> Result<Event> {
+        Ok(self.streams.create_timed_event())
     }
 
     unsafe fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
         let passed_ns = |event| {
-            let point = self.streams.timed_point(event)?;
+            let point = self.streams.timed_event(event)?;
             Ok::<_, CallError>(event::times_ns(point.event())?.1)
         };
         let (from_ns, to_ns) = (passed_ns(from)?, passed_ns(to)?);

@@ -2,7 +2,7 @@
 
 use opencl3::error_codes as cl;
 
-use crate::error::{CallError, Code, Meaning};
+use crate::error::{CallError, Code, ErrorKind};
 
 /// No library was found. OpenCL itself has no code for it.
 pub const NO_LIBRARY: i64 = cl::DLOPEN_RUNTIME_LOAD_FAILED as i64;
@@ -13,56 +13,56 @@ pub const NO_PLATFORM: i64 = cl::CL_PLATFORM_NOT_FOUND_KHR as i64;
 const NVIDIA_UNKNOWN: i32 = -9999;
 
 /// The calls that make memory.
-const MAKING: [&str; 4] = ["clCreateBuffer", "clCreateSubBuffer", "clSVMAlloc", "clEnqueueMapBuffer"];
+const ALLOCATING_CALLS: [&str; 4] = ["clCreateBuffer", "clCreateSubBuffer", "clSVMAlloc", "clEnqueueMapBuffer"];
 
 /// The outcome of a call with the call's name on its error.
-pub(super) fn named<T>(call: &'static str, outcome: Result<T, i32>) -> Result<T, CallError> {
-    outcome.map_err(|number| refused(call, number))
+pub(super) fn check<T>(call: &'static str, outcome: Result<T, i32>) -> Result<T, CallError> {
+    outcome.map_err(|number| call_error(call, number))
 }
 
-pub(super) fn refused(call: &'static str, number: i32) -> CallError {
+pub(super) fn call_error(call: &'static str, number: i32) -> CallError {
     let name = match number {
         cl::DLOPEN_RUNTIME_LOAD_FAILED => Some("no library"),
         cl::DLOPEN_FUNCTION_NOT_AVAILABLE => Some("no such function"),
         number => Some(cl::error_text(number)).filter(|text| text.starts_with("CL_")),
     };
-    CallError { call, code: Code { number: number.into(), name }, meaning: meaning(call, number) }
+    CallError { call, code: Code { number: number.into(), name }, kind: error_kind(call, number) }
 }
 
 /// There is no memory left for a call, as OpenCL says it.
-pub(super) fn no_memory(call: &'static str) -> CallError {
-    refused(call, cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)
+pub(super) fn out_of_memory(call: &'static str) -> CallError {
+    call_error(call, cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)
 }
 
 /// A command ended with a code of its own.
 pub(super) fn failed_command(call: &'static str) -> CallError {
-    refused(call, cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+    call_error(call, cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
 }
 
 // What a driver would have been given that nobody made. It would follow it without looking.
 
-pub(super) fn wrong_value(call: &'static str) -> CallError {
-    refused(call, cl::CL_INVALID_VALUE)
+pub(super) fn invalid_value(call: &'static str) -> CallError {
+    call_error(call, cl::CL_INVALID_VALUE)
 }
 
-pub(super) fn wrong_queue(call: &'static str) -> CallError {
-    CallError { meaning: Meaning::Refused, ..refused(call, cl::CL_INVALID_COMMAND_QUEUE) }
+pub(super) fn invalid_queue(call: &'static str) -> CallError {
+    CallError { kind: ErrorKind::Other, ..call_error(call, cl::CL_INVALID_COMMAND_QUEUE) }
 }
 
-pub(super) fn wrong_event(call: &'static str) -> CallError {
-    refused(call, cl::CL_INVALID_EVENT)
+pub(super) fn invalid_event(call: &'static str) -> CallError {
+    call_error(call, cl::CL_INVALID_EVENT)
 }
 
-pub(super) fn wrong_kernel(call: &'static str) -> CallError {
-    refused(call, cl::CL_INVALID_KERNEL)
+pub(super) fn invalid_kernel(call: &'static str) -> CallError {
+    call_error(call, cl::CL_INVALID_KERNEL)
 }
 
-pub(super) fn wrong_program(call: &'static str) -> CallError {
-    refused(call, cl::CL_INVALID_PROGRAM)
+pub(super) fn invalid_program(call: &'static str) -> CallError {
+    call_error(call, cl::CL_INVALID_PROGRAM)
 }
 
-pub(super) fn wrong_argument(call: &'static str) -> CallError {
-    refused(call, cl::CL_INVALID_ARG_VALUE)
+pub(super) fn invalid_argument(call: &'static str) -> CallError {
+    call_error(call, cl::CL_INVALID_ARG_VALUE)
 }
 
 /// Whether a program has nothing of the name that was asked for.
@@ -71,12 +71,12 @@ pub(super) fn is_unknown_name(error: CallError) -> bool {
 }
 
 /// Whether a program does not tell what its kernels take.
-pub(super) fn is_untold_parameter(error: CallError) -> bool {
+pub(super) fn is_arg_info_unavailable(error: CallError) -> bool {
     error.code.number == i64::from(cl::CL_KERNEL_ARG_INFO_NOT_AVAILABLE)
 }
 
 /// Whether a load failed because of what the image is.
-pub(super) fn is_of_image(error: CallError) -> bool {
+pub(super) fn is_image_error(error: CallError) -> bool {
     let codes = [
         cl::CL_BUILD_PROGRAM_FAILURE,
         cl::CL_COMPILE_PROGRAM_FAILURE,
@@ -87,21 +87,23 @@ pub(super) fn is_of_image(error: CallError) -> bool {
     codes.iter().any(|&code| error.code.number == i64::from(code))
 }
 
-fn meaning(call: &str, number: i32) -> Meaning {
+fn error_kind(call: &str, number: i32) -> ErrorKind {
     match number {
-        cl::CL_MEM_OBJECT_ALLOCATION_FAILURE | cl::CL_OUT_OF_HOST_MEMORY => Meaning::OutOfMemory,
+        cl::CL_MEM_OBJECT_ALLOCATION_FAILURE | cl::CL_OUT_OF_HOST_MEMORY => ErrorKind::OutOfMemory,
         // A call that makes memory has no other answer to a size beyond all bounds, and `clSVMAlloc` has no code at all.
-        cl::CL_OUT_OF_RESOURCES | cl::CL_INVALID_BUFFER_SIZE | cl::CL_INVALID_VALUE if MAKING.contains(&call) => {
-            Meaning::OutOfMemory
+        cl::CL_OUT_OF_RESOURCES | cl::CL_INVALID_BUFFER_SIZE | cl::CL_INVALID_VALUE
+            if ALLOCATING_CALLS.contains(&call) =>
+        {
+            ErrorKind::OutOfMemory
         }
-        cl::DLOPEN_FUNCTION_NOT_AVAILABLE | cl::CL_INVALID_OPERATION => Meaning::Unsupported,
+        cl::DLOPEN_FUNCTION_NOT_AVAILABLE | cl::CL_INVALID_OPERATION => ErrorKind::Unsupported,
         // A command that failed takes its queue along, and on a GPU the context.
         cl::CL_OUT_OF_RESOURCES
         | cl::CL_INVALID_COMMAND_QUEUE
         | cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
         | cl::CL_DEVICE_NOT_AVAILABLE
-        | NVIDIA_UNKNOWN => Meaning::Fault,
-        _ => Meaning::Refused,
+        | NVIDIA_UNKNOWN => ErrorKind::Fault,
+        _ => ErrorKind::Other,
     }
 }
 
@@ -110,21 +112,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_said_by_its_name_and_number() {
-        assert_eq!(refused("clFinish", -61).to_string(), "clFinish: CL_INVALID_BUFFER_SIZE (-61)");
-        assert_eq!(refused("clFinish", -77_777).to_string(), "clFinish: error -77777");
-        assert_eq!(refused("clFinish", -2000).to_string(), "clFinish: no library (-2000)");
+    fn a_code_is_displayed_with_name_and_number() {
+        assert_eq!(call_error("clFinish", -61).to_string(), "clFinish: CL_INVALID_BUFFER_SIZE (-61)");
+        assert_eq!(call_error("clFinish", -77_777).to_string(), "clFinish: error -77777");
+        assert_eq!(call_error("clFinish", -2000).to_string(), "clFinish: no library (-2000)");
     }
 
     #[test]
-    fn the_same_code_is_no_memory_of_a_call_that_makes_some_and_a_fault_of_another() {
-        assert_eq!(refused("clCreateBuffer", cl::CL_OUT_OF_RESOURCES).meaning, Meaning::OutOfMemory);
-        assert_eq!(refused("clFinish", cl::CL_OUT_OF_RESOURCES).meaning, Meaning::Fault);
+    fn the_same_code_is_out_of_memory_for_allocating_calls_and_a_fault_otherwise() {
+        assert_eq!(call_error("clCreateBuffer", cl::CL_OUT_OF_RESOURCES).kind, ErrorKind::OutOfMemory);
+        assert_eq!(call_error("clFinish", cl::CL_OUT_OF_RESOURCES).kind, ErrorKind::Fault);
     }
 
     #[test]
-    fn a_wrong_value_is_a_refusal_unless_it_is_the_only_answer_to_no_memory() {
-        assert_eq!(refused("clSetKernelArg", cl::CL_INVALID_VALUE).meaning, Meaning::Refused);
-        assert_eq!(refused("clSVMAlloc", cl::CL_INVALID_VALUE).meaning, Meaning::OutOfMemory);
+    fn an_invalid_value_is_an_error_unless_it_means_out_of_memory() {
+        assert_eq!(call_error("clSetKernelArg", cl::CL_INVALID_VALUE).kind, ErrorKind::Other);
+        assert_eq!(call_error("clSVMAlloc", cl::CL_INVALID_VALUE).kind, ErrorKind::OutOfMemory);
     }
 }

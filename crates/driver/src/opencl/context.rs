@@ -4,29 +4,29 @@ use std::ptr;
 
 use opencl3::context::context as cl;
 
-use super::call::named;
+use super::call::check;
 use super::device::from_bytes;
 use super::handle::{ContextId, DeviceId};
 use crate::error::CallError;
 
 pub fn create(device: DeviceId) -> Result<ContextId, CallError> {
     let made = cl::create_context(&[device.raw()], ptr::null(), None, ptr::null_mut());
-    named("clCreateContext", made).map(ContextId::of)
+    check("clCreateContext", made).map(ContextId::of)
 }
 
 pub fn retain(context: ContextId) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clRetainContext", unsafe { cl::retain_context(context.raw()) })
+    check("clRetainContext", unsafe { cl::retain_context(context.raw()) })
 }
 
 /// Takes one count. What is of the context keeps it.
 pub fn release(context: ContextId) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clReleaseContext", unsafe { cl::release_context(context.raw()) })
+    check("clReleaseContext", unsafe { cl::release_context(context.raw()) })
 }
 
 /// How many counts it has, those of what is of it included.
-pub fn count(context: ContextId) -> Result<u64, CallError> {
+pub fn reference_count(context: ContextId) -> Result<u64, CallError> {
     let bytes = cl::get_context_data(context.raw(), cl::CL_CONTEXT_REFERENCE_COUNT);
-    named("clGetContextInfo", bytes).map(|bytes| from_bytes(&bytes))
+    check("clGetContextInfo", bytes).map(|bytes| from_bytes(&bytes))
 }

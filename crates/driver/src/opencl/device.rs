@@ -7,13 +7,13 @@ use opencl3::device::{
     CL_DRIVER_VERSION, cl_device_info, get_device_data,
 };
 
-use super::call::named;
+use super::call::check;
 use super::handle::DeviceId;
 use crate::error::CallError;
 
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct DeviceInfo {
     pub name: String,
     /// `OpenCL 3.0 CUDA`.
     pub version: String,
@@ -27,7 +27,7 @@ pub struct Facts {
     pub align_bytes: u64,
     pub group_items_max: u64,
     pub svm: Svm,
-    pub takes_spirv: bool,
+    pub supports_spirv: bool,
 }
 
 /// What memory can have one address for host and device.
@@ -40,9 +40,9 @@ pub enum Svm {
     Fine,
 }
 
-pub fn facts(device: DeviceId) -> Result<Facts, CallError> {
+pub fn info(device: DeviceId) -> Result<DeviceInfo, CallError> {
     let kind = number(device, CL_DEVICE_TYPE)?;
-    Ok(Facts {
+    Ok(DeviceInfo {
         name: text(&data(device, CL_DEVICE_NAME)?),
         version: text(&data(device, CL_DEVICE_VERSION)?),
         driver: text(&data(device, CL_DRIVER_VERSION)?),
@@ -54,7 +54,7 @@ pub fn facts(device: DeviceId) -> Result<Facts, CallError> {
         group_items_max: number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
         // Devices before OpenCL 2.0 and 2.1 do not know these questions.
         svm: number(device, CL_DEVICE_SVM_CAPABILITIES).map_or(Svm::None, svm),
-        takes_spirv: data(device, CL_DEVICE_IL_VERSION).is_ok_and(|bytes| text(&bytes).contains("SPIR-V")),
+        supports_spirv: data(device, CL_DEVICE_IL_VERSION).is_ok_and(|bytes| text(&bytes).contains("SPIR-V")),
     })
 }
 
@@ -74,7 +74,7 @@ fn svm(bits: u64) -> Svm {
 }
 
 fn data(device: DeviceId, what: cl_device_info) -> Result<Vec<u8>, CallError> {
-    named("clGetDeviceInfo", get_device_data(device.raw(), what))
+    check("clGetDeviceInfo", get_device_data(device.raw(), what))
 }
 
 fn number(device: DeviceId, what: cl_device_info) -> Result<u64, CallError> {

@@ -2,7 +2,7 @@
 
 use opencl3::event as cl;
 
-use super::call::named;
+use super::call::check;
 use super::device::from_bytes;
 use super::handle::{ContextId, Event};
 use crate::error::CallError;
@@ -20,17 +20,17 @@ pub enum Status {
 
 /// An event that is complete when the host says so.
 pub fn create_user(context: ContextId) -> Result<Event, CallError> {
-    named("clCreateUserEvent", cl::create_user_event(context.raw())).map(Event::of)
+    check("clCreateUserEvent", cl::create_user_event(context.raw())).map(Event::of)
 }
 
 /// Says that a user event is complete (0), or failed (a negative number).
 pub fn set_status(event: Event, status: i32) -> Result<(), CallError> {
-    named("clSetUserEventStatus", cl::set_user_event_status(event.raw(), status))
+    check("clSetUserEventStatus", cl::set_user_event_status(event.raw(), status))
 }
 
 pub fn status(event: Event) -> Result<Status, CallError> {
     let bytes = cl::get_event_data(event.raw(), cl::CL_EVENT_COMMAND_EXECUTION_STATUS);
-    let bytes = named("clGetEventInfo", bytes)?;
+    let bytes = check("clGetEventInfo", bytes)?;
     // A status is a signed number of four bytes.
     let number = from_bytes(&bytes) as u32 as i32;
     Ok(match number {
@@ -45,25 +45,25 @@ pub fn status(event: Event) -> Result<Status, CallError> {
 /// Waits until all are complete.
 pub fn wait(events: &[Event]) -> Result<(), CallError> {
     let raw: Vec<_> = events.iter().map(|event| event.raw()).collect();
-    named("clWaitForEvents", cl::wait_for_events(&raw))
+    check("clWaitForEvents", cl::wait_for_events(&raw))
 }
 
 pub fn retain(event: Event) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clRetainEvent", unsafe { cl::retain_event(event.raw()) })
+    check("clRetainEvent", unsafe { cl::retain_event(event.raw()) })
 }
 
 /// Takes one count. The command goes on.
 pub fn release(event: Event) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clReleaseEvent", unsafe { cl::release_event(event.raw()) })
+    check("clReleaseEvent", unsafe { cl::release_event(event.raw()) })
 }
 
 /// When the command of an event that has passed began and ended, in nanoseconds of the device's clock. Its queue is timed.
 pub fn times_ns(event: Event) -> Result<(u64, u64), CallError> {
     let ask = |what| {
         let bytes = cl::get_event_profiling_data(event.raw(), what);
-        named("clGetEventProfilingInfo", bytes).map(|bytes| from_bytes(&bytes))
+        check("clGetEventProfilingInfo", bytes).map(|bytes| from_bytes(&bytes))
     };
     Ok((ask(cl::CL_PROFILING_COMMAND_START)?, ask(cl::CL_PROFILING_COMMAND_END)?))
 }

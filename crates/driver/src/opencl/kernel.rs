@@ -9,7 +9,7 @@ use std::ptr;
 use opencl3::command_queue as put;
 use opencl3::kernel as cl;
 
-use super::call::named;
+use super::call::check;
 use super::device::{self, from_bytes};
 use super::handle::{Event, Kernel, Memory, Program, Queue};
 use super::queue::{length, list};
@@ -17,7 +17,7 @@ use crate::error::CallError;
 
 /// Where what a parameter names lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AddressQualifier {
     /// Memory of the device that kernels read and write.
     Global,
     /// Memory of the device that kernels read.
@@ -31,55 +31,55 @@ pub enum Place {
 /// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    pub place: Place,
+    pub qualifier: AddressQualifier,
     /// As the source has it: `float*`, `uint`.
     pub type_name: String,
 }
 
 pub fn create(program: Program, name: &CStr) -> Result<Kernel, CallError> {
-    named("clCreateKernel", cl::create_kernel(program.raw(), name)).map(Kernel::of)
+    check("clCreateKernel", cl::create_kernel(program.raw(), name)).map(Kernel::of)
 }
 
 pub fn retain(kernel: Kernel) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clRetainKernel", unsafe { cl::retain_kernel(kernel.raw()) })
+    check("clRetainKernel", unsafe { cl::retain_kernel(kernel.raw()) })
 }
 
 /// Takes one count. Launches of it go on.
 pub fn release(kernel: Kernel) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clReleaseKernel", unsafe { cl::release_kernel(kernel.raw()) })
+    check("clReleaseKernel", unsafe { cl::release_kernel(kernel.raw()) })
 }
 
 /// How many parameters it has.
 pub fn parameter_count(kernel: Kernel) -> Result<u32, CallError> {
     let bytes = cl::get_kernel_data(kernel.raw(), cl::CL_KERNEL_NUM_ARGS);
-    named("clGetKernelInfo", bytes).map(|bytes| from_bytes(&bytes) as u32)
+    check("clGetKernelInfo", bytes).map(|bytes| from_bytes(&bytes) as u32)
 }
 
 /// A parameter, where the program was built so that they are known (`-cl-kernel-arg-info`).
 pub fn parameter(kernel: Kernel, index: u32) -> Result<Parameter, CallError> {
-    let ask = |what| named("clGetKernelArgInfo", cl::get_kernel_arg_data(kernel.raw(), index, what));
+    let ask = |what| check("clGetKernelArgInfo", cl::get_kernel_arg_data(kernel.raw(), index, what));
     let place = match from_bytes(&ask(cl::CL_KERNEL_ARG_ADDRESS_QUALIFIER)?) as u32 {
-        cl::CL_KERNEL_ARG_ADDRESS_GLOBAL => Place::Global,
-        cl::CL_KERNEL_ARG_ADDRESS_CONSTANT => Place::Constant,
-        cl::CL_KERNEL_ARG_ADDRESS_LOCAL => Place::Local,
-        _ => Place::Private,
+        cl::CL_KERNEL_ARG_ADDRESS_GLOBAL => AddressQualifier::Global,
+        cl::CL_KERNEL_ARG_ADDRESS_CONSTANT => AddressQualifier::Constant,
+        cl::CL_KERNEL_ARG_ADDRESS_LOCAL => AddressQualifier::Local,
+        _ => AddressQualifier::Private,
     };
-    Ok(Parameter { place, type_name: device::text(&ask(cl::CL_KERNEL_ARG_TYPE_NAME)?) })
+    Ok(Parameter { qualifier: place, type_name: device::text(&ask(cl::CL_KERNEL_ARG_TYPE_NAME)?) })
 }
 
 /// How many work-items a group of it has at the most.
 pub fn group_items_max(kernel: Kernel, device: super::DeviceId) -> Result<u64, CallError> {
     let bytes = cl::get_kernel_work_group_data(kernel.raw(), device.raw(), cl::CL_KERNEL_WORK_GROUP_SIZE);
-    named("clGetKernelWorkGroupInfo", bytes).map(|bytes| from_bytes(&bytes))
+    check("clGetKernelWorkGroupInfo", bytes).map(|bytes| from_bytes(&bytes))
 }
 
 /// Sets an argument to these bytes, which OpenCL copies.
 pub fn set_value(kernel: Kernel, index: u32, value: &[u8]) -> Result<(), CallError> {
     // SAFETY: the call copies the bytes, whose number is told, before it returns; another number than the parameter has is
     // refused.
-    named("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, value.len(), value.as_ptr().cast()) })
+    check("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, value.len(), value.as_ptr().cast()) })
 }
 
 /// Sets an argument to a buffer, or to nothing with [`Memory::NULL`].
@@ -87,30 +87,30 @@ pub fn set_memory(kernel: Kernel, index: u32, memory: Memory) -> Result<(), Call
     let raw = memory.raw();
     let start = ptr::from_ref(&raw).cast();
     // SAFETY: the call reads one handle before it returns.
-    named("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, size_of::<*mut c_void>(), start) })
+    check("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, size_of::<*mut c_void>(), start) })
 }
 
 /// Gives a parameter `bytes` of memory of each group.
 pub fn set_local(kernel: Kernel, index: u32, bytes: usize) -> Result<(), CallError> {
     // SAFETY: for memory of a group the call takes a size and no address.
-    named("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, bytes, ptr::null()) })
+    check("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, bytes, ptr::null()) })
 }
 
 /// Sets an argument to an address within a block of shared virtual memory.
 pub fn set_address(kernel: Kernel, index: u32, address: u64) -> Result<(), CallError> {
     let start = ptr::with_exposed_provenance::<c_void>(address as usize);
     // SAFETY: the call keeps the address and does not follow it.
-    named("clSetKernelArgSVMPointer", unsafe { cl::set_kernel_arg_svm_pointer(kernel.raw(), index, start) })
+    check("clSetKernelArgSVMPointer", unsafe { cl::set_kernel_arg_svm_pointer(kernel.raw(), index, start) })
 }
 
 /// Says which blocks of shared virtual memory launches reach beside those that arguments name.
-pub fn set_reached(kernel: Kernel, starts: &[u64]) -> Result<(), CallError> {
+pub fn set_svm_pointers(kernel: Kernel, starts: &[u64]) -> Result<(), CallError> {
     let bytes = std::mem::size_of_val(starts);
     // SAFETY: the call copies the addresses, whose length is told, and does not follow them.
     let set = unsafe {
         cl::set_kernel_exec_info(kernel.raw(), cl::CL_KERNEL_EXEC_INFO_SVM_PTRS, bytes, starts.as_ptr().cast())
     };
-    named("clSetKernelExecInfo", set)
+    check("clSetKernelExecInfo", set)
 }
 
 /// Launches groups of work-items with the arguments that are set.
@@ -131,5 +131,5 @@ pub unsafe fn launch(
         let (items, group) = (items.as_ptr(), group.as_ptr());
         put::enqueue_nd_range_kernel(queue.raw(), kernel.raw(), 3, ptr::null(), items, group, count, list)
     };
-    named("clEnqueueNDRangeKernel", done).map(Event::of)
+    check("clEnqueueNDRangeKernel", done).map(Event::of)
 }

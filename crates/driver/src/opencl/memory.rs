@@ -7,7 +7,7 @@ use opencl3::command_queue as move_;
 use opencl3::memory as cl;
 use opencl3::types::{CL_FALSE, CL_TRUE, cl_mem_flags};
 
-use super::call::named;
+use super::call::check;
 use super::device::from_bytes;
 use super::handle::{ContextId, Event, Memory, Queue};
 use super::queue::{length, list};
@@ -19,26 +19,26 @@ pub use cl::{CL_MEM_READ_ONLY as READ_ONLY, CL_MEM_READ_WRITE as READ_WRITE};
 pub fn create(context: ContextId, bytes: usize) -> Result<Memory, CallError> {
     // SAFETY: no memory of the host is given.
     let made = unsafe { cl::create_buffer(context.raw(), READ_WRITE, bytes, ptr::null_mut()) };
-    named("clCreateBuffer", made).map(Memory::of)
+    check("clCreateBuffer", made).map(Memory::of)
 }
 
 /// A buffer over memory that has an address already: of shared virtual memory, or of the host.
 ///
 /// # Safety
 /// At `start` are `bytes` bytes, which stay until the buffer has ended, and which nobody touches but as OpenCL says.
-pub unsafe fn create_over(context: ContextId, start: *mut c_void, bytes: usize) -> Result<Memory, CallError> {
+pub unsafe fn create_from_host(context: ContextId, start: *mut c_void, bytes: usize) -> Result<Memory, CallError> {
     let flags = READ_WRITE | cl::CL_MEM_USE_HOST_PTR;
     // SAFETY: the caller vouches for the memory.
     let made = unsafe { cl::create_buffer(context.raw(), flags, bytes, start) };
-    named("clCreateBuffer", made).map(Memory::of)
+    check("clCreateBuffer", made).map(Memory::of)
 }
 
 /// A buffer of memory of the host's that copies are fast from and to, for [`map`].
-pub fn create_for_host(context: ContextId, bytes: usize) -> Result<Memory, CallError> {
+pub fn create_host_visible(context: ContextId, bytes: usize) -> Result<Memory, CallError> {
     let flags = READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
     // SAFETY: no memory of the host is given.
     let made = unsafe { cl::create_buffer(context.raw(), flags, bytes, ptr::null_mut()) };
-    named("clCreateBuffer", made).map(Memory::of)
+    check("clCreateBuffer", made).map(Memory::of)
 }
 
 /// Where the host finds a buffer, for reading and writing. This waits for the queue.
@@ -50,7 +50,7 @@ pub fn map(queue: Queue, memory: Memory, bytes: usize) -> Result<NonNull<u8>, Ca
         let (queue, memory) = (queue.raw(), memory.raw());
         move_::enqueue_map_buffer(queue, memory, CL_TRUE, flags, 0, bytes, &mut start, 0, ptr::null())
     };
-    super::event::release(Event::of(named("clEnqueueMapBuffer", put)?))?;
+    super::event::release(Event::of(check("clEnqueueMapBuffer", put)?))?;
     Ok(NonNull::new(start.cast()).expect("what is mapped does not lie at null"))
 }
 
@@ -59,38 +59,38 @@ pub fn unmap(queue: Queue, memory: Memory, start: usize) -> Result<(), CallError
     let start = ptr::with_exposed_provenance_mut(start);
     // SAFETY: the driver looks the address up among those that it mapped.
     let put = unsafe { move_::enqueue_unmap_mem_object(queue.raw(), memory.raw(), start, 0, ptr::null()) };
-    super::event::release(Event::of(named("clEnqueueUnmapMemObject", put)?))
+    super::event::release(Event::of(check("clEnqueueUnmapMemObject", put)?))
 }
 
 /// A part of a buffer, which is no part itself. `flags` of 0 are the buffer's.
-pub fn part(of: Memory, flags: cl_mem_flags, offset: usize, bytes: usize) -> Result<Memory, CallError> {
+pub fn sub_buffer(of: Memory, flags: cl_mem_flags, offset: usize, bytes: usize) -> Result<Memory, CallError> {
     let region = cl::cl_buffer_region { origin: offset, size: bytes };
     let region = ptr::from_ref(&region).cast();
     // SAFETY: the region outlives the call, which reads it as the kind of part says.
     let made = unsafe { cl::create_sub_buffer(of.raw(), flags, cl::CL_BUFFER_CREATE_TYPE_REGION, region) };
-    named("clCreateSubBuffer", made).map(Memory::of)
+    check("clCreateSubBuffer", made).map(Memory::of)
 }
 
 pub fn retain(memory: Memory) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clRetainMemObject", unsafe { cl::retain_mem_object(memory.raw()) })
+    check("clRetainMemObject", unsafe { cl::retain_mem_object(memory.raw()) })
 }
 
 /// Takes one count. Memory without one ends when no command uses it.
 pub fn release(memory: Memory) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clReleaseMemObject", unsafe { cl::release_mem_object(memory.raw()) })
+    check("clReleaseMemObject", unsafe { cl::release_mem_object(memory.raw()) })
 }
 
 /// How many counts it has.
-pub fn count(memory: Memory) -> Result<u64, CallError> {
+pub fn reference_count(memory: Memory) -> Result<u64, CallError> {
     let bytes = cl::get_mem_object_data(memory.raw(), cl::CL_MEM_REFERENCE_COUNT);
-    named("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
+    check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
 }
 
 pub fn bytes(memory: Memory) -> Result<u64, CallError> {
     let bytes = cl::get_mem_object_data(memory.raw(), cl::CL_MEM_SIZE);
-    named("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
+    check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
 }
 
 /// Copies from the host, in the order of the queue.
@@ -108,7 +108,7 @@ pub unsafe fn write(
     let (count, list) = (length(after), list(after));
     // SAFETY: the caller vouches for the memory of the host; the list outlives the call.
     let put = unsafe { move_::enqueue_write_buffer(queue.raw(), to.raw(), CL_FALSE, offset, bytes, from, count, list) };
-    named("clEnqueueWriteBuffer", put).map(Event::of)
+    check("clEnqueueWriteBuffer", put).map(Event::of)
 }
 
 /// Copies to the host, in the order of the queue.
@@ -126,7 +126,7 @@ pub unsafe fn read(
     let (count, list) = (length(after), list(after));
     // SAFETY: the caller vouches for the memory of the host; the list outlives the call.
     let put = unsafe { move_::enqueue_read_buffer(queue.raw(), from.raw(), CL_FALSE, offset, bytes, to, count, list) };
-    named("clEnqueueReadBuffer", put).map(Event::of)
+    check("clEnqueueReadBuffer", put).map(Event::of)
 }
 
 /// Copies between buffers, in the order of the queue.
@@ -142,7 +142,7 @@ pub fn copy(
     let put = unsafe {
         move_::enqueue_copy_buffer(queue.raw(), from.raw(), to.raw(), from_offset, to_offset, bytes, count, list)
     };
-    named("clEnqueueCopyBuffer", put).map(Event::of)
+    check("clEnqueueCopyBuffer", put).map(Event::of)
 }
 
 /// Repeats a pattern of 1, 2, 4 or more bytes, in the order of the queue.
@@ -160,5 +160,5 @@ pub fn fill(
         let (start, size) = (pattern.as_ptr().cast(), pattern.len());
         move_::enqueue_fill_buffer(queue.raw(), to.raw(), start, size, offset, bytes, count, list)
     };
-    named("clEnqueueFillBuffer", put).map(Event::of)
+    check("clEnqueueFillBuffer", put).map(Event::of)
 }

@@ -14,8 +14,8 @@ mod backend;
 pub mod call;
 pub mod context;
 pub mod device;
+pub mod discovery;
 pub mod event;
-pub mod find;
 pub mod handle;
 pub mod kernel;
 pub mod memory;
@@ -23,5 +23,5 @@ pub mod program;
 pub mod queue;
 pub mod svm;
 
-pub use backend::{Context, Latch, Manner};
+pub use backend::{Context, Latch, MemoryModel};
 pub use handle::{ContextId, DeviceId, Event, Kernel, Memory, PlatformId, Program, Queue};

@@ -5,51 +5,51 @@ use std::ptr;
 
 use opencl3::program as cl;
 
-use super::call::named;
+use super::call::check;
 use super::device::{self, from_bytes};
 use super::handle::{ContextId, DeviceId, Program};
 use crate::error::CallError;
 
 pub fn from_source(context: ContextId, source: &str) -> Result<Program, CallError> {
-    named("clCreateProgramWithSource", cl::create_program_with_source(context.raw(), &[source])).map(Program::of)
+    check("clCreateProgramWithSource", cl::create_program_with_source(context.raw(), &[source])).map(Program::of)
 }
 
 pub fn from_spirv(context: ContextId, image: &[u8]) -> Result<Program, CallError> {
-    named("clCreateProgramWithIL", cl::create_program_with_il(context.raw(), image)).map(Program::of)
+    check("clCreateProgramWithIL", cl::create_program_with_il(context.raw(), image)).map(Program::of)
 }
 
 /// Compiles and links it for the device.
 pub fn build(program: Program, device: DeviceId, options: &CStr) -> Result<(), CallError> {
     let built = cl::build_program(program.raw(), &[device.raw()], options, None, ptr::null_mut());
-    named("clBuildProgram", built)
+    check("clBuildProgram", built)
 }
 
 /// What the compiler said of the last build.
 pub fn log(program: Program, device: DeviceId) -> Result<String, CallError> {
     let bytes = cl::get_program_build_data(program.raw(), device.raw(), cl::CL_PROGRAM_BUILD_LOG);
-    named("clGetProgramBuildInfo", bytes).map(|bytes| device::text(&bytes))
+    check("clGetProgramBuildInfo", bytes).map(|bytes| device::text(&bytes))
 }
 
 /// The names of the kernels of a program that was built.
 pub fn kernel_names(program: Program) -> Result<Vec<String>, CallError> {
-    let bytes = named("clGetProgramInfo", cl::get_program_data(program.raw(), cl::CL_PROGRAM_KERNEL_NAMES))?;
+    let bytes = check("clGetProgramInfo", cl::get_program_data(program.raw(), cl::CL_PROGRAM_KERNEL_NAMES))?;
     let all = device::text(&bytes);
     Ok(all.split(';').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 pub fn retain(program: Program) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clRetainProgram", unsafe { cl::retain_program(program.raw()) })
+    check("clRetainProgram", unsafe { cl::retain_program(program.raw()) })
 }
 
 /// Takes one count. Kernels of it keep it.
 pub fn release(program: Program) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clReleaseProgram", unsafe { cl::release_program(program.raw()) })
+    check("clReleaseProgram", unsafe { cl::release_program(program.raw()) })
 }
 
 /// How many counts it has, those of its kernels included.
-pub fn count(program: Program) -> Result<u64, CallError> {
+pub fn reference_count(program: Program) -> Result<u64, CallError> {
     let bytes = cl::get_program_data(program.raw(), cl::CL_PROGRAM_REFERENCE_COUNT);
-    named("clGetProgramInfo", bytes).map(|bytes| from_bytes(&bytes))
+    check("clGetProgramInfo", bytes).map(|bytes| from_bytes(&bytes))
 }

@@ -3,7 +3,7 @@
 use opencl3::command_queue as cl;
 use opencl3::types::cl_queue_properties;
 
-use super::call::named;
+use super::call::check;
 use super::handle::{ContextId, DeviceId, Event, Queue};
 use crate::error::CallError;
 
@@ -15,49 +15,49 @@ const PROFILING: [cl_queue_properties; 3] =
 pub fn create(context: ContextId, device: DeviceId) -> Result<Queue, CallError> {
     // SAFETY: no properties are given, and nothing is read or written but through the handles.
     let made = unsafe { cl::create_command_queue_with_properties(context.raw(), device.raw(), std::ptr::null()) };
-    named("clCreateCommandQueueWithProperties", made).map(Queue::of)
+    check("clCreateCommandQueueWithProperties", made).map(Queue::of)
 }
 
 /// As [`create`]; events of its commands tell times.
 pub fn create_timed(context: ContextId, device: DeviceId) -> Result<Queue, CallError> {
     // SAFETY: the list of properties ends with a zero and outlives the call.
     let made = unsafe { cl::create_command_queue_with_properties(context.raw(), device.raw(), PROFILING.as_ptr()) };
-    named("clCreateCommandQueueWithProperties", made).map(Queue::of)
+    check("clCreateCommandQueueWithProperties", made).map(Queue::of)
 }
 
 pub fn retain(queue: Queue) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clRetainCommandQueue", unsafe { cl::retain_command_queue(queue.raw()) })
+    check("clRetainCommandQueue", unsafe { cl::retain_command_queue(queue.raw()) })
 }
 
 /// Takes one count.
 pub fn release(queue: Queue) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
-    named("clReleaseCommandQueue", unsafe { cl::release_command_queue(queue.raw()) })
+    check("clReleaseCommandQueue", unsafe { cl::release_command_queue(queue.raw()) })
 }
 
 /// Sends what was put in to the device. Without it the device may never begin.
 pub fn flush(queue: Queue) -> Result<(), CallError> {
-    named("clFlush", cl::flush(queue.raw()))
+    check("clFlush", cl::flush(queue.raw()))
 }
 
 /// Waits until all that was put in is done.
 pub fn finish(queue: Queue) -> Result<(), CallError> {
-    named("clFinish", cl::finish(queue.raw()))
+    check("clFinish", cl::finish(queue.raw()))
 }
 
 /// A point behind all that was put in so far, and behind `after`.
 pub fn marker(queue: Queue, after: &[Event]) -> Result<Event, CallError> {
     // SAFETY: the list outlives the call, and its length is told.
     let made = unsafe { cl::enqueue_marker_with_wait_list(queue.raw(), length(after), list(after)) };
-    named("clEnqueueMarkerWithWaitList", made).map(Event::of)
+    check("clEnqueueMarkerWithWaitList", made).map(Event::of)
 }
 
 /// Lets what is put in from now on wait for `after`, and for all that was put in so far.
 pub fn barrier(queue: Queue, after: &[Event]) -> Result<Event, CallError> {
     // SAFETY: the list outlives the call, and its length is told.
     let made = unsafe { cl::enqueue_barrier_with_wait_list(queue.raw(), length(after), list(after)) };
-    named("clEnqueueBarrierWithWaitList", made).map(Event::of)
+    check("clEnqueueBarrierWithWaitList", made).map(Event::of)
 }
 
 /// The length of a list of events, as OpenCL is told it.

@@ -7,7 +7,7 @@ use opencl3::command_queue as move_;
 use opencl3::memory as cl;
 use opencl3::types::CL_FALSE;
 
-use super::call::named;
+use super::call::check;
 use super::handle::{ContextId, Event, Queue};
 use super::queue::{length, list};
 use crate::error::CallError;
@@ -16,7 +16,7 @@ use crate::error::CallError;
 pub fn alloc(context: ContextId, bytes: usize, align: u32) -> Result<u64, CallError> {
     // SAFETY: the call takes no pointer but the handle.
     let made = unsafe { cl::svm_alloc(context.raw(), cl::CL_MEM_READ_WRITE, bytes, align) };
-    named("clSVMAlloc", made).map(|start| start.expose_provenance() as u64)
+    check("clSVMAlloc", made).map(|start| start.expose_provenance() as u64)
 }
 
 /// A block that the host and kernels may touch at once.
@@ -24,7 +24,7 @@ pub fn alloc_fine(context: ContextId, bytes: usize, align: u32) -> Result<u64, C
     let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_SVM_FINE_GRAIN_BUFFER;
     // SAFETY: the call takes no pointer but the handle.
     let made = unsafe { cl::svm_alloc(context.raw(), flags, bytes, align) };
-    named("clSVMAlloc", made).map(|start| start.expose_provenance() as u64)
+    check("clSVMAlloc", made).map(|start| start.expose_provenance() as u64)
 }
 
 /// Frees a block at once: nobody waits for commands that use it.
@@ -33,19 +33,19 @@ pub fn alloc_fine(context: ContextId, bytes: usize, align: u32) -> Result<u64, C
 /// `start` is what an allocation of the context gave, or null, and neither a command nor the host uses the block any more.
 pub unsafe fn free(context: ContextId, start: u64) -> Result<(), CallError> {
     // SAFETY: the caller vouches for the block.
-    named("clSVMFree", unsafe { cl::svm_free(context.raw(), pointer(start)) })
+    check("clSVMFree", unsafe { cl::svm_free(context.raw(), pointer(start)) })
 }
 
 /// Frees a block in the order of the queue.
 ///
 /// # Safety
 /// As for [`free`], by the time the queue comes to it.
-pub unsafe fn free_in(queue: Queue, start: u64, after: &[Event]) -> Result<Event, CallError> {
+pub unsafe fn free_async(queue: Queue, start: u64, after: &[Event]) -> Result<Event, CallError> {
     let starts = [pointer(start).cast_const()];
     let (count, list) = (length(after), list(after));
     // SAFETY: the caller vouches for the block; the lists outlive the call. Without a function of ours the driver frees it.
     let put = unsafe { move_::enqueue_svm_free(queue.raw(), 1, starts.as_ptr(), None, ptr::null_mut(), count, list) };
-    named("clEnqueueSVMFree", put).map(Event::of)
+    check("clEnqueueSVMFree", put).map(Event::of)
 }
 
 /// Copies between blocks, or from or to memory of the host, in the order of the queue.
@@ -60,7 +60,7 @@ pub unsafe fn copy(queue: Queue, from: u64, to: u64, bytes: usize, after: &[Even
         let (to, from) = (pointer(to), pointer(from).cast_const());
         move_::enqueue_svm_mem_cpy(queue.raw(), CL_FALSE, to, from, bytes, count, list)
     };
-    named("clEnqueueSVMMemcpy", put).map(Event::of)
+    check("clEnqueueSVMMemcpy", put).map(Event::of)
 }
 
 /// Repeats a pattern of 1, 2, 4 or more bytes, in the order of the queue.
@@ -74,7 +74,7 @@ pub unsafe fn fill(queue: Queue, to: u64, bytes: usize, pattern: &[u8], after: &
         let (start, size) = (pattern.as_ptr().cast(), pattern.len());
         move_::enqueue_svm_mem_fill(queue.raw(), pointer(to), start, size, bytes, count, list)
     };
-    named("clEnqueueSVMMemFill", put).map(Event::of)
+    check("clEnqueueSVMMemFill", put).map(Event::of)
 }
 
 fn pointer(address: u64) -> *mut c_void {

@@ -188,7 +188,7 @@ fn devices() -> Vec<Function> {
     let mut functions = arrive! {
         cuDeviceGet 1: device::at(API, 1);
         cuDeviceGetCount 0: device::count(API);
-        cuDeviceGetUuid 1: device::uuid_of_earlier(API, CUdevice(1));
+        cuDeviceGetUuid 1: device::uuid_v1(API, CUdevice(1));
         cuDeviceGetProperties 1: device::properties(API, CUdevice(1));
         cuDeviceGetUuid_v2 1: device::uuid(API, CUdevice(1));
         cuDeviceTotalMem_v2 1: device::total_bytes(API, CUdevice(1));
@@ -217,7 +217,7 @@ fn contexts() -> Vec<Function> {
         cuCtxCreate_v2 2: context::create(API, CUdevice(2), 1);
         cuCtxCreate_v3 3: context::create_with_affinity(API, CUdevice(3), &mut affinity, 2);
         // SAFETY: no wish is given.
-        cuCtxCreate_v4 2: unsafe { context::create_as(API, CUdevice(2), None, 1) };
+        cuCtxCreate_v4 2: unsafe { context::create_with_params(API, CUdevice(2), None, 1) };
         cuCtxAttach 1: context::attach(API, 1);
         cuCtxDetach 1: context::detach(API, CUcontext(1));
         cuCtxGetSharedMemConfig 0: context::shared_config(API);
@@ -367,7 +367,7 @@ fn events() -> Vec<Function> {
         cuEventQuery 1: event::query(API, CUevent(1));
         cuEventSynchronize 1: event::synchronize(API, CUevent(1));
         cuEventDestroy_v2 1: event::destroy(API, CUevent(1));
-        cuEventElapsedTime_v2 2: event::elapsed_ms_of_later(API, CUevent(1), CUevent(2));
+        cuEventElapsedTime_v2 2: event::elapsed_ms_v2(API, CUevent(1), CUevent(2));
         cuEventElapsedTime 2: event::elapsed_ms(API, CUevent(1), CUevent(2));
     }
 }
@@ -532,7 +532,7 @@ fn occupancies() -> Vec<Function> {
 }
 
 fn launches() -> Vec<Function> {
-    let shape = launch::Shape { grid: [2, 3, 4], block: [5, 6, 7], shared_bytes: 8 };
+    let shape = launch::LaunchConfig { grid: [2, 3, 4], block: [5, 6, 7], shared_bytes: 8 };
     let (function, stream) = (CUfunction(1), CUstream(9));
     arrive! {
         // SAFETY: the table launches nothing.

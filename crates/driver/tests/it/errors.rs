@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use freehold_driver::Meaning;
+use freehold_driver::ErrorKind;
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CallError, Function, memory};
 
@@ -48,7 +48,7 @@ fn an_error_names_the_call_the_code_and_the_number() {
 }
 
 #[test]
-fn an_unknown_code_is_said_by_its_number() {
+fn an_unknown_code_is_displayed_by_number() {
     let code = CUerror::new(12345).unwrap();
     assert_eq!(code.to_string(), "error 12345");
     assert_eq!(CallError { call: Function::cuInit, code }.to_string(), "cuInit: error 12345");
@@ -103,7 +103,7 @@ fn a_library_without_cuinit_is_not_a_driver() {
 }
 
 #[test]
-fn an_error_says_the_same_whether_its_driver_is_known_or_not() {
+fn an_error_message_does_not_depend_on_the_driver() {
     let error = CallError { call: Function::cuMemMap, code: CUerror::INVALID_VALUE };
     assert_eq!(freehold_driver::CallError::from(error).to_string(), "cuMemMap: CUDA_ERROR_INVALID_VALUE (1)");
     let error = CallError { call: Function::cuInit, code: CUerror::new(12345).unwrap() };
@@ -111,10 +111,10 @@ fn an_error_says_the_same_whether_its_driver_is_known_or_not() {
 }
 
 #[test]
-fn a_code_means_one_thing_to_who_does_not_know_it() {
-    let meaning = |code| freehold_driver::CallError::from(CallError { call: Function::cuInit, code }).meaning;
-    assert_eq!(meaning(CUerror::OUT_OF_MEMORY), Meaning::OutOfMemory);
-    assert_eq!(meaning(CUerror::NOT_SUPPORTED), Meaning::Unsupported);
-    assert_eq!(meaning(CUerror::ILLEGAL_ADDRESS), Meaning::Fault);
-    assert_eq!(meaning(CUerror::INVALID_VALUE), Meaning::Refused);
+fn each_code_has_one_error_kind() {
+    let meaning = |code| freehold_driver::CallError::from(CallError { call: Function::cuInit, code }).kind;
+    assert_eq!(meaning(CUerror::OUT_OF_MEMORY), ErrorKind::OutOfMemory);
+    assert_eq!(meaning(CUerror::NOT_SUPPORTED), ErrorKind::Unsupported);
+    assert_eq!(meaning(CUerror::ILLEGAL_ADDRESS), ErrorKind::Fault);
+    assert_eq!(meaning(CUerror::INVALID_VALUE), ErrorKind::Other);
 }

@@ -63,9 +63,9 @@ fn a_call_of_another_function_neither_counts_nor_fails() {
     }
     assert_eq!(memory::alloc(faults.api(), 10), Ok(CUdeviceptr(10)));
     assert_eq!(memory::alloc(faults.api(), 10), Ok(CUdeviceptr(10)));
-    assert!(!faults.fired());
+    assert!(!faults.has_fired());
     assert_eq!(memory::alloc(faults.api(), 10).unwrap_err().code, CUerror::OUT_OF_MEMORY);
-    assert!(faults.fired());
+    assert!(faults.has_fired());
     assert_eq!(memory::free(faults.api(), CUdeviceptr(1)), Ok(()));
 }
 
@@ -103,7 +103,7 @@ fn counting_fails_nothing_and_records_the_order() {
     assert_eq!(faults.calls(), 4);
     assert_eq!(faults.calls_of(cuMemAlloc_v2), 2);
     assert_eq!(faults.calls_of(Function::cuStreamCreate), 0);
-    assert!(!faults.fired());
+    assert!(!faults.has_fired());
 }
 
 #[test]
@@ -227,6 +227,6 @@ fn a_panic_ends_the_plan_and_leaves_the_next_one_whole() {
 
 #[test]
 #[should_panic(expected = "the first call is number 1")]
-fn there_is_no_call_number_zero() {
+fn planning_call_zero_panics() {
     Faults::plan(&fake(), Fault { function: None, nth: 0, code: CUerror::UNKNOWN });
 }

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 
 use freehold_driver::cuda::faults::{DRIVERS_MAX, Faults};
 use freehold_driver::cuda::{Api, CUresult, driver};
-use freehold_testing::child::alone;
+use freehold_testing::child::run_in_child;
 
 unsafe extern "C" fn version<const NUMBER: i32>(version: *mut i32) -> CUresult {
     // SAFETY: the caller keeps the conditions of `cuDriverGetVersion`: `version` is a place for one `i32`.
@@ -20,7 +20,7 @@ fn fake(cu_driver_get_version: unsafe extern "C" fn(*mut i32) -> CUresult) -> Ap
 
 #[test]
 fn a_fifth_driver_is_refused_and_a_known_one_is_not() {
-    alone("a_fifth_driver_is_refused_and_a_known_one_is_not", || {
+    run_in_child("a_fifth_driver_is_refused_and_a_known_one_is_not", || {
         assert_eq!(DRIVERS_MAX, 4);
         let known = [version::<1>, version::<2>, version::<3>, version::<4>].map(fake);
         for (number, api) in (1..).zip(&known) {

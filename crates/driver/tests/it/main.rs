@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod answers;
 mod calls;
 mod errors;
 mod faults;
 mod faults_drivers;
 mod layout;
 mod opencl;
+mod return_values;
 mod watch;

@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 
 use freehold_driver::handle::{Event, Kernel, Module, Stream};
 use freehold_driver::opencl::device::Svm;
-use freehold_driver::opencl::find::{self, Found};
-use freehold_driver::opencl::{Context, Manner};
+use freehold_driver::opencl::discovery::{self, InstalledDevice};
+use freehold_driver::opencl::{Context, MemoryModel};
 use freehold_driver::{
-    Arguments, Backend, CallError, ImageKind, Kernels, LoadError, Meaning, Parameter, Passed, Pattern, Rows, Shape,
+    ArgKind, Arguments, Backend, CallError, ErrorKind, ImageKind, Kernels, LaunchConfig, LoadError, Parameter, Pattern,
+    PitchedPtr,
 };
 use freehold_testing::at_effort;
 
@@ -37,11 +38,11 @@ __kernel void slow(__global uint *x, uint turns) {
 type Result<T> = std::result::Result<T, CallError>;
 
 /// A context of OpenCL's looks up every handle and address that it is given: tests may name any.
-struct Looked(Context);
+struct TestContext(Context);
 
-macro_rules! looked {
+macro_rules! safe_calls {
     ($(fn $name:ident($($argument:ident: $of:ty),*) -> $answer:ty;)*) => {
-        impl Looked {$(
+        impl TestContext {$(
             fn $name(&self, $($argument: $of),*) -> $answer {
                 // SAFETY: what the context does not find it refuses, and the tests use no memory in two streams at once.
                 unsafe { self.0.$name($($argument),*) }
@@ -50,7 +51,7 @@ macro_rules! looked {
     };
 }
 
-looked! {
+safe_calls! {
     fn close() -> Result<()>;
     fn free(address: u64) -> Result<()>;
     fn destroy_stream(stream: Stream) -> Result<()>;
@@ -58,18 +59,18 @@ looked! {
     fn wait_until_idle(stream: Stream) -> Result<()>;
     fn destroy_event(event: Event) -> Result<()>;
     fn record(event: Event, stream: Stream) -> Result<()>;
-    fn has_passed(event: Event) -> Result<bool>;
+    fn is_complete(event: Event) -> Result<bool>;
     fn wait(event: Event) -> Result<()>;
-    fn hold(stream: Stream, event: Event) -> Result<()>;
+    fn stream_wait_event(stream: Stream, event: Event) -> Result<()>;
     fn copy(to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
-    fn copy_rows(to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+    fn copy_2d(to: PitchedPtr, from: PitchedPtr, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
     fn fill(to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()>;
     fn kernel(module: Module, name: &CStr) -> Result<Option<Kernel>>;
     fn kernel_names(module: Module) -> Result<Vec<String>>;
     fn parameters(kernel: Kernel) -> Result<Vec<Parameter>>;
 }
 
-impl std::ops::Deref for Looked {
+impl std::ops::Deref for TestContext {
     type Target = Context;
 
     fn deref(&self) -> &Context {
@@ -78,19 +79,19 @@ impl std::ops::Deref for Looked {
 }
 
 /// Contexts on the first device: one for each manner of memory that it has.
-fn contexts() -> Vec<Looked> {
+fn contexts() -> Vec<TestContext> {
     let Some(found) = found() else { return Vec::new() };
-    let mut manners = vec![Manner::Buffers];
-    if found.facts.svm != Svm::None {
-        manners.push(Manner::Shared);
+    let mut manners = vec![MemoryModel::Buffers];
+    if found.info.svm != Svm::None {
+        manners.push(MemoryModel::Svm);
     }
-    manners.into_iter().map(|manner| Looked(Context::on(found.clone(), manner).unwrap())).collect()
+    manners.into_iter().map(|manner| TestContext(Context::new(found.clone(), manner).unwrap())).collect()
 }
 
-fn found() -> Option<Found> {
-    static FOUND: OnceLock<std::result::Result<Vec<Found>, find::Absence>> = OnceLock::new();
+fn found() -> Option<InstalledDevice> {
+    static FOUND: OnceLock<std::result::Result<Vec<InstalledDevice>, discovery::DiscoveryError>> = OnceLock::new();
     // SAFETY: one thread asks, and the others wait for it.
-    match FOUND.get_or_init(|| unsafe { find::devices() }) {
+    match FOUND.get_or_init(|| unsafe { discovery::devices() }) {
         Ok(all) => Some(all[0].clone()),
         Err(absence) => {
             let is_demanded = std::env::var("FREEHOLD_DEVICE").is_ok_and(|device| device.starts_with("opencl"));
@@ -101,14 +102,14 @@ fn found() -> Option<Found> {
     }
 }
 
-fn upload(context: &Looked, to: u64, values: &[u32], stream: Stream) {
+fn upload(context: &TestContext, to: u64, values: &[u32], stream: Stream) {
     let bytes = std::mem::size_of_val(values);
     // SAFETY: the values are waited for before they go.
     unsafe { context.upload(to, values.as_ptr().cast(), bytes, stream) }.unwrap();
     context.wait_until_idle(stream).unwrap();
 }
 
-fn download(context: &Looked, from: u64, len: usize, stream: Stream) -> Vec<u32> {
+fn download(context: &TestContext, from: u64, len: usize, stream: Stream) -> Vec<u32> {
     let mut values = vec![0_u32; len];
     // SAFETY: the values are waited for before anybody looks at them.
     unsafe { context.download(values.as_mut_ptr().cast(), from, 4 * len, stream) }.unwrap();
@@ -117,16 +118,16 @@ fn download(context: &Looked, from: u64, len: usize, stream: Stream) -> Vec<u32>
 }
 
 /// Launches `add` over 100 values.
-fn add(context: &Looked, kernel: Kernel, x: u64, more: u32, stream: Stream) {
+fn add(context: &TestContext, kernel: Kernel, x: u64, more: u32, stream: Stream) {
     let (mut x, mut more, mut n) = (x, more, 100_u32);
     let mut pointers = [(&raw mut x).cast::<c_void>(), (&raw mut more).cast::<c_void>(), (&raw mut n).cast::<c_void>()];
-    let passed = [Passed::Address, Passed::Value { bytes: 4 }, Passed::Value { bytes: 4 }];
-    let arguments = Arguments { pointers: &mut pointers, passed: &passed };
+    let passed = [ArgKind::Address, ArgKind::Value { bytes: 4 }, ArgKind::Value { bytes: 4 }];
+    let arguments = Arguments { pointers: &mut pointers, kinds: &passed };
     // SAFETY: there are three arguments of these sizes.
-    unsafe { context.launch(kernel, Shape::line(4, 32), stream, arguments) }.unwrap();
+    unsafe { context.launch(kernel, LaunchConfig::linear(4, 32), stream, arguments) }.unwrap();
 }
 
-fn load(context: &Looked) -> freehold_driver::handle::Module {
+fn load(context: &TestContext) -> freehold_driver::handle::Module {
     // SAFETY: the text ends in a NUL.
     unsafe { context.load(ImageKind::OpenCl, KERNELS) }.unwrap()
 }
@@ -134,15 +135,15 @@ fn load(context: &Looked) -> freehold_driver::handle::Module {
 #[test]
 fn what_is_uploaded_copied_and_filled_comes_back() {
     for context in contexts() {
-        let stream = context.make_stream().unwrap();
+        let stream = context.create_stream().unwrap();
         let (one, two) = (context.alloc(4096).unwrap(), context.alloc(4096).unwrap());
         upload(&context, one + 512, &[1, 2, 3], stream);
-        context.fill(two, Pattern::One(0xff), 4096, stream).unwrap();
+        context.fill(two, Pattern::U8(0xff), 4096, stream).unwrap();
         context.copy(two + 1024, one + 516, 8, stream).unwrap();
         assert_eq!(download(&context, two + 1024, 3, stream), [2, 3, u32::MAX]);
-        let rows = |start, pitch_bytes| Rows { start, pitch_bytes };
+        let rows = |start, pitch_bytes| PitchedPtr { start, pitch_bytes };
         upload(&context, one, &[1, 2, 3, 4, 5, 6], stream);
-        context.copy_rows(rows(two, 16), rows(one, 8), 4, 3, stream).unwrap();
+        context.copy_2d(rows(two, 16), rows(one, 8), 4, 3, stream).unwrap();
         assert_eq!(
             download(&context, two, 9, stream),
             [1, u32::MAX, u32::MAX, u32::MAX, 3, u32::MAX, u32::MAX, u32::MAX, 5]
@@ -152,31 +153,31 @@ fn what_is_uploaded_copied_and_filled_comes_back() {
 }
 
 #[test]
-fn an_address_that_nobody_allocated_is_refused_and_not_followed() {
+fn an_unallocated_address_is_rejected_and_not_dereferenced() {
     for context in contexts() {
-        let stream = context.make_stream().unwrap();
+        let stream = context.create_stream().unwrap();
         let block = context.alloc(4096).unwrap();
-        let refused = |outcome: Result<()>| outcome.unwrap_err().meaning;
-        assert_eq!(refused(context.fill(block + 4000, Pattern::One(0), 200, stream)), Meaning::Refused);
-        assert_eq!(refused(context.fill(64, Pattern::One(0), 1, stream)), Meaning::Refused);
-        assert_eq!(refused(context.free(block + 64)), Meaning::Refused);
+        let refused = |outcome: Result<()>| outcome.unwrap_err().kind;
+        assert_eq!(refused(context.fill(block + 4000, Pattern::U8(0), 200, stream)), ErrorKind::Other);
+        assert_eq!(refused(context.fill(64, Pattern::U8(0), 1, stream)), ErrorKind::Other);
+        assert_eq!(refused(context.free(block + 64)), ErrorKind::Other);
         context.free(block).unwrap();
-        assert_eq!(refused(context.free(block)), Meaning::Refused);
-        assert_eq!(refused(context.fill(block, Pattern::One(0), 1, stream)), Meaning::Refused);
+        assert_eq!(refused(context.free(block)), ErrorKind::Other);
+        assert_eq!(refused(context.fill(block, Pattern::U8(0), 1, stream)), ErrorKind::Other);
         context.close().unwrap();
     }
 }
 
 #[test]
-fn what_is_taken_is_counted_and_more_than_there_is_is_refused() {
+fn allocations_are_counted_and_too_much_is_rejected() {
     for context in contexts() {
         let total_bytes = context.total_bytes().unwrap();
-        assert_eq!(context.room().unwrap().free_bytes, total_bytes);
+        assert_eq!(context.memory_info().unwrap().free_bytes, total_bytes);
         let block = context.alloc(1 << 20).unwrap();
-        assert_eq!(context.room().unwrap().free_bytes, total_bytes - (1 << 20));
+        assert_eq!(context.memory_info().unwrap().free_bytes, total_bytes - (1 << 20));
         assert!(context.alloc(total_bytes).unwrap_err().is_out_of_memory());
         context.free(block).unwrap();
-        assert_eq!(context.room().unwrap().free_bytes, total_bytes);
+        assert_eq!(context.memory_info().unwrap().free_bytes, total_bytes);
         context.close().unwrap();
     }
 }
@@ -184,10 +185,10 @@ fn what_is_taken_is_counted_and_more_than_there_is_is_refused() {
 #[test]
 fn a_kernel_is_given_addresses_into_the_middle_of_a_block() {
     for context in contexts() {
-        let stream = context.make_stream().unwrap();
+        let stream = context.create_stream().unwrap();
         let kernel = context.kernel(load(&context), c"add").unwrap().unwrap();
         let block = context.alloc(64 << 10).unwrap();
-        context.fill(block, Pattern::One(0), 64 << 10, stream).unwrap();
+        context.fill(block, Pattern::U8(0), 64 << 10, stream).unwrap();
         add(&context, kernel, block + 4096, 7, stream);
         add(&context, kernel, block + 4096, 1, stream);
         assert_eq!(download(&context, block + 4096, 100, stream), [8; 100]);
@@ -197,7 +198,7 @@ fn a_kernel_is_given_addresses_into_the_middle_of_a_block() {
 }
 
 #[test]
-fn what_kernels_take_is_known_and_memory_of_the_group_is_no_argument() {
+fn kernel_parameters_are_known_and_local_memory_is_not_an_argument() {
     for context in contexts() {
         let module = load(&context);
         let mut names = context.kernel_names(module).unwrap();
@@ -211,11 +212,11 @@ fn what_kernels_take_is_known_and_memory_of_the_group_is_no_argument() {
         assert_eq!(context.parameters(grouped).unwrap(), [eight]);
         assert_eq!(context.kernel(module, c"nothing").unwrap(), None);
 
-        let stream = context.make_stream().unwrap();
+        let stream = context.create_stream().unwrap();
         let mut to = context.alloc(4096).unwrap();
         let mut pointers = [(&raw mut to).cast::<c_void>()];
-        let shape = Shape { shared_bytes: 64 * 4, ..Shape::line(1, 64) };
-        let arguments = Arguments { pointers: &mut pointers, passed: &[Passed::Address] };
+        let shape = LaunchConfig { shared_bytes: 64 * 4, ..LaunchConfig::linear(1, 64) };
+        let arguments = Arguments { pointers: &mut pointers, kinds: &[ArgKind::Address] };
         // SAFETY: there is one argument, of eight bytes.
         unsafe { context.launch(grouped, shape, stream, arguments) }.unwrap();
         assert_eq!(download(&context, to, 1, stream), [64]);
@@ -224,32 +225,32 @@ fn what_kernels_take_is_known_and_memory_of_the_group_is_no_argument() {
 }
 
 #[test]
-fn a_text_with_a_mistake_is_the_image_s_fault_and_the_log_names_it() {
+fn a_source_error_is_an_image_error_with_a_log() {
     for context in contexts() {
         let text = b"__kernel void f(__global int *x) { *x = unheard_of; }\0";
         // SAFETY: the text ends in a NUL.
         let failed = unsafe { context.load(ImageKind::OpenCl, text) }.unwrap_err();
         assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
-        assert!(!context.takes(ImageKind::Ptx));
+        assert!(!context.supports(ImageKind::Ptx));
         context.close().unwrap();
     }
 }
 
 /// How much work takes the device a while.
-fn turns() -> u32 {
+fn spin_count() -> u32 {
     at_effort(5_000_000, 20_000_000, 200_000_000)
 }
 
 /// Puts in work that takes the device a while, and gives its stream.
-fn busy(context: &Looked, block: u64) -> Stream {
-    let stream = context.make_stream().unwrap();
+fn busy(context: &TestContext, block: u64) -> Stream {
+    let stream = context.create_stream().unwrap();
     let kernel = context.kernel(load(context), c"slow").unwrap().unwrap();
-    let (mut x, mut turns) = (block, turns());
+    let (mut x, mut turns) = (block, spin_count());
     let mut pointers = [(&raw mut x).cast::<c_void>(), (&raw mut turns).cast::<c_void>()];
-    let passed = [Passed::Address, Passed::Value { bytes: 4 }];
-    let arguments = Arguments { pointers: &mut pointers, passed: &passed };
+    let passed = [ArgKind::Address, ArgKind::Value { bytes: 4 }];
+    let arguments = Arguments { pointers: &mut pointers, kinds: &passed };
     // SAFETY: there are two arguments of these sizes.
-    unsafe { context.launch(kernel, Shape::line(1, 1), stream, arguments) }.unwrap();
+    unsafe { context.launch(kernel, LaunchConfig::linear(1, 1), stream, arguments) }.unwrap();
     stream
 }
 
@@ -257,18 +258,18 @@ fn busy(context: &Looked, block: u64) -> Stream {
 fn an_event_has_passed_when_what_was_put_in_before_it_is_done() {
     for context in contexts() {
         let block = context.alloc(4096).unwrap();
-        let event = context.make_event().unwrap();
-        assert!(context.has_passed(event).unwrap());
-        let idle = context.make_stream().unwrap();
+        let event = context.create_event().unwrap();
+        assert!(context.is_complete(event).unwrap());
+        let idle = context.create_stream().unwrap();
         context.record(event, idle).unwrap();
-        assert!(context.has_passed(event).unwrap());
+        assert!(context.is_complete(event).unwrap());
         let stream = busy(&context, block);
         context.record(event, stream).unwrap();
         context.wait(event).unwrap();
-        assert!(context.has_passed(event).unwrap());
+        assert!(context.is_complete(event).unwrap());
         assert!(context.is_idle(stream).unwrap());
         context.destroy_event(event).unwrap();
-        assert_eq!(context.has_passed(event).unwrap_err().meaning, Meaning::Refused);
+        assert_eq!(context.is_complete(event).unwrap_err().kind, ErrorKind::Other);
         context.close().unwrap();
     }
 }
@@ -277,15 +278,15 @@ fn an_event_has_passed_when_what_was_put_in_before_it_is_done() {
 fn a_stream_waits_on_the_device_for_an_event_of_another() {
     for context in contexts() {
         let (block, seen) = (context.alloc(4096).unwrap(), context.alloc(4096).unwrap());
-        let other = context.make_stream().unwrap();
+        let other = context.create_stream().unwrap();
         upload(&context, block, &[1], other);
         let stream = busy(&context, block);
-        let event = context.make_event().unwrap();
+        let event = context.create_event().unwrap();
         context.record(event, stream).unwrap();
-        context.hold(other, event).unwrap();
+        context.stream_wait_event(other, event).unwrap();
         context.destroy_event(event).unwrap();
         context.copy(seen, block, 4, other).unwrap();
-        let expected = (0..turns()).fold(1_u32, |value, _| value.wrapping_mul(1664525).wrapping_add(1013904223));
+        let expected = (0..spin_count()).fold(1_u32, |value, _| value.wrapping_mul(1664525).wrapping_add(1013904223));
         assert_eq!(download(&context, seen, 1, other), [expected]);
         context.close().unwrap();
     }
@@ -296,11 +297,11 @@ fn a_stream_that_is_destroyed_with_work_finishes_it_and_nothing_of_it_is_left() 
     for context in contexts() {
         let block = context.alloc(4096).unwrap();
         let stream = busy(&context, block);
-        let event = context.make_event().unwrap();
+        let event = context.create_event().unwrap();
         context.record(event, stream).unwrap();
         context.destroy_stream(stream).unwrap();
         context.wait(event).unwrap();
-        assert_eq!(context.fill(block, Pattern::One(0), 1, stream).unwrap_err().meaning, Meaning::Refused);
+        assert_eq!(context.fill(block, Pattern::U8(0), 1, stream).unwrap_err().kind, ErrorKind::Other);
         context.synchronize().unwrap();
         context.close().unwrap();
     }
@@ -312,9 +313,9 @@ fn times_between_events_are_those_of_the_work_between_them() {
         let timing = context.timing().unwrap();
         let block = context.alloc(4096).unwrap();
         let stream = busy(&context, block);
-        let (from, to) = (timing.make_timed_event().unwrap(), timing.make_timed_event().unwrap());
+        let (from, to) = (timing.create_timed_event().unwrap(), timing.create_timed_event().unwrap());
         context.record(from, stream).unwrap();
-        context.fill(block, Pattern::One(1), 4096, stream).unwrap();
+        context.fill(block, Pattern::U8(1), 4096, stream).unwrap();
         context.record(to, stream).unwrap();
         context.wait_until_idle(stream).unwrap();
         // SAFETY: both were made to tell the time.
@@ -329,7 +330,7 @@ fn times_between_events_are_those_of_the_work_between_them() {
 #[test]
 fn memory_of_the_host_is_written_read_and_given_back() {
     for context in contexts() {
-        let stream = context.make_stream().unwrap();
+        let stream = context.create_stream().unwrap();
         let block = context.alloc(4096).unwrap();
         let host = context.alloc_host(4096).unwrap();
         // SAFETY: the memory is of 4096 bytes, and nobody else knows of it.
@@ -352,9 +353,9 @@ fn two_threads_launch_one_kernel_with_arguments_of_their_own() {
             for more in 1..=4_u32 {
                 let context = &context;
                 scope.spawn(move || {
-                    let stream = context.make_stream().unwrap();
+                    let stream = context.create_stream().unwrap();
                     let block = context.alloc(4096).unwrap();
-                    context.fill(block, Pattern::One(0), 4096, stream).unwrap();
+                    context.fill(block, Pattern::U8(0), 4096, stream).unwrap();
                     for _ in 0..50 {
                         add(context, kernel, block, more, stream);
                     }

@@ -5,20 +5,20 @@ use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use freehold_driver::cuda::watch::{Argument, Moment, Value, watch};
+use freehold_driver::cuda::watch::{Argument, CallEvent, Value, watch};
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUerror, CUresult, CUstream, CallError, Function, context, host, memory, stream, stream_flags,
 };
 
-/// What this thread has heard, one line a moment, and when its calls began and ended.
+/// What this thread has recorded, one line a event, and when its calls began and ended.
 #[derive(Default)]
-struct Heard {
+struct Recorded {
     lines: Vec<String>,
     times: Vec<Instant>,
 }
 
 thread_local! {
-    static HEARD: RefCell<Heard> = RefCell::default();
+    static HEARD: RefCell<Recorded> = RefCell::default();
 }
 
 fn line(words: &str, function: Function, arguments: &[Argument]) -> String {
@@ -27,18 +27,18 @@ fn line(words: &str, function: Function, arguments: &[Argument]) -> String {
         Value::Handle(handle) => format!(" {}=#{handle:x}", argument.name),
         Value::Count(count) => format!(" {}={count}", argument.name),
         Value::Signed(number) => format!(" {}={number:+}", argument.name),
-        Value::Untold => format!(" {}", argument.name),
+        Value::Opaque => format!(" {}", argument.name),
     });
     format!("{words} {function}{}", arguments.collect::<String>())
 }
 
-fn observe(moment: Moment<'_>) {
-    HEARD.with_borrow_mut(|heard| match moment {
-        Moment::Called { function, arguments } => heard.lines.push(line("called", function, arguments)),
-        Moment::Returned { function, start, end, outcome, arguments } => {
+fn observe(event: CallEvent<'_>) {
+    HEARD.with_borrow_mut(|recorded| match event {
+        CallEvent::Enter { function, arguments } => recorded.lines.push(line("called", function, arguments)),
+        CallEvent::Exit { function, start, end, outcome, arguments } => {
             let words = outcome.map_or_else(|code| format!("{}", code.number()), |()| "0".to_owned());
-            heard.lines.push(line(&words, function, arguments));
-            heard.times.extend([start, end]);
+            recorded.lines.push(line(&words, function, arguments));
+            recorded.times.extend([start, end]);
         }
     });
 }
@@ -59,7 +59,7 @@ fn fake() -> Api {
         Ok(())
     }
     unsafe extern "C" fn synchronize() -> CUresult {
-        memory::free(watched(), CUdeviceptr(0x2000)).map_err(|error| error.code)
+        memory::free(watched_api(), CUdeviceptr(0x2000)).map_err(|error| error.code)
     }
     Api {
         cuMemAlloc_v2: alloc,
@@ -83,57 +83,57 @@ fn empty() -> Api {
     unsafe { Api::from_symbols(|_| None) }.0
 }
 
-fn watched() -> &'static Api {
+fn watched_api() -> &'static Api {
     static API: OnceLock<Api> = OnceLock::new();
     API.get_or_init(|| watch(&fake(), observe))
 }
 
-fn heard_of(calls: impl FnOnce(&Api)) -> Vec<String> {
+fn record_calls(calls: impl FnOnce(&Api)) -> Vec<String> {
     HEARD.take();
-    calls(watched());
+    calls(watched_api());
     HEARD.take().lines
 }
 
 #[test]
-fn a_place_is_told_as_what_the_driver_put_there() {
-    let heard = heard_of(|api| assert_eq!(memory::alloc(api, 512), Ok(CUdeviceptr(0x1200))));
-    assert_eq!(heard, ["called cuMemAlloc_v2 start bytes=512", "0 cuMemAlloc_v2 start=@1200 bytes=512"]);
-    let heard = heard_of(|api| assert_eq!(stream::create(api, stream_flags::NON_BLOCKING), Ok(CUstream(0xabc))));
-    assert_eq!(heard, ["called cuStreamCreate stream flags=1", "0 cuStreamCreate stream=#abc flags=1"]);
+fn an_output_argument_is_reported_as_the_value_written() {
+    let recorded = record_calls(|api| assert_eq!(memory::alloc(api, 512), Ok(CUdeviceptr(0x1200))));
+    assert_eq!(recorded, ["called cuMemAlloc_v2 start bytes=512", "0 cuMemAlloc_v2 start=@1200 bytes=512"]);
+    let recorded = record_calls(|api| assert_eq!(stream::create(api, stream_flags::NON_BLOCKING), Ok(CUstream(0xabc))));
+    assert_eq!(recorded, ["called cuStreamCreate stream flags=1", "0 cuStreamCreate stream=#abc flags=1"]);
 }
 
 #[test]
-fn an_address_is_told_before_the_call() {
-    let heard = heard_of(|api| assert_eq!(memory::free(api, CUdeviceptr(0x1200)), Ok(())));
-    assert_eq!(heard, ["called cuMemFree_v2 start=@1200", "0 cuMemFree_v2 start=@1200"]);
+fn an_address_is_reported_before_the_call() {
+    let recorded = record_calls(|api| assert_eq!(memory::free(api, CUdeviceptr(0x1200)), Ok(())));
+    assert_eq!(recorded, ["called cuMemFree_v2 start=@1200", "0 cuMemFree_v2 start=@1200"]);
 }
 
 #[test]
-fn a_refusal_is_told_with_its_code_and_leaves_its_places_untold() {
-    let heard = heard_of(|api| {
+fn a_failed_call_reports_its_code_and_opaque_outputs() {
+    let recorded = record_calls(|api| {
         let refused = CallError { call: Function::cuMemAllocHost_v2, code: CUerror::NOT_SUPPORTED };
         assert_eq!(host::alloc(api, 64), Err(refused));
     });
-    assert_eq!(heard, ["called cuMemAllocHost_v2 start bytes=64", "801 cuMemAllocHost_v2 start bytes=64"]);
+    assert_eq!(recorded, ["called cuMemAllocHost_v2 start bytes=64", "801 cuMemAllocHost_v2 start bytes=64"]);
 }
 
 #[test]
-fn a_place_that_is_null_is_not_looked_at() {
+fn a_null_output_argument_is_not_read() {
     let mut bytes = 0;
-    let heard = heard_of(|api| {
+    let recorded = record_calls(|api| {
         // SAFETY: the call takes a null for the base, and `bytes` outlives it.
         let outcome = unsafe { (api.cuMemGetAddressRange_v2)(std::ptr::null_mut(), &mut bytes, CUdeviceptr(0x2000)) };
         assert_eq!(outcome, Ok(()));
     });
     assert_eq!(bytes, 512);
-    assert_eq!(heard[1], "0 cuMemGetAddressRange_v2 base bytes start=@2000");
+    assert_eq!(recorded[1], "0 cuMemGetAddressRange_v2 base bytes start=@2000");
 }
 
 #[test]
-fn a_call_inside_a_call_is_told_between_its_two_moments() {
-    let heard = heard_of(|api| assert_eq!(context::synchronize(api), Ok(())));
+fn a_nested_call_is_reported_between_enter_and_exit() {
+    let recorded = record_calls(|api| assert_eq!(context::synchronize(api), Ok(())));
     assert_eq!(
-        heard,
+        recorded,
         [
             "called cuCtxSynchronize",
             "called cuMemFree_v2 start=@2000",
@@ -145,7 +145,7 @@ fn a_call_inside_a_call_is_told_between_its_two_moments() {
 
 #[test]
 fn a_call_ends_after_it_starts_and_the_one_around_it_later() {
-    let api = watched();
+    let api = watched_api();
     HEARD.take();
     assert_eq!(context::synchronize(api), Ok(()));
     let times = HEARD.take().times;
@@ -154,15 +154,15 @@ fn a_call_ends_after_it_starts_and_the_one_around_it_later() {
 }
 
 #[test]
-fn a_driver_that_is_not_watched_is_heard_of_nowhere() {
-    let heard = heard_of(|_| assert_eq!(memory::free(&fake(), CUdeviceptr(1)), Ok(())));
-    assert_eq!(heard, Vec::<String>::new());
+fn an_unwatched_driver_reports_no_calls() {
+    let recorded = record_calls(|_| assert_eq!(memory::free(&fake(), CUdeviceptr(1)), Ok(())));
+    assert_eq!(recorded, Vec::<String>::new());
 }
 
 #[test]
 fn a_process_watches_no_second_driver() {
-    watched();
+    watched_api();
     assert!(catch_unwind(|| watch(&fake(), |_| {})).is_err());
-    let heard = heard_of(|api| assert_eq!(memory::free(api, CUdeviceptr(1)), Ok(())));
-    assert_eq!(heard.len(), 2);
+    let recorded = record_calls(|api| assert_eq!(memory::free(api, CUdeviceptr(1)), Ok(())));
+    assert_eq!(recorded.len(), 2);
 }

@@ -258,7 +258,7 @@ impl ForeignPool {
     /// The capture that a stream takes part in. Refuses a handle that the driver does not know.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
         // SAFETY: whoever has a foreign pool vouches for the streams that it names.
-        let capture = unsafe { self.foreign().capture_of(stream.into()) }.map_err(|error| self.device.failed(error))?;
+        let capture = unsafe { self.foreign().capture_id(stream.into()) }.map_err(|error| self.device.failed(error))?;
         if self.is_checked {
             let name = (stream.0, thread_of(stream));
             match capture {
@@ -341,7 +341,7 @@ impl ForeignPool {
         known.extend(self.captures().all().flat_map(|pool| pool.streams.values().cloned()));
         for stream_state in known.iter().filter(|stream_state| stream_state.is_this_threads()) {
             // SAFETY: the stream was not retired, and so it was not destroyed.
-            let takes_marks = unsafe { self.foreign().takes_marks(stream_state.raw) };
+            let takes_marks = unsafe { self.foreign().can_record(stream_state.raw) };
             if !takes_marks.map_err(|error| self.device.failed(error))? {
                 return Ok(true);
             }

@@ -3,7 +3,7 @@
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUerror, CUresult, CUstream, CUstreamCaptureMode, capture, context, primary, stream, stream_flags,
 };
-use freehold_testing::child::alone_with;
+use freehold_testing::child::run_in_child_with;
 
 use super::ForeignPool;
 use crate::device::Device;
@@ -48,7 +48,7 @@ fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
 #[test]
 fn no_destroyed_stream_of_a_capture_is_named_when_memory_is_given_back() {
     let name = "no_destroyed_stream_of_a_capture_is_named_when_memory_is_given_back";
-    alone_with(name, &[], || {
+    run_in_child_with(name, &[], || {
         let opened = crate::open::opened(None).unwrap();
         let api = Api { cuMemAddressReserve: reserves_nothing, ..opened.api };
         // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.

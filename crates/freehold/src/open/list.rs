@@ -2,7 +2,7 @@
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CallError, device, driver};
 use freehold_driver::opencl::device::Svm;
-use freehold_driver::opencl::find::Found;
+use freehold_driver::opencl::discovery::InstalledDevice;
 use freehold_softcuda::config::Config;
 
 use super::{nvidia, soft};
@@ -98,9 +98,9 @@ fn opencl() -> Result<Vec<Listed>, String> {
     Ok(all.iter().enumerate().map(|(ordinal, found)| of_opencl(ordinal, found)).collect())
 }
 
-fn of_opencl(ordinal: usize, Found { platform_name, facts, .. }: &Found) -> Listed {
+fn of_opencl(ordinal: usize, InstalledDevice { platform_name, info: facts, .. }: &InstalledDevice) -> Listed {
     let mut abilities = vec!["OpenCL C"];
-    if facts.takes_spirv {
+    if facts.supports_spirv {
         abilities.push("SPIR-V");
     }
     abilities.push(match facts.svm {

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use freehold_driver::opencl::device::Svm;
-use freehold_driver::opencl::find::{self, Found};
-use freehold_driver::opencl::{Context, Manner};
+use freehold_driver::opencl::discovery::{self, InstalledDevice};
+use freehold_driver::opencl::{Context, MemoryModel};
 
 use super::{Asked, OpenError, with_variable};
 use crate::error::Result as DeviceResult;
@@ -17,17 +17,17 @@ pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
 static ASKING: Mutex<()> = Mutex::new(());
 
 /// Every device that OpenCL has here, in the order of their numbers.
-pub fn devices() -> Result<Vec<Found>, find::Absence> {
+pub fn devices() -> Result<Vec<InstalledDevice>, discovery::DiscoveryError> {
     let _alone = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the lock keeps other threads out.
-    unsafe { find::devices() }
+    unsafe { discovery::devices() }
 }
 
 /// An OpenCL device and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// What OpenCL says of it.
-    pub found: Found,
+    pub found: InstalledDevice,
     /// Its number, with GPUs first.
     pub ordinal: usize,
 }
@@ -42,17 +42,17 @@ impl Opened {
     pub fn context(&self) -> DeviceResult<Context> {
         let said = std::env::var_os(MEMORY_VARIABLE).filter(|text| !text.is_empty());
         let manner = match said.as_deref().map(|text| text.to_string_lossy()).as_deref() {
-            None if self.found.facts.svm == Svm::None => Manner::Buffers,
-            None | Some("svm") => Manner::Shared,
-            Some("buffers") => Manner::Buffers,
+            None if self.found.info.svm == Svm::None => MemoryModel::Buffers,
+            None | Some("svm") => MemoryModel::Svm,
+            Some("buffers") => MemoryModel::Buffers,
             Some(other) => return Err(OpenError::OpenClMemory { said: other.to_owned() }.into()),
         };
-        Ok(Context::on(self.found.clone(), manner)?)
+        Ok(Context::new(self.found.clone(), manner)?)
     }
 
     /// One sentence: which device, and whose driver.
     pub fn why(&self) -> String {
-        let Found { platform_name, facts, .. } = &self.found;
+        let InstalledDevice { platform_name, info: facts, .. } = &self.found;
         format!("{}: {}, {platform_name}, driver {}", self.selector(), facts.name, facts.driver)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use freehold_driver::handle::Memory;
-use freehold_driver::{Backend, CallError, Described, LookUp, Mapping, Permission, Sharing};
+use freehold_driver::{Backend, BlockAnnotation, BlockLookupFn, CallError, Permission, Sharing, VirtualMemory};
 
 use super::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 use crate::error::Error;
@@ -65,7 +65,7 @@ pub(crate) struct ChunkSource {
     unmapped: RwLock<Vec<CachedChunk>>,
     locked: Mutex<Locked>,
     /// Lets the device ask for the bounds of blocks, where it checks what kernels do, until the addresses go.
-    described: Mutex<Option<Described>>,
+    described: Mutex<Option<BlockAnnotation>>,
 }
 
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ impl ChunkSource {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self, Error> {
         let budget = Budget { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
         let (budget, total_bytes) = (Arc::new(budget), backend.total_bytes()?);
-        if backend.mapping().is_none() {
+        if backend.virtual_memory().is_none() {
             return Self::unmapped(backend, total_bytes, budget);
         }
         match Self::with(backend.clone(), total_bytes, Visibility::Process, budget.clone()) {
@@ -359,7 +359,7 @@ impl ChunkSource {
             Ok(())
         });
         // SAFETY: all of it was mapped above, and nobody has it yet.
-        let permit = || unsafe { self.mapping().permit(base, next - base, Permission::ReadWrite) };
+        let permit = || unsafe { self.mapping().set_access(base, next - base, Permission::ReadWrite) };
         let mapped = mapped.and_then(|()| permit());
         let Err(error) = mapped else { return Ok(MapOutcome::Chunks(chunks)) };
         locked.cached.extend(cached.split_off(chunks.len()));
@@ -424,8 +424,8 @@ impl ChunkSource {
     }
 
     /// Has the device ask for the blocks at these addresses, where it checks what kernels do.
-    pub(crate) fn describe(&self, look_up: LookUp) {
-        let described = self.backend.describe(self.base, self.bytes, look_up);
+    pub(crate) fn describe(&self, look_up: BlockLookupFn) {
+        let described = self.backend.annotate_blocks(self.base, self.bytes, look_up);
         *self.described.lock().unwrap_or_else(PoisonError::into_inner) = described;
     }
 
@@ -436,7 +436,7 @@ impl ChunkSource {
         if self.can_map() { unsafe { self.mapping().unreserve(self.base, self.bytes) } } else { Ok(()) }
     }
 
-    fn mapping(&self) -> &dyn Mapping {
+    fn mapping(&self) -> &dyn VirtualMemory {
         mapping(&*self.backend)
     }
 
@@ -451,6 +451,6 @@ fn memory(handle: u64) -> Memory {
     unsafe { Memory::from_raw(handle) }
 }
 
-fn mapping(backend: &dyn Backend) -> &dyn Mapping {
-    backend.mapping().expect("what is mapped is of a device that maps")
+fn mapping(backend: &dyn Backend) -> &dyn VirtualMemory {
+    backend.virtual_memory().expect("what is mapped is of a device that maps")
 }

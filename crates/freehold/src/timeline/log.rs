@@ -291,7 +291,7 @@ impl Log {
         for stream in streams {
             while let Some(first) = self.pending.get(&stream).and_then(VecDeque::front) {
                 // SAFETY: the event is the log's own; those of a context that goes are forgotten before.
-                if !unsafe { backend.has_passed(first.begun.end) }? {
+                if !unsafe { backend.is_complete(first.begun.end) }? {
                     break;
                 }
                 let (begun_at, ended_at) = self.times(timing, first)?;
@@ -427,7 +427,7 @@ impl Log {
     fn event(&mut self, timing: &dyn Timing, context: ContextId) -> Driver<Event> {
         match self.spare.entry(context).or_default().pop() {
             Some(event) => Ok(event),
-            None => timing.make_timed_event(),
+            None => timing.create_timed_event(),
         }
     }
 
@@ -473,8 +473,8 @@ fn write(trace: &mut Option<Trace>, event: impl FnOnce(&mut TraceFile<BufWriter<
 
 /// An event in a stream that has nothing else to do: it passes at once.
 fn passed_event(backend: &dyn Backend, timing: &dyn Timing) -> Driver<Event> {
-    let idle = backend.make_stream()?;
-    let made = timing.make_timed_event();
+    let idle = backend.create_stream()?;
+    let made = timing.create_timed_event();
     // SAFETY: both were made above.
     let recorded = made.and_then(|event| match unsafe { backend.record(event, idle) } {
         Ok(()) => Ok(event),

@@ -15,7 +15,7 @@ use freehold::{Device, Error, Imported, ImportedSlice, Permission, SharedSemapho
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUresult, CUstreamCaptureMode, Function, capture, graph,
 };
-use freehold_testing::{STUCK, command_for_test};
+use freehold_testing::{HANG_TIMEOUT, command_for_test};
 use own::{Kernels, N, Own, grid, opened};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -215,7 +215,7 @@ fn finish(mut child: Child) {
     let (done, ended) = mpsc::channel();
     let process = child.id();
     let watchdog = thread::spawn(move || {
-        let is_late = ended.recv_timeout(STUCK).is_err();
+        let is_late = ended.recv_timeout(HANG_TIMEOUT).is_err();
         if is_late {
             // SAFETY: the child was not waited for yet, so the number is still its own.
             unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };

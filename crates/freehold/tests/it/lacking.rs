@@ -11,8 +11,9 @@ use std::sync::Arc;
 use freehold::{Arena, Device, Error};
 use freehold_driver::handle::{Event, Kernel, Module, Stream};
 use freehold_driver::{
-    Arguments, Backend, CallError, Contexts, Foreign, ImageKind, Kernels, Limits, LoadError, Mapping, Parameter,
-    Pattern, Registering, Room, Rows, Shape, Sharing, Timing, Words, cuda,
+    Arguments, Backend, CallError, Contexts, ForeignStreams, HostRegistration, ImageKind, Kernels, LaunchConfig,
+    LaunchLimits, LoadError, MemoryInfo, Parameter, Pattern, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
+    cuda,
 };
 use own::{N, grid, image, opened};
 
@@ -58,7 +59,7 @@ impl Backend for Bare {
         fn name() -> Result<String>;
         fn uuid() -> Result<[u8; 16]>;
         fn total_bytes() -> Result<u64>;
-        fn room() -> Result<Room>;
+        fn memory_info() -> Result<MemoryInfo>;
         fn synchronize() -> Result<()>;
         #[trusted] fn close() -> Result<()>;
         fn alloc(bytes: u64) -> Result<u64>;
@@ -66,20 +67,20 @@ impl Backend for Bare {
         fn is_host_visible(address: u64) -> Result<bool>;
         fn alloc_host(bytes: usize) -> Result<NonNull<u8>>;
         #[trusted] fn free_host(start: NonNull<u8>) -> Result<()>;
-        fn make_stream() -> Result<Stream>;
+        fn create_stream() -> Result<Stream>;
         #[trusted] fn destroy_stream(stream: Stream) -> Result<()>;
         #[trusted] fn is_idle(stream: Stream) -> Result<bool>;
         #[trusted] fn wait_until_idle(stream: Stream) -> Result<()>;
-        fn make_event() -> Result<Event>;
+        fn create_event() -> Result<Event>;
         #[trusted] fn destroy_event(event: Event) -> Result<()>;
         #[trusted] fn record(event: Event, stream: Stream) -> Result<()>;
-        #[trusted] fn has_passed(event: Event) -> Result<bool>;
+        #[trusted] fn is_complete(event: Event) -> Result<bool>;
         #[trusted] fn wait(event: Event) -> Result<()>;
-        #[trusted] fn hold(stream: Stream, event: Event) -> Result<()>;
+        #[trusted] fn stream_wait_event(stream: Stream, event: Event) -> Result<()>;
         #[trusted] fn upload(to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
         #[trusted] fn download(to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()>;
         #[trusted] fn copy(to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
-        #[trusted] fn copy_rows(to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+        #[trusted] fn copy_2d(to: PitchedPtr, from: PitchedPtr, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
         #[trusted] fn fill(to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()>;
     }
 
@@ -87,7 +88,7 @@ impl Backend for Bare {
         ALIGNMENT_BYTES
     }
 
-    fn mapping(&self) -> Option<&dyn Mapping> {
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         None
     }
 
@@ -95,11 +96,11 @@ impl Backend for Bare {
         None
     }
 
-    fn words(&self) -> Option<&dyn Words> {
+    fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps> {
         None
     }
 
-    fn registering(&self) -> Option<&dyn Registering> {
+    fn host_registration(&self) -> Option<&dyn HostRegistration> {
         None
     }
 
@@ -111,14 +112,14 @@ impl Backend for Bare {
         None
     }
 
-    fn foreign(&self) -> Option<&dyn Foreign> {
+    fn foreign_streams(&self) -> Option<&dyn ForeignStreams> {
         None
     }
 }
 
 impl Kernels for Bare {
-    fn takes(&self, kind: ImageKind) -> bool {
-        self.takes_images && self.of.takes(kind)
+    fn supports(&self, kind: ImageKind) -> bool {
+        self.takes_images && self.of.supports(kind)
     }
 
     unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError> {
@@ -136,9 +137,9 @@ impl Kernels for Bare {
         #[trusted] fn unload(module: Module) -> Result<()>;
         #[trusted] fn kernel(module: Module, name: &CStr) -> Result<Option<Kernel>>;
         #[trusted] fn kernel_names(module: Module) -> Result<Vec<String>>;
-        #[trusted] fn variable(module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
-        #[trusted] fn limits(kernel: Kernel) -> Result<Limits>;
-        #[trusted] fn launch(kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()>;
+        #[trusted] fn global(module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
+        #[trusted] fn limits(kernel: Kernel) -> Result<LaunchLimits>;
+        #[trusted] fn launch(kernel: Kernel, shape: LaunchConfig, stream: Stream, arguments: Arguments<'_>) -> Result<()>;
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use freehold::ledger::{
     BlockId, ContextId, Entry, Fence, Gone, Kind, Ledger, NotEntered, Release, State, StreamId, WrongRelease,
 };
-use freehold_testing::{Random, at_effort, covered, seed};
+use freehold_testing::{Random, at_effort, report_covered, seed};
 use model::Model;
 
 const MIB: u64 = 1 << 20;
@@ -49,7 +49,7 @@ fn random_operations_are_answered_as_by_a_list() {
         }
     }
     println!("{:?}", run.met);
-    covered(steps, "operations of the ledger");
+    report_covered(steps, "operations of the ledger");
     let wanted = [
         "adopted",
         "already released",

@@ -13,7 +13,7 @@ use crate::guest;
 
 use freehold::Error;
 use freehold_driver::cuda::{CUdeviceptr, CUevent, CUstream, context, copy, event, event_flags, fill, memory, stream};
-use freehold_testing::{Random, child, given_seed, seeds};
+use freehold_testing::{Random, child, env_seed, seeds};
 use guest::{Host, MIB};
 
 const STEPS: u64 = 250;
@@ -244,8 +244,8 @@ fn context_work(host: &Host, stream: CUstream) {
 fn blocks_hold_what_their_owners_put_there_and_nothing_is_lost() {
     const NAME: &str = "blocks_hold_what_their_owners_put_there_and_nothing_is_lost";
     if child::is_child(NAME) {
-        let outcome = Run::new(given_seed().expect("a child has a seed")).run();
-        return outcome.unwrap_or_else(|wrong| child::say(&wrong));
+        let outcome = Run::new(env_seed().expect("a child has a seed")).run();
+        return outcome.unwrap_or_else(|wrong| child::report_line(&wrong));
     }
     assert_eq!(all_wrong(NAME, seeds(3, 30, 400), &[("FREEHOLD_SOFT_MEMORY", "96MiB")]), [""; 0]);
 }

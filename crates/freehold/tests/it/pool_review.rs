@@ -10,7 +10,7 @@ use std::thread;
 use children::{alone, alone_with};
 use freehold::{Block, DeviceVec, Stream};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, stream, wait_value_flags};
-use freehold_testing::{STUCK, at_effort};
+use freehold_testing::{HANG_TIMEOUT, at_effort};
 use guest::{Host, MIB};
 use own::{Gate, Own};
 
@@ -229,7 +229,7 @@ fn status_of_child() -> i32 {
         -1 => panic!("the system has room for a process"),
         0 => {
             // SAFETY: has no conditions.
-            unsafe { libc::alarm(STUCK.as_secs() as u32) };
+            unsafe { libc::alarm(HANG_TIMEOUT.as_secs() as u32) };
             // SAFETY: ends the child as a return from its first function would, once.
             unsafe { libc::exit(0) }
         }

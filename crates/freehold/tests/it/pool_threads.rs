@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use freehold_driver::cuda::{CUstream, context};
-use freehold_testing::{Random, at_effort, covered, seed};
+use freehold_testing::{Random, at_effort, report_covered, seed};
 use guest::Host;
 
 const THREADS: u64 = 16;
@@ -143,7 +143,7 @@ fn random_operations_of_sixteen_threads_lose_nothing() {
 
 fn run() {
     let (seed, steps) = (seed(), at_effort(20_000, 200_000, 1_000_000));
-    covered(steps, "operations of pools");
+    report_covered(steps, "operations of pools");
     let host = Host::new();
     let shared = (0..SHARED_STREAMS).map(|_| host.stream()).collect();
     let live = Owners([(); 64].map(|()| Mutex::default()));

@@ -10,7 +10,7 @@ use std::thread;
 
 use freehold::ledger::State;
 use freehold::{Context, Device, Error, Grid};
-use freehold_driver::cuda::watch::{Moment, watch};
+use freehold_driver::cuda::watch::{CallEvent, watch};
 use freehold_driver::cuda::{Api, Function};
 use own::{Kernels, N, Own, image, opened};
 
@@ -34,8 +34,8 @@ fn watched() -> Own {
     Own::over(*api, &opened)
 }
 
-fn note(moment: Moment<'_>) {
-    let Moment::Called { function, .. } = moment else { return };
+fn note(event: CallEvent<'_>) {
+    let CallEvent::Enter { function, .. } = event else { return };
     match function {
         Function::cuCtxDestroy_v2 => drop(DESTROYED.fetch_add(1, Ordering::SeqCst)),
         Function::cuEventDestroy_v2 => drop(EVENTS_DESTROYED.fetch_add(1, Ordering::SeqCst)),

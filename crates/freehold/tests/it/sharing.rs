@@ -18,7 +18,7 @@ use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
     CUmemAllocationProp, CUresult, address, allocation, context, copy, mapping, primary,
 };
-use freehold_testing::{Random, command_for_test, covered, print_seed, seeds};
+use freehold_testing::{Random, command_for_test, print_seed, report_covered, seeds};
 use own::{Own, opened};
 
 const MIB: usize = 1 << 20;
@@ -311,7 +311,7 @@ impl Run<'_> {
 fn no_chunk_that_is_exported_holds_a_private_block_whatever_comes_and_goes() {
     own_machine();
     let seeds = seeds(2, 20, 400);
-    covered(seeds.clone().count() as u64, "seeds of shared memory");
+    report_covered(seeds.clone().count() as u64, "seeds of shared memory");
     for seed in seeds {
         print_seed(seed);
         let own = Own::new();

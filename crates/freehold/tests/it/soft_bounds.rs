@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use freehold::{Arguments, Error, Fault, Grid, Image, Module, Permission, Result, Stream};
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{CUerror, CUfunction, CUstream, module, stream};
 use guest::Host;
 use own::Own;
@@ -348,7 +348,8 @@ impl Foreign {
         let kernel: CUfunction = module::function(&self.host.api, self.module, kernel).unwrap();
         let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|word| std::ptr::from_mut(word).cast()).collect();
         // SAFETY: each parameter has eight bytes at the most, and the kernels of these tests reach device memory alone.
-        unsafe { launch::kernel(&self.host.api, kernel, Shape::line(1, 128), self.stream, &mut pointers) }.unwrap();
+        unsafe { launch::kernel(&self.host.api, kernel, LaunchConfig::linear(1, 128), self.stream, &mut pointers) }
+            .unwrap();
         stream::synchronize(&self.host.api, self.stream).map_err(|error| error.code)
     }
 }

@@ -10,7 +10,7 @@ use crate::program;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUresult, CUstream, driver};
-use freehold_testing::{child, given_seed, seeds};
+use freehold_testing::{child, env_seed, seeds};
 use program::growth;
 
 // SAFETY: the test names streams, memory and handles that it made.
@@ -25,8 +25,8 @@ fn is_child(name: &str, api: Api, run: Run) -> bool {
         return false;
     }
     driver::init(&api, 0).unwrap();
-    if let Err(wrong) = run(given_seed().expect("a child has a seed"), api, CUdevice(0)) {
-        child::say(&wrong.to_string());
+    if let Err(wrong) = run(env_seed().expect("a child has a seed"), api, CUdevice(0)) {
+        child::report_line(&wrong.to_string());
     }
     true
 }

@@ -13,7 +13,7 @@ use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp, CUmemGenericAllocationHandle,
     CUresult,
 };
-use freehold_testing::{Random, at_effort, covered, print_seed, seeds};
+use freehold_testing::{Random, at_effort, print_seed, report_covered, seeds};
 use own::{Gate, N, Own, grid, opened};
 
 const MIB: usize = 1 << 20;
@@ -222,7 +222,7 @@ fn check(stream: &Stream, (block, value): (Block<u8>, u8)) {
 #[test]
 fn nobody_finds_what_another_wrote_whatever_comes_and_goes() {
     let seeds = seeds(1, 6, 200);
-    covered(seeds.clone().count() as u64, "seeds of memory that is not mapped");
+    report_covered(seeds.clone().count() as u64, "seeds of memory that is not mapped");
     for seed in seeds {
         print_seed(seed);
         let own = own();

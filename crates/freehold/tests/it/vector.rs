@@ -7,7 +7,7 @@ use freehold::ledger::{State, WrongRelease};
 use freehold::{Device, DeviceVec, Error, Stream};
 use freehold_driver::cuda::faults::{Fault, Faults};
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUerror, CUresult, Function};
-use freehold_testing::{at_effort, covered};
+use freehold_testing::{at_effort, report_covered};
 use own::{N, Own, grid, opened};
 
 /// Elements of a page of 2 MiB, in which memory is mapped.
@@ -303,7 +303,7 @@ fn for_every_n_the_nth_call_of_a_growth_fails_and_the_vector_is_as_it_was() {
             stream.synchronize().unwrap();
             let faults = Faults::plan(&opened.api, Fault { function: None, nth, code });
             let grown = vec.reserve(&stream, PAGE);
-            let fired = faults.fired();
+            let fired = faults.has_fired();
             drop(faults);
             if grown.is_err() {
                 failed += 1;
@@ -321,7 +321,7 @@ fn for_every_n_the_nth_call_of_a_growth_fails_and_the_vector_is_as_it_was() {
                 break;
             }
         }
-        covered(failed, "failed calls");
+        report_covered(failed, "failed calls");
         assert!(failed >= at_effort(1, 3, 3), "{failed} growths failed");
     }
 }
@@ -339,7 +339,7 @@ fn for_every_n_the_nth_call_of_a_drop_fails_and_the_memory_goes_later() {
         vec.reserve(&stream, 2 * PAGE).unwrap();
         let faults = Faults::plan(&opened.api, Fault { function: None, nth, code: CUerror::INVALID_VALUE });
         drop(vec);
-        let fired = faults.fired();
+        let fired = faults.has_fired();
         drop(faults);
         // None, where the call is made again.
         assert!(own.device.drop_errors().len() <= usize::from(fired), "call {nth}");

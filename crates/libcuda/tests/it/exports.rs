@@ -18,9 +18,9 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exports.rs");
 fn exports_are_those_of_the_list_of_symbols() {
     let symbols = SYMBOLS.iter().flat_map(|forms| forms.iter());
     let (implemented, others): (Vec<_>, Vec<_>) =
-        symbols.filter(|symbol| !OLDER_FORMS.contains(&symbol.name)).partition(|symbol| is_served(symbol));
+        symbols.filter(|symbol| !OLDER_FORMS.contains(&symbol.name)).partition(|symbol| is_implemented(symbol));
     let note = "// Generated from the list of driver symbols: see tests/it/exports.rs.\n";
-    let text = note.to_owned() + &per_thread(&implemented) + &refused(&others);
+    let text = note.to_owned() + &per_thread(&implemented) + &unsupported(&others);
     if std::env::var_os("FREEHOLD_WRITE_EXPORTS").is_some() {
         return fs::write(PATH, text).unwrap();
     }
@@ -28,7 +28,7 @@ fn exports_are_those_of_the_list_of_symbols() {
     assert!(is_same, "{PATH} is outdated: set FREEHOLD_WRITE_EXPORTS=1 and run this test again");
 }
 
-fn is_served(symbol: &Symbol) -> bool {
+fn is_implemented(symbol: &Symbol) -> bool {
     Function::named(symbol.name).is_some()
 }
 
@@ -45,7 +45,7 @@ fn per_thread(implemented: &[&Symbol]) -> String {
 }
 
 /// A call of the macro `unsupported` with every symbol that is not implemented.
-fn refused(others: &[&Symbol]) -> String {
+fn unsupported(others: &[&Symbol]) -> String {
     let names: Vec<_> = others.iter().flat_map(|symbol| [Some(symbol.name), symbol.per_thread]).flatten().collect();
     format!("unsupported! {{ {} }}\n", names.join(" "))
 }

@@ -5,7 +5,7 @@ use freehold_driver::cuda::{CUerror, Function};
 const HEADER: &str = include_str!("../../include/freehold_cuda.h");
 
 #[test]
-fn every_function_of_the_header_is_served() {
+fn every_function_of_the_header_is_implemented() {
     let declared: Vec<_> = HEADER
         .lines()
         .filter_map(|line| line.strip_prefix("CUresult "))

@@ -7,14 +7,14 @@ use freehold_driver::cuda::symbols::SYMBOLS;
 use freehold_driver::cuda::{CUdriverProcAddressQueryResult, CUerror, CUresult, Function, proc_address_flags};
 use libloading::os::unix::{Library, Symbol};
 
-type Refused = unsafe extern "C" fn() -> CUresult;
+type UnsupportedFn = unsafe extern "C" fn() -> CUresult;
 type ProcAddress =
     unsafe extern "C" fn(*const c_char, *mut *mut c_void, i32, u64, *mut CUdriverProcAddressQueryResult) -> CUresult;
 type OldProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, i32, u64) -> CUresult;
 
 fn library() -> Library {
     let test = std::env::current_exe().expect("a test has a file");
-    let path: PathBuf = test.parent().expect("a file lies in a folder").join(freehold_libcuda::FILE);
+    let path: PathBuf = test.parent().expect("a file lies in a folder").join(freehold_libcuda::LIBRARY_FILE);
     // SAFETY: the library has no initialisers but those of Rust's standard library.
     unsafe { Library::new(path) }.expect("cargo built the library beside the test")
 }
@@ -24,7 +24,7 @@ fn symbol<T>(library: &Library, name: &str) -> Option<Symbol<T>> {
     unsafe { library.get(name.as_bytes()) }.ok()
 }
 
-fn is_refused(name: &str) -> bool {
+fn is_unsupported(name: &str) -> bool {
     Function::named(name).is_none() && name != "cuGetProcAddress"
 }
 
@@ -33,21 +33,21 @@ fn every_documented_symbol_is_exported() {
     let library = library();
     for form in SYMBOLS.iter().flat_map(|forms| forms.iter()) {
         for name in [Some(form.name), form.per_thread].into_iter().flatten() {
-            assert!(symbol::<Refused>(&library, name).is_some(), "{name}");
+            assert!(symbol::<UnsupportedFn>(&library, name).is_some(), "{name}");
         }
     }
 }
 
 #[test]
-fn what_is_not_served_answers_not_supported() {
+fn unimplemented_symbols_return_not_supported() {
     let library = library();
     let mut count = 0;
     for form in SYMBOLS.iter().flat_map(|forms| forms.iter()) {
-        if !is_refused(form.name) {
+        if !is_unsupported(form.name) {
             continue;
         }
         for name in [Some(form.name), form.per_thread].into_iter().flatten() {
-            let call = symbol::<Refused>(&library, name).expect("it is exported");
+            let call = symbol::<UnsupportedFn>(&library, name).expect("it is exported");
             // SAFETY: the stub looks at no argument.
             assert_eq!(unsafe { call() }, Err(CUerror::NOT_SUPPORTED), "{name}");
             count += 1;
@@ -69,9 +69,9 @@ fn every_form_of_a_name_has_an_address_in_its_version() {
             let outcome = unsafe { ask(name.as_ptr(), &mut function, form.since, flags, &mut status) };
             assert_eq!((outcome, status), (Ok(()), CUdriverProcAddressQueryResult::SUCCESS), "{form:?}");
             assert!(!function.is_null(), "{form:?}");
-            if is_refused(form.name) {
+            if is_unsupported(form.name) {
                 // SAFETY: the address is that of the stub, which looks at no argument.
-                let call = unsafe { std::mem::transmute::<*mut c_void, Refused>(function) };
+                let call = unsafe { std::mem::transmute::<*mut c_void, UnsupportedFn>(function) };
                 // SAFETY: the stub looks at no argument.
                 assert_eq!(unsafe { call() }, Err(CUerror::NOT_SUPPORTED), "{form:?}");
             }
@@ -80,7 +80,7 @@ fn every_form_of_a_name_has_an_address_in_its_version() {
 }
 
 #[test]
-fn the_older_way_to_ask_finds_the_same() {
+fn cu_get_proc_address_v1_finds_the_same() {
     let library = library();
     let ask = symbol::<OldProcAddress>(&library, "cuGetProcAddress").expect("it is exported");
     let mut function = std::ptr::null_mut();

@@ -1,19 +1,19 @@
 //! What all ranks do together: broadcast, reduce, gather, scatter, all to all. In the order of the calls, which is the same at
 //! every rank.
 
-mod pieces;
+mod chunked;
 
 use freehold::{ExternalAccess, Pod, Source, Stream, Target};
 
-pub(crate) use self::pieces::{Barrier, Collective, What};
+pub(crate) use self::chunked::{Barrier, Collective, CollectiveKind};
 use crate::element::{Element, Op};
 use crate::error::{Error, Result};
-use crate::raw::Spread;
+use crate::raw::Redistribution;
 use crate::request::Request;
 use crate::world::World;
 
 /// Memory that a rank gives, and memory that it is given; either may be none.
-type Ends = (Option<ExternalAccess>, Option<ExternalAccess>);
+type Endpoints = (Option<ExternalAccess>, Option<ExternalAccess>);
 
 /// Each call has a form that waits until this rank's part is done, and one that does not: then later work with the blocks waits on
 /// the device.
@@ -24,12 +24,12 @@ type Ends = (Option<ExternalAccess>, Option<ExternalAccess>);
 impl World {
     /// Gives all ranks what the root's block holds. The blocks are equally long.
     pub fn broadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<()> {
-        self.finish(self.broadcasting(stream, block, root)?).map(drop)
+        self.finish(self.start_broadcast(stream, block, root)?).map(drop)
     }
 
     /// [`broadcast`](Self::broadcast) without waiting.
     pub fn ibroadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Request<()>> {
-        Ok(self.engine.submit(Box::new(self.broadcasting(stream, block, root)?)))
+        Ok(self.progress.submit(Box::new(self.start_broadcast(stream, block, root)?)))
     }
 
     /// Combines the blocks of all ranks, element by element, into one at the root. Other ranks give none to write.
@@ -41,7 +41,7 @@ impl World {
         op: Op,
         root: i32,
     ) -> Result<()> {
-        self.finish(self.reducing(stream, from, to, op, Some(root))?).map(drop)
+        self.finish(self.start_reduce(stream, from, to, op, Some(root))?).map(drop)
     }
 
     /// [`reduce`](Self::reduce) without waiting.
@@ -53,7 +53,7 @@ impl World {
         op: Op,
         root: i32,
     ) -> Result<Request<()>> {
-        Ok(self.engine.submit(Box::new(self.reducing(stream, from, to, op, Some(root))?)))
+        Ok(self.progress.submit(Box::new(self.start_reduce(stream, from, to, op, Some(root))?)))
     }
 
     /// Combines the blocks of all ranks, element by element, into one at every rank.
@@ -64,7 +64,7 @@ impl World {
         to: &mut impl Target<T>,
         op: Op,
     ) -> Result<()> {
-        self.finish(self.reducing(stream, from, Some(to), op, None)?).map(drop)
+        self.finish(self.start_reduce(stream, from, Some(to), op, None)?).map(drop)
     }
 
     /// [`allreduce`](Self::allreduce) without waiting.
@@ -75,7 +75,7 @@ impl World {
         to: &mut impl Target<T>,
         op: Op,
     ) -> Result<Request<()>> {
-        Ok(self.engine.submit(Box::new(self.reducing(stream, from, Some(to), op, None)?)))
+        Ok(self.progress.submit(Box::new(self.start_reduce(stream, from, Some(to), op, None)?)))
     }
 
     /// Puts the blocks of all ranks side by side, in their order, into one at the root. Other ranks give none to write.
@@ -86,7 +86,7 @@ impl World {
         to: Option<&mut impl Target<T>>,
         root: i32,
     ) -> Result<()> {
-        self.finish(self.gathering(stream, from, to, root)?).map(drop)
+        self.finish(self.start_gather(stream, from, to, root)?).map(drop)
     }
 
     /// [`gather`](Self::gather) without waiting.
@@ -97,7 +97,7 @@ impl World {
         to: Option<&mut impl Target<T>>,
         root: i32,
     ) -> Result<Request<()>> {
-        Ok(self.engine.submit(Box::new(self.gathering(stream, from, to, root)?)))
+        Ok(self.progress.submit(Box::new(self.start_gather(stream, from, to, root)?)))
     }
 
     /// Gives each rank its part of the root's block. Other ranks give none to read.
@@ -108,7 +108,7 @@ impl World {
         to: &mut impl Target<T>,
         root: i32,
     ) -> Result<()> {
-        self.finish(self.scattering(stream, from, to, root)?).map(drop)
+        self.finish(self.start_scatter(stream, from, to, root)?).map(drop)
     }
 
     /// [`scatter`](Self::scatter) without waiting.
@@ -119,12 +119,12 @@ impl World {
         to: &mut impl Target<T>,
         root: i32,
     ) -> Result<Request<()>> {
-        Ok(self.engine.submit(Box::new(self.scattering(stream, from, to, root)?)))
+        Ok(self.progress.submit(Box::new(self.start_scatter(stream, from, to, root)?)))
     }
 
     /// Gives each rank its part of every rank's block, in the order of the ranks.
     pub fn alltoall<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
-        self.finish(self.exchanging(stream, from, to)?).map(drop)
+        self.finish(self.start_alltoall(stream, from, to)?).map(drop)
     }
 
     /// [`alltoall`](Self::alltoall) without waiting.
@@ -134,19 +134,19 @@ impl World {
         from: &impl Source<T>,
         to: &mut impl Target<T>,
     ) -> Result<Request<()>> {
-        Ok(self.engine.submit(Box::new(self.exchanging(stream, from, to)?)))
+        Ok(self.progress.submit(Box::new(self.start_alltoall(stream, from, to)?)))
     }
 
-    fn broadcasting<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Collective> {
-        self.ranks.check_rank(root)?;
+    fn start_broadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Collective> {
+        self.inner.check_rank(root)?;
         let bytes = block.len() * size_of::<T>();
-        let lent = stream.lend_mut(block)?;
-        let is_root = root == self.ranks.rank;
-        let ends = if is_root { (Some(lent), None) } else { (None, Some(lent)) };
-        Ok(Collective::new(What::Broadcast { root }, ends, bytes, size_of::<T>()))
+        let access = stream.lend_mut(block)?;
+        let is_root = root == self.inner.rank;
+        let ends = if is_root { (Some(access), None) } else { (None, Some(access)) };
+        Ok(Collective::new(CollectiveKind::Broadcast { root }, ends, bytes, size_of::<T>()))
     }
 
-    fn reducing<T: Element>(
+    fn start_reduce<T: Element>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,
@@ -160,15 +160,15 @@ impl World {
         }
         let len = from.len();
         if let Some(to) = &to {
-            exactly("what is reduced into", to.len(), len)?;
+            check_len("what is reduced into", to.len(), len)?;
         }
         let to = to.map(|to| stream.lend_mut(to)).transpose()?;
         let ends = (Some(stream.lend(from)?), to);
-        let what = What::Reduce { root, op, kind: T::kind() };
+        let what = CollectiveKind::Reduce { root, op, kind: T::datatype() };
         Ok(Collective::new(what, ends, len * size_of::<T>(), size_of::<T>()))
     }
 
-    fn gathering<T: Pod>(
+    fn start_gather<T: Pod>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,
@@ -178,15 +178,15 @@ impl World {
         self.check_root(root, to.is_some(), "is given")?;
         let len = from.len();
         if let Some(to) = &to {
-            exactly("what is gathered into", to.len(), len * self.ranks.size as usize)?;
+            check_len("what is gathered into", to.len(), len * self.inner.size as usize)?;
         }
         let to = to.map(|to| stream.lend_mut(to)).transpose()?;
         let ends = (Some(stream.lend(from)?), to);
-        let what = What::Spread(Spread::Gather(root));
+        let what = CollectiveKind::Redistribute(Redistribution::Gather(root));
         Ok(Collective::new(what, ends, len * size_of::<T>(), size_of::<T>()))
     }
 
-    fn scattering<T: Pod>(
+    fn start_scatter<T: Pod>(
         &self,
         stream: &Stream,
         from: Option<&impl Source<T>>,
@@ -196,35 +196,40 @@ impl World {
         self.check_root(root, from.is_some(), "gives")?;
         let len = to.len();
         if let Some(from) = from {
-            exactly("what is scattered", from.len(), len * self.ranks.size as usize)?;
+            check_len("what is scattered", from.len(), len * self.inner.size as usize)?;
         }
         let to = stream.lend_mut(to)?;
         let from = from.map(|from| stream.lend(from)).transpose()?;
-        let what = What::Spread(Spread::Scatter(root));
+        let what = CollectiveKind::Redistribute(Redistribution::Scatter(root));
         Ok(Collective::new(what, (from, Some(to)), len * size_of::<T>(), size_of::<T>()))
     }
 
-    fn exchanging<T: Pod>(
+    fn start_alltoall<T: Pod>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,
         to: &mut impl Target<T>,
     ) -> Result<Collective> {
-        let size = self.ranks.size as usize;
-        exactly("what is received from all", to.len(), from.len())?;
+        let size = self.inner.size as usize;
+        check_len("what is received from all", to.len(), from.len())?;
         let part = from.len() / size;
-        exactly("what goes to all", from.len(), part * size)?;
+        check_len("what goes to all", from.len(), part * size)?;
         let to = stream.lend_mut(to)?;
         let ends = (Some(stream.lend(from)?), Some(to));
-        Ok(Collective::new(What::Spread(Spread::AllToAll), ends, part * size_of::<T>(), size_of::<T>()))
+        Ok(Collective::new(
+            CollectiveKind::Redistribute(Redistribution::AllToAll),
+            ends,
+            part * size_of::<T>(),
+            size_of::<T>(),
+        ))
     }
 
     fn check_root(&self, root: i32, has_whole: bool, does: &'static str) -> Result<()> {
-        self.ranks.check_rank(root)?;
-        if has_whole == (root == self.ranks.rank) { Ok(()) } else { Err(Error::NotTheRoot { root, does }) }
+        self.inner.check_rank(root)?;
+        if has_whole == (root == self.inner.rank) { Ok(()) } else { Err(Error::NotRoot { root, does }) }
     }
 }
 
-fn exactly(what: &'static str, elements: usize, wanted: usize) -> Result<()> {
-    if elements == wanted { Ok(()) } else { Err(Error::OtherLength { what, elements, wanted }) }
+fn check_len(what: &'static str, elements: usize, wanted: usize) -> Result<()> {
+    if elements == wanted { Ok(()) } else { Err(Error::LengthMismatch { what, elements, wanted }) }
 }

@@ -5,236 +5,251 @@ use std::collections::VecDeque;
 
 use freehold::Event;
 
-use super::line::{COME, End, Line};
-use super::refused;
-use crate::copies::{Buffer, Move};
-use crate::error::{Error, Failed, Result};
-use crate::ranks::{Pass, Ranks};
-use crate::raw::{Memory, Pending};
+use super::control::{ControlChannel, PROCEED, Side};
+use super::transfer_error;
+use crate::error::{Error, Result, TransferError};
+use crate::raw::{RawRequest, Span};
+use crate::staging::{CopySegment, StagingBuffer};
+use crate::world_inner::{Permit, WorldInner};
 
 /// One buffer on its way.
-struct Flight {
-    buffer: Buffer,
+struct InFlight {
+    buffer: StagingBuffer,
     bytes: usize,
     stage: Stage,
 }
 
 enum Stage {
     Copying(Event),
-    Moving(Pending),
+    Sending(RawRequest),
 }
 
 /// Gives up what is on its way: copies first, for their buffers are used again.
-fn ground(flights: VecDeque<Flight>, ranks: &Ranks) {
-    ranks.settle();
-    for flight in flights {
-        if let Stage::Moving(pending) = flight.stage
-            && !ranks.library.cancel(pending)
+fn leak_in_flight(in_flight: VecDeque<InFlight>, world: &WorldInner) {
+    world.synchronize_copies();
+    for chunk in in_flight {
+        if let Stage::Sending(pending) = chunk.stage
+            && !world.library.cancel(pending)
         {
-            flight.buffer.abandon();
+            chunk.buffer.leak();
         }
     }
 }
 
 /// The sender's side, behind its envelope.
-pub(super) struct Loading {
-    line: Line,
+pub(super) struct ChunkSender {
+    control: ControlChannel,
     answer: Answer,
     /// How many bytes have a buffer, or had one.
-    taken: usize,
-    flights: VecDeque<Flight>,
+    next_offset: usize,
+    in_flight: VecDeque<InFlight>,
     /// While it copies before it is known to be wanted.
-    ahead: Option<Pass>,
+    early_permit: Option<Permit>,
     /// Whether the receiver has asked for every chunk: none that is under way is another message's of the same number later.
-    is_asked: bool,
+    is_requested: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Awaited,
-    Come,
-    Stay,
+    Proceed,
+    Decline,
 }
 
-impl Loading {
+impl ChunkSender {
     pub(super) fn new(peer: i32, tag: i32) -> Self {
-        let line = Line::new(peer, tag, End::Sender);
-        Self { line, answer: Answer::Awaited, taken: 0, flights: VecDeque::new(), ahead: None, is_asked: false }
+        let line = ControlChannel::new(peer, tag, Side::Sender);
+        Self {
+            control: line,
+            answer: Answer::Awaited,
+            next_offset: 0,
+            in_flight: VecDeque::new(),
+            early_permit: None,
+            is_requested: false,
+        }
     }
 
     /// Whether the message's memory is not read any more.
-    pub(super) fn is_loaded(&self, memory: Memory) -> bool {
-        let is_taken = self.taken == memory.bytes || self.answer == Answer::Stay;
-        is_taken && !self.flights.iter().any(|flight| matches!(flight.stage, Stage::Copying(_)))
+    pub(super) fn is_loaded(&self, memory: Span) -> bool {
+        let is_taken = self.next_offset == memory.bytes || self.answer == Answer::Decline;
+        is_taken && !self.in_flight.iter().any(|chunk| matches!(chunk.stage, Stage::Copying(_)))
     }
 
     /// Goes on: whether all has been sent, or is not wanted.
-    pub(super) fn advance(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<bool> {
+    pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
         if self.answer == Answer::Awaited
-            && let Some(word) = self.line.hear(title, ranks)?
+            && let Some(word) = self.control.try_recv(title, world)?
         {
-            self.answer = if word == COME { Answer::Come } else { Answer::Stay };
-            self.ahead = None;
+            self.answer = if word == PROCEED { Answer::Proceed } else { Answer::Decline };
+            self.early_permit = None;
         }
-        if self.answer == Answer::Come && !self.is_asked {
-            self.is_asked = self.line.hear(title, ranks)?.is_some();
+        if self.answer == Answer::Proceed && !self.is_requested {
+            self.is_requested = self.control.try_recv(title, world)?.is_some();
         }
-        self.load(memory, ranks)?;
-        self.post(title, ranks)?;
-        self.land(title, ranks)?;
-        let is_known = self.is_asked || self.answer == Answer::Stay;
-        Ok(is_known && self.flights.is_empty() && self.is_loaded(memory))
+        self.load(memory, world)?;
+        self.post(title, world)?;
+        self.complete_sends(title, world)?;
+        let is_known = self.is_requested || self.answer == Answer::Decline;
+        Ok(is_known && self.in_flight.is_empty() && self.is_loaded(memory))
     }
 
     /// Begins to copy what there are buffers for.
-    fn load(&mut self, memory: Memory, ranks: &Ranks) -> Result<()> {
+    fn load(&mut self, memory: Span, world: &WorldInner) -> Result<()> {
         let may_load = match self.answer {
-            Answer::Come => true,
-            Answer::Stay => false,
+            Answer::Proceed => true,
+            Answer::Decline => false,
             Answer::Awaited => {
-                self.ahead = self.ahead.take().or_else(|| ranks.ahead.pass());
-                self.ahead.is_some()
+                self.early_permit = self.early_permit.take().or_else(|| world.early_copies.try_acquire());
+                self.early_permit.is_some()
             }
         };
-        let chunk_bytes = ranks.settings.chunk_bytes;
-        while may_load && self.flights.len() < ranks.settings.depth && self.taken < memory.bytes {
-            let bytes = chunk_bytes.min(memory.bytes - self.taken);
-            let mut buffer = ranks.copies.buffer(chunk_bytes)?;
-            let from = Move { device: memory.address + self.taken as u64, at: 0, bytes };
+        let chunk_bytes = world.settings.chunk_bytes;
+        while may_load && self.in_flight.len() < world.settings.depth && self.next_offset < memory.bytes {
+            let bytes = chunk_bytes.min(memory.bytes - self.next_offset);
+            let mut buffer = world.stager.buffer(chunk_bytes)?;
+            let from = CopySegment { device: memory.address + self.next_offset as u64, offset: 0, bytes };
             // SAFETY: the memory is lent, and all before that has passed; the flight keeps the buffer, and the transfer the
             // memory.
-            let copying = unsafe { ranks.copies.to_host(&mut buffer, &[from]) }?;
-            self.flights.push_back(Flight { buffer, bytes, stage: Stage::Copying(copying) });
-            self.taken += bytes;
+            let copying = unsafe { world.stager.to_host(&mut buffer, &[from]) }?;
+            self.in_flight.push_back(InFlight { buffer, bytes, stage: Stage::Copying(copying) });
+            self.next_offset += bytes;
         }
         Ok(())
     }
 
     /// Sends what has been copied, in its order.
-    fn post(&mut self, title: &Failed, ranks: &Ranks) -> Result<()> {
-        if self.answer != Answer::Come {
+    fn post(&mut self, title: &TransferError, world: &WorldInner) -> Result<()> {
+        if self.answer != Answer::Proceed {
             return Ok(());
         }
-        for flight in &mut self.flights {
-            let Stage::Copying(event) = &flight.stage else { continue };
+        for chunk in &mut self.in_flight {
+            let Stage::Copying(event) = &chunk.stage else { continue };
             if !event.is_complete()? {
                 break;
             }
-            let memory = flight.buffer.memory(flight.bytes);
+            let memory = chunk.buffer.memory(chunk.bytes);
             // SAFETY: the flight keeps the buffer until the call is complete; no copy writes it any more.
-            let pending = unsafe { ranks.library.isend(ranks.chunks, memory, self.line.peer, self.line.tag) };
-            flight.stage = Stage::Moving(pending.map_err(|code| refused(title.clone(), code))?);
+            let pending = unsafe { world.library.isend(world.chunks, memory, self.control.peer, self.control.tag) };
+            chunk.stage = Stage::Sending(pending.map_err(|code| transfer_error(title.clone(), code))?);
         }
         Ok(())
     }
 
     /// Lets go of what has been sent, or copied in vain.
-    fn land(&mut self, title: &Failed, ranks: &Ranks) -> Result<()> {
-        while let Some(flight) = self.flights.front_mut() {
-            let is_over = match &mut flight.stage {
-                Stage::Moving(pending) => {
-                    ranks.library.test(pending).map_err(|code| refused(title.clone(), code))?.is_some()
+    fn complete_sends(&mut self, title: &TransferError, world: &WorldInner) -> Result<()> {
+        while let Some(chunk) = self.in_flight.front_mut() {
+            let is_over = match &mut chunk.stage {
+                Stage::Sending(pending) => {
+                    world.library.test(pending).map_err(|code| transfer_error(title.clone(), code))?.is_some()
                 }
-                Stage::Copying(event) => self.answer == Answer::Stay && event.is_complete()?,
+                Stage::Copying(event) => self.answer == Answer::Decline && event.is_complete()?,
             };
             if !is_over {
                 return Ok(());
             }
-            self.flights.pop_front();
+            self.in_flight.pop_front();
         }
         Ok(())
     }
 
-    pub(super) fn give_up(self, ranks: &Ranks) {
-        self.line.give_up(ranks);
-        ground(self.flights, ranks);
+    pub(super) fn abort(self, world: &WorldInner) {
+        self.control.abort(world);
+        leak_in_flight(self.in_flight, world);
     }
 }
 
 /// The receiver's side, behind the envelope.
-pub(super) struct Storing {
-    line: Line,
+pub(super) struct ChunkReceiver {
+    control: ControlChannel,
     bytes: usize,
     /// How many bytes were asked for.
-    asked: usize,
-    flights: VecDeque<Flight>,
+    requested: usize,
+    in_flight: VecDeque<InFlight>,
     /// Where they go on from, in the message.
     stored: usize,
     /// From when it is to come on.
-    pass: Option<Pass>,
+    permit: Option<Permit>,
     /// Whether the sender was told that all was asked for.
-    has_told: bool,
+    has_acknowledged: bool,
 }
 
-impl Storing {
+impl ChunkReceiver {
     pub(super) fn new(peer: i32, tag: i32, bytes: usize) -> Self {
-        let line = Line::new(peer, tag, End::Receiver);
-        Self { line, bytes, asked: 0, flights: VecDeque::new(), stored: 0, pass: None, has_told: false }
+        let line = ControlChannel::new(peer, tag, Side::Receiver);
+        Self {
+            control: line,
+            bytes,
+            requested: 0,
+            in_flight: VecDeque::new(),
+            stored: 0,
+            permit: None,
+            has_acknowledged: false,
+        }
     }
 
     /// Goes on, into memory that is ready: whether all is there.
-    pub(super) fn advance(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<bool> {
-        if self.pass.is_none() {
-            let Some(pass) = ranks.arriving.pass() else { return Ok(false) };
-            self.pass = Some(pass);
+    pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
+        if self.permit.is_none() {
+            let Some(pass) = world.arriving.try_acquire() else { return Ok(false) };
+            self.permit = Some(pass);
             // What comes finds a buffer.
-            self.ask(title, ranks)?;
-            self.line.say(COME, title, ranks)?;
+            self.request_chunks(title, world)?;
+            self.control.send(PROCEED, title, world)?;
         }
-        self.store(memory, title, ranks)?;
-        while let Some(Flight { stage: Stage::Copying(event), .. }) = self.flights.front() {
+        self.store(memory, title, world)?;
+        while let Some(InFlight { stage: Stage::Copying(event), .. }) = self.in_flight.front() {
             if !event.is_complete()? {
                 break;
             }
-            self.flights.pop_front();
+            self.in_flight.pop_front();
         }
-        self.ask(title, ranks)?;
-        if self.asked == self.bytes && !self.has_told {
-            self.has_told = true;
-            self.line.say(COME, title, ranks)?;
+        self.request_chunks(title, world)?;
+        if self.requested == self.bytes && !self.has_acknowledged {
+            self.has_acknowledged = true;
+            self.control.send(PROCEED, title, world)?;
         }
-        let are_gone = self.line.are_gone(title, ranks)?;
-        Ok(are_gone && self.flights.is_empty() && self.has_told)
+        let are_gone = self.control.is_flushed(title, world)?;
+        Ok(are_gone && self.in_flight.is_empty() && self.has_acknowledged)
     }
 
     /// Asks for the chunks that there are buffers for.
-    fn ask(&mut self, title: &Failed, ranks: &Ranks) -> Result<()> {
-        let chunk_bytes = ranks.settings.chunk_bytes;
-        while self.flights.len() < ranks.settings.depth && self.asked < self.bytes {
-            let bytes = chunk_bytes.min(self.bytes - self.asked);
-            let buffer = ranks.copies.buffer(chunk_bytes)?;
-            let (peer, tag) = (self.line.peer, self.line.tag);
+    fn request_chunks(&mut self, title: &TransferError, world: &WorldInner) -> Result<()> {
+        let chunk_bytes = world.settings.chunk_bytes;
+        while self.in_flight.len() < world.settings.depth && self.requested < self.bytes {
+            let bytes = chunk_bytes.min(self.bytes - self.requested);
+            let buffer = world.stager.buffer(chunk_bytes)?;
+            let (peer, tag) = (self.control.peer, self.control.tag);
             // SAFETY: the flight keeps the buffer until the call is complete.
-            let pending = unsafe { ranks.library.irecv(ranks.chunks, buffer.memory(bytes), peer, tag) };
-            let pending = pending.map_err(|code| refused(title.clone(), code))?;
-            self.flights.push_back(Flight { buffer, bytes, stage: Stage::Moving(pending) });
-            self.asked += bytes;
+            let pending = unsafe { world.library.irecv(world.chunks, buffer.memory(bytes), peer, tag) };
+            let pending = pending.map_err(|code| transfer_error(title.clone(), code))?;
+            self.in_flight.push_back(InFlight { buffer, bytes, stage: Stage::Sending(pending) });
+            self.requested += bytes;
         }
         Ok(())
     }
 
     /// Begins to copy what has come, in its order.
-    fn store(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<()> {
-        for flight in &mut self.flights {
-            let Stage::Moving(pending) = &mut flight.stage else { continue };
-            let Some(status) = ranks.library.test(pending).map_err(|code| refused(title.clone(), code))? else {
+    fn store(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<()> {
+        for chunk in &mut self.in_flight {
+            let Stage::Sending(pending) = &mut chunk.stage else { continue };
+            let Some(status) = world.library.test(pending).map_err(|code| transfer_error(title.clone(), code))? else {
                 return Ok(());
             };
-            if status.bytes != flight.bytes {
-                let said = format!("a chunk of {} bytes came for one of {}", status.bytes, flight.bytes).into();
-                return Err(Error::Failed(Box::new(Failed { said, ..title.clone() })));
+            if status.bytes != chunk.bytes {
+                let said = format!("a chunk of {} bytes came for one of {}", status.bytes, chunk.bytes).into();
+                return Err(Error::Transfer(Box::new(TransferError { message: said, ..title.clone() })));
             }
-            let to = Move { device: memory.address + self.stored as u64, at: 0, bytes: flight.bytes };
+            let to = CopySegment { device: memory.address + self.stored as u64, offset: 0, bytes: chunk.bytes };
             // SAFETY: the memory is lent, all before that has passed, and the message fits; the flight keeps the buffer, and the
             // transfer the memory.
-            flight.stage = Stage::Copying(unsafe { ranks.copies.to_device(&flight.buffer, &[to]) }?);
-            self.stored += flight.bytes;
+            chunk.stage = Stage::Copying(unsafe { world.stager.to_device(&chunk.buffer, &[to]) }?);
+            self.stored += chunk.bytes;
         }
         Ok(())
     }
 
-    pub(super) fn give_up(self, ranks: &Ranks) {
-        self.line.give_up(ranks);
-        ground(self.flights, ranks);
+    pub(super) fn abort(self, world: &WorldInner) {
+        self.control.abort(world);
+        leak_in_flight(self.in_flight, world);
     }
 }

@@ -1,25 +1,25 @@
 //! What opens a message that does not go straight from device memory to device memory: how long it is, and how the rest comes.
 
-use crate::neighbours::Ground;
+use crate::node_peers::SharedMemoryKind;
 
 /// The bytes in front of the first part of a message.
 pub(crate) const ENVELOPE_BYTES: usize = 24;
 
 /// How the bytes come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Means {
+pub(crate) enum Delivery {
     /// The first bytes behind this, the rest as messages with the number for a tag.
     Staged,
     /// Within the device: both ends are in this process, which knows the sender by the number.
     Local,
     /// Through memory that both processes have, piece by piece, with the number for a tag.
-    Shared(Ground),
+    Shared(SharedMemoryKind),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
-    pub(crate) means: Means,
-    pub(crate) number: u32,
+    pub(crate) delivery: Delivery,
+    pub(crate) message_id: u32,
     pub(crate) bytes: u64,
 }
 
@@ -28,16 +28,16 @@ const MAGIC: u64 = 0x7265_6568_6f6c_6401;
 
 impl Envelope {
     pub(crate) fn encode(self) -> [u8; ENVELOPE_BYTES] {
-        let means: u32 = match self.means {
-            Means::Staged => 0,
-            Means::Local => 1,
-            Means::Shared(Ground::Device) => 2,
-            Means::Shared(Ground::Host) => 3,
+        let means: u32 = match self.delivery {
+            Delivery::Staged => 0,
+            Delivery::Local => 1,
+            Delivery::Shared(SharedMemoryKind::Device) => 2,
+            Delivery::Shared(SharedMemoryKind::Host) => 3,
         };
         let mut bytes = [0; ENVELOPE_BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[8..12].copy_from_slice(&means.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.message_id.to_le_bytes());
         bytes[16..].copy_from_slice(&self.bytes.to_le_bytes());
         bytes
     }
@@ -47,13 +47,13 @@ impl Envelope {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let means = match word(8) {
-            0 => Means::Staged,
-            1 => Means::Local,
-            2 => Means::Shared(Ground::Device),
-            3 => Means::Shared(Ground::Host),
+            0 => Delivery::Staged,
+            1 => Delivery::Local,
+            2 => Delivery::Shared(SharedMemoryKind::Device),
+            3 => Delivery::Shared(SharedMemoryKind::Host),
             _ => return None,
         };
-        (long(0) == MAGIC).then(|| Self { means, number: word(12), bytes: long(16) })
+        (long(0) == MAGIC).then(|| Self { delivery: means, message_id: word(12), bytes: long(16) })
     }
 }
 
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn an_envelope_is_read_as_it_was_written() {
-        let shared = [Ground::Device, Ground::Host].map(Means::Shared);
-        for means in [Means::Staged, Means::Local].into_iter().chain(shared) {
-            let envelope = Envelope { means, number: 0x1234_5678, bytes: 0x1_0000_0007 };
+        let shared = [SharedMemoryKind::Device, SharedMemoryKind::Host].map(Delivery::Shared);
+        for means in [Delivery::Staged, Delivery::Local].into_iter().chain(shared) {
+            let envelope = Envelope { delivery: means, message_id: 0x1234_5678, bytes: 0x1_0000_0007 };
             assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
         }
     }
 
     #[test]
-    fn other_bytes_are_no_envelope() {
+    fn other_bytes_do_not_decode() {
         assert_eq!(Envelope::decode(&[7; ENVELOPE_BYTES]), None);
-        let mut bytes = Envelope { means: Means::Local, number: 1, bytes: 1 }.encode();
+        let mut bytes = Envelope { delivery: Delivery::Local, message_id: 1, bytes: 1 }.encode();
         bytes[8] = 9;
         assert_eq!(Envelope::decode(&bytes), None);
     }

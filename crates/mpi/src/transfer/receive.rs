@@ -4,285 +4,285 @@ use std::sync::Arc;
 
 use freehold::{Event, ExternalAccess};
 
-use super::chunks::Storing;
-use super::envelope::{ENVELOPE_BYTES, Envelope, Means};
-use super::line::{End, Line, STAY};
-use super::shared::Taking;
-use super::{Order, Received, Work, refused};
-use crate::copies::{Buffer, Move};
-use crate::error::{Error, Failed, Result};
-use crate::ranks::{Handover, Ranks};
-use crate::raw::{Comm, Memory, Pending, Status, any_source, any_tag};
+use super::chunks::ChunkReceiver;
+use super::control::{ControlChannel, DECLINE, Side};
+use super::envelope::{Delivery, ENVELOPE_BYTES, Envelope};
+use super::shared::SharedReceiver;
+use super::{MatchOrder, Operation, Received, transfer_error};
+use crate::error::{Error, Result, TransferError};
+use crate::raw::{Comm, RawRequest, Span, Status, any_source, any_tag};
+use crate::staging::{CopySegment, StagingBuffer};
+use crate::world_inner::{LocalOffer, WorldInner};
 
 /// A message from a rank, or from any.
 pub(crate) struct Receive {
     comm: Comm,
     from: Option<i32>,
     tag: Option<i32>,
-    memory: Memory,
+    memory: Span,
     /// None: somebody else keeps it.
-    lent: Option<ExternalAccess>,
+    access: Option<ExternalAccess>,
     state: State,
 }
 
 enum State {
     Waiting,
-    Direct(Pending),
+    Direct(RawRequest),
     /// For the envelope.
-    Listening(Buffer, Pending),
+    AwaitingEnvelope(StagingBuffer, RawRequest),
     /// All of it came with its envelope.
-    Short(Received, Buffer, Option<Event>),
-    Chunks(Received, Storing),
-    Local(Received, Arc<Handover>, Option<Event>),
-    Shared(Received, Taking),
+    Eager(Received, StagingBuffer, Option<Event>),
+    Chunks(Received, ChunkReceiver),
+    Local(Received, Arc<LocalOffer>, Option<Event>),
+    Shared(Received, SharedReceiver),
     /// There is no room for it, and the sender hears of that.
-    Refusing(Received, Line),
-    Over,
+    Rejecting(Received, ControlChannel),
+    Done,
 }
 
 impl Receive {
-    pub(crate) fn new(comm: Comm, from: Option<i32>, tag: Option<i32>, lent: ExternalAccess) -> Self {
-        let memory = Memory { address: lent.address(), bytes: lent.bytes() };
-        Self { comm, from, tag, memory, lent: Some(lent), state: State::Waiting }
+    pub(crate) fn new(comm: Comm, from: Option<i32>, tag: Option<i32>, access: ExternalAccess) -> Self {
+        let memory = Span { address: access.address(), bytes: access.bytes() };
+        Self { comm, from, tag, memory, access: Some(access), state: State::Waiting }
     }
 
     /// Into memory that somebody else keeps until this is over.
-    pub(crate) fn of(comm: Comm, from: Option<i32>, tag: Option<i32>, memory: Memory) -> Self {
-        Self { comm, from, tag, memory, lent: None, state: State::Waiting }
+    pub(crate) fn for_span(comm: Comm, from: Option<i32>, tag: Option<i32>, memory: Span) -> Self {
+        Self { comm, from, tag, memory, access: None, state: State::Waiting }
     }
 
     fn pattern(&self) -> (i32, i32) {
         (self.from.unwrap_or_else(any_source), self.tag.unwrap_or_else(any_tag))
     }
 
-    fn begin(&mut self, ranks: &Ranks) -> Result<()> {
+    fn begin(&mut self, world: &WorldInner) -> Result<()> {
         let (from, tag) = self.pattern();
-        if ranks.is_direct() {
-            if is_ready(&self.lent)? {
+        if world.is_direct() {
+            if is_ready(&self.access)? {
                 // SAFETY: the library takes device memory here; it is lent until the call is complete, and all before that has
                 // passed.
-                let pending = unsafe { ranks.library.irecv(self.comm, self.memory, from, tag) };
-                self.state = State::Direct(pending.map_err(|code| refused(self.title(), code))?);
+                let pending = unsafe { world.library.irecv(self.comm, self.memory, from, tag) };
+                self.state = State::Direct(pending.map_err(|code| transfer_error(self.describe(), code))?);
             }
             return Ok(());
         }
-        let bytes = ENVELOPE_BYTES + ranks.settings.eager_bytes;
-        let buffer = ranks.copies.buffer(bytes)?;
+        let bytes = ENVELOPE_BYTES + world.settings.eager_bytes;
+        let buffer = world.stager.buffer(bytes)?;
         // SAFETY: the state keeps the buffer until the call is complete.
-        let pending = unsafe { ranks.library.irecv(self.comm, buffer.memory(bytes), from, tag) };
-        self.state = State::Listening(buffer, pending.map_err(|code| refused(self.title(), code))?);
+        let pending = unsafe { world.library.irecv(self.comm, buffer.memory(bytes), from, tag) };
+        self.state = State::AwaitingEnvelope(buffer, pending.map_err(|code| transfer_error(self.describe(), code))?);
         Ok(())
     }
 
     /// What an envelope says of the rest.
-    fn open(&mut self, status: Status, ranks: &Ranks) -> Result<()> {
-        let State::Listening(buffer, _) = std::mem::replace(&mut self.state, State::Over) else {
+    fn open(&mut self, status: Status, world: &WorldInner) -> Result<()> {
+        let State::AwaitingEnvelope(buffer, _) = std::mem::replace(&mut self.state, State::Done) else {
             unreachable!("an envelope is listened for")
         };
         let envelope = (status.bytes >= ENVELOPE_BYTES).then(|| Envelope::decode(&buffer.read())).flatten();
         let Some(envelope) = envelope else {
             let said = "the message is of other code than this, or of another version".into();
             let (rank, tag) = (Some(status.source), Some(status.tag));
-            return Err(Error::Failed(Box::new(Failed { rank, tag, said, ..self.title() })));
+            return Err(Error::Transfer(Box::new(TransferError { rank, tag, message: said, ..self.describe() })));
         };
         let bytes = usize::try_from(envelope.bytes).unwrap_or(usize::MAX);
         let whole = Received { source: status.source, tag: status.tag, bytes };
         let fits = bytes <= self.memory.bytes;
         let is_whole = status.bytes - ENVELOPE_BYTES == bytes;
-        let line_tag = ranks.tag_of(envelope.number);
-        self.state = match envelope.means {
-            Means::Local => State::Local(whole, ranks.taken_over(envelope.number), None),
-            Means::Staged if is_whole => State::Short(whole, buffer, None),
-            Means::Staged | Means::Shared(_) if !fits => {
-                let mut line = Line::new(status.source, line_tag, End::Receiver);
-                line.say(STAY, &self.title(), ranks)?;
-                State::Refusing(whole, line)
+        let line_tag = world.tag_of(envelope.message_id);
+        self.state = match envelope.delivery {
+            Delivery::Local => State::Local(whole, world.accept_local(envelope.message_id), None),
+            Delivery::Staged if is_whole => State::Eager(whole, buffer, None),
+            Delivery::Staged | Delivery::Shared(_) if !fits => {
+                let mut line = ControlChannel::new(status.source, line_tag, Side::Receiver);
+                line.send(DECLINE, &self.describe(), world)?;
+                State::Rejecting(whole, line)
             }
-            Means::Staged => State::Chunks(whole, Storing::new(status.source, line_tag, bytes)),
-            Means::Shared(ground) => State::Shared(whole, Taking::new(status.source, line_tag, ground, bytes)),
+            Delivery::Staged => State::Chunks(whole, ChunkReceiver::new(status.source, line_tag, bytes)),
+            Delivery::Shared(kind) => State::Shared(whole, SharedReceiver::new(status.source, line_tag, kind, bytes)),
         };
         Ok(())
     }
 
-    fn truncated(&self, whole: Received) -> Error {
+    fn truncation_error(&self, whole: Received) -> Error {
         let (bytes, room_bytes) = (Some(whole.bytes as u64), self.memory.bytes as u64);
-        Error::Truncated { source_rank: whole.source, tag: whole.tag, bytes, room_bytes }
+        Error::Truncated { source_rank: whole.source, tag: whole.tag, bytes, capacity_bytes: room_bytes }
     }
 
-    fn advance_short(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let State::Short(whole, buffer, copying) = &mut self.state else {
+    fn advance_eager(&mut self, world: &WorldInner) -> Result<Option<Received>> {
+        let State::Eager(whole, buffer, copying) = &mut self.state else {
             unreachable!("only short receipts come here")
         };
         let whole = *whole;
         if whole.bytes > self.memory.bytes {
-            return Err(self.truncated(whole));
+            return Err(self.truncation_error(whole));
         }
         if copying.is_none() && whole.bytes > 0 {
-            if !is_ready(&self.lent)? {
+            if !is_ready(&self.access)? {
                 return Ok(None);
             }
-            let to = Move { device: self.memory.address, at: ENVELOPE_BYTES, bytes: whole.bytes };
+            let to = CopySegment { device: self.memory.address, offset: ENVELOPE_BYTES, bytes: whole.bytes };
             // SAFETY: the memory is lent, all before that has passed, and the message fits; the state keeps the buffer, and the
             // transfer the memory.
-            *copying = Some(unsafe { ranks.copies.to_device(buffer, &[to]) }?);
+            *copying = Some(unsafe { world.stager.to_device(buffer, &[to]) }?);
         }
         let is_there = copying.as_ref().map_or(Ok(true), Event::is_complete)?;
         Ok(is_there.then_some(whole))
     }
 
-    fn advance_local(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let State::Local(whole, handover, copying) = &mut self.state else {
+    fn advance_local(&mut self, world: &WorldInner) -> Result<Option<Received>> {
+        let State::Local(whole, offer, copying) = &mut self.state else {
             unreachable!("only local receipts come here")
         };
         let whole = *whole;
         if whole.bytes > self.memory.bytes {
-            handover.end();
-            return Err(self.truncated(whole));
+            offer.finish();
+            return Err(self.truncation_error(whole));
         }
         if copying.is_none() && whole.bytes > 0 {
-            if !is_ready(&self.lent)? {
+            if !is_ready(&self.access)? {
                 return Ok(None);
             }
-            let Some(from) = handover.begin() else {
-                let title = Failed { said: "the sender has given up".into(), ..self.title() };
-                return Err(Error::Failed(Box::new(title)));
+            let Some(from) = offer.accept() else {
+                let title = TransferError { message: "the sender has given up".into(), ..self.describe() };
+                return Err(Error::Transfer(Box::new(title)));
             };
-            // SAFETY: both memories are lent, the sender's until the handover ends; all before that has passed.
-            let begun = unsafe { ranks.copies.within(from.address, self.memory.address, whole.bytes) };
-            *copying = Some(begun.inspect_err(|_| handover.end())?);
+            // SAFETY: both memories are lent, the sender's until the offer ends; all before that has passed.
+            let begun = unsafe { world.stager.device_to_device(from.address, self.memory.address, whole.bytes) };
+            *copying = Some(begun.inspect_err(|_| offer.finish())?);
         }
         if !copying.as_ref().map_or(Ok(true), Event::is_complete)? {
             return Ok(None);
         }
-        handover.end();
+        offer.finish();
         Ok(Some(whole))
     }
 
     /// What comes behind an envelope, into memory that is ready.
-    fn advance_rest(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        if !is_ready(&self.lent)? {
+    fn advance_rest(&mut self, world: &WorldInner) -> Result<Option<Received>> {
+        if !is_ready(&self.access)? {
             return Ok(None);
         }
-        let (title, memory) = (self.title(), self.memory);
+        let (title, memory) = (self.describe(), self.memory);
         let (whole, is_there) = match &mut self.state {
-            State::Chunks(whole, storing) => (*whole, storing.advance(memory, &title, ranks)?),
-            State::Shared(whole, taking) => (*whole, taking.advance(memory, &title, ranks)?),
+            State::Chunks(whole, storing) => (*whole, storing.advance(memory, &title, world)?),
+            State::Shared(whole, taking) => (*whole, taking.advance(memory, &title, world)?),
             _ => unreachable!("only receipts in parts come here"),
         };
         Ok(is_there.then_some(whole))
     }
 
-    fn refuse(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let title = self.title();
-        let State::Refusing(whole, line) = &mut self.state else { unreachable!("only what is refused comes here") };
+    fn reject(&mut self, world: &WorldInner) -> Result<Option<Received>> {
+        let title = self.describe();
+        let State::Rejecting(whole, line) = &mut self.state else { unreachable!("only what is refused comes here") };
         let whole = *whole;
-        if line.are_gone(&title, ranks)? { Err(self.truncated(whole)) } else { Ok(None) }
+        if line.is_flushed(&title, world)? { Err(self.truncation_error(whole)) } else { Ok(None) }
     }
 
     /// The error of a message that came and did not fit.
-    fn refused(&self, code: crate::raw::Code) -> Error {
+    fn transfer_error(&self, code: crate::raw::CallError) -> Error {
         if !code.is_truncation {
-            return refused(self.title(), code);
+            return transfer_error(self.describe(), code);
         }
         let (source_rank, tag) = (code.status.source, code.status.tag);
         let (source_rank, tag) = (self.from.unwrap_or(source_rank), self.tag.unwrap_or(tag));
-        Error::Truncated { source_rank, tag, bytes: None, room_bytes: self.memory.bytes as u64 }
+        Error::Truncated { source_rank, tag, bytes: None, capacity_bytes: self.memory.bytes as u64 }
     }
 }
 
-fn is_ready(lent: &Option<ExternalAccess>) -> Result<bool> {
-    lent.as_ref().map_or(Ok(true), |lent| Ok(lent.is_ready()?))
+fn is_ready(access: &Option<ExternalAccess>) -> Result<bool> {
+    access.as_ref().map_or(Ok(true), |access| Ok(access.is_ready()?))
 }
 
-impl Work for Receive {
-    fn order(&self) -> Order {
-        Order::Receive { from: self.from }
+impl Operation for Receive {
+    fn order(&self) -> MatchOrder {
+        MatchOrder::Receive { from: self.from }
     }
 
     fn is_posted(&self) -> bool {
         !matches!(self.state, State::Waiting)
     }
 
-    fn advance(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
+    fn advance(&mut self, world: &WorldInner) -> Result<Option<Received>> {
         if matches!(self.state, State::Waiting) {
-            self.begin(ranks)?;
+            self.begin(world)?;
         }
-        if let State::Listening(_, pending) = &mut self.state {
-            let status = ranks.library.test(pending);
-            match status.map_err(|code| self.refused(code))? {
+        if let State::AwaitingEnvelope(_, pending) = &mut self.state {
+            let status = world.library.test(pending);
+            match status.map_err(|code| self.transfer_error(code))? {
                 None => return Ok(None),
-                Some(status) => self.open(status, ranks)?,
+                Some(status) => self.open(status, world)?,
             }
         }
         let received = match &mut self.state {
             State::Waiting => None,
             State::Direct(pending) => {
-                let status = ranks.library.test(pending);
-                let status = status.map_err(|code| self.refused(code))?;
+                let status = world.library.test(pending);
+                let status = status.map_err(|code| self.transfer_error(code))?;
                 status.map(|Status { source, tag, bytes }| Received { source, tag, bytes })
             }
-            State::Short(..) => self.advance_short(ranks)?,
-            State::Local(..) => self.advance_local(ranks)?,
-            State::Chunks(..) | State::Shared(..) => self.advance_rest(ranks)?,
-            State::Refusing(..) => self.refuse(ranks)?,
-            State::Listening(..) | State::Over => unreachable!("it was opened, and is not asked after its end"),
+            State::Eager(..) => self.advance_eager(world)?,
+            State::Local(..) => self.advance_local(world)?,
+            State::Chunks(..) | State::Shared(..) => self.advance_rest(world)?,
+            State::Rejecting(..) => self.reject(world)?,
+            State::AwaitingEnvelope(..) | State::Done => unreachable!("it was opened, and is not asked after its end"),
         };
         if received.is_some() {
-            self.state = State::Over;
-            if let Some(lent) = self.lent.take() {
-                lent.done();
+            self.state = State::Done;
+            if let Some(access) = self.access.take() {
+                access.done();
             }
         }
         Ok(received)
     }
 
-    fn lacks(&self, ranks: &Ranks) -> Option<i32> {
+    fn missing_rank(&self, world: &WorldInner) -> Option<i32> {
         let from = match &self.state {
-            State::Chunks(whole, _) | State::Shared(whole, _) | State::Refusing(whole, _) => Some(whole.source),
+            State::Chunks(whole, _) | State::Shared(whole, _) | State::Rejecting(whole, _) => Some(whole.source),
             _ => self.from,
         };
         match from {
-            Some(from) => ranks.watch.has_died(from).then_some(from),
-            None => ranks.watch.all_others_died(ranks.rank),
+            Some(from) => world.liveness.has_died(from).then_some(from),
+            None => world.liveness.all_others_dead(world.rank),
         }
     }
 
-    fn title(&self) -> Failed {
+    fn describe(&self) -> TransferError {
         let bytes = self.memory.bytes as u64;
-        Failed { what: "receiving", rank: self.from, tag: self.tag, bytes, said: Box::default() }
+        TransferError { what: "receiving", rank: self.from, tag: self.tag, bytes, message: Box::default() }
     }
 
-    fn give_up(&mut self, ranks: &Ranks) {
+    fn abort(&mut self, world: &WorldInner) {
         let mut is_written = true;
-        match std::mem::replace(&mut self.state, State::Over) {
+        match std::mem::replace(&mut self.state, State::Done) {
             State::Waiting => is_written = false,
-            State::Over => {}
+            State::Done => {}
             State::Direct(pending) => {
-                ranks.library.cancel(pending);
+                world.library.cancel(pending);
             }
-            State::Listening(buffer, pending) => {
+            State::AwaitingEnvelope(buffer, pending) => {
                 is_written = false;
-                if !ranks.library.cancel(pending) {
-                    buffer.abandon();
+                if !world.library.cancel(pending) {
+                    buffer.leak();
                 }
             }
-            State::Short(_, _, copying) => {
+            State::Eager(_, _, copying) => {
                 is_written = copying.is_some();
-                ranks.settle();
+                world.synchronize_copies();
             }
-            State::Local(_, handover, copying) => {
+            State::Local(_, offer, copying) => {
                 is_written = copying.is_some();
-                ranks.settle();
-                handover.end();
+                world.synchronize_copies();
+                offer.finish();
             }
-            State::Chunks(_, storing) => storing.give_up(ranks),
-            State::Shared(_, taking) => taking.give_up(&self.title(), ranks),
-            State::Refusing(_, line) => {
+            State::Chunks(_, storing) => storing.abort(world),
+            State::Shared(_, taking) => taking.abort(&self.describe(), world),
+            State::Rejecting(_, line) => {
                 is_written = false;
-                line.give_up(ranks);
+                line.abort(world);
             }
         }
-        let Some(lent) = self.lent.take() else { return };
-        if is_written { lent.failed() } else { lent.done() }
+        let Some(access) = self.access.take() else { return };
+        if is_written { access.failed() } else { access.done() }
     }
 }

@@ -5,155 +5,163 @@ use std::collections::VecDeque;
 
 use freehold::Event;
 
-use super::line::{COME, End, Line, STAY};
-use crate::error::{Error, Failed, Result};
-use crate::neighbours::Ground;
-use crate::ranks::Ranks;
-use crate::raw::Memory;
+use super::control::{ControlChannel, DECLINE, PROCEED, Side};
+use crate::error::{Error, Result, TransferError};
+use crate::node_peers::SharedMemoryKind;
+use crate::raw::Span;
+use crate::world_inner::WorldInner;
 
 /// Pieces that a receiver copies at once.
 const DEPTH: usize = 4;
 
 /// The sender's side, behind its envelope.
-pub(super) struct Giving {
-    line: Line,
-    ground: Ground,
-    has_come: bool,
+pub(super) struct SharedSender {
+    control: ControlChannel,
+    kind: SharedMemoryKind,
+    is_accepted: bool,
     /// How many bytes have a slot.
-    taken: usize,
-    pieces: VecDeque<Given>,
-    is_over: bool,
+    next_offset: usize,
+    filled: VecDeque<FilledSlot>,
+    is_done: bool,
     /// Whether the receiver has given up behind its answer: what was said to it may lie there.
-    is_cut_off: bool,
+    is_declined: bool,
 }
 
-struct Given {
+struct FilledSlot {
     slot: usize,
     bytes: usize,
     /// None when the receiver was told.
     copying: Option<Event>,
 }
 
-impl Giving {
-    pub(super) fn new(peer: i32, tag: i32, ground: Ground) -> Self {
-        let line = Line::new(peer, tag, End::Sender);
-        Self { line, ground, has_come: false, taken: 0, pieces: VecDeque::new(), is_over: false, is_cut_off: false }
+impl SharedSender {
+    pub(super) fn new(peer: i32, tag: i32, kind: SharedMemoryKind) -> Self {
+        let line = ControlChannel::new(peer, tag, Side::Sender);
+        Self {
+            control: line,
+            kind,
+            is_accepted: false,
+            next_offset: 0,
+            filled: VecDeque::new(),
+            is_done: false,
+            is_declined: false,
+        }
     }
 
     /// Goes on: whether all is with the receiver.
-    pub(super) fn advance(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<bool> {
-        self.hear(memory, title, ranks)?;
-        let neighbours = ranks.neighbours(self.ground);
-        while self.has_come && self.taken < memory.bytes {
-            let Some((slot, place)) = neighbours.take_slot() else { break };
-            let bytes = neighbours.slot_bytes().min(memory.bytes - self.taken);
+    pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
+        self.recv_control(memory, title, world)?;
+        let neighbours = world.node_peers(self.kind);
+        while self.is_accepted && self.next_offset < memory.bytes {
+            let Some((slot, place)) = neighbours.alloc_slot() else { break };
+            let bytes = neighbours.slot_bytes().min(memory.bytes - self.next_offset);
             // SAFETY: the memory is lent, and all before that has passed; the slot is this message's until it is answered.
-            let copied = unsafe { ranks.copies.put_into(memory.address + self.taken as u64, place, bytes) };
-            let copying = Some(copied.inspect_err(|_| neighbours.give_back(slot))?);
-            self.pieces.push_back(Given { slot, bytes, copying });
-            self.taken += bytes;
+            let copied = unsafe { world.stager.copy_out(memory.address + self.next_offset as u64, place, bytes) };
+            let copying = Some(copied.inspect_err(|_| neighbours.free_slot(slot))?);
+            self.filled.push_back(FilledSlot { slot, bytes, copying });
+            self.next_offset += bytes;
         }
-        for piece in &mut self.pieces {
+        for piece in &mut self.filled {
             let Some(copying) = &piece.copying else { continue };
             if !copying.is_complete()? {
                 break;
             }
             piece.copying = None;
-            self.line.say((piece.slot as u64) << 32 | piece.bytes as u64, title, ranks)?;
+            self.control.send((piece.slot as u64) << 32 | piece.bytes as u64, title, world)?;
         }
-        let are_gone = self.line.are_gone(title, ranks)?;
-        Ok(self.is_over && are_gone)
+        let are_gone = self.control.is_flushed(title, world)?;
+        Ok(self.is_done && are_gone)
     }
 
     /// Hears whether the receiver takes the message, and then which pieces it has taken.
-    fn hear(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<()> {
-        while !self.is_over {
-            let Some(word) = self.line.hear(title, ranks)? else { return Ok(()) };
-            if word == STAY {
-                (self.is_over, self.is_cut_off) = (true, self.has_come);
-                ranks.settle();
-                let pieces = self.pieces.drain(..);
-                pieces.for_each(|piece| ranks.neighbours(self.ground).give_back(piece.slot));
+    fn recv_control(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<()> {
+        while !self.is_done {
+            let Some(word) = self.control.try_recv(title, world)? else { return Ok(()) };
+            if word == DECLINE {
+                (self.is_done, self.is_declined) = (true, self.is_accepted);
+                world.synchronize_copies();
+                let pieces = self.filled.drain(..);
+                pieces.for_each(|piece| world.node_peers(self.kind).free_slot(piece.slot));
                 return Ok(());
             }
-            if !self.has_come {
-                self.has_come = true;
-            } else if let Some(piece) = self.pieces.pop_front() {
-                ranks.neighbours(self.ground).give_back(piece.slot);
+            if !self.is_accepted {
+                self.is_accepted = true;
+            } else if let Some(piece) = self.filled.pop_front() {
+                world.node_peers(self.kind).free_slot(piece.slot);
             }
-            self.is_over |= self.has_come && self.taken == memory.bytes && self.pieces.is_empty();
+            self.is_done |= self.is_accepted && self.next_offset == memory.bytes && self.filled.is_empty();
         }
         Ok(())
     }
 
     /// Whether its number is not to be used again.
-    pub(super) fn is_cut_off(&self) -> bool {
-        self.is_cut_off
+    pub(super) fn is_declined(&self) -> bool {
+        self.is_declined
     }
 
-    pub(super) fn give_up(self, ranks: &Ranks) {
-        let has_died = ranks.watch.has_died(self.line.peer);
-        self.line.give_up(ranks);
-        ranks.settle();
+    pub(super) fn abort(self, world: &WorldInner) {
+        let has_died = world.liveness.has_died(self.control.peer);
+        self.control.abort(world);
+        world.synchronize_copies();
         // One that lives may read what it was told of, whenever it likes: those slots are lost.
-        let unread = self.pieces.into_iter().filter(|piece| has_died || piece.copying.is_some());
-        unread.for_each(|piece| ranks.neighbours(self.ground).give_back(piece.slot));
+        let unread = self.filled.into_iter().filter(|piece| has_died || piece.copying.is_some());
+        unread.for_each(|piece| world.node_peers(self.kind).free_slot(piece.slot));
     }
 }
 
 /// The receiver's side, behind the envelope.
-pub(super) struct Taking {
-    line: Line,
-    ground: Ground,
+pub(super) struct SharedReceiver {
+    control: ControlChannel,
+    kind: SharedMemoryKind,
     bytes: usize,
     has_answered: bool,
     /// How many bytes are in copies.
-    taken: usize,
+    received: usize,
     copying: VecDeque<Event>,
 }
 
-impl Taking {
-    pub(super) fn new(peer: i32, tag: i32, ground: Ground, bytes: usize) -> Self {
-        let line = Line::new(peer, tag, End::Receiver);
-        Self { line, ground, bytes, has_answered: false, taken: 0, copying: VecDeque::new() }
+impl SharedReceiver {
+    pub(super) fn new(peer: i32, tag: i32, kind: SharedMemoryKind, bytes: usize) -> Self {
+        let line = ControlChannel::new(peer, tag, Side::Receiver);
+        Self { control: line, kind, bytes, has_answered: false, received: 0, copying: VecDeque::new() }
     }
 
     /// Goes on, into memory that is ready: whether all is there.
-    pub(super) fn advance(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<bool> {
+    pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
         if !self.has_answered {
             self.has_answered = true;
-            self.line.say(COME, title, ranks)?;
+            self.control.send(PROCEED, title, world)?;
         }
-        while self.taken < self.bytes && self.copying.len() < DEPTH {
-            let Some(word) = self.line.hear(title, ranks)? else { break };
+        while self.received < self.bytes && self.copying.len() < DEPTH {
+            let Some(word) = self.control.try_recv(title, world)? else { break };
             let (slot, bytes) = ((word >> 32) as usize, word as u32 as usize);
-            let neighbours = ranks.neighbours(self.ground);
-            let bytes_max = neighbours.slot_bytes().min(self.bytes - self.taken);
-            let from = neighbours.slot_of(self.line.peer, slot).filter(|_| bytes <= bytes_max);
+            let neighbours = world.node_peers(self.kind);
+            let bytes_max = neighbours.slot_bytes().min(self.bytes - self.received);
+            let from = neighbours.peer_slot(self.control.peer, slot).filter(|_| bytes <= bytes_max);
             let Some(from) = from else {
                 let said = "the sender told of memory that it does not share".into();
-                return Err(Error::Failed(Box::new(Failed { said, ..title.clone() })));
+                return Err(Error::Transfer(Box::new(TransferError { message: said, ..title.clone() })));
             };
             // SAFETY: the memory is lent, and all before that has passed; the slot is the message's until it is answered, and what
             // the sender copied is there, as it said.
-            let copied = unsafe { ranks.copies.take_from(from, memory.address + self.taken as u64, bytes) };
+            let copied = unsafe { world.stager.copy_in(from, memory.address + self.received as u64, bytes) };
             self.copying.push_back(copied?);
-            self.taken += bytes;
+            self.received += bytes;
         }
         while let Some(event) = self.copying.front() {
             if !event.is_complete()? {
                 break;
             }
             self.copying.pop_front();
-            self.line.say(COME, title, ranks)?;
+            self.control.send(PROCEED, title, world)?;
         }
-        let are_gone = self.line.are_gone(title, ranks)?;
-        Ok(are_gone && self.taken == self.bytes && self.copying.is_empty())
+        let are_gone = self.control.is_flushed(title, world)?;
+        Ok(are_gone && self.received == self.bytes && self.copying.is_empty())
     }
 
     /// The sender hears of it, and gives its slots to others.
-    pub(super) fn give_up(self, title: &Failed, ranks: &Ranks) {
-        ranks.settle();
-        self.line.leave(STAY, title, ranks);
+    pub(super) fn abort(self, title: &TransferError, world: &WorldInner) {
+        world.synchronize_copies();
+        self.control.close_with(DECLINE, title, world);
     }
 }

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use freehold::{Block, Pod, Source, Stream, Target, ViewMut};
 
-use self::service::{Asked, Asking, Counting, Serving, UNKNOWN};
+use self::service::{RequestCount, RequestSender, UNKNOWN, WindowRequest, WindowServer};
 use crate::error::{Error, Result};
-use crate::ranks::Number;
 use crate::raw::Comm;
 use crate::request::Request;
-use crate::transfer::Work;
+use crate::transfer::Operation;
 use crate::transfer::receive::Receive;
 use crate::transfer::send::Send;
 use crate::world::World;
+use crate::world_inner::MessageId;
 
 /// A block of each rank that the others reach. Its own rank has it as ever, but during an [`Epoch`].
 #[derive(Debug)]
@@ -35,11 +35,11 @@ pub struct Window<'w, T> {
 #[must_use = "an epoch that is dropped ends, and `World::troubles` tells if it failed"]
 pub struct Epoch<'a, 'w, T> {
     window: &'a mut Window<'w, T>,
-    serving: Option<Request<()>>,
+    server: Option<Request<()>>,
     expected: Arc<AtomicU64>,
     /// What was asked of each rank.
     counts: Vec<AtomicU64>,
-    under_way: Mutex<Vec<Request<()>>>,
+    in_flight: Mutex<Vec<Request<()>>>,
 }
 
 impl World {
@@ -48,9 +48,9 @@ impl World {
     /// # Errors
     /// [`Error::Library`].
     pub fn window<T: Pod>(&self, block: Block<T>) -> Result<Window<'_, T>> {
-        let library = &self.ranks.library;
-        let (requests, data) = (library.duplicate(self.ranks.data)?, library.duplicate(self.ranks.data)?);
-        let lens = library.gather_all(requests, &(block.len() as u64).to_le_bytes())?;
+        let library = &self.inner.library;
+        let (requests, data) = (library.duplicate(self.inner.data)?, library.duplicate(self.inner.data)?);
+        let lens = library.allgather(requests, &(block.len() as u64).to_le_bytes())?;
         let lens = lens.into_iter().map(|len| u64::from_le_bytes(len) as usize).collect();
         Ok(Window { world: self, block, requests, data, lens })
     }
@@ -71,12 +71,12 @@ impl<'w, T: Pod> Window<'w, T> {
     /// # Errors
     /// As for [`Stream::lend_mut`].
     pub fn open(&mut self, stream: &Stream) -> Result<Epoch<'_, 'w, T>> {
-        let lent = stream.lend_mut(&mut self.block)?;
+        let access = stream.lend_mut(&mut self.block)?;
         let expected = Arc::new(AtomicU64::new(UNKNOWN));
-        let serving = Serving::new(self.requests, self.data, lent, expected.clone());
-        let serving = Some(self.world.engine.submit(Box::new(serving)));
+        let serving = WindowServer::new(self.requests, self.data, access, expected.clone());
+        let serving = Some(self.world.progress.submit(Box::new(serving)));
         let counts = self.lens.iter().map(|_| AtomicU64::new(0)).collect();
-        Ok(Epoch { window: self, serving, expected, counts, under_way: Mutex::default() })
+        Ok(Epoch { window: self, server: serving, expected, counts, in_flight: Mutex::default() })
     }
 
     /// The block again. All ranks call this.
@@ -85,8 +85,8 @@ impl<'w, T: Pod> Window<'w, T> {
     /// [`Error::Library`].
     pub fn close(self) -> Result<Block<T>> {
         let Self { world, block, requests, data, .. } = self;
-        world.ranks.library.free(requests)?;
-        world.ranks.library.free(data)?;
+        world.inner.library.free(requests)?;
+        world.inner.library.free(data)?;
         Ok(block)
     }
 }
@@ -98,11 +98,11 @@ impl<T: Pod> Epoch<'_, '_, T> {
     /// # Errors
     /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
     pub fn put(&self, stream: &Stream, from: &impl Source<T>, rank: i32, start: usize) -> Result<()> {
-        let (asked, number) = self.asked(false, rank, start, from.len())?;
-        let lent = stream.lend(from)?;
+        let (asked, number) = self.prepare_request(false, rank, start, from.len())?;
+        let access = stream.lend(from)?;
         let data = self.window.data;
-        let moving: Box<dyn Work> = Box::new(Send::new(data, rank, asked.tag, Some(lent)));
-        self.ask(rank, (asked, number), moving);
+        let moving: Box<dyn Operation> = Box::new(Send::new(data, rank, asked.tag, Some(access)));
+        self.submit_request(rank, (asked, number), moving);
         Ok(())
     }
 
@@ -112,11 +112,11 @@ impl<T: Pod> Epoch<'_, '_, T> {
     /// # Errors
     /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
     pub fn get(&self, stream: &Stream, into: &mut impl Target<T>, rank: i32, start: usize) -> Result<()> {
-        let (asked, number) = self.asked(true, rank, start, into.len())?;
-        let lent = stream.lend_mut(into)?;
+        let (asked, number) = self.prepare_request(true, rank, start, into.len())?;
+        let access = stream.lend_mut(into)?;
         let data = self.window.data;
-        let moving: Box<dyn Work> = Box::new(Receive::new(data, Some(rank), Some(asked.tag), lent));
-        self.ask(rank, (asked, number), moving);
+        let moving: Box<dyn Operation> = Box::new(Receive::new(data, Some(rank), Some(asked.tag), access));
+        self.submit_request(rank, (asked, number), moving);
         Ok(())
     }
 
@@ -125,42 +125,48 @@ impl<T: Pod> Epoch<'_, '_, T> {
     /// # Errors
     /// The first that went wrong in this rank. What was to be written is refused to readers until it is written whole.
     pub fn close(mut self) -> Result<()> {
-        self.end()
+        self.finish()
     }
 
-    fn asked(&self, is_get: bool, rank: i32, start: usize, elements: usize) -> Result<(Asked, Number)> {
-        let ranks = &self.window.world.ranks;
+    fn prepare_request(
+        &self,
+        is_get: bool,
+        rank: i32,
+        start: usize,
+        elements: usize,
+    ) -> Result<(WindowRequest, MessageId)> {
+        let ranks = &self.window.world.inner;
         ranks.check_rank(rank)?;
         let len = self.window.lens[rank as usize];
         if start.checked_add(elements).is_none_or(|end| end > len) {
-            return Err(Error::OutsideOfWindow { start, elements, rank, len });
+            return Err(Error::OutOfWindow { start, elements, rank, len });
         }
         // Messages that are put and such that are got have tags of their own: numbers are each rank's own.
-        let number = ranks.number();
+        let number = ranks.new_message_id();
         let tag = ranks.tag_of(number.value() << 1 | u32::from(is_get));
         let bytes = size_of::<T>();
-        Ok((Asked { is_get, start: (start * bytes) as u64, bytes: (elements * bytes) as u64, tag }, number))
+        Ok((WindowRequest { is_get, start: (start * bytes) as u64, bytes: (elements * bytes) as u64, tag }, number))
     }
 
-    fn ask(&self, rank: i32, asked: (Asked, Number), moving: Box<dyn Work>) {
-        let asking = Asking::new(self.window.requests, rank, asked, moving);
+    fn submit_request(&self, rank: i32, asked: (WindowRequest, MessageId), moving: Box<dyn Operation>) {
+        let asking = RequestSender::new(self.window.requests, rank, asked, moving);
         self.counts[rank as usize].fetch_add(1, Ordering::Relaxed);
-        let request = self.window.world.engine.submit(Box::new(asking));
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        let request = self.window.world.progress.submit(Box::new(asking));
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
 }
 
 impl<T> Epoch<'_, '_, T> {
-    fn end(&mut self) -> Result<()> {
-        let Some(serving) = self.serving.take() else { return Ok(()) };
+    fn finish(&mut self) -> Result<()> {
+        let Some(serving) = self.server.take() else { return Ok(()) };
         let world = self.window.world;
-        let under_way = std::mem::take(self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let under_way = std::mem::take(self.in_flight.get_mut().unwrap_or_else(PoisonError::into_inner));
         let mut moved = Ok(());
         for request in under_way {
             moved = moved.and(request.wait());
         }
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        let counted = world.finish(Counting::new(self.window.data, counts, self.expected.clone()));
+        let counted = world.finish(RequestCount::new(self.window.data, counts, self.expected.clone()));
         if counted.is_err() {
             // One of the others has died: nothing more is served.
             self.expected.store(0, Ordering::Release);
@@ -173,8 +179,8 @@ impl<T> Epoch<'_, '_, T> {
 
 impl<T> Drop for Epoch<'_, '_, T> {
     fn drop(&mut self) {
-        if let Err(error) = self.end() {
-            self.window.world.ranks.trouble(error);
+        if let Err(error) = self.finish() {
+            self.window.world.inner.record_drop_error(error);
         }
     }
 }

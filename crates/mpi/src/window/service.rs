@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use freehold::ExternalAccess;
 
-use crate::error::{Failed, Result};
-use crate::ranks::{Number, Ranks};
-use crate::raw::{Comm, Memory, Pending, Spread, any_source};
+use crate::error::{Result, TransferError};
+use crate::raw::{Comm, RawRequest, Redistribution, Span, any_source};
 use crate::transfer::receive::Receive;
 use crate::transfer::send::Send;
-use crate::transfer::{Order, Received, Work, refused};
+use crate::transfer::{MatchOrder, Operation, Received, transfer_error};
+use crate::world_inner::{MessageId, WorldInner};
 
-const ASKED_BYTES: usize = 32;
+const REQUEST_BYTES: usize = 32;
 
 /// How much is to be served, until all ranks have said so.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// What a rank asks of another: to take bytes for its window, or to give some of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct WindowRequest {
     pub(super) is_get: bool,
     /// In bytes, from the window's first on.
     pub(super) start: u64,
@@ -28,9 +28,9 @@ pub(super) struct Asked {
     pub(super) tag: i32,
 }
 
-impl Asked {
-    fn encode(self) -> [u8; ASKED_BYTES] {
-        let mut bytes = [0; ASKED_BYTES];
+impl WindowRequest {
+    fn encode(self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
         let words = [u64::from(self.is_get), self.start, self.bytes, self.tag as u64];
         for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
@@ -38,7 +38,7 @@ impl Asked {
         bytes
     }
 
-    fn decode(bytes: &[u8; ASKED_BYTES]) -> Self {
+    fn decode(bytes: &[u8; REQUEST_BYTES]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| u64::from_le_bytes(words[index]);
         Self { is_get: word(0) != 0, start: word(1), bytes: word(2), tag: word(3) as i32 }
@@ -46,260 +46,282 @@ impl Asked {
 }
 
 /// A request to another rank, and what is moved for it.
-pub(super) struct Asking {
+pub(super) struct RequestSender {
     comm: Comm,
     rank: i32,
-    bytes: Box<[u8; ASKED_BYTES]>,
-    request: Asks,
-    moving: Option<Box<dyn Work>>,
+    bytes: Box<[u8; REQUEST_BYTES]>,
+    request: SendState,
+    transfer: Option<Box<dyn Operation>>,
     /// What its tag is made of.
-    number: Option<Number>,
-    title: Failed,
+    message_id: Option<MessageId>,
+    title: TransferError,
 }
 
-enum Asks {
-    NotYet,
-    Now(Pending),
-    Over,
+enum SendState {
+    Unsent,
+    Sending(RawRequest),
+    Done,
 }
 
-impl Asking {
-    pub(super) fn new(comm: Comm, rank: i32, (asked, number): (Asked, Number), moving: Box<dyn Work>) -> Self {
-        let (bytes, title) = (Box::new(asked.encode()), moving.title());
+impl RequestSender {
+    pub(super) fn new(
+        comm: Comm,
+        rank: i32,
+        (asked, number): (WindowRequest, MessageId),
+        moving: Box<dyn Operation>,
+    ) -> Self {
+        let (bytes, title) = (Box::new(asked.encode()), moving.describe());
         let what = if asked.is_get { "getting" } else { "putting" };
-        let title = Failed { what, tag: None, ..title };
-        Self { comm, rank, bytes, request: Asks::NotYet, moving: Some(moving), number: Some(number), title }
+        let title = TransferError { what, tag: None, ..title };
+        Self { comm, rank, bytes, request: SendState::Unsent, transfer: Some(moving), message_id: Some(number), title }
     }
 }
 
-impl Work for Asking {
-    fn order(&self) -> Order {
-        Order::Free
+impl Operation for RequestSender {
+    fn order(&self) -> MatchOrder {
+        MatchOrder::Free
     }
 
     fn is_posted(&self) -> bool {
         true
     }
 
-    fn advance(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        if let Asks::NotYet = self.request {
+    fn advance(&mut self, world: &WorldInner) -> Result<Option<Received>> {
+        if let SendState::Unsent = self.request {
             // SAFETY: the box is kept until the call is complete, and nobody changes it.
-            let pending = unsafe { ranks.library.isend(self.comm, Memory::of(&self.bytes[..]), self.rank, 0) };
-            self.request = Asks::Now(pending.map_err(|code| refused(self.title(), code))?);
+            let pending = unsafe { world.library.isend(self.comm, Span::from_slice(&self.bytes[..]), self.rank, 0) };
+            self.request = SendState::Sending(pending.map_err(|code| transfer_error(self.describe(), code))?);
         }
-        if let Asks::Now(pending) = &mut self.request
-            && ranks.library.test(pending).map_err(|code| refused(self.title.clone(), code))?.is_some()
+        if let SendState::Sending(pending) = &mut self.request
+            && world.library.test(pending).map_err(|code| transfer_error(self.title.clone(), code))?.is_some()
         {
-            self.request = Asks::Over;
+            self.request = SendState::Done;
         }
-        if let Some(moving) = &mut self.moving
-            && moving.advance(ranks)?.is_some()
+        if let Some(moving) = &mut self.transfer
+            && moving.advance(world)?.is_some()
         {
-            self.moving = None;
+            self.transfer = None;
         }
-        let is_over = self.moving.is_none() && matches!(self.request, Asks::Over);
+        let is_over = self.transfer.is_none() && matches!(self.request, SendState::Done);
         if is_over {
-            self.number = None;
+            self.message_id = None;
         }
-        Ok(is_over.then_some(Received::NOTHING))
+        Ok(is_over.then_some(Received::EMPTY))
     }
 
-    fn lacks(&self, ranks: &Ranks) -> Option<i32> {
-        ranks.watch.has_died(self.rank).then_some(self.rank)
+    fn missing_rank(&self, world: &WorldInner) -> Option<i32> {
+        world.liveness.has_died(self.rank).then_some(self.rank)
     }
 
-    fn title(&self) -> Failed {
+    fn describe(&self) -> TransferError {
         self.title.clone()
     }
 
-    fn give_up(&mut self, ranks: &Ranks) {
-        if let Asks::Now(pending) = std::mem::replace(&mut self.request, Asks::Over)
-            && !ranks.library.cancel(pending)
+    fn abort(&mut self, world: &WorldInner) {
+        if let SendState::Sending(pending) = std::mem::replace(&mut self.request, SendState::Done)
+            && !world.library.cancel(pending)
         {
             // The library may still read them.
-            std::mem::forget(std::mem::replace(&mut self.bytes, Box::new([0; ASKED_BYTES])));
+            std::mem::forget(std::mem::replace(&mut self.bytes, Box::new([0; REQUEST_BYTES])));
         }
-        if let Some(mut moving) = self.moving.take() {
-            moving.give_up(ranks);
+        if let Some(mut moving) = self.transfer.take() {
+            moving.abort(world);
         }
-        if let Some(number) = self.number.take() {
-            number.abandon();
+        if let Some(number) = self.message_id.take() {
+            number.leak();
         }
     }
 }
 
 /// The window of this rank, while others reach it.
-pub(super) struct Serving {
+pub(super) struct WindowServer {
     requests: Comm,
     data: Comm,
-    lent: Option<ExternalAccess>,
-    memory: Memory,
+    access: Option<ExternalAccess>,
+    memory: Span,
     /// How many requests come in all.
     expected: Arc<AtomicU64>,
-    begun: u64,
-    listening: Option<(Box<[u8; ASKED_BYTES]>, Pending)>,
-    moving: Vec<Box<dyn Work>>,
+    started: u64,
+    receiving: Option<(Box<[u8; REQUEST_BYTES]>, RawRequest)>,
+    transfers: Vec<Box<dyn Operation>>,
     is_written: bool,
 }
 
-impl Serving {
-    pub(super) fn new(requests: Comm, data: Comm, lent: ExternalAccess, expected: Arc<AtomicU64>) -> Self {
-        let memory = Memory { address: lent.address(), bytes: lent.bytes() };
-        let (lent, listening, moving) = (Some(lent), None, Vec::new());
-        Self { requests, data, lent, memory, expected, begun: 0, listening, moving, is_written: false }
+impl WindowServer {
+    pub(super) fn new(requests: Comm, data: Comm, access: ExternalAccess, expected: Arc<AtomicU64>) -> Self {
+        let memory = Span { address: access.address(), bytes: access.bytes() };
+        let (access, listening, moving) = (Some(access), None, Vec::new());
+        Self {
+            requests,
+            data,
+            access,
+            memory,
+            expected,
+            started: 0,
+            receiving: listening,
+            transfers: moving,
+            is_written: false,
+        }
     }
 
-    fn listen(&mut self, ranks: &Ranks) -> Result<()> {
-        if self.listening.is_none() {
-            let room = Box::new([0; ASKED_BYTES]);
+    fn listen(&mut self, world: &WorldInner) -> Result<()> {
+        if self.receiving.is_none() {
+            let room = Box::new([0; REQUEST_BYTES]);
             // SAFETY: the box is kept until the call is complete, and nobody reads it before.
-            let pending = unsafe { ranks.library.irecv(self.requests, Memory::of(&room[..]), any_source(), 0) };
-            self.listening = Some((room, pending.map_err(|code| refused(self.title(), code))?));
+            let pending = unsafe { world.library.irecv(self.requests, Span::from_slice(&room[..]), any_source(), 0) };
+            self.receiving = Some((room, pending.map_err(|code| transfer_error(self.describe(), code))?));
         }
         Ok(())
     }
 
     /// Begins with what others have asked for since the last time.
-    fn hear(&mut self, ranks: &Ranks) -> Result<()> {
-        while self.begun < self.expected.load(Ordering::Acquire) {
-            self.listen(ranks)?;
-            let title = self.title();
-            let Some((room, pending)) = &mut self.listening else { unreachable!("it listens, as of above") };
-            let status = ranks.library.test(pending).map_err(|code| refused(title, code))?;
+    fn recv_request(&mut self, world: &WorldInner) -> Result<()> {
+        while self.started < self.expected.load(Ordering::Acquire) {
+            self.listen(world)?;
+            let title = self.describe();
+            let Some((room, pending)) = &mut self.receiving else { unreachable!("it listens, as of above") };
+            let status = world.library.test(pending).map_err(|code| transfer_error(title, code))?;
             let Some(status) = status else { return Ok(()) };
-            let asked = Asked::decode(room);
-            self.listening = None;
-            self.begun += 1;
-            let part = self.memory.part(asked.start as usize, asked.bytes as usize);
+            let asked = WindowRequest::decode(room);
+            self.receiving = None;
+            self.started += 1;
+            let part = self.memory.slice(asked.start as usize, asked.bytes as usize);
             if asked.is_get {
-                self.moving.push(Box::new(Send::of(self.data, status.source, asked.tag, part)));
+                self.transfers.push(Box::new(Send::for_span(self.data, status.source, asked.tag, part)));
             } else {
                 self.is_written = true;
-                self.moving.push(Box::new(Receive::of(self.data, Some(status.source), Some(asked.tag), part)));
+                self.transfers.push(Box::new(Receive::for_span(self.data, Some(status.source), Some(asked.tag), part)));
             }
         }
         Ok(())
     }
 }
 
-impl Work for Serving {
-    fn order(&self) -> Order {
-        Order::Free
+impl Operation for WindowServer {
+    fn order(&self) -> MatchOrder {
+        MatchOrder::Free
     }
 
     fn is_posted(&self) -> bool {
         true
     }
 
-    fn advance(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let lent = self.lent.as_ref().expect("the window is lent until the end");
-        if !lent.is_ready()? {
+    fn advance(&mut self, world: &WorldInner) -> Result<Option<Received>> {
+        let access = self.access.as_ref().expect("the window is lent until the end");
+        if !access.is_ready()? {
             return Ok(None);
         }
-        self.hear(ranks)?;
+        self.recv_request(world)?;
         let mut moved = Ok(());
-        self.moving.retain_mut(|moving| match moving.advance(ranks) {
+        self.transfers.retain_mut(|moving| match moving.advance(world) {
             Ok(received) => received.is_none(),
             Err(error) => {
-                moving.give_up(ranks);
+                moving.abort(world);
                 moved = Err(error);
                 false
             }
         });
         moved?;
-        if self.begun < self.expected.load(Ordering::Acquire) || !self.moving.is_empty() {
+        if self.started < self.expected.load(Ordering::Acquire) || !self.transfers.is_empty() {
             return Ok(None);
         }
         // Nobody asks any more, and nobody will before all have ended the epoch.
-        if let Some((room, pending)) = self.listening.take()
-            && !ranks.library.cancel(pending)
+        if let Some((room, pending)) = self.receiving.take()
+            && !world.library.cancel(pending)
         {
             std::mem::forget(room);
         }
-        self.lent.take().expect("the window is lent until the end").done();
-        Ok(Some(Received::NOTHING))
+        self.access.take().expect("the window is lent until the end").done();
+        Ok(Some(Received::EMPTY))
     }
 
-    fn lacks(&self, ranks: &Ranks) -> Option<i32> {
-        ranks.watch.dead()
+    fn missing_rank(&self, world: &WorldInner) -> Option<i32> {
+        world.liveness.first_dead()
     }
 
-    fn title(&self) -> Failed {
+    fn describe(&self) -> TransferError {
         let bytes = self.memory.bytes as u64;
-        Failed { what: "serving a window of", rank: None, tag: None, bytes, said: Box::default() }
+        TransferError { what: "serving a window of", rank: None, tag: None, bytes, message: Box::default() }
     }
 
-    fn give_up(&mut self, ranks: &Ranks) {
-        if let Some((room, pending)) = self.listening.take()
-            && !ranks.library.cancel(pending)
+    fn abort(&mut self, world: &WorldInner) {
+        if let Some((room, pending)) = self.receiving.take()
+            && !world.library.cancel(pending)
         {
             std::mem::forget(room);
         }
-        self.moving.drain(..).for_each(|mut moving| moving.give_up(ranks));
-        if let Some(lent) = self.lent.take() {
-            if self.is_written { lent.failed() } else { lent.done() }
+        self.transfers.drain(..).for_each(|mut moving| moving.abort(world));
+        if let Some(access) = self.access.take() {
+            if self.is_written { access.failed() } else { access.done() }
         }
     }
 }
 
 /// The sum of what all ranks have asked of this one, which is then expected.
-pub(super) struct Counting {
+pub(super) struct RequestCount {
     comm: Comm,
-    asked: Vec<u64>,
+    requested: Vec<u64>,
     counts: Vec<u64>,
     expected: Arc<AtomicU64>,
-    pending: Option<Pending>,
+    pending: Option<RawRequest>,
 }
 
-impl Counting {
+impl RequestCount {
     pub(super) fn new(comm: Comm, asked: Vec<u64>, expected: Arc<AtomicU64>) -> Self {
         let counts = vec![0; asked.len()];
-        Self { comm, asked, counts, expected, pending: None }
+        Self { comm, requested: asked, counts, expected, pending: None }
     }
 }
 
-impl Work for Counting {
-    fn order(&self) -> Order {
-        Order::Free
+impl Operation for RequestCount {
+    fn order(&self) -> MatchOrder {
+        MatchOrder::Free
     }
 
     fn is_posted(&self) -> bool {
         true
     }
 
-    fn advance(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let title = self.title();
+    fn advance(&mut self, world: &WorldInner) -> Result<Option<Received>> {
+        let title = self.describe();
         let pending = match &mut self.pending {
             Some(pending) => pending,
             none => {
-                let ends = (Memory::of(&self.asked), Memory::of(&self.counts));
+                let ends = (Span::from_slice(&self.requested), Span::from_slice(&self.counts));
                 // SAFETY: both lists have a number for each rank, and are kept until the call is complete; nobody uses them
                 // meanwhile.
-                let pending = unsafe { ranks.library.ispread(self.comm, Spread::AllToAll, ends, size_of::<u64>()) };
-                none.insert(pending.map_err(|code| refused(title.clone(), code))?)
+                let pending =
+                    unsafe { world.library.iredistribute(self.comm, Redistribution::AllToAll, ends, size_of::<u64>()) };
+                none.insert(pending.map_err(|code| transfer_error(title.clone(), code))?)
             }
         };
-        if ranks.library.test(pending).map_err(|code| refused(title, code))?.is_none() {
+        if world.library.test(pending).map_err(|code| transfer_error(title, code))?.is_none() {
             return Ok(None);
         }
         self.pending = None;
         self.expected.store(self.counts.iter().sum(), Ordering::Release);
-        Ok(Some(Received::NOTHING))
+        Ok(Some(Received::EMPTY))
     }
 
-    fn lacks(&self, ranks: &Ranks) -> Option<i32> {
-        ranks.watch.dead()
+    fn missing_rank(&self, world: &WorldInner) -> Option<i32> {
+        world.liveness.first_dead()
     }
 
-    fn title(&self) -> Failed {
-        let bytes = size_of_val(&self.asked[..]) as u64;
-        Failed { what: "counting what was put and got, in", rank: None, tag: None, bytes, said: Box::default() }
+    fn describe(&self) -> TransferError {
+        let bytes = size_of_val(&self.requested[..]) as u64;
+        TransferError {
+            what: "counting what was put and got, in",
+            rank: None,
+            tag: None,
+            bytes,
+            message: Box::default(),
+        }
     }
 
-    fn give_up(&mut self, _: &Ranks) {
+    fn abort(&mut self, _: &WorldInner) {
         if self.pending.take().is_some() {
             // Collective calls cannot be taken back: the library may still use both.
-            std::mem::forget((std::mem::take(&mut self.asked), std::mem::take(&mut self.counts)));
+            std::mem::forget((std::mem::take(&mut self.requested), std::mem::take(&mut self.counts)));
         }
     }
 }
@@ -309,10 +331,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_is_read_as_it_was_written() {
+    fn a_window_request_round_trips() {
         for is_get in [false, true] {
-            let asked = Asked { is_get, start: 0x1_0000_0001, bytes: 12, tag: 0x7fff };
-            assert_eq!(Asked::decode(&asked.encode()), asked);
+            let asked = WindowRequest { is_get, start: 0x1_0000_0001, bytes: 12, tag: 0x7fff };
+            assert_eq!(WindowRequest::decode(&asked.encode()), asked);
         }
     }
 }

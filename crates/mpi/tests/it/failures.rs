@@ -1,24 +1,26 @@
 //! Transfers that fail say which: rank, tag and bytes. Blocks are as they were, or refused to readers, and everything else goes on.
 
-use crate::stage;
+use crate::launcher;
 
 use freehold_mpi::{ANY, Error, Op, World};
-use stage::{APART, DIRECT, SHARED, STAGED, Transport, Wanted, done, end_when_wrong, is_rank, launched, ranks, values};
+use launcher::{
+    APART, DIRECT, RankConfig, SHARED, STAGED, Transport, done, end_when_wrong, is_rank, launched, ranks, values,
+};
 
-const STAGED_IN_PIECES: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
+const STAGED_4K_CHUNKS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
 
 #[test]
 fn a_message_that_does_not_fit_is_refused_and_the_next_one_arrives() {
     let name = "a_message_that_does_not_fit_is_refused_and_the_next_one_arrives";
     let wanted = [
-        Wanted::new(2, Transport::Memory, STAGED_IN_PIECES),
-        Wanted::new(2, Transport::Tcp, STAGED),
-        Wanted::new(2, Transport::Memory, SHARED),
-        Wanted::new(2, Transport::Memory, DIRECT),
+        RankConfig::new(2, Transport::Memory, STAGED_4K_CHUNKS),
+        RankConfig::new(2, Transport::Tcp, STAGED),
+        RankConfig::new(2, Transport::Memory, SHARED),
+        RankConfig::new(2, Transport::Memory, DIRECT),
     ];
     ranks(name, &wanted, |world, device| {
         let stream = device.stream().unwrap();
-        let is_direct = world.choice().transfers == freehold_mpi::Path::Direct;
+        let is_direct = world.path_choice().transfers == freehold_mpi::Path::Direct;
         // One message of a single chunk, one of many.
         for len in [100, 30_000] {
             let x = stream.upload(&values::<u32>(0, len, 1)).unwrap();
@@ -66,7 +68,7 @@ fn a_rank_that_dies_is_named_with_tag_and_bytes() {
         return;
     }
     for variables in [STAGED, APART, SHARED, DIRECT] {
-        let wanted = Wanted { outlive: true, ..Wanted::new(3, Transport::Memory, variables) };
+        let wanted = RankConfig { outlive: true, ..RankConfig::new(3, Transport::Memory, variables) };
         let launched = launched(name, &wanted);
         assert_eq!(launched.done, [0, 2], "{wanted:?}: {launched}");
     }

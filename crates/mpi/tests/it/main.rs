@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod command_line;
 mod failures;
-mod long;
+mod large_messages;
+mod launcher;
 mod operations;
-mod program;
-mod programs;
-mod stage;
+mod random_programs;

@@ -1,51 +1,51 @@
 //! Every operation, for every element, length, part and number of ranks, equals what one process makes of the same numbers; over
 //! all paths and both transports. On a real device a choice of these, for a minute.
 
-use crate::stage;
+use crate::launcher;
 
 use std::time::Instant;
 
 use freehold::{Device, Grid, Image, Stream};
 use freehold_mpi::{ANY, Edge, Element, Error, Op, Received, Rows, World};
 use freehold_testing::Effort;
-use stage::{APART, DIRECT, Number, SHARED, STAGED, Transport, Wanted, is_mpich, is_real, ranks, values};
+use launcher::{APART, DIRECT, Number, RankConfig, SHARED, STAGED, Transport, is_mpich, is_real, ranks, values};
 
 /// Short chunks, so that messages of many are short too.
-const STAGED_IN_PIECES: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
+const STAGED_4K_CHUNKS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
 /// Longer ones for a real device.
-const STAGED_IN_PARTS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "16384")];
-const APART_IN_PARTS: &[(&str, &str)] =
+const STAGED_16K_CHUNKS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "16384")];
+const ISOLATED_16K_CHUNKS: &[(&str, &str)] =
     &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_APART", "1"), ("FREEHOLD_MPI_CHUNK", "16384")];
-const TAKING_TURNS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_THREADS", "serialized")];
+const SERIALIZED_THREADS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_THREADS", "serialized")];
 
 /// One, odd, and more than several chunks. Two of them on a real device, where a copy takes its turn among the ranks.
 fn lengths() -> &'static [usize] {
     if is_real() { &[1, 9973] } else { &[1, 1001, 9973] }
 }
 
-fn everywhere() -> Vec<Wanted> {
+fn all_configurations() -> Vec<RankConfig> {
     if is_real() {
         return vec![
-            Wanted::new(2, Transport::Memory, STAGED_IN_PARTS),
-            Wanted::new(2, Transport::Memory, APART_IN_PARTS),
-            Wanted::new(2, Transport::Memory, SHARED),
-            Wanted::new(2, Transport::Memory, DIRECT),
+            RankConfig::new(2, Transport::Memory, STAGED_16K_CHUNKS),
+            RankConfig::new(2, Transport::Memory, ISOLATED_16K_CHUNKS),
+            RankConfig::new(2, Transport::Memory, SHARED),
+            RankConfig::new(2, Transport::Memory, DIRECT),
         ];
     }
     let mut wanted = vec![
-        Wanted::new(2, Transport::Memory, STAGED_IN_PIECES),
-        Wanted::new(4, Transport::Tcp, STAGED_IN_PIECES),
-        Wanted::new(4, Transport::Memory, SHARED),
-        Wanted::new(2, Transport::Tcp, DIRECT),
-        Wanted::new(2, Transport::Memory, TAKING_TURNS),
-        Wanted::new(1, Transport::Memory, STAGED),
+        RankConfig::new(2, Transport::Memory, STAGED_4K_CHUNKS),
+        RankConfig::new(4, Transport::Tcp, STAGED_4K_CHUNKS),
+        RankConfig::new(4, Transport::Memory, SHARED),
+        RankConfig::new(2, Transport::Tcp, DIRECT),
+        RankConfig::new(2, Transport::Memory, SERIALIZED_THREADS),
+        RankConfig::new(1, Transport::Memory, STAGED),
     ];
     if Effort::current() == Effort::Soak {
         wanted.extend([
-            Wanted::new(4, Transport::Memory, STAGED_IN_PIECES),
-            Wanted::new(2, Transport::Tcp, STAGED),
-            Wanted::new(2, Transport::Tcp, SHARED),
-            Wanted::new(4, Transport::Memory, DIRECT),
+            RankConfig::new(4, Transport::Memory, STAGED_4K_CHUNKS),
+            RankConfig::new(2, Transport::Tcp, STAGED),
+            RankConfig::new(2, Transport::Tcp, SHARED),
+            RankConfig::new(4, Transport::Memory, DIRECT),
         ]);
     }
     if is_mpich() {
@@ -76,10 +76,10 @@ macro_rules! for_each_element {
 
 #[test]
 fn every_operation_equals_one_process() {
-    ranks("every_operation_equals_one_process", &everywhere(), |world, device| {
+    ranks("every_operation_equals_one_process", &all_configurations(), |world, device| {
         let asked = std::env::var("FREEHOLD_MPI").unwrap();
         // A rank alone shares with nobody.
-        assert!(world.choice().transfers.name() == asked || world.size() == 1, "{:?}", world.choice());
+        assert!(world.path_choice().transfers.name() == asked || world.size() == 1, "{:?}", world.path_choice());
         let (stream, began) = (device.stream().unwrap(), Instant::now());
         // Seen where ranks are late, or fail.
         let done = |what: &str| println!("rank {}: {what} by {:.1} s", world.rank(), began.elapsed().as_secs_f64());
@@ -87,7 +87,7 @@ fn every_operation_equals_one_process() {
         done("messages");
         for_each_element!(reductions(world, &stream));
         done("reductions");
-        for_each_element!(spreads(world, &stream));
+        for_each_element!(gathers_and_scatters(world, &stream));
         done("spreads");
         parts(world, &stream);
         wildcards(world, &stream);
@@ -99,7 +99,7 @@ fn every_operation_equals_one_process() {
         done("in order, without waiting");
         edges(world, &stream);
         windows(world, &stream);
-        wrong_calls(world, &stream);
+        invalid_calls(world, &stream);
         done("edges, windows, wrong calls");
         world.barrier().unwrap();
         assert_eq!(device.drop_errors().len(), 0);
@@ -118,7 +118,7 @@ fn chunks_of_messages_one_behind_the_other_do_not_mix() {
         ("FREEHOLD_MPI_DEPTH", "1"),
     ];
     let transports = if is_mpich() { vec![Transport::Memory] } else { vec![Transport::Tcp, Transport::Memory] };
-    let wanted: Vec<_> = transports.into_iter().map(|transport| Wanted::new(2, transport, ONE_AT_A_TIME)).collect();
+    let wanted: Vec<_> = transports.into_iter().map(|transport| RankConfig::new(2, transport, ONE_AT_A_TIME)).collect();
     ranks("chunks_of_messages_one_behind_the_other_do_not_mix", &wanted, |world, device| {
         let (stream, len, messages) = (device.stream().unwrap(), 20_000, 12);
         if world.rank() == 0 {
@@ -140,9 +140,9 @@ fn chunks_of_messages_one_behind_the_other_do_not_mix() {
 }
 
 #[test]
-fn a_message_that_waits_is_told_from_all_later_ones() {
-    let wanted = [STAGED, APART].map(|variables| Wanted::new(2, Transport::Memory, variables));
-    ranks("a_message_that_waits_is_told_from_all_later_ones", &wanted, |world, device| {
+fn a_pending_message_is_distinguished_from_later_ones() {
+    let wanted = [STAGED, APART].map(|variables| RankConfig::new(2, Transport::Memory, variables));
+    ranks("a_pending_message_is_distinguished_from_later_ones", &wanted, |world, device| {
         let (stream, len, tags) = (device.stream().unwrap(), 50_000, 32_768);
         if world.rank() == 0 {
             let [first, last] = [0, 1].map(|salt| stream.upload(&values::<u32>(0, len, salt)).unwrap());
@@ -215,9 +215,9 @@ fn reductions<T: Number + Element>(world: &World, stream: &Stream) {
         let mut y = stream.zeros::<T>(len).unwrap();
         let root = turn as i32 % world.size();
         for op in [Op::Sum, Op::Product, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor] {
-            if !T::IS_WHOLE && matches!(op, Op::And | Op::Or | Op::Xor) {
+            if !T::IS_INTEGER && matches!(op, Op::And | Op::Or | Op::Xor) {
                 let refused = world.allreduce(stream, &x, &mut y, op).unwrap_err();
-                assert!(matches!(refused, Error::NoSuchOperation { .. }), "{refused}");
+                assert!(matches!(refused, Error::UnsupportedOperation { .. }), "{refused}");
                 continue;
             }
             stream.fill_bytes(&mut y, 0xff).unwrap();
@@ -235,7 +235,7 @@ fn reductions<T: Number + Element>(world: &World, stream: &Stream) {
     }
 }
 
-fn spreads<T: Number>(world: &World, stream: &Stream) {
+fn gathers_and_scatters<T: Number>(world: &World, stream: &Stream) {
     let (rank, size) = (world.rank(), world.size() as usize);
     for (turn, &len) in lengths().iter().enumerate() {
         let root = turn as i32 % world.size();
@@ -388,9 +388,9 @@ fn edges(world: &World, stream: &Stream) {
     let own = |rank: i32, row: usize, column: usize| (rank as u32 + 1) * 10_000 + (row * pitch + column) as u32;
     let mine: Vec<_> = (0..rows * pitch).map(|index| own(world.rank(), index / pitch, index % pitch)).collect();
     let mut field = stream.upload(&mine).unwrap();
-    let column = |start| Rows { start, row: 1, rows, pitch };
-    let to_the_left = Edge { rank: before, give: column(1), give_tag: 0, take: column(0), take_tag: 1 };
-    let to_the_right = Edge { rank: after, give: column(48), give_tag: 1, take: column(49), take_tag: 0 };
+    let column = |start| Rows { start, row_len: 1, rows, pitch };
+    let to_the_left = Edge { rank: before, send: column(1), send_tag: 0, recv: column(0), recv_tag: 1 };
+    let to_the_right = Edge { rank: after, send: column(48), send_tag: 1, recv: column(49), recv_tag: 0 };
     let mut view = field.view_mut(..).unwrap();
     world.exchange(stream, &mut view, &[to_the_left, to_the_right]).unwrap();
     let mut wanted = mine;
@@ -400,10 +400,10 @@ fn edges(world: &World, stream: &Stream) {
     }
     assert_eq!(stream.download(&field).unwrap(), wanted);
     let mut view = field.view_mut(..).unwrap();
-    let overlapping = Edge { give: Rows { start: 0, row: 3, rows: 2, pitch: 2 }, ..to_the_left };
+    let overlapping = Edge { send: Rows { start: 0, row_len: 3, rows: 2, pitch: 2 }, ..to_the_left };
     let refused = world.exchange(stream, &mut view, &[overlapping]).unwrap_err().to_string();
     assert_eq!(refused, "rows of 3 elements, 2 apart, overlap: the pitch is at least the row");
-    let outside = Edge { take: Rows { start: 1990, row: 11, rows: 1, pitch: 1 }, ..to_the_left };
+    let outside = Edge { recv: Rows { start: 1990, row_len: 11, rows: 1, pitch: 1 }, ..to_the_left };
     let refused = world.exchange(stream, &mut view, &[outside]).unwrap_err().to_string();
     assert_eq!(refused, "elements 1990 to 2001 are no part of a block of 2000");
 }
@@ -439,7 +439,7 @@ fn windows(world: &World, stream: &Stream) {
 }
 
 /// What cannot be asked is refused before anything begins, and says what to do.
-fn wrong_calls(world: &World, stream: &Stream) {
+fn invalid_calls(world: &World, stream: &Stream) {
     let (size, rank) = (world.size(), world.rank());
     let mut x = stream.upload(&[7_u32; 10]).unwrap();
     let said = |result: freehold_mpi::Result<()>| result.unwrap_err().to_string();

@@ -6,7 +6,7 @@
 
 mod operation;
 
-use freehold_testing::{at_effort, covered};
+use freehold_testing::{at_effort, report_covered};
 use operation::{Kind, evaluate, operands, tolerance};
 
 const RECORD: &str = include_str!("hardware/h200.txt");
@@ -50,7 +50,7 @@ fn the_answers_to_random_values_are_the_hardwares() {
             wrong.push(name);
         }
     }
-    covered(count, "operations held against hardware");
+    report_covered(count, "operations held against hardware");
     assert!(wrong.is_empty(), "{} of {count}: {}", wrong.len(), wrong.join(" "));
 }
 

@@ -1,11 +1,11 @@
 //! Random cases that shrink, from the seed of this run.
 
-use freehold_testing::{at_effort, covered, seed};
+use freehold_testing::{at_effort, report_covered, seed};
 use proptest::test_runner::{Config, RngSeed};
 
 /// As many cases as the effort asks for.
 pub(super) fn cases(quick: u32, moderate: u32, soak: u32) -> Config {
     let cases = at_effort(quick, moderate, soak);
-    covered(cases.into(), "random operands");
+    report_covered(cases.into(), "random operands");
     Config { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(seed()), ..Config::default() }
 }

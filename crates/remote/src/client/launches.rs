@@ -1,4 +1,4 @@
-//! Modules and launches at a gate, and the gate as a place of [`Gpu`]: the same handle as for a device of this process.
+//! Modules and launches at a server, and the server as a place of [`Gpu`]: the same handle as for a device of this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,37 +7,37 @@ use std::time::Duration;
 use freehold::Grid;
 use freehold_broker::wire::Id;
 use freehold_broker::{
-    Access, Argument, CallError, Content, Gpu, GpuError, GpuKernel, GpuResult, Kind, Parameter, Place, Signature,
+    Access, Argument, CallError, Content, Gpu, GpuBackend, GpuError, GpuKernel, GpuResult, Kind, Parameter, Signature,
 };
 use sha2::{Digest, Sha256};
 use tonic::Code;
 
 use super::{Remote, RemoteBlock};
-use crate::failure::{Failure, Fault};
+use crate::error::{ErrorOrigin, RemoteError};
 use crate::proto::{self, argument::Value};
 
 /// One call waits so long for a launch, and then another does.
-const WAIT: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A module at the broker, for launches of this session.
 #[derive(Clone, Debug)]
 pub struct RemoteModule {
-    told: proto::Module,
+    info: proto::Module,
     kernels: Vec<Signature>,
 }
 
 impl RemoteModule {
     pub fn name(&self) -> &str {
-        &self.told.name
+        &self.info.name
     }
 
     pub fn bytes(&self) -> u64 {
-        self.told.bytes
+        self.info.bytes
     }
 
     /// SHA-256 of its text.
     pub fn hash(&self) -> &[u8] {
-        &self.told.sha256
+        &self.info.sha256
     }
 
     pub fn kernels(&self) -> &[Signature] {
@@ -53,7 +53,7 @@ impl RemoteModule {
             return Ok(());
         }
         let known = self.kernels.iter().map(|known| known.name.clone()).collect();
-        Err(CallError::NoKernel { module: self.told.name.as_str().into(), kernel: kernel.to_owned(), known })
+        Err(CallError::NoKernel { module: self.info.name.as_str().into(), kernel: kernel.to_owned(), known })
     }
 }
 
@@ -74,11 +74,11 @@ impl From<proto::Module> for RemoteModule {
             parameters: kernel.parameters.iter().map(parameter).collect(),
         };
         let kernels = told.kernels.iter().map(signature).collect();
-        Self { told, kernels }
+        Self { info: told, kernels }
     }
 }
 
-/// What a kernel at a gate is given.
+/// What a kernel at a server is given.
 #[derive(Clone, Copy, Debug)]
 pub enum RemoteArgument<'a> {
     /// A number or a structure.
@@ -101,14 +101,15 @@ impl RemoteCall {
     ///
     /// # Errors
     /// What went wrong, whose fault it was, and whether the kernel has run.
-    pub fn wait(&self) -> Result<(), Failure> {
-        let (session, launch) = (self.remote.opened()?.session.clone(), self.launch);
-        let request = proto::WaitRequest { session, launch, timeout_ms: WAIT.as_millis() as u64 };
+    pub fn wait(&self) -> Result<(), RemoteError> {
+        let (session, launch) = (self.remote.session()?.key.clone(), self.launch);
+        let request = proto::WaitRequest { session, launch, timeout_ms: WAIT_MAX.as_millis() as u64 };
         loop {
-            let ask = |mut client: super::line::Client, request| async move { client.wait(request).await };
-            match self.remote.ask(request.clone(), ask) {
+            let ask = |mut client: super::connection::Client, request| async move { client.wait(request).await };
+            match self.remote.call(request.clone(), ask) {
                 Ok(proto::Done {}) => return Ok(()),
-                Err(failure) if (failure.fault, failure.code) == (Fault::Connection, Code::DeadlineExceeded) => {}
+                Err(failure) if (failure.origin, failure.code) == (ErrorOrigin::Connection, Code::DeadlineExceeded) => {
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -117,67 +118,69 @@ impl RemoteCall {
 
 impl Remote {
     /// Keeps a text of PTX at the broker, under a name, when its driver has compiled it.
-    pub fn put_module(&self, name: &str, text: &str) -> Result<RemoteModule, Failure> {
+    pub fn put_module(&self, name: &str, text: &str) -> Result<RemoteModule, RemoteError> {
         let request = |call| proto::PutModuleRequest { call: Some(call), name: name.to_owned(), text: text.to_owned() };
-        let module = self.once(request, |mut client, request| async move { client.put_module(request).await })?;
+        let module = self.call_once(request, |mut client, request| async move { client.put_module(request).await })?;
         Ok(module.into())
     }
 
     /// The module of a name.
-    pub fn module(&self, name: &str) -> Result<RemoteModule, Failure> {
-        let session = self.opened()?.session.clone();
+    pub fn module(&self, name: &str) -> Result<RemoteModule, RemoteError> {
+        let session = self.session()?.key.clone();
         let request = proto::FindModuleRequest { session, name: name.to_owned() };
-        let module = self.ask(request, |mut client, request| async move { client.find_module(request).await })?;
+        let module = self.call(request, |mut client, request| async move { client.find_module(request).await })?;
         Ok(module.into())
     }
 
     /// All modules.
-    pub fn modules(&self) -> Result<Vec<proto::ListedModule>, Failure> {
-        let request = proto::ListModulesRequest { session: self.opened()?.session.clone() };
-        let listed = self.ask(request, |mut client, request| async move { client.list_modules(request).await })?;
+    pub fn modules(&self) -> Result<Vec<proto::ListedModule>, RemoteError> {
+        let request = proto::ListModulesRequest { session: self.session()?.key.clone() };
+        let listed = self.call(request, |mut client, request| async move { client.list_modules(request).await })?;
         Ok(listed.modules)
     }
 
     /// Takes a module's name away.
-    pub fn drop_module(&self, name: &str) -> Result<(), Failure> {
+    pub fn drop_module(&self, name: &str) -> Result<(), RemoteError> {
         let request = |call| proto::DropModuleRequest { call: Some(call), name: name.to_owned() };
-        let dropped = self.once(request, |mut client, request| async move { client.drop_module(request).await });
+        let dropped = self.call_once(request, |mut client, request| async move { client.drop_module(request).await });
         dropped.map(|proto::Done {}| ())
     }
 
     /// Has a kernel launched, behind the launches before it.
     ///
     /// # Errors
-    /// Those of the gate, and a [`RemoteArgument::Value`] that is memory: its number is that of another GPU.
+    /// Those of the server, and a [`RemoteArgument::Value`] that is memory: its number is that of another GPU.
     pub fn launch(
         &self,
         module: &RemoteModule,
         kernel: &str,
         grid: Grid,
         arguments: &[RemoteArgument<'_>],
-    ) -> Result<RemoteCall, Failure> {
+    ) -> Result<RemoteCall, RemoteError> {
         let arguments = arguments.iter().map(|given| match given {
             RemoteArgument::Value(value) if matches!(value.content(), Content::Memory { .. }) => {
-                Err(Failure::wrong("an argument is memory of another GPU: give a block or a name of this session"))
+                Err(RemoteError::invalid_argument(
+                    "an argument is memory of another GPU: give a block or a name of this session",
+                ))
             }
-            RemoteArgument::Value(value) => Ok(told(value)),
-            RemoteArgument::Block(block, offset) => Ok(of_block(block.number, *offset)),
+            RemoteArgument::Value(value) => Ok(proto_argument(value)),
+            RemoteArgument::Block(block, offset) => Ok(proto_block_argument(block.number, *offset)),
             RemoteArgument::Named(name, access, offset) => {
-                let access = super::told_access(*access).into();
+                let access = super::proto_access(*access).into();
                 let name = proto::NameArgument { name: (*name).to_owned(), access, offset: *offset };
                 Ok(proto::Argument { value: Some(Value::Name(name)) })
             }
         });
-        self.launch_told(module.told.module, kernel, grid, arguments.collect::<Result<_, Failure>>()?)
+        self.launch_proto(module.info.module, kernel, grid, arguments.collect::<Result<_, RemoteError>>()?)
     }
 
-    fn launch_told(
+    fn launch_proto(
         &self,
         module: u64,
         kernel: &str,
         grid: Grid,
         arguments: Vec<proto::Argument>,
-    ) -> Result<RemoteCall, Failure> {
+    ) -> Result<RemoteCall, RemoteError> {
         let dimensions = |[x, y, z]: [u32; 3]| Some(proto::Dimensions { x, y, z });
         let request = |call| proto::LaunchRequest {
             call: Some(call),
@@ -189,21 +192,21 @@ impl Remote {
             arguments,
             stream: 0,
         };
-        let launched = self.once(request, |mut client, request| async move { client.launch(request).await })?;
+        let launched = self.call_once(request, |mut client, request| async move { client.launch(request).await })?;
         Ok(RemoteCall { remote: self.clone(), launch: launched.launch })
     }
 
-    /// The gate as a GPU.
+    /// The server as a GPU.
     pub fn gpu(self) -> Gpu {
-        Gpu::at_place(AtGate { remote: self, books: Mutex::default() })
+        Gpu::with_backend(RemoteBackend { remote: self, state: Mutex::default() })
     }
 }
 
-fn of_block(block: u64, offset: u64) -> proto::Argument {
+fn proto_block_argument(block: u64, offset: u64) -> proto::Argument {
     proto::Argument { value: Some(Value::Block(proto::BlockArgument { block, offset })) }
 }
 
-fn told(given: &Argument<'_>) -> proto::Argument {
+fn proto_argument(given: &Argument<'_>) -> proto::Argument {
     let value = match given.content() {
         Content::Number { parameter: Parameter { kind, bytes }, bits } => {
             let kind = match kind {
@@ -216,86 +219,86 @@ fn told(given: &Argument<'_>) -> proto::Argument {
             Value::Number(proto::NumberArgument { kind: kind.into(), bytes, bits })
         }
         Content::Bytes(bytes) => Value::Structure(bytes.to_vec()),
-        Content::Memory { memory, offset_bytes } => return of_block(memory.0, offset_bytes),
+        Content::Memory { memory, offset_bytes } => return proto_block_argument(memory.0, offset_bytes),
     };
     proto::Argument { value: Some(value) }
 }
 
-/// A gate as a place of memory and kernels.
+/// A server as a place of memory and kernels.
 #[derive(Debug)]
-struct AtGate {
+struct RemoteBackend {
     remote: Remote,
-    books: Mutex<Books>,
+    state: Mutex<RemoteBackendState>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct RemoteBackendState {
     blocks: HashMap<u64, Arc<RemoteBlock>>,
     /// Launches whose outcome was not told.
     calls: Vec<RemoteCall>,
 }
 
-impl AtGate {
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+impl RemoteBackend {
+    fn state(&self) -> MutexGuard<'_, RemoteBackendState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn block(&self, memory: Id) -> Arc<RemoteBlock> {
-        self.books().blocks.get(&memory.0).expect("a buffer has its memory").clone()
+        self.state().blocks.get(&memory.0).expect("a buffer has its memory").clone()
     }
 
     /// Waits for all launches: the first that went wrong.
-    fn settle(&self) -> GpuResult<()> {
-        let calls = std::mem::take(&mut self.books().calls);
+    fn wait_calls(&self) -> GpuResult<()> {
+        let calls = std::mem::take(&mut self.state().calls);
         let mut outcome = Ok(());
         for call in calls {
             outcome = outcome.and(call.wait());
         }
-        outcome.map_err(elsewhere)
+        outcome.map_err(gpu_error)
     }
 }
 
-fn elsewhere(failure: Failure) -> GpuError {
-    GpuError::Elsewhere(Box::new(failure))
+fn gpu_error(failure: RemoteError) -> GpuError {
+    GpuError::Remote(Box::new(failure))
 }
 
-impl Place for AtGate {
+impl GpuBackend for RemoteBackend {
     fn alloc(&self, bytes: u64) -> GpuResult<Id> {
-        let block = self.remote.alloc(bytes).map_err(elsewhere)?;
+        let block = self.remote.alloc(bytes).map_err(gpu_error)?;
         let number = block.number;
-        self.books().blocks.insert(number, Arc::new(block));
+        self.state().blocks.insert(number, Arc::new(block));
         Ok(Id(number))
     }
 
-    fn release(&self, memory: Id) {
-        let gone = self.books().blocks.remove(&memory.0);
+    fn free(&self, memory: Id) {
+        let gone = self.state().blocks.remove(&memory.0);
         drop(gone);
     }
 
     fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()> {
-        self.remote.upload(&self.block(to), 0, from).map_err(elsewhere)
+        self.remote.upload(&self.block(to), 0, from).map_err(gpu_error)
     }
 
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()> {
         // What went wrong before is told before anything that it left is read.
-        self.settle()?;
-        self.remote.download(&self.block(from), 0, to).map_err(elsewhere)
+        self.wait_calls()?;
+        self.remote.download(&self.block(from), 0, to).map_err(gpu_error)
     }
 
     fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)> {
         let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        let module = self.remote.put_module(&format!("gpu/{}", &hash[..32]), text).map_err(elsewhere)?;
-        Ok((Id(module.told.module), module.kernels))
+        let module = self.remote.put_module(&format!("gpu/{}", &hash[..32]), text).map_err(gpu_error)?;
+        Ok((Id(module.info.module), module.kernels))
     }
 
     fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
-        let arguments = arguments.iter().map(told).collect();
-        let call = self.remote.launch_told(kernel.module().0, &kernel.signature().name, grid, arguments);
-        self.books().calls.push(call.map_err(elsewhere)?);
+        let arguments = arguments.iter().map(proto_argument).collect();
+        let call = self.remote.launch_proto(kernel.module().0, &kernel.signature().name, grid, arguments);
+        self.state().calls.push(call.map_err(gpu_error)?);
         Ok(())
     }
 
     fn wait(&self) -> GpuResult<()> {
-        self.settle()
+        self.wait_calls()
     }
 }

@@ -1,9 +1,9 @@
-//! The client: a session at a gate, used from plain threads. What is asked again after a lost connection is asked under the same
+//! The client: a session at a server, used from plain threads. What is asked again after a lost connection is asked under the same
 //! number, so that it is carried out once.
 
+mod call_numbers;
+mod connection;
 mod launches;
-mod line;
-mod numbers;
 mod transfer;
 
 use std::fs::File;
@@ -15,104 +15,118 @@ use freehold_broker::{Access, Policy};
 use tokio::runtime::Runtime;
 use tonic::{Response, Status};
 
+use self::call_numbers::{CallNumber, CallNumbers};
+use self::connection::{Client, Connection};
 pub use self::launches::{RemoteArgument, RemoteCall, RemoteModule};
-use self::line::{Client, Line};
-use self::numbers::{Number, Numbers};
-use crate::failure::{CarriedOut, Failure};
+use crate::error::{Executed, RemoteError};
 use crate::proto::{self, Block, Name, Sums};
 use crate::token::Token;
 
 /// How long a session is to live without its client.
-const LIFE: Duration = Duration::from_secs(60);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A session at a gate. A handle: the session is closed with the last one and the last block. It has threads of its own, and is not used
+/// A session at a server. A handle: the session is closed with the last one and the last block. It has threads of its own, and is not used
 /// from within a tokio runtime.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    inner: Arc<Inner>,
+    inner: Arc<RemoteInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct RemoteInner {
     /// Nothing when it is over.
     runtime: Option<Runtime>,
-    line: Line,
-    life: Duration,
-    numbers: Arc<Numbers>,
-    opened: OnceLock<Opened>,
+    connection: Connection,
+    session_timeout: Duration,
+    call_numbers: Arc<CallNumbers>,
+    session: OnceLock<OpenSession>,
     opening: Mutex<()>,
 }
 
 #[derive(Clone, Debug)]
-struct Opened {
-    session: Vec<u8>,
+struct OpenSession {
+    key: Vec<u8>,
     chunk_bytes_max: u64,
 }
 
-/// Memory of the device at the gate. Dropped, it is given back.
+/// Memory of the device at the server. Dropped, it is given back.
 #[derive(Debug)]
 pub struct RemoteBlock {
     remote: Remote,
     number: u64,
     bytes: u64,
     access: Access,
-    is_over: bool,
+    is_freed: bool,
 }
 
 impl Remote {
-    /// Connects to a gate, and shows the token. `ca` are certificates, as PEM, of which one has to vouch for the gate; without it
+    /// Connects to a server, and shows the token. `ca` are certificates, as PEM, of which one has to vouch for the server; without it
     /// those that this machine trusts.
     ///
     /// # Errors
     /// Why it did not work, and what to do: nobody listens, the certificate is not trusted, the token is another.
-    pub fn connect(url: &str, token: &Token, ca: Option<&[u8]>) -> Result<Self, Failure> {
+    pub fn connect(url: &str, token: &Token, ca: Option<&[u8]>) -> Result<Self, RemoteError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::connection(format!("the system refused: {error}")))?;
-        let line = runtime.block_on(Line::connect(url, token, ca))?;
-        let (opened, opening, numbers) = (OnceLock::new(), Mutex::new(()), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { runtime: Some(runtime), line, life: LIFE, numbers, opened, opening }) })
+        let runtime = runtime.map_err(|error| RemoteError::connection(format!("the system refused: {error}")))?;
+        let connection = runtime.block_on(Connection::connect(url, token, ca))?;
+        let (opened, opening, call_numbers) = (OnceLock::new(), Mutex::new(()), Arc::default());
+        Ok(Self {
+            inner: Arc::new(RemoteInner {
+                runtime: Some(runtime),
+                connection,
+                session_timeout: SESSION_TIMEOUT,
+                call_numbers,
+                session: opened,
+                opening,
+            }),
+        })
     }
 
     /// How long the session lives when this client is gone, or cut off; at least a second, and 10 minutes at the most.
     #[must_use]
-    pub fn with_life(mut self, life: Duration) -> Self {
-        Arc::get_mut(&mut self.inner).expect("a connection is set up before it is used").life = life;
+    pub fn with_session_timeout(mut self, timeout: Duration) -> Self {
+        Arc::get_mut(&mut self.inner).expect("a connection is set up before it is used").session_timeout = timeout;
         self
     }
 
     /// How long a call is tried again over a connection that was lost.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
+    pub fn with_retry_timeout(mut self, timeout: Duration) -> Self {
         let inner = Arc::get_mut(&mut self.inner).expect("a connection is set up before it is used");
-        inner.line.patience = patience;
+        inner.connection.retry_timeout = timeout;
         self
     }
 
     /// How many connections large transfers are divided among.
     pub fn connections(&self) -> usize {
-        self.inner.line.lanes()
+        self.inner.connection.channel_count()
     }
 
     /// Memory of the device.
-    pub fn alloc(&self, bytes: u64) -> Result<RemoteBlock, Failure> {
+    pub fn alloc(&self, bytes: u64) -> Result<RemoteBlock, RemoteError> {
         let request = |call| proto::AllocRequest { call: Some(call), bytes };
-        let block = self.once(request, |mut client, request| async move { client.alloc(request).await })?;
-        Ok(self.held(&block))
+        let block = self.call_once(request, |mut client, request| async move { client.alloc(request).await })?;
+        Ok(self.block_handle(&block))
     }
 
     /// What has a name.
-    pub fn lease(&self, name: &str, access: Access) -> Result<RemoteBlock, Failure> {
-        let access = told_access(access).into();
+    pub fn lease(&self, name: &str, access: Access) -> Result<RemoteBlock, RemoteError> {
+        let access = proto_access(access).into();
         let request = |call| proto::LeaseRequest { call: Some(call), name: name.to_owned(), access };
-        let block = self.once(request, |mut client, request| async move { client.lease(request).await })?;
-        Ok(self.held(&block))
+        let block = self.call_once(request, |mut client, request| async move { client.lease(request).await })?;
+        Ok(self.block_handle(&block))
     }
 
     /// Gives a block a name, under which it stays.
     ///
     /// # Errors
     /// The block, and why.
-    pub fn publish(&self, name: &str, mut block: RemoteBlock, policy: Policy) -> Result<(), (RemoteBlock, Failure)> {
+    pub fn publish(
+        &self,
+        name: &str,
+        mut block: RemoteBlock,
+        policy: Policy,
+    ) -> Result<(), (RemoteBlock, RemoteError)> {
         let policy = match policy {
             Policy::Restore => proto::Policy::Restore,
             Policy::Drop => proto::Policy::Drop,
@@ -120,9 +134,9 @@ impl Remote {
         };
         let (number, name) = (block.number, name.to_owned());
         let request = |call| proto::PublishRequest { call: Some(call), block: number, name, policy: policy.into() };
-        match self.once(request, |mut client, request| async move { client.publish(request).await }) {
+        match self.call_once(request, |mut client, request| async move { client.publish(request).await }) {
             Ok(proto::Done {}) => {
-                block.is_over = true;
+                block.is_freed = true;
                 Ok(())
             }
             Err(failure) => Err((block, failure)),
@@ -130,19 +144,19 @@ impl Remote {
     }
 
     /// Takes a name away.
-    pub fn drop_name(&self, name: &str) -> Result<(), Failure> {
+    pub fn drop_name(&self, name: &str) -> Result<(), RemoteError> {
         let request = |call| proto::DropRequest { call: Some(call), name: name.to_owned() };
-        let dropped = self.once(request, |mut client, request| async move { client.drop(request).await });
+        let dropped = self.call_once(request, |mut client, request| async move { client.drop(request).await });
         dropped.map(|proto::Done {}| ())
     }
 
     /// All names, in their order.
-    pub fn names(&self) -> Result<Vec<Name>, Failure> {
+    pub fn names(&self) -> Result<Vec<Name>, RemoteError> {
         let mut names: Vec<Name> = Vec::new();
         loop {
             let after = names.last().map_or_else(String::new, |last| last.name.clone());
             let request = proto::ListRequest { after };
-            let more = self.ask(request, |mut client, request| async move { client.list(request).await })?;
+            let more = self.call(request, |mut client, request| async move { client.list(request).await })?;
             if more.names.is_empty() {
                 return Ok(names);
             }
@@ -154,113 +168,113 @@ impl Remote {
     ///
     /// # Errors
     /// [`Code::NotFound`](tonic::Code::NotFound) where it is not there.
-    pub fn find(&self, name: &str) -> Result<u64, Failure> {
+    pub fn find(&self, name: &str) -> Result<u64, RemoteError> {
         let request = proto::FindRequest { name: name.to_owned() };
-        let found = self.ask(request, |mut client, request| async move { client.find(request).await })?;
+        let found = self.call(request, |mut client, request| async move { client.find(request).await })?;
         Ok(found.bytes)
     }
 
     /// Sums over everything that the broker holds.
-    pub fn totals(&self) -> Result<Sums, Failure> {
-        self.ask(proto::TotalsRequest {}, |mut client, request| async move { client.totals(request).await })
+    pub fn stats(&self) -> Result<Sums, RemoteError> {
+        self.call(proto::TotalsRequest {}, |mut client, request| async move { client.totals(request).await })
     }
 
     /// Closes the session at once, with everything that it has.
-    pub fn close(self) -> Result<(), Failure> {
-        let Some(Opened { session, .. }) = self.inner.opened.get().cloned() else { return Ok(()) };
+    pub fn close(self) -> Result<(), RemoteError> {
+        let Some(OpenSession { key: session, .. }) = self.inner.session.get().cloned() else { return Ok(()) };
         let request = proto::CloseRequest { session };
-        let closed = self.ask(request, |mut client, request| async move { client.close(request).await });
+        let closed = self.call(request, |mut client, request| async move { client.close(request).await });
         closed.map(|proto::Done {}| ())
     }
 
-    fn held(&self, block: &Block) -> RemoteBlock {
+    fn block_handle(&self, block: &Block) -> RemoteBlock {
         let access = match block.access() {
             proto::Access::Write => Access::Write,
             proto::Access::Read | proto::Access::Unspecified => Access::Read,
         };
         let (number, bytes) = (block.block, block.bytes);
-        RemoteBlock { remote: self.clone(), number, bytes, access, is_over: false }
+        RemoteBlock { remote: self.clone(), number, bytes, access, is_freed: false }
     }
 
     /// Asks until there is an answer.
-    fn ask<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+    fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         request: M,
         ask: impl Fn(Client, M) -> F,
-    ) -> Result<R, Failure> {
-        self.inner.runtime().block_on(self.inner.line.repeat(0, request, ask))
+    ) -> Result<R, RemoteError> {
+        self.inner.runtime().block_on(self.inner.connection.retry(0, request, ask))
     }
 
     /// As [`ask`](Self::ask), what changes something: under a number.
-    fn once<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+    fn call_once<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         request: impl FnOnce(proto::Call) -> M,
         ask: impl Fn(Client, M) -> F,
-    ) -> Result<R, Failure> {
-        let session = self.opened()?.session.clone();
-        let number = Numbers::take(&self.inner.numbers);
-        self.ask(request(call(&session, &number)), ask)
+    ) -> Result<R, RemoteError> {
+        let session = self.session()?.key.clone();
+        let number = CallNumbers::next(&self.inner.call_numbers);
+        self.call(request(proto_call(&session, &number)), ask)
     }
 
     /// The session, which is opened when it is first needed.
-    fn opened(&self) -> Result<&Opened, Failure> {
-        if let Some(opened) = self.inner.opened.get() {
+    fn session(&self) -> Result<&OpenSession, RemoteError> {
+        if let Some(opened) = self.inner.session.get() {
             return Ok(opened);
         }
         let _turn = self.inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = self.inner.opened.get() {
+        if let Some(opened) = self.inner.session.get() {
             return Ok(opened);
         }
-        let session = random().map_err(|error| Failure::connection(format!("/dev/urandom: {error}")))?;
-        let life_ms = self.inner.life.as_millis() as u64;
+        let session = random_key().map_err(|error| RemoteError::connection(format!("/dev/urandom: {error}")))?;
+        let life_ms = self.inner.session_timeout.as_millis() as u64;
         let request = proto::OpenRequest { session, life_ms, resume: false };
-        let opened = self.ask(request.clone(), |mut client, request| async move { client.open(request).await })?;
+        let opened = self.call(request.clone(), |mut client, request| async move { client.open(request).await })?;
         let request = proto::OpenRequest { resume: true, ..request };
-        let (line, life) = (self.inner.line.clone(), Duration::from_millis(opened.life_ms));
+        let (connection, timeout) = (self.inner.connection.clone(), Duration::from_millis(opened.life_ms));
         self.inner.runtime().spawn(async move {
             loop {
-                tokio::time::sleep(life / 4).await;
+                tokio::time::sleep(timeout / 4).await;
                 let renew = |mut client: Client, request| async move { client.open(request).await };
-                let renewed = line.repeat(0, request.clone(), renew).await;
+                let renewed = connection.retry(0, request.clone(), renew).await;
                 // The next call hears of it too.
-                if renewed.is_err_and(|failure| failure.is_session_over) {
+                if renewed.is_err_and(|failure| failure.is_session_expired) {
                     return;
                 }
             }
         });
         let proto::Session { session, chunk_bytes_max, .. } = opened;
-        Ok(self.inner.opened.get_or_init(|| Opened { session, chunk_bytes_max }))
+        Ok(self.inner.session.get_or_init(|| OpenSession { key: session, chunk_bytes_max }))
     }
 }
 
-fn told_access(access: Access) -> proto::Access {
+fn proto_access(access: Access) -> proto::Access {
     match access {
         Access::Read => proto::Access::Read,
         Access::Write => proto::Access::Write,
     }
 }
 
-fn call(session: &[u8], number: &Number) -> proto::Call {
+fn proto_call(session: &[u8], number: &CallNumber) -> proto::Call {
     proto::Call { session: session.to_owned(), number: number.value(), answered_below: number.answered_below() }
 }
 
-fn random() -> io::Result<Vec<u8>> {
+fn random_key() -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-impl Inner {
+impl RemoteInner {
     fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("it is there until the end")
     }
 }
 
-impl Drop for Inner {
+impl Drop for RemoteInner {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        if let Some(Opened { session, .. }) = self.opened.take() {
-            let mut client = self.line.client(0);
+        if let Some(OpenSession { key: session, .. }) = self.session.take() {
+            let mut client = self.connection.client(0);
             let close = async move { client.close(proto::CloseRequest { session }).await };
             // Where it is not heard, the session ends when its time is over.
             let closed = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(1), close).await });
@@ -285,14 +299,14 @@ impl RemoteBlock {
     ///
     /// # Errors
     /// The block, and why.
-    pub fn close(mut self) -> Result<(), (Self, Failure)> {
+    pub fn close(mut self) -> Result<(), (Self, RemoteError)> {
         let remote = self.remote.clone();
         let block = self.number;
         let request = |call| proto::FreeRequest { call: Some(call), block };
-        let freed = remote.once(request, |mut client, request| async move { client.free(request).await });
+        let freed = remote.call_once(request, |mut client, request| async move { client.free(request).await });
         match freed {
             Ok(proto::Done {}) => {
-                self.is_over = true;
+                self.is_freed = true;
                 Ok(())
             }
             Err(failure) => Err((self, failure)),
@@ -303,15 +317,16 @@ impl RemoteBlock {
 impl Drop for RemoteBlock {
     /// Nobody waits: where it is not heard, the memory is given back with the session.
     fn drop(&mut self) {
-        let (false, Some(opened)) = (self.is_over, self.remote.inner.opened.get()) else { return };
-        let (line, number) = (self.remote.inner.line.clone(), Numbers::take(&self.remote.inner.numbers));
-        let (session, block) = (opened.session.clone(), self.number);
+        let (false, Some(opened)) = (self.is_freed, self.remote.inner.session.get()) else { return };
+        let (connection, number) =
+            (self.remote.inner.connection.clone(), CallNumbers::next(&self.remote.inner.call_numbers));
+        let (session, block) = (opened.key.clone(), self.number);
         self.remote.inner.runtime().spawn(async move {
-            let call = call(&session, &number);
+            let call = proto_call(&session, &number);
             let request = proto::FreeRequest { call: Some(call), block };
-            let freed = line.repeat(0, request, |mut client, request| async move { client.free(request).await }).await;
+            let freed = connection.retry(0, request, |mut client, request| async move { client.free(request).await }).await;
             if let Err(failure) = freed
-                && failure.carried_out == CarriedOut::Unknown
+                && failure.executed == Executed::Unknown
             {
                 tracing::warn!(target: "freehold", %failure, "a block could not be given back: it ends with the session");
             }

@@ -9,10 +9,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::line::Waiting;
-use super::numbers::Numbers;
-use super::{Remote, RemoteBlock, call};
-use crate::failure::{CarriedOut, Failure};
+use super::call_numbers::CallNumbers;
+use super::connection::RetryDelay;
+use super::{Remote, RemoteBlock, proto_call};
+use crate::error::{Executed, RemoteError};
 use crate::proto::upload_message::Part;
 use crate::proto::{Chunk, DownloadChunk, DownloadRequest, ResumeRequest};
 use crate::proto::{UploadBegin, UploadEnd, UploadMessage, Uploaded};
@@ -20,29 +20,29 @@ use crate::proto::{UploadBegin, UploadEnd, UploadMessage, Uploaded};
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A connection more is worth it from so many bytes on.
-const LANE_BYTES_MIN: u64 = 16 << 20;
+const CHANNEL_BYTES_MIN: u64 = 16 << 20;
 
 /// Chunks that wait for the network.
 const QUEUE: usize = 2;
 
 /// A part of a transfer: its connection, and its bytes of the whole.
 #[derive(Clone, Copy)]
-struct Stretch {
-    lane: usize,
+struct TransferRange {
+    channel: usize,
     start: u64,
     bytes: u64,
 }
 
 /// Why one try of a transfer ended.
-enum Ended {
+enum TransferError {
     /// The next try may go well.
-    Lost(String),
-    Refused(Failure),
+    Retryable(String),
+    Fatal(RemoteError),
 }
 
 impl Remote {
     /// Copies bytes into a block, from `offset` on. They are there when this returns.
-    pub fn upload(&self, to: &RemoteBlock, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn upload(&self, to: &RemoteBlock, offset: u64, bytes: &[u8]) -> Result<(), RemoteError> {
         self.upload_with(to, offset, bytes.len() as u64, |at, piece| {
             piece.copy_from_slice(&bytes[at as usize..][..piece.len()]);
             Ok(())
@@ -57,26 +57,26 @@ impl Remote {
         offset: u64,
         bytes: u64,
         read: impl Fn(u64, &mut [u8]) -> io::Result<()> + Sync,
-    ) -> Result<(), Failure> {
-        self.divide(bytes, |stretch| self.upload_stretch(to, offset, stretch, &read))
+    ) -> Result<(), RemoteError> {
+        self.for_each_range(bytes, |range| self.upload_range(to, offset, range, &read))
     }
 
     /// Copies bytes of a block out, from `offset` on.
-    pub fn download(&self, from: &RemoteBlock, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
-        let stretches = self.stretches(bytes.len() as u64);
+    pub fn download(&self, from: &RemoteBlock, offset: u64, bytes: &mut [u8]) -> Result<(), RemoteError> {
+        let ranges = self.ranges(bytes.len() as u64);
         let mut rest = bytes;
         let mut pieces = Vec::new();
-        for stretch in stretches {
-            let (piece, behind) = rest.split_at_mut(stretch.bytes as usize);
-            pieces.push((stretch, piece));
+        for range in ranges {
+            let (piece, behind) = rest.split_at_mut(range.bytes as usize);
+            pieces.push((range, piece));
             rest = behind;
         }
-        all(pieces, |(stretch, piece)| {
+        run_parallel(pieces, |(range, piece)| {
             let mut write = |at: u64, data: &[u8]| {
-                piece[(at - stretch.start) as usize..][..data.len()].copy_from_slice(data);
+                piece[(at - range.start) as usize..][..data.len()].copy_from_slice(data);
                 Ok(())
             };
-            self.download_stretch(from, offset, stretch, &mut write)
+            self.download_range(from, offset, range, &mut write)
         })
     }
 
@@ -88,66 +88,74 @@ impl Remote {
         offset: u64,
         bytes: u64,
         write: impl Fn(u64, &[u8]) -> io::Result<()> + Sync,
-    ) -> Result<(), Failure> {
-        self.divide(bytes, |stretch| self.download_stretch(from, offset, stretch, &mut |at, data| write(at, data)))
+    ) -> Result<(), RemoteError> {
+        self.for_each_range(bytes, |range| self.download_range(from, offset, range, &mut |at, data| write(at, data)))
     }
 
-    fn divide(&self, bytes: u64, work: impl Fn(Stretch) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
-        all(self.stretches(bytes), work)
+    fn for_each_range(
+        &self,
+        bytes: u64,
+        work: impl Fn(TransferRange) -> Result<(), RemoteError> + Sync,
+    ) -> Result<(), RemoteError> {
+        run_parallel(self.ranges(bytes), work)
     }
 
-    fn stretches(&self, bytes: u64) -> Vec<Stretch> {
-        let lanes = (bytes / LANE_BYTES_MIN).clamp(1, self.inner.line.lanes() as u64);
-        let each = bytes.div_ceil(lanes).next_multiple_of(CHUNK_BYTES);
-        let start = |lane: u64| (lane * each).min(bytes);
-        (0..lanes)
-            .map(|lane| Stretch { lane: lane as usize, start: start(lane), bytes: start(lane + 1) - start(lane) })
+    fn ranges(&self, bytes: u64) -> Vec<TransferRange> {
+        let channels = (bytes / CHANNEL_BYTES_MIN).clamp(1, self.inner.connection.channel_count() as u64);
+        let each = bytes.div_ceil(channels).next_multiple_of(CHUNK_BYTES);
+        let start = |channel: u64| (channel * each).min(bytes);
+        (0..channels)
+            .map(|channel| TransferRange {
+                channel: channel as usize,
+                start: start(channel),
+                bytes: start(channel + 1) - start(channel),
+            })
             .collect()
     }
 
-    fn chunk_bytes(&self) -> Result<u64, Failure> {
-        Ok(self.opened()?.chunk_bytes_max.min(CHUNK_BYTES))
+    fn chunk_bytes(&self) -> Result<u64, RemoteError> {
+        Ok(self.session()?.chunk_bytes_max.min(CHUNK_BYTES))
     }
 
-    fn upload_stretch(
+    fn upload_range(
         &self,
         to: &RemoteBlock,
         offset: u64,
-        stretch: Stretch,
+        range: TransferRange,
         read: &(impl Fn(u64, &mut [u8]) -> io::Result<()> + Sync),
-    ) -> Result<(), Failure> {
-        let (session, inner) = (self.opened()?.session.clone(), &self.inner);
-        let number = Numbers::take(&inner.numbers);
-        let mut sums = Sums { chunk_bytes: self.chunk_bytes()?, behind: Vec::new() };
+    ) -> Result<(), RemoteError> {
+        let (session, inner) = (self.session()?.key.clone(), &self.inner);
+        let number = CallNumbers::next(&inner.call_numbers);
+        let mut checksums = Checksums { chunk_bytes: self.chunk_bytes()?, prefixes: Vec::new() };
         let (mut told, mut waiting) = (Uploaded::default(), None);
         loop {
             let begin = UploadBegin {
-                call: Some(call(&session, &number)),
+                call: Some(proto_call(&session, &number)),
                 block: to.number,
-                offset: offset + stretch.start,
-                bytes: stretch.bytes,
+                offset: offset + range.start,
+                bytes: range.bytes,
                 from: told.bytes,
             };
-            let why = match self.try_upload(begin, stretch, &mut sums, read) {
+            let why = match self.try_upload(begin, range, &mut checksums, read) {
                 Ok(()) => return Ok(()),
-                Err(Ended::Refused(failure)) => return Err(failure),
-                Err(Ended::Lost(why)) => why,
+                Err(TransferError::Fatal(failure)) => return Err(failure),
+                Err(TransferError::Retryable(why)) => why,
             };
             // Since the connection was lost, and not since the upload began.
-            let patience = waiting.get_or_insert_with(|| Waiting::new(inner.line.patience));
-            if !inner.runtime().block_on(patience.pause()) {
-                return Err(inner.line.lost(&why));
+            let retry_delay = waiting.get_or_insert_with(|| RetryDelay::new(inner.connection.retry_timeout));
+            if !inner.runtime().block_on(retry_delay.wait()) {
+                return Err(inner.connection.lost_error(&why));
             }
             let request = ResumeRequest { session: session.clone(), number: number.value() };
-            let resume = inner.line.repeat(stretch.lane, request, |mut client, request| async move {
+            let resume = inner.connection.retry(range.channel, request, |mut client, request| async move {
                 client.resume_upload(request).await
             });
             let before = told.bytes;
-            told = inner.runtime().block_on(resume).map_err(|failure| failure.with(CarriedOut::Unknown))?;
+            told = inner.runtime().block_on(resume).map_err(|failure| failure.with_executed(Executed::Unknown))?;
             if told.complete {
                 return Ok(());
             }
-            sums.expect(&told)?;
+            checksums.rewind_to(&told)?;
             if told.bytes > before {
                 waiting = None;
             }
@@ -158,67 +166,69 @@ impl Remote {
     fn try_upload(
         &self,
         begin: UploadBegin,
-        stretch: Stretch,
-        sums: &mut Sums,
+        range: TransferRange,
+        checksums: &mut Checksums,
         read: &(impl Fn(u64, &mut [u8]) -> io::Result<()> + Sync),
-    ) -> Result<(), Ended> {
+    ) -> Result<(), TransferError> {
         let (inner, mut at) = (&self.inner, begin.from);
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let mut client = inner.line.client(stretch.lane);
+        let mut client = inner.connection.client(range.channel);
         let task = inner.runtime().spawn(async move { client.upload(ReceiverStream::new(waiting)).await });
         let send = |part| queue.blocking_send(UploadMessage { part: Some(part) }).is_ok();
         let mut is_heard = send(Part::Begin(begin));
-        while is_heard && at < stretch.bytes {
-            let mut data = vec![0; (stretch.bytes - at).min(sums.chunk_bytes) as usize];
-            if let Err(error) = read(stretch.start + at, &mut data) {
+        while is_heard && at < range.bytes {
+            let mut data = vec![0; (range.bytes - at).min(checksums.chunk_bytes) as usize];
+            if let Err(error) = read(range.start + at, &mut data) {
                 task.abort();
-                return Err(Ended::Refused(Failure::wrong(format!("what was to be uploaded cannot be read: {error}"))));
+                return Err(TransferError::Fatal(RemoteError::invalid_argument(format!(
+                    "what was to be uploaded cannot be read: {error}"
+                ))));
             }
-            let crc32c = sums.add(at, &data);
+            let crc32c = checksums.add(at, &data);
             let bytes = data.len() as u64;
             is_heard = send(Part::Chunk(Chunk { at, data: Bytes::from(data), crc32c }));
             at += bytes;
         }
         if is_heard {
-            send(Part::End(UploadEnd { crc32c: sums.whole() }));
+            send(Part::End(UploadEnd { crc32c: checksums.total() }));
         }
         drop(queue);
         match inner.runtime().block_on(task) {
             Ok(Ok(told)) if told.get_ref().complete => Ok(()),
-            Ok(Ok(_)) => Err(Ended::Lost("the gate has not all of it".to_owned())),
-            Ok(Err(status)) => Err(self.ended(&status)),
-            Err(error) => Err(Ended::Lost(error.to_string())),
+            Ok(Ok(_)) => Err(TransferError::Retryable("the server has not all of it".to_owned())),
+            Ok(Err(status)) => Err(self.transfer_error(&status)),
+            Err(error) => Err(TransferError::Retryable(error.to_string())),
         }
     }
 
-    fn download_stretch(
+    fn download_range(
         &self,
         from: &RemoteBlock,
         offset: u64,
-        stretch: Stretch,
+        range: TransferRange,
         write: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
-    ) -> Result<(), Failure> {
-        let (session, inner) = (self.opened()?.session.clone(), &self.inner);
-        let (mut have, mut waiting) = (0, Waiting::new(inner.line.patience));
-        while have < stretch.bytes {
+    ) -> Result<(), RemoteError> {
+        let (session, inner) = (self.session()?.key.clone(), &self.inner);
+        let (mut have, mut waiting) = (0, RetryDelay::new(inner.connection.retry_timeout));
+        while have < range.bytes {
             let request = DownloadRequest {
                 session: session.clone(),
                 block: from.number,
-                offset: offset + stretch.start + have,
-                bytes: stretch.bytes - have,
+                offset: offset + range.start + have,
+                bytes: range.bytes - have,
                 chunk_bytes: self.chunk_bytes()?,
             };
             let before = have;
-            let why = match self.try_download(request, stretch, &mut have, write) {
+            let why = match self.try_download(request, range, &mut have, write) {
                 Ok(()) => "the download ended early".to_owned(),
-                Err(Ended::Refused(failure)) => return Err(failure),
-                Err(Ended::Lost(why)) => why,
+                Err(TransferError::Fatal(failure)) => return Err(failure),
+                Err(TransferError::Retryable(why)) => why,
             };
             if have > before {
-                waiting.again();
+                waiting.reset();
             }
-            if have < stretch.bytes && !inner.runtime().block_on(waiting.pause()) {
-                return Err(inner.line.lost(&why));
+            if have < range.bytes && !inner.runtime().block_on(waiting.wait()) {
+                return Err(inner.connection.lost_error(&why));
             }
         }
         Ok(())
@@ -228,74 +238,86 @@ impl Remote {
     fn try_download(
         &self,
         request: DownloadRequest,
-        stretch: Stretch,
+        range: TransferRange,
         have: &mut u64,
         write: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), TransferError> {
         let (inner, first, mut so_far) = (&self.inner, *have, 0);
-        let mut client = inner.line.client(stretch.lane);
+        let mut client = inner.connection.client(range.channel);
         let begun = inner.runtime().block_on(client.download(request));
-        let mut chunks = begun.map_err(|status| self.ended(&status))?.into_inner();
+        let mut chunks = begun.map_err(|status| self.transfer_error(&status))?.into_inner();
         loop {
-            let next = async { tokio::time::timeout(inner.line.patience, chunks.message()).await };
-            let next = inner.runtime().block_on(next).map_err(|_| Ended::Lost("nothing came".to_owned()))?;
-            let Some(DownloadChunk { chunk, crc32c_so_far }) = next.map_err(|status| self.ended(&status))? else {
+            let next = async { tokio::time::timeout(inner.connection.retry_timeout, chunks.message()).await };
+            let next =
+                inner.runtime().block_on(next).map_err(|_| TransferError::Retryable("nothing came".to_owned()))?;
+            let Some(DownloadChunk { chunk, crc32c_so_far }) = next.map_err(|status| self.transfer_error(&status))?
+            else {
                 return Ok(());
             };
             let Chunk { at, data, crc32c } = chunk.unwrap_or_default();
             so_far = crc32c::crc32c_combine(so_far, crc32c, data.len());
             let is_whole = crc32c == crc32c::crc32c(&data) && so_far == crc32c_so_far;
-            if !is_whole || at != *have - first || data.len() as u64 > stretch.bytes - *have {
-                return Err(Ended::Lost(format!("what came for byte {} is not what was sent", stretch.start + *have)));
+            if !is_whole || at != *have - first || data.len() as u64 > range.bytes - *have {
+                return Err(TransferError::Retryable(format!(
+                    "what came for byte {} is not what was sent",
+                    range.start + *have
+                )));
             }
-            let written = write(stretch.start + *have, &data);
-            written.map_err(|error| Ended::Refused(Failure::wrong(format!("what came cannot be written: {error}"))))?;
+            let written = write(range.start + *have, &data);
+            written.map_err(|error| {
+                TransferError::Fatal(RemoteError::invalid_argument(format!("what came cannot be written: {error}")))
+            })?;
             *have += data.len() as u64;
         }
     }
 
     /// Whether the next try may go well.
-    fn ended(&self, status: &Status) -> Ended {
-        match self.inner.line.said(status) {
-            Some(failure) if failure.fault == crate::Fault::Connection => Ended::Lost(failure.sentence),
-            Some(failure) => Ended::Refused(failure),
-            None => Ended::Lost(status.message().to_owned()),
+    fn transfer_error(&self, status: &Status) -> TransferError {
+        match self.inner.connection.server_error(status) {
+            Some(failure) if failure.origin == crate::ErrorOrigin::Connection => {
+                TransferError::Retryable(failure.message)
+            }
+            Some(failure) => TransferError::Fatal(failure),
+            None => TransferError::Retryable(status.message().to_owned()),
         }
     }
 }
 
 /// Checksums of an upload up to the end of each chunk.
-struct Sums {
+struct Checksums {
     chunk_bytes: u64,
-    behind: Vec<u32>,
+    prefixes: Vec<u32>,
 }
 
-impl Sums {
+impl Checksums {
     /// The checksum of a chunk.
     fn add(&mut self, at: u64, data: &[u8]) -> u32 {
         let (chunk, crc32c) = ((at / self.chunk_bytes) as usize, crc32c::crc32c(data));
-        self.behind.truncate(chunk);
-        self.behind.push(crc32c::crc32c_combine(self.whole(), crc32c, data.len()));
+        self.prefixes.truncate(chunk);
+        self.prefixes.push(crc32c::crc32c_combine(self.total(), crc32c, data.len()));
         crc32c
     }
 
-    fn whole(&self) -> u32 {
-        self.behind.last().copied().unwrap_or(0)
+    fn total(&self) -> u32 {
+        self.prefixes.last().copied().unwrap_or(0)
     }
 
-    /// Goes back to where the gate is, which has what was sent.
-    fn expect(&mut self, told: &Uploaded) -> Result<(), Failure> {
-        self.behind.truncate(told.bytes.div_ceil(self.chunk_bytes) as usize);
-        if self.whole() == told.crc32c {
+    /// Goes back to where the server is, which has what was sent.
+    fn rewind_to(&mut self, told: &Uploaded) -> Result<(), RemoteError> {
+        self.prefixes.truncate(told.bytes.div_ceil(self.chunk_bytes) as usize);
+        if self.total() == told.crc32c {
             return Ok(());
         }
-        let sentence = "the gate has other bytes than were sent: upload them again".to_owned();
-        Err(Failure::connection(sentence).with(CarriedOut::Yes))
+        let message = "the server has other bytes than were sent: upload them again".to_owned();
+        Err(RemoteError::connection(message).with_executed(Executed::Yes))
     }
 }
 
 /// Does all pieces of work at once. The first failure says why.
-fn all<P: Send>(pieces: Vec<P>, work: impl Fn(P) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+fn run_parallel<P: Send>(
+    pieces: Vec<P>,
+    work: impl Fn(P) -> Result<(), RemoteError> + Sync,
+) -> Result<(), RemoteError> {
     thread::scope(|scope| {
         let mut pieces = pieces.into_iter();
         let (first, work) = (pieces.next(), &work);

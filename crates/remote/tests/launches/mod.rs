@@ -1,16 +1,16 @@
-//! Kernels at a gate: on blocks and on names, through the handle that is the same everywhere, wrong ones, and repeated ones.
+//! Kernels at a server: on blocks and on names, through the handle that is the same everywhere, wrong ones, and repeated ones.
 
 use std::time::Duration;
 
 use freehold::Grid;
 use freehold_broker::{Access, Argument, Policy};
 use freehold_remote::proto::{self, argument::Value};
-use freehold_remote::{CarriedOut, Code, Failure, Fault, Remote, RemoteArgument, RemoteBlock, RemoteModule};
+use freehold_remote::{Code, ErrorOrigin, Executed, Remote, RemoteArgument, RemoteBlock, RemoteError, RemoteModule};
 
 use freehold_testing::at_effort;
 
+use crate::harness::{Harness, until_free};
 use crate::raw::{Raw, chunk, end};
-use crate::stage::{Stage, until_free};
 
 pub(crate) const TEXT: &str = include_str!("../../../broker/tests/calls/kernels.ptx");
 
@@ -31,14 +31,14 @@ fn filled(remote: &Remote, words: &[u32]) -> RemoteBlock {
 }
 
 /// x = 3 x + k.
-fn step(remote: &Remote, module: &RemoteModule, x: RemoteArgument<'_>, k: u32, n: u32) -> Result<(), Failure> {
+fn step(remote: &Remote, module: &RemoteModule, x: RemoteArgument<'_>, k: u32, n: u32) -> Result<(), RemoteError> {
     let [k, n_given] = [k, n].map(Argument::from);
     let given = [x, RemoteArgument::Value(&k), RemoteArgument::Value(&n_given)];
     remote.launch(module, "step", Grid::cover(n, 64), &given)?.wait()
 }
 
-pub(crate) fn a_kernel_runs_on_blocks_of_a_session(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn a_kernel_runs_on_blocks_of_a_session(harness: &Harness) {
+    let remote = harness.remote();
     let module = remote.put_module("test/kernels", TEXT).unwrap();
     assert_eq!(remote.module("test/kernels").unwrap().hash(), module.hash());
     let shown: Vec<_> = module.kernels().iter().map(|kernel| kernel.name.to_string()).collect();
@@ -73,8 +73,8 @@ pub(crate) fn a_kernel_runs_on_blocks_of_a_session(stage: &Stage) {
     until_free(&remote);
 }
 
-pub(crate) fn names_are_arguments(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn names_are_arguments(harness: &Harness) {
+    let remote = harness.remote();
     let module = remote.put_module("test/kernels", TEXT).unwrap();
     remote.publish("x", filled(&remote, &[5; 100]), Policy::Restore).unwrap();
     step(&remote, &module, RemoteArgument::Named("x", Access::Write, 0), 2, 100).unwrap();
@@ -83,13 +83,13 @@ pub(crate) fn names_are_arguments(stage: &Stage) {
     assert_eq!(words(&remote, &block), [[17_u32].as_slice(), &[52; 99]].concat());
     drop(block);
     let failure = step(&remote, &module, RemoteArgument::Named("y", Access::Write, 0), 2, 1).unwrap_err();
-    assert_eq!((failure.code, failure.carried_out), (Code::NotFound, CarriedOut::No));
+    assert_eq!((failure.code, failure.executed), (Code::NotFound, Executed::No));
     remote.drop_name("x").unwrap();
     until_free(&remote);
 }
 
-pub(crate) fn one_handle_is_the_same_elsewhere(stage: &Stage) {
-    let gpu = stage.remote().gpu();
+pub(crate) fn one_handle_is_the_same_elsewhere(harness: &Harness) {
+    let gpu = harness.remote().gpu();
     // SAFETY: `step` stays within the first `n` elements of its buffer, which has as many.
     let step = unsafe { gpu.kernel(TEXT, "step") }.unwrap();
     let mut x = gpu.upload(&[1_u32; 300]).unwrap();
@@ -106,11 +106,11 @@ pub(crate) fn one_handle_is_the_same_elsewhere(stage: &Stage) {
     let refused = gpu.launch(&step, Grid::line(1, 1), &[x.argument(0)]).unwrap_err().to_string();
     assert_eq!(refused, "kernel step takes 3 arguments, 1 were given");
     drop((x, gpu));
-    until_free(&stage.remote());
+    until_free(&harness.remote());
 }
 
-pub(crate) fn a_repeated_launch_is_launched_once(stage: &Stage) {
-    let mut raw = Raw::open(stage, 1);
+pub(crate) fn a_repeated_launch_is_launched_once(harness: &Harness) {
+    let mut raw = Raw::open(harness, 1);
     let block = raw.alloc(1, 4).unwrap();
     let one = 1_u32.to_le_bytes();
     raw.upload(vec![raw.begin(2, block, 4, 0), chunk(0, &one), end(&one)]).unwrap();
@@ -141,8 +141,8 @@ pub(crate) fn a_repeated_launch_is_launched_once(stage: &Stage) {
     assert_eq!(told.data[..], 8_u32.to_le_bytes());
 }
 
-pub(crate) fn a_launch_that_never_was_is_not_waited_for(stage: &Stage) {
-    let (_gate, port) = stage.plain_gate();
+pub(crate) fn a_launch_that_never_was_is_not_waited_for(harness: &Harness) {
+    let (_server, port) = harness.server_without_tls();
     let mut raw = Raw::at_port(port, 1);
     let module = raw.put(1, TEXT);
     assert_eq!(raw.launch(2, module, "empty", vec![]).unwrap(), 2);
@@ -155,8 +155,8 @@ pub(crate) fn a_launch_that_never_was_is_not_waited_for(stage: &Stage) {
     }
 }
 
-pub(crate) fn launches_that_are_forgotten_went_well(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn launches_that_are_forgotten_went_well(harness: &Harness) {
+    let remote = harness.remote();
     let module = remote.put_module("test/kernels", TEXT).unwrap();
     let launch = |_| remote.launch(&module, "empty", Grid::line(1, 1), &[]).unwrap();
     // At most efforts more than a session may have under way, and nobody waits for one.
@@ -164,8 +164,8 @@ pub(crate) fn launches_that_are_forgotten_went_well(stage: &Stage) {
     calls.iter().for_each(|call| call.wait().unwrap());
 }
 
-pub(crate) fn a_refused_launch_holds_nothing(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn a_refused_launch_holds_nothing(harness: &Harness) {
+    let remote = harness.remote();
     let module = remote.put_module("test/kernels", TEXT).unwrap();
     remote.publish("x", filled(&remote, &[5; 100]), Policy::Restore).unwrap();
     let named = |name, offset| RemoteArgument::Named(name, Access::Write, offset);
@@ -196,21 +196,21 @@ pub(crate) fn a_refused_launch_holds_nothing(stage: &Stage) {
     assert_eq!((names[0].version, names[0].readers, names[0].writers), (2, 0, 0));
 }
 
-pub(crate) fn a_long_refusal_says_that_it_was_cut(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn a_long_refusal_says_that_it_was_cut(harness: &Harness) {
+    let remote = harness.remote();
     // All kernels that there are would be told.
     let kernels = (100..300).map(|number| format!(".visible .entry kernel_number_{number}()\n{{\n    ret;\n}}\n"));
     let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}", kernels.collect::<String>());
     let module = remote.put_module("many", &text).unwrap();
     let failure = remote.launch(&module, "none", Grid::line(1, 1), &[]).unwrap_err();
-    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::NotFound));
+    assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::NotFound));
     let begin = "module many has no kernel none; it has kernel_number_100, kernel_number_101, ";
-    assert!(failure.sentence.starts_with(begin), "{failure}");
-    assert!(failure.sentence.ends_with("… (the last 1789 bytes were cut off on the way)"), "{failure}");
+    assert!(failure.message.starts_with(begin), "{failure}");
+    assert!(failure.message.ends_with("… (the last 1789 bytes were cut off on the way)"), "{failure}");
 }
 
-pub(crate) fn bad_launches_are_refused_in_a_sentence(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn bad_launches_are_refused_in_a_sentence(harness: &Harness) {
+    let remote = harness.remote();
     let module = remote.put_module("blas/saxpy", TEXT).unwrap();
     let x = filled(&remote, &[1; 8]);
     let [one, float] = [Argument::from(1_u32), Argument::from(1.0_f32)];
@@ -218,12 +218,12 @@ pub(crate) fn bad_launches_are_refused_in_a_sentence(stage: &Stage) {
         (RemoteArgument::Block(&x, 0), RemoteArgument::Value(&one), RemoteArgument::Value(&float));
     let refused = |kernel: &str, grid: Grid, given: &[RemoteArgument<'_>]| {
         let failure = remote.launch(&module, kernel, grid, given).and_then(|call| call.wait()).unwrap_err();
-        assert_eq!((failure.fault, failure.carried_out), (Fault::Caller, CarriedOut::No), "{failure}");
-        failure.sentence
+        assert_eq!((failure.origin, failure.executed), (ErrorOrigin::Caller, Executed::No), "{failure}");
+        failure.message
     };
     let line = Grid::line(1, 1);
     assert_eq!(
-        remote.module("blas/saxpi").unwrap_err().sentence,
+        remote.module("blas/saxpi").unwrap_err().message,
         "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
     );
     assert_eq!(
@@ -245,31 +245,31 @@ pub(crate) fn bad_launches_are_refused_in_a_sentence(stage: &Stage) {
         "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads: [0, 1, 1] of [32, 1, 1] were asked for"
     );
     let failure = remote.put_module("bad", "nonsense").unwrap_err();
-    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::InvalidArgument));
-    assert!(failure.sentence.starts_with("the driver refuses the module:\n"), "{failure}");
+    assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::InvalidArgument));
+    assert!(failure.message.starts_with("the driver refuses the module:\n"), "{failure}");
     let failure = remote.put_module("blas/saxpy", &TEXT.replace("saxpy", "other")).unwrap_err();
-    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::AlreadyExists));
+    assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
     step(&remote, &module, block, 1, 8).unwrap();
     assert_eq!(words(&remote, &x), [4; 8]);
 }
 
-pub(crate) fn a_kernel_that_faults(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn a_kernel_that_faults(harness: &Harness) {
+    let remote = harness.remote();
     let module = remote.put_module("test/kernels", TEXT).unwrap();
     let x = filled(&remote, &[5; 8]);
     let far = Argument::from(1_u64 << 40);
     let given = [RemoteArgument::Block(&x, 0), RemoteArgument::Value(&far)];
     let failure = remote.launch(&module, "stray", Grid::line(1, 1), &given).unwrap().wait().unwrap_err();
-    assert_eq!((failure.fault, failure.carried_out), (Fault::Kernel, CarriedOut::Unknown));
-    assert!(failure.sentence.starts_with("kernel stray of test/kernels ended its worker: "), "{failure}");
+    assert_eq!((failure.origin, failure.executed), (ErrorOrigin::Kernel, Executed::Unknown));
+    assert!(failure.message.starts_with("kernel stray of test/kernels ended its worker: "), "{failure}");
     // Its memory lives on, and another worker is there.
     step(&remote, &module, RemoteArgument::Block(&x, 0), 2, 8).unwrap();
     assert_eq!(words(&remote, &x), [17; 8]);
 }
 
-pub(crate) fn a_kernel_that_hangs(patient: &Stage) {
-    let spin = |stage: &Stage| {
-        let remote = stage.remote();
+pub(crate) fn a_kernel_that_hangs(patient: &Harness) {
+    let spin = |harness: &Harness| {
+        let remote = harness.remote();
         let module = remote.put_module("test/kernels", TEXT).unwrap();
         let x = filled(&remote, &[5; 8]);
         let call = remote.launch(&module, "spin", Grid::line(1, 1), &[RemoteArgument::Block(&x, 0)]).unwrap();
@@ -281,11 +281,11 @@ pub(crate) fn a_kernel_that_hangs(patient: &Stage) {
     let (theirs, y) = (neighbour.module("test/kernels").unwrap(), filled(&neighbour, &[5; 8]));
     step(&neighbour, &theirs, RemoteArgument::Block(&y, 0), 2, 8).unwrap();
     assert_eq!(words(&neighbour, &y), [17; 8]);
-    let hasty = Stage::with_launches_of(Duration::from_secs(1));
+    let hasty = Harness::with_launches_of(Duration::from_secs(1));
     let (remote, x, spinning) = spin(&hasty);
     let failure = spinning.wait().unwrap_err();
-    assert_eq!(failure.fault, Fault::Kernel);
-    assert!(failure.sentence.starts_with("kernel spin of test/kernels ran for more than 1 s"), "{failure}");
+    assert_eq!(failure.origin, ErrorOrigin::Kernel);
+    assert!(failure.message.starts_with("kernel spin of test/kernels ran for more than 1 s"), "{failure}");
     // Its memory lives on.
     assert_eq!(words(&remote, &x), [5; 8]);
 }

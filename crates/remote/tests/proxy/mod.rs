@@ -10,28 +10,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::stage::Random;
+use crate::harness::Random;
 
 pub(crate) struct Proxy {
     _runtime: Runtime,
     pub(crate) port: u16,
-    weather: Arc<Weather>,
+    state: Arc<ProxyState>,
 }
 
 #[derive(Default)]
-struct Weather {
-    is_bad: AtomicBool,
-    spoiled: AtomicU64,
+struct ProxyState {
+    is_faulty: AtomicBool,
+    faults: AtomicU64,
     connections: AtomicU64,
     /// How many bytes go through each direction of each connection in a second. 0: all.
-    pace: AtomicU64,
+    bytes_per_s_max: AtomicU64,
     /// Counts up when all connections are cut.
     cuts: watch::Sender<u64>,
 }
 
 /// What happens to one direction of a connection, behind so many bytes.
 #[derive(Clone, Copy)]
-enum Spoil {
+enum Fault {
     /// Both directions end at once.
     Drop,
     /// A part of what came is handed on, and then nothing.
@@ -48,8 +48,8 @@ impl Proxy {
     pub(crate) fn new(to: u16, seed: u64) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let (port, weather) = (listener.local_addr().unwrap().port(), Arc::<Weather>::default());
-        let seen = weather.clone();
+        let (port, state) = (listener.local_addr().unwrap().port(), Arc::<ProxyState>::default());
+        let seen = state.clone();
         runtime.spawn(async move {
             let mut random = Random(seed);
             loop {
@@ -58,89 +58,89 @@ impl Proxy {
                 tokio::spawn(connect(client, to, plans, seen.clone()));
             }
         });
-        Self { _runtime: runtime, port, weather }
+        Self { _runtime: runtime, port, state }
     }
 
-    /// From now on connections are spoiled, or not.
-    pub(crate) fn storm(&self, is_bad: bool) {
-        self.weather.is_bad.store(is_bad, Ordering::Relaxed);
+    /// From now on connections are faults, or not.
+    pub(crate) fn set_faulty(&self, is_bad: bool) {
+        self.state.is_faulty.store(is_bad, Ordering::Relaxed);
     }
 
     /// From now on bytes are carried no faster.
-    pub(crate) fn slow(&self, bytes_per_s: u64) {
-        self.weather.pace.store(bytes_per_s, Ordering::Relaxed);
+    pub(crate) fn limit_rate(&self, bytes_per_s: u64) {
+        self.state.bytes_per_s_max.store(bytes_per_s, Ordering::Relaxed);
     }
 
     /// Cuts all connections that there are.
     pub(crate) fn cut(&self) {
-        self.weather.cuts.send_modify(|cuts| *cuts += 1);
+        self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// How many connections came.
     pub(crate) fn connections(&self) -> u64 {
-        self.weather.connections.load(Ordering::Relaxed)
+        self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// How many connections were spoiled.
-    pub(crate) fn spoiled(&self) -> u64 {
-        self.weather.spoiled.load(Ordering::Relaxed)
+    /// How many connections were faults.
+    pub(crate) fn faults(&self) -> u64 {
+        self.state.faults.load(Ordering::Relaxed)
     }
 }
 
 /// Behind how many bytes, and what. Often early, where greetings and single calls are; else within a transfer.
-fn plan(random: &mut Random) -> (u64, Spoil) {
+fn plan(random: &mut Random) -> (u64, Fault) {
     let bytes = if random.below(2) == 0 { random.below(16 << 10) } else { random.below(6 << 20) };
     let spoil = match random.below(5) {
-        0 => Spoil::Drop,
-        1 => Spoil::Truncate,
-        2 => Spoil::Repeat,
-        3 => Spoil::Flip,
-        _ => Spoil::Delay(Duration::from_millis(random.below(50))),
+        0 => Fault::Drop,
+        1 => Fault::Truncate,
+        2 => Fault::Repeat,
+        3 => Fault::Flip,
+        _ => Fault::Delay(Duration::from_millis(random.below(50))),
     };
     (bytes, spoil)
 }
 
-async fn connect(client: TcpStream, to: u16, plans: [(u64, Spoil); 2], weather: Arc<Weather>) {
-    weather.connections.fetch_add(1, Ordering::Relaxed);
-    let mut cuts = weather.cuts.subscribe();
+async fn connect(client: TcpStream, to: u16, plans: [(u64, Fault); 2], state: Arc<ProxyState>) {
+    state.connections.fetch_add(1, Ordering::Relaxed);
+    let mut cuts = state.cuts.subscribe();
     cuts.mark_unchanged();
-    let Ok(gate) = TcpStream::connect(("127.0.0.1", to)).await else { return };
+    let Ok(server) = TcpStream::connect(("127.0.0.1", to)).await else { return };
     let (from_client, to_client) = client.into_split();
-    let (from_gate, to_gate) = gate.into_split();
+    let (from_server, to_server) = server.into_split();
     // The first direction that ends takes the other along.
     tokio::select! {
-        () = carry(from_client, to_gate, plans[0], &weather) => {}
-        () = carry(from_gate, to_client, plans[1], &weather) => {}
+        () = carry(from_client, to_server, plans[0], &state) => {}
+        () = carry(from_server, to_client, plans[1], &state) => {}
         _ = cuts.changed() => {}
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: (u64, Spoil), weather: &Weather) {
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: (u64, Fault), state: &ProxyState) {
     let (mut behind, mut spoil) = plan;
     let (mut buffer, mut carried) = (vec![0; 64 << 10], 0);
     loop {
         let Ok(bytes @ 1..) = from.read(&mut buffer).await else { return };
         let mut data = &mut buffer[..bytes];
         carried += bytes as u64;
-        if carried > behind && weather.is_bad.load(Ordering::Relaxed) {
-            weather.spoiled.fetch_add(1, Ordering::Relaxed);
+        if carried > behind && state.is_faulty.load(Ordering::Relaxed) {
+            state.faults.fetch_add(1, Ordering::Relaxed);
             match spoil {
-                Spoil::Drop => return,
-                Spoil::Truncate => data = &mut data[..bytes / 2],
-                Spoil::Repeat if to.write_all(data).await.is_err() => return,
-                Spoil::Repeat => {}
-                Spoil::Flip => data[bytes / 2] ^= 1,
-                Spoil::Delay(time) => tokio::time::sleep(time).await,
+                Fault::Drop => return,
+                Fault::Truncate => data = &mut data[..bytes / 2],
+                Fault::Repeat if to.write_all(data).await.is_err() => return,
+                Fault::Repeat => {}
+                Fault::Flip => data[bytes / 2] ^= 1,
+                Fault::Delay(time) => tokio::time::sleep(time).await,
             }
-            if to.write_all(data).await.is_err() || matches!(spoil, Spoil::Truncate) {
+            if to.write_all(data).await.is_err() || matches!(spoil, Fault::Truncate) {
                 return;
             }
             // No connection lives for ever.
-            (behind, spoil) = (2 * carried, Spoil::Drop);
+            (behind, spoil) = (2 * carried, Fault::Drop);
         } else if to.write_all(data).await.is_err() {
             return;
         }
-        let pace = weather.pace.load(Ordering::Relaxed);
+        let pace = state.bytes_per_s_max.load(Ordering::Relaxed);
         if let Some(micros) = (bytes as u64 * 1_000_000).checked_div(pace) {
             tokio::time::sleep(Duration::from_micros(micros)).await;
         }

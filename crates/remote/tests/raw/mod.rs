@@ -9,17 +9,17 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
-use crate::stage::{Stage, TOKEN};
+use crate::harness::{Harness, TOKEN};
 
-/// The longest life that a gate gives a session without a call.
+/// The longest life that a server gives a session without a call.
 const LIFE_MS: u64 = 600_000;
 
-type Client = FreeholdClient<InterceptedService<Channel, Shown>>;
+type Client = FreeholdClient<InterceptedService<Channel, BearerToken>>;
 
 #[derive(Clone)]
-pub(crate) struct Shown(MetadataValue<Ascii>);
+pub(crate) struct BearerToken(MetadataValue<Ascii>);
 
-impl tonic::service::Interceptor for Shown {
+impl tonic::service::Interceptor for BearerToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         request.metadata_mut().insert("authorization", self.0.clone());
         Ok(request)
@@ -35,19 +35,19 @@ pub(crate) struct Raw {
 
 impl Raw {
     /// A session that lives for longer than any test without a call.
-    pub(crate) fn open(stage: &Stage, id: u8) -> Self {
-        Self::brief(stage, id, LIFE_MS, 1 << 20)
+    pub(crate) fn open(harness: &Harness, id: u8) -> Self {
+        Self::brief(harness, id, LIFE_MS, 1 << 20)
     }
 
     /// As [`open`](Self::open), for so long, and with so much room for what nobody has read.
-    pub(crate) fn brief(stage: &Stage, id: u8, life_ms: u64, window_bytes: u32) -> Self {
-        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(stage.ca()));
-        let endpoint = Endpoint::from_shared(stage.url()).unwrap().tls_config(tls).unwrap();
+    pub(crate) fn brief(harness: &Harness, id: u8, life_ms: u64, window_bytes: u32) -> Self {
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(harness.ca()));
+        let endpoint = Endpoint::from_shared(harness.url()).unwrap().tls_config(tls).unwrap();
         let endpoint = endpoint.initial_stream_window_size(window_bytes).initial_connection_window_size(window_bytes);
         Self::at(endpoint, id, life_ms)
     }
 
-    /// A session at a gate that speaks without TLS.
+    /// A session at a server that speaks without TLS.
     pub(crate) fn at_port(port: u16, id: u8) -> Self {
         Self::at(Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap(), id, LIFE_MS)
     }
@@ -55,7 +55,7 @@ impl Raw {
     fn at(endpoint: Endpoint, id: u8, life_ms: u64) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let channel = runtime.block_on(endpoint.connect()).unwrap();
-        let shown = Shown(format!("Bearer {TOKEN}").parse().unwrap());
+        let shown = BearerToken(format!("Bearer {TOKEN}").parse().unwrap());
         let mut raw = Self {
             runtime,
             client: FreeholdClient::with_interceptor(channel, shown).max_encoding_message_size(64 << 20),

@@ -6,51 +6,51 @@ use std::time::Duration;
 use freehold_broker::{Access, Policy};
 use freehold_remote::proto::upload_message::Part;
 use freehold_remote::proto::{self, Chunk, UploadEnd, argument::Value};
-use freehold_remote::{CarriedOut, Code, Failure, Fault, Limits, Remote, Token};
+use freehold_remote::{Code, ErrorOrigin, Executed, Remote, RemoteError, ServerLimits, Token};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 
 use freehold_testing::at_effort;
 
+use crate::harness::{Harness, TOKEN, until_free, until_is};
 use crate::launches::TEXT;
 use crate::raw::{Raw, chunk, end};
-use crate::stage::{Stage, TOKEN, until_free, until_is};
 
-fn refused(url: &str, token: &str, ca: Option<&[u8]>) -> (Fault, String) {
-    let Failure { fault, sentence, carried_out, .. } =
+fn refused(url: &str, token: &str, ca: Option<&[u8]>) -> (ErrorOrigin, String) {
+    let RemoteError { origin: fault, message: sentence, executed: carried_out, .. } =
         Remote::connect(url, &Token::parse(token).unwrap(), ca).unwrap_err();
-    assert_eq!(carried_out, CarriedOut::No);
+    assert_eq!(carried_out, Executed::No);
     (fault, sentence)
 }
 
-pub(crate) fn who_is_not_let_in_is_told_why(stage: &Stage) {
-    let (url, ca) = (stage.url(), stage.ca());
+pub(crate) fn who_is_not_let_in_is_told_why(harness: &Harness) {
+    let (url, ca) = (harness.url(), harness.ca());
     let sentence = "the token is another: use the one that `freehold serve` was started with";
-    assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (Fault::Caller, sentence.to_owned()));
-    let other = std::fs::read(stage.folder.join("other.pem")).unwrap();
+    assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (ErrorOrigin::Caller, sentence.to_owned()));
+    let other = std::fs::read(harness.folder.join("other.pem")).unwrap();
     let (fault, said) = refused(&url, TOKEN, Some(&other));
-    assert_eq!(fault, Fault::Connection);
+    assert_eq!(fault, ErrorOrigin::Connection);
     assert_eq!(
         said,
         format!("the certificate of {url} is of nobody who is trusted here: name its authority with --ca FILE")
     );
     // The certificate is for the name, and not for the number.
-    let url = format!("https://127.0.0.1:{}", stage.port());
+    let url = format!("https://127.0.0.1:{}", harness.port());
     let (_, said) = refused(&url, TOKEN, Some(&ca));
     assert_eq!(said, format!("the certificate of {url} is for localhost: say that name, or make one for this"));
-    let remote = stage.remote();
-    assert_eq!(remote.totals().unwrap().sessions, 0);
+    let remote = harness.remote();
+    assert_eq!(remote.stats().unwrap().sessions, 0);
 }
 
-pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(stage: &Stage) {
+pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(harness: &Harness) {
     let refused_of = |change: fn(&mut CertificateParams)| {
         let mut terms = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         change(&mut terms);
         let key = KeyPair::generate().unwrap();
         let certificate = terms.self_signed(&key).unwrap().pem();
         for (name, text) in [("cert.pem", &certificate), ("key.pem", &key.serialize_pem())] {
-            std::fs::write(stage.folder.join(name), text).unwrap();
+            std::fs::write(harness.folder.join(name), text).unwrap();
         }
-        let (_gate, port) = stage.limited_gate("tls", Limits::default());
+        let (_server, port) = harness.limited_server("tls", ServerLimits::default());
         let url = format!("https://localhost:{port}");
         let (_, said) = refused(&url, TOKEN, Some(certificate.as_bytes()));
         said.strip_prefix(&format!("the certificate of {url} ")).unwrap_or(&said).to_owned()
@@ -70,32 +70,32 @@ pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(stage: &Stage) {
     );
 }
 
-pub(crate) fn what_does_not_fit_together_is_told_apart(stage: &Stage) {
+pub(crate) fn what_does_not_fit_together_is_told_apart(harness: &Harness) {
     // Without TLS where there is TLS.
-    let url = format!("http://localhost:{}", stage.port());
+    let url = format!("http://localhost:{}", harness.port());
     let (fault, said) = refused(&url, TOKEN, None);
-    assert_eq!(fault, Fault::Connection);
+    assert_eq!(fault, ErrorOrigin::Connection);
     let (begin, end) = (format!("{url} does not answer without TLS ("), "): say https:// if it has a certificate");
     assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
     // TLS where there is none.
-    let (_gate, port) = stage.plain_gate();
+    let (_server, port) = harness.server_without_tls();
     let url = format!("https://localhost:{port}");
-    let (_, said) = refused(&url, TOKEN, Some(&stage.ca()));
+    let (_, said) = refused(&url, TOKEN, Some(&harness.ca()));
     assert_eq!(said, format!("what listens at {url} speaks no TLS: say http://"));
     // Nobody at all: the port was given back.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("https://localhost:{nobody}");
-    let (_, said) = refused(&url, TOKEN, Some(&stage.ca()));
+    let (_, said) = refused(&url, TOKEN, Some(&harness.ca()));
     let sentence = "start `freehold serve --listen ADDRESS` there, or look at the address";
     assert_eq!(said, format!("nobody listens at {url}: {sentence}"));
 }
 
-pub(crate) fn unknown_things_are_refused(stage: &Stage) {
-    let mut raw = Raw::open(stage, 1);
+pub(crate) fn unknown_things_are_refused(harness: &Harness) {
+    let mut raw = Raw::open(harness, 1);
     let session = raw.session.clone();
     raw.session = vec![9; 16];
     let refused = raw.alloc(1, 4096).unwrap_err();
-    let over = "there is no such session: it was closed, its time was over, or the gate was started anew";
+    let over = "there is no such session: it was closed, its time was over, or the server was started anew";
     assert_eq!((refused.code(), refused.message()), (Code::NotFound, over));
     raw.session = vec![9; 15];
     let refused = raw.alloc(1, 4096).unwrap_err();
@@ -106,33 +106,33 @@ pub(crate) fn unknown_things_are_refused(stage: &Stage) {
     let refused = raw.upload(vec![raw.begin(1, 77, 4096, 0)]).unwrap_err();
     let gone = "there is no block 77 in the session: it was freed, published, or never there";
     assert_eq!((refused.code(), refused.message()), (Code::NotFound, gone));
-    let remote = stage.remote();
+    let remote = harness.remote();
     let failure = remote.lease("no/name", Access::Read).unwrap_err();
-    assert_eq!((failure.fault, failure.sentence.as_str()), (Fault::Caller, "there is no such name"));
+    assert_eq!((failure.origin, failure.message.as_str()), (ErrorOrigin::Caller, "there is no such name"));
     let failure = remote.alloc(0).unwrap_err();
-    assert_eq!((failure.code, failure.sentence.as_str()), (Code::InvalidArgument, "no bytes were asked for"));
+    assert_eq!((failure.code, failure.message.as_str()), (Code::InvalidArgument, "no bytes were asked for"));
     let failure = remote.alloc(1 << 40).unwrap_err();
-    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::ResourceExhausted));
+    assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::ResourceExhausted));
 }
 
-pub(crate) fn offsets_outside_of_a_block_are_refused(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn offsets_outside_of_a_block_are_refused(harness: &Harness) {
+    let remote = harness.remote();
     let block = remote.alloc(100).unwrap();
     for (offset, bytes) in [(100, 1), (0, 101), (u64::MAX, 2), (99, 2)] {
         let failure = remote.upload_with(&block, offset, bytes, |_, _| Ok(())).unwrap_err();
         let sentence = format!("block 1 has 100 bytes: {bytes} from byte {offset} on are not in it");
         assert_eq!(
-            (failure.fault, failure.code, failure.sentence),
-            (Fault::Caller, Code::OutOfRange, sentence.clone())
+            (failure.origin, failure.code, failure.message),
+            (ErrorOrigin::Caller, Code::OutOfRange, sentence.clone())
         );
         let failure = remote.download_with(&block, offset, bytes, |_, _| Ok(())).unwrap_err();
-        assert_eq!((failure.carried_out, failure.sentence), (CarriedOut::No, sentence));
+        assert_eq!((failure.executed, failure.message), (Executed::No, sentence));
     }
     remote.upload(&block, 99, &[1]).unwrap();
 }
 
-pub(crate) fn wild_numbers_are_refused(stage: &Stage) {
-    let (_gate, port) = stage.plain_gate();
+pub(crate) fn wild_numbers_are_refused(harness: &Harness) {
+    let (_server, port) = harness.server_without_tls();
     let mut raw = Raw::at_port(port, 1);
     for bytes in [u64::MAX, u64::MAX - 4095, 1 << 63] {
         let refused = raw.alloc(bytes, bytes).unwrap_err();
@@ -148,13 +148,16 @@ pub(crate) fn wild_numbers_are_refused(stage: &Stage) {
     // A part that comes twice, or from a sender that was told to stop, is not written again.
     let begin = raw.begin(6, block, 8, 0);
     let refused = raw.upload(vec![begin, chunk(0, b"free"), chunk(0, b"FREE")]).unwrap_err();
-    assert_eq!(refused.message(), "the gate has 4 bytes of the upload: go on there, not at byte 0");
+    assert_eq!(refused.message(), "the server has 4 bytes of the upload: go on there, not at byte 0");
     let refused = raw.upload(vec![raw.begin(6, block, 8, u64::MAX)]).unwrap_err();
-    assert_eq!(refused.message(), format!("the gate has 4 bytes of the upload: go on there, not at byte {}", u64::MAX));
+    assert_eq!(
+        refused.message(),
+        format!("the server has 4 bytes of the upload: go on there, not at byte {}", u64::MAX)
+    );
     let refused = raw.upload(vec![raw.begin(6, block, 8, 4), chunk(u64::MAX - 1, b"hold")]).unwrap_err();
     assert_eq!(
         refused.message(),
-        format!("the gate has 4 bytes of the upload: go on there, not at byte {}", u64::MAX - 1)
+        format!("the server has 4 bytes of the upload: go on there, not at byte {}", u64::MAX - 1)
     );
     assert!(raw.upload(vec![raw.begin(6, block, 8, 4), chunk(4, b"hold"), end(b"freehold")]).unwrap().complete);
     let module = raw.put(7, TEXT);
@@ -193,8 +196,8 @@ pub(crate) fn wild_numbers_are_refused(stage: &Stage) {
     raw.runtime.block_on(raw.wait(21, u64::MAX)).unwrap();
 }
 
-pub(crate) fn chunks_that_are_wrong_are_refused(stage: &Stage) {
-    let mut raw = Raw::open(stage, 1);
+pub(crate) fn chunks_that_are_wrong_are_refused(harness: &Harness) {
+    let mut raw = Raw::open(harness, 1);
     let block = raw.alloc(1, 8 << 20).unwrap();
     let (begin, large) = (raw.begin(2, block, 8, 0), vec![0; (2 << 20) + 1]);
     let of_four = |at, crc32c| Part::Chunk(Chunk { at, data: b"free".to_vec().into(), crc32c });
@@ -202,7 +205,7 @@ pub(crate) fn chunks_that_are_wrong_are_refused(stage: &Stage) {
         (vec![begin.clone(), chunk(0, &large)], "a chunk has 1 to 2097152 bytes, and this has 2097153"),
         (vec![begin.clone(), chunk(0, &vec![0; 17 << 20])], "a message is too long: a chunk has at most 2097152 bytes"),
         (vec![begin.clone(), chunk(0, b"")], "a chunk has 1 to 2097152 bytes, and this has 0"),
-        (vec![begin.clone(), chunk(1, b"free")], "the gate has 0 bytes of the upload: go on there, not at byte 1"),
+        (vec![begin.clone(), chunk(1, b"free")], "the server has 0 bytes of the upload: go on there, not at byte 1"),
         (vec![begin.clone(), chunk(0, b"ninebytes")], "the upload has 8 bytes: 9 from byte 0 on are too many"),
         (
             vec![begin.clone(), of_four(0, 7)],
@@ -210,7 +213,7 @@ pub(crate) fn chunks_that_are_wrong_are_refused(stage: &Stage) {
         ),
         (vec![begin.clone(), begin.clone()], "an upload begins once: send chunks, and then the end"),
         (vec![chunk(0, b"free")], "an upload begins with where its bytes belong: send the begin first"),
-        (vec![begin.clone(), end(b"")], "the gate has 0 bytes of the upload: go on there, not at byte 8"),
+        (vec![begin.clone(), end(b"")], "the server has 0 bytes of the upload: go on there, not at byte 8"),
     ];
     for (parts, sentence) in wrong {
         assert_eq!(raw.upload(parts).unwrap_err().message(), sentence);
@@ -219,8 +222,8 @@ pub(crate) fn chunks_that_are_wrong_are_refused(stage: &Stage) {
     assert!(raw.upload(parts).unwrap().complete);
 }
 
-pub(crate) fn an_upload_with_another_checksum_is_not_complete(stage: &Stage) {
-    let mut raw = Raw::open(stage, 1);
+pub(crate) fn an_upload_with_another_checksum_is_not_complete(harness: &Harness) {
+    let mut raw = Raw::open(harness, 1);
     let block = raw.alloc(1, 4).unwrap();
     let parts = vec![raw.begin(2, block, 4, 0), chunk(0, b"free"), Part::End(UploadEnd { crc32c: 7 })];
     let refused = raw.upload(parts).unwrap_err();
@@ -230,19 +233,19 @@ pub(crate) fn an_upload_with_another_checksum_is_not_complete(stage: &Stage) {
     assert!(!raw.resume(2).complete);
 }
 
-pub(crate) fn who_does_not_read_is_parted_from(stage: &Stage) {
+pub(crate) fn who_does_not_read_is_parted_from(harness: &Harness) {
     let life = Duration::from_secs(at_effort(1, 2, 5));
-    let mut raw = Raw::brief(stage, 1, life.as_millis() as u64, 65_535);
+    let mut raw = Raw::brief(harness, 1, life.as_millis() as u64, 65_535);
     let block = raw.alloc(1, 64 << 20).unwrap();
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 0, chunk_bytes: 1 << 20 };
     let mut unread = raw.runtime.block_on(raw.client.download(request)).unwrap().into_inner();
     // Others are served meanwhile, until the session has ended, which it does not while a download is under way.
-    let remote = stage.remote();
+    let remote = harness.remote();
     let other = remote.alloc(1 << 20).unwrap();
     until_is("only the other session is left", 1, || {
         remote.upload(&other, 0, &[1; 1 << 16]).unwrap();
-        remote.totals().unwrap().sessions
+        remote.stats().unwrap().sessions
     });
     let told = raw.runtime.block_on(async {
         let mut chunks = 0;
@@ -260,18 +263,18 @@ pub(crate) fn who_does_not_read_is_parted_from(stage: &Stage) {
     until_free(&remote);
 }
 
-pub(crate) fn what_is_leased_for_reading_is_not_written(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn what_is_leased_for_reading_is_not_written(harness: &Harness) {
+    let remote = harness.remote();
     let block = remote.alloc(100).unwrap();
     remote.upload(&block, 0, &[1; 100]).unwrap();
     remote.publish("a", block, Policy::Restore).unwrap();
     let block = remote.lease("a", Access::Read).unwrap();
     let failure = remote.upload(&block, 0, &[2; 100]).unwrap_err();
     let sentence = "block 2 is leased for reading: lease it for writing";
-    assert_eq!((failure.code, failure.sentence.as_str()), (Code::PermissionDenied, sentence));
+    assert_eq!((failure.code, failure.message.as_str()), (Code::PermissionDenied, sentence));
     let second = remote.alloc(100).unwrap();
     let (second, failure) = remote.publish("a", second, Policy::Restore).unwrap_err();
-    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::AlreadyExists));
+    assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
     // It is still there, and still this session's.
     remote.upload(&second, 0, &[2; 100]).unwrap();
     let mut to = [0; 100];

@@ -6,11 +6,11 @@ use freehold_broker::{Access, Policy};
 use freehold_remote::{Code, Token, proto};
 use freehold_testing::{Effort, at_effort};
 
+use crate::harness::{Harness, Random, TOKEN, bytes, until_free, until_is};
 use crate::raw::{Raw, chunk, end};
-use crate::stage::{Random, Stage, TOKEN, bytes, until_free, until_is};
 
-pub(crate) fn bytes_of_any_length_go_up_and_come_back(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn bytes_of_any_length_go_up_and_come_back(harness: &Harness) {
+    let remote = harness.remote();
     for len in [1, 7, 4097, (1 << 20) - 1, 1 << 20, (5 << 20) + 3, at_effort(9, 40, 40) << 20] {
         let from = bytes(&mut Random(len as u64), len);
         let block = remote.alloc(len as u64).unwrap();
@@ -24,8 +24,8 @@ pub(crate) fn bytes_of_any_length_go_up_and_come_back(stage: &Stage) {
     until_free(&remote);
 }
 
-pub(crate) fn parts_of_a_block_are_written_and_read(stage: &Stage) {
-    let remote = stage.remote();
+pub(crate) fn parts_of_a_block_are_written_and_read(harness: &Harness) {
+    let remote = harness.remote();
     let block = remote.alloc(3 << 20).unwrap();
     remote.upload(&block, 0, &vec![1; 3 << 20]).unwrap();
     remote.upload(&block, 1_000_001, &[2; 999]).unwrap();
@@ -34,14 +34,14 @@ pub(crate) fn parts_of_a_block_are_written_and_read(stage: &Stage) {
     assert_eq!((to[0], to[1], to[999], to[1000]), (1, 2, 2, 1));
 }
 
-pub(crate) fn what_is_published_outlives_its_session(stage: &Stage) {
+pub(crate) fn what_is_published_outlives_its_session(harness: &Harness) {
     let from = bytes(&mut Random(3), 3_000_000);
-    let remote = stage.remote();
+    let remote = harness.remote();
     let block = remote.alloc(3_000_000).unwrap();
     remote.upload(&block, 0, &from).unwrap();
     remote.publish("model/weights", block, Policy::Restore).unwrap();
     remote.close().unwrap();
-    let other = stage.remote();
+    let other = harness.remote();
     let names = other.names().unwrap();
     let names: Vec<_> = names.iter().map(|name| (name.name.as_str(), name.bytes)).collect();
     assert_eq!(names, [("model/weights", 3_000_000)]);
@@ -53,32 +53,32 @@ pub(crate) fn what_is_published_outlives_its_session(stage: &Stage) {
     drop(block);
     other.drop_name("model/weights").unwrap();
     let failure = other.drop_name("model/weights").unwrap_err();
-    assert_eq!((failure.code, failure.sentence.as_str()), (Code::NotFound, "there is no such name"));
+    assert_eq!((failure.code, failure.message.as_str()), (Code::NotFound, "there is no such name"));
     until_free(&other);
 }
 
-pub(crate) fn a_session_that_is_closed_leaves_nothing(stage: &Stage) {
-    let (remote, watcher) = (stage.remote(), stage.remote());
+pub(crate) fn a_session_that_is_closed_leaves_nothing(harness: &Harness) {
+    let (remote, watcher) = (harness.remote(), harness.remote());
     let blocks: Vec<_> = (0..20).map(|_| remote.alloc(1 << 20).unwrap()).collect();
-    assert_eq!(watcher.totals().unwrap().leases, 20);
-    assert_eq!(watcher.totals().unwrap().sessions, 1);
+    assert_eq!(watcher.stats().unwrap().leases, 20);
+    assert_eq!(watcher.stats().unwrap().sessions, 1);
     remote.clone().close().unwrap();
     until_free(&watcher);
     let failure = remote.alloc(1).unwrap_err();
-    assert!(failure.is_session_over);
+    assert!(failure.is_session_expired);
     assert_eq!(
-        failure.sentence,
-        "there is no such session: it was closed, its time was over, or the gate was started anew"
+        failure.message,
+        "there is no such session: it was closed, its time was over, or the server was started anew"
     );
     drop(blocks);
 }
 
-pub(crate) fn a_session_that_nobody_uses_ends(stage: &Stage) {
+pub(crate) fn a_session_that_nobody_uses_ends(harness: &Harness) {
     let life = Duration::from_secs(at_effort(60, 60, 5));
-    let kept = stage.remote().with_life(life);
+    let kept = harness.remote().with_session_timeout(life);
     let block = kept.alloc(1 << 20).unwrap();
     kept.upload(&block, 0, &[7; 1 << 20]).unwrap();
-    let mut raw = Raw::brief(stage, 1, 1500, 1 << 20);
+    let mut raw = Raw::brief(harness, 1, 1500, 1 << 20);
     raw.alloc(1, 1 << 20).unwrap();
     assert_eq!((raw.totals().sessions, raw.totals().leases), (2, 2));
     // Nobody calls in the one; the library sees to the other.
@@ -93,11 +93,11 @@ pub(crate) fn a_session_that_nobody_uses_ends(stage: &Stage) {
     assert_eq!(raw.alloc(2, 1).unwrap_err().code(), Code::NotFound);
 }
 
-pub(crate) fn many_clients_at_once_have_their_own_bytes(stage: &Stage) {
+pub(crate) fn many_clients_at_once_have_their_own_bytes(harness: &Harness) {
     std::thread::scope(|scope| {
         for number in 1..=8 {
             scope.spawn(move || {
-                let remote = stage.remote();
+                let remote = harness.remote();
                 let from = bytes(&mut Random(number), 4_000_000);
                 for _ in 0..at_effort(1, 3, 20) {
                     let block = remote.alloc(4_000_000).unwrap();
@@ -109,11 +109,11 @@ pub(crate) fn many_clients_at_once_have_their_own_bytes(stage: &Stage) {
             });
         }
     });
-    until_free(&stage.remote());
+    until_free(&harness.remote());
 }
 
-pub(crate) fn a_repeated_call_is_carried_out_once(stage: &Stage) {
-    let mut raw = Raw::open(stage, 1);
+pub(crate) fn a_repeated_call_is_carried_out_once(harness: &Harness) {
+    let mut raw = Raw::open(harness, 1);
     let first = raw.alloc(1, 4096).unwrap();
     assert_eq!(raw.alloc(1, 4096).unwrap(), first);
     assert_eq!(raw.totals().leases, 1);
@@ -150,9 +150,9 @@ pub(crate) fn a_repeated_call_is_carried_out_once(stage: &Stage) {
     assert_eq!(free(&mut raw, 6, 4), Ok(()));
 }
 
-pub(crate) fn an_upload_goes_on_where_it_stood(stage: &Stage) {
+pub(crate) fn an_upload_goes_on_where_it_stood(harness: &Harness) {
     let from = bytes(&mut Random(9), 3 << 20);
-    let mut raw = Raw::open(stage, 1);
+    let mut raw = Raw::open(harness, 1);
     let block = raw.alloc(1, 3 << 20).unwrap();
     let (first, rest) = from.split_at(1 << 20);
     let broken = raw.upload(vec![raw.begin(2, block, 3 << 20, 0), chunk(0, first)]).unwrap_err();
@@ -160,7 +160,7 @@ pub(crate) fn an_upload_goes_on_where_it_stood(stage: &Stage) {
     let told = raw.resume(2);
     assert_eq!((told.bytes, told.crc32c, told.complete), (1 << 20, crc32c::crc32c(first), false));
     let elsewhere = raw.upload(vec![raw.begin(2, block, 3 << 20, 4), chunk(4, rest)]).unwrap_err();
-    assert_eq!(elsewhere.message(), "the gate has 1048576 bytes of the upload: go on there, not at byte 4");
+    assert_eq!(elsewhere.message(), "the server has 1048576 bytes of the upload: go on there, not at byte 4");
     let (second, third) = rest.split_at(1 << 20);
     let parts = vec![raw.begin(2, block, 3 << 20, 1 << 20), chunk(1 << 20, second), chunk(2 << 20, third), end(&from)];
     assert!(raw.upload(parts).unwrap().complete);
@@ -178,8 +178,8 @@ pub(crate) fn an_upload_goes_on_where_it_stood(stage: &Stage) {
     assert!(to == from);
 }
 
-pub(crate) fn a_completed_upload_is_answered_again(stage: &Stage) {
-    let mut raw = Raw::open(stage, 1);
+pub(crate) fn a_completed_upload_is_answered_again(harness: &Harness) {
+    let mut raw = Raw::open(harness, 1);
     let block = raw.alloc(1, 4).unwrap();
     let parts = vec![raw.begin(2, block, 4, 0), chunk(0, b"free"), end(b"free")];
     assert!(raw.upload(parts.clone()).unwrap().complete);
@@ -199,8 +199,8 @@ pub(crate) fn a_completed_upload_is_answered_again(stage: &Stage) {
     assert_eq!(&chunk.data[..], b"hold");
 }
 
-pub(crate) fn without_tls_the_same_is_served(stage: &Stage) {
-    let (_gate, port) = stage.plain_gate();
+pub(crate) fn without_tls_the_same_is_served(harness: &Harness) {
+    let (_server, port) = harness.server_without_tls();
     let url = format!("http://127.0.0.1:{port}");
     let remote = freehold_remote::Remote::connect(&url, &Token::parse(TOKEN).unwrap(), None).unwrap();
     let block = remote.alloc(5_000_000).unwrap();

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{CUfunction, CUmodule, CUstream, CallError, module};
 
 use super::Context;
@@ -189,7 +189,7 @@ impl Context {
     pub(crate) fn run(
         &self,
         function: CUfunction,
-        shape: Shape,
+        shape: LaunchConfig,
         stream: CUstream,
         arguments: &[Argument],
     ) -> Result<(), CallError> {

@@ -28,7 +28,7 @@ use freehold_driver::cuda::{
     fill, host, host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
 };
 
-use freehold_testing::STUCK;
+use freehold_testing::HANG_TIMEOUT;
 pub(crate) use freehold_testing::child;
 use thread_state::WatchedThread;
 
@@ -336,7 +336,7 @@ impl Shared<'_> {
 pub(crate) fn until(so: impl Fn() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < STUCK, "what the test waits for does not come");
+        assert!(start.elapsed() < HANG_TIMEOUT, "what the test waits for does not come");
         thread::yield_now();
     }
 }
@@ -375,7 +375,7 @@ impl Gate {
         state.word.store(closed, Ordering::SeqCst);
         let (end, ended) = mpsc::channel::<()>();
         let watch = thread::spawn(move || {
-            let stuck = ended.recv_timeout(STUCK / 2) == Err(RecvTimeoutError::Timeout);
+            let stuck = ended.recv_timeout(HANG_TIMEOUT / 2) == Err(RecvTimeoutError::Timeout);
             if stuck && state.word.compare_exchange(closed, open, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
                 state.expired.store(true, Ordering::SeqCst);
             }

@@ -11,10 +11,10 @@ pub(crate) fn schedules(quick: u64, moderate: u64, soak: u64) -> impl Iterator<I
 /// Runs the child of the test `name` under a schedule, and returns what it said.
 #[track_caller]
 pub(crate) fn under(name: &str, schedule: &str) -> Vec<String> {
-    let outcome = child::start(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
+    let outcome = child::run(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
     if !outcome.status.success() {
         schedule.strip_prefix("seed:").and_then(|seed| seed.parse().ok()).into_iter().for_each(print_seed);
         panic!("under {schedule}:\n{}", outcome.output);
     }
-    outcome.said
+    outcome.reported
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use common::{Context, Gate, Refused, at, child, same};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUerror, CUevent, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, capture, context,
     copy, event, event_flags, fill, graph, graph_flags, memory, stream,
@@ -102,7 +102,7 @@ fn nodes_run_in_the_order_of_the_stream_they_were_captured_in() {
     let store = own.kernel(c"store");
     let graph = captured(&own, stream, || {
         fill::d8_async(&own.api, block, 7, 4096, stream).unwrap();
-        own.run(store, Shape::line(1, 32), stream, &[block.0.into(), 100u32.into()]).unwrap();
+        own.run(store, LaunchConfig::linear(1, 32), stream, &[block.0.into(), 100u32.into()]).unwrap();
         copy::device_to_device_async(&own.api, at(block, 4096), block, 4096, stream).unwrap();
         fill::d8_async(&own.api, block, 0, 4096, stream).unwrap();
         // SAFETY: the pinned memory lives until the graph has run.
@@ -260,7 +260,7 @@ fn a_capture_ends_in_the_stream_where_it_began() {
 
 #[test]
 fn a_capture_ends_in_the_thread_where_it_began_unless_it_is_relaxed() {
-    child::alone("a_capture_ends_in_the_thread_where_it_began_unless_it_is_relaxed", || {
+    child::run_in_child("a_capture_ends_in_the_thread_where_it_began_unless_it_is_relaxed", || {
         let own = alone();
         let stream = own.stream();
         let end_elsewhere = || {
@@ -305,7 +305,7 @@ fn a_captured_stream_can_be_neither_waited_for_nor_asked() {
 
 #[test]
 fn a_capture_is_spoilt_by_asking_another_stream_in_its_thread_unless_it_is_relaxed() {
-    child::alone("a_capture_is_spoilt_by_asking_another_stream_in_its_thread_unless_it_is_relaxed", || {
+    child::run_in_child("a_capture_is_spoilt_by_asking_another_stream_in_its_thread_unless_it_is_relaxed", || {
         let own = alone();
         let (stream, other) = (own.stream(), own.stream());
         let allocate = |api: &_, stream| memory::alloc_async(api, 1024, stream).map(|_| ());
@@ -353,7 +353,7 @@ fn a_captured_event_can_be_neither_waited_for_nor_asked() {
 
 #[test]
 fn a_capture_is_spoilt_by_an_allocation_in_its_thread_unless_it_is_relaxed() {
-    child::alone("a_capture_is_spoilt_by_an_allocation_in_its_thread_unless_it_is_relaxed", || {
+    child::run_in_child("a_capture_is_spoilt_by_an_allocation_in_its_thread_unless_it_is_relaxed", || {
         let own = alone();
         let stream = own.stream();
         for mode in [GLOBAL, THREAD_LOCAL] {
@@ -370,7 +370,7 @@ fn a_capture_is_spoilt_by_an_allocation_in_its_thread_unless_it_is_relaxed() {
 
 #[test]
 fn a_capture_is_spoilt_by_an_allocation_in_another_thread_if_it_is_global() {
-    child::alone("a_capture_is_spoilt_by_an_allocation_in_another_thread_if_it_is_global", || {
+    child::run_in_child("a_capture_is_spoilt_by_an_allocation_in_another_thread_if_it_is_global", || {
         let own = alone();
         let stream = own.stream();
         let alloc_elsewhere = |mode| {
@@ -398,7 +398,7 @@ fn a_capture_is_spoilt_by_an_allocation_in_another_thread_if_it_is_global() {
 
 #[test]
 fn a_relaxed_thread_may_allocate_during_its_own_capture() {
-    child::alone("a_relaxed_thread_may_allocate_during_its_own_capture", || {
+    child::run_in_child("a_relaxed_thread_may_allocate_during_its_own_capture", || {
         let own = alone();
         let stream = own.stream();
         capture::begin(&own.api, stream, GLOBAL).unwrap();

@@ -94,7 +94,7 @@ fn destroying_the_current_context_uncovers_the_one_below() {
 
 #[test]
 fn a_context_destroyed_below_the_current_one_stays_on_the_stack_dead() {
-    child::alone("a_context_destroyed_below_the_current_one_stays_on_the_stack_dead", || {
+    child::run_in_child("a_context_destroyed_below_the_current_one_stays_on_the_stack_dead", || {
         let (api, device) = driver();
         let one = context::create(&api, device, 0).unwrap();
         let two = context::create(&api, device, 0).unwrap();
@@ -107,7 +107,7 @@ fn a_context_destroyed_below_the_current_one_stays_on_the_stack_dead() {
 
 #[test]
 fn a_context_destroyed_by_another_thread_is_dead_in_this_one() {
-    child::alone("a_context_destroyed_by_another_thread_is_dead_in_this_one", || {
+    child::run_in_child("a_context_destroyed_by_another_thread_is_dead_in_this_one", || {
         let (api, device) = driver();
         let handle = context::create(&api, device, 0).unwrap();
         elsewhere(|| context::destroy(&api, handle)).unwrap();
@@ -119,7 +119,7 @@ fn a_context_destroyed_by_another_thread_is_dead_in_this_one() {
 
 #[test]
 fn a_context_is_destroyed_once() {
-    child::alone("a_context_is_destroyed_once", || {
+    child::run_in_child("a_context_is_destroyed_once", || {
         let (api, device) = driver();
         let handle = context::create(&api, device, 0).unwrap();
         assert_eq!(context::destroy(&api, handle), Ok(()));
@@ -296,7 +296,7 @@ fn a_thread_that_waits_in_a_context_keeps_no_other_from_it() {
 
 #[test]
 fn the_primary_context_lives_from_the_first_retain_to_the_last_release() {
-    child::alone("the_primary_context_lives_from_the_first_retain_to_the_last_release", || {
+    child::run_in_child("the_primary_context_lives_from_the_first_retain_to_the_last_release", || {
         let (api, device) = driver();
         let active = || primary::state(&api, device).unwrap().active;
         assert!(!active(), "nobody retains it");
@@ -313,7 +313,7 @@ fn the_primary_context_lives_from_the_first_retain_to_the_last_release() {
 
 #[test]
 fn the_primary_context_takes_its_memory_with_it() {
-    child::alone("the_primary_context_takes_its_memory_with_it", || {
+    child::run_in_child("the_primary_context_takes_its_memory_with_it", || {
         let (api, device) = driver();
         context::set_current(&api, primary::retain(&api, device).unwrap()).unwrap();
         let block = memory::alloc(&api, 4096).unwrap();
@@ -326,7 +326,7 @@ fn the_primary_context_takes_its_memory_with_it() {
 
 #[test]
 fn a_reset_ends_the_primary_context_whoever_retains_it() {
-    child::alone("a_reset_ends_the_primary_context_whoever_retains_it", || {
+    child::run_in_child("a_reset_ends_the_primary_context_whoever_retains_it", || {
         let (api, device) = driver();
         context::set_current(&api, primary::retain(&api, device).unwrap()).unwrap();
         primary::reset(&api, device).unwrap();
@@ -337,7 +337,7 @@ fn a_reset_ends_the_primary_context_whoever_retains_it() {
 
 #[test]
 fn the_primary_context_is_not_destroyed_by_name() {
-    child::alone("the_primary_context_is_not_destroyed_by_name", || {
+    child::run_in_child("the_primary_context_is_not_destroyed_by_name", || {
         let (api, device) = driver();
         let handle = primary::retain(&api, device).unwrap();
         assert_eq!(context::destroy(&api, handle).code(), CUerror::INVALID_CONTEXT);
@@ -347,7 +347,7 @@ fn the_primary_context_is_not_destroyed_by_name() {
 
 #[test]
 fn the_flags_of_the_primary_context_can_be_set_at_any_time() {
-    child::alone("the_flags_of_the_primary_context_can_be_set_at_any_time", || {
+    child::run_in_child("the_flags_of_the_primary_context_can_be_set_at_any_time", || {
         let (api, device) = driver();
         primary::set_flags(&api, device, ctx_flags::SCHED_YIELD).unwrap();
         assert_eq!(primary::state(&api, device), Ok(State { flags: 2, active: false }));
@@ -360,7 +360,7 @@ fn the_flags_of_the_primary_context_can_be_set_at_any_time() {
 
 #[test]
 fn the_last_release_of_the_primary_context_waits_for_its_work() {
-    child::alone("the_last_release_of_the_primary_context_waits_for_its_work", || {
+    child::run_in_child("the_last_release_of_the_primary_context_waits_for_its_work", || {
         let stays = Context::create();
         let gate = Gate::closed(&stays);
         let (api, device) = (&stays.api, stays.device);
@@ -382,7 +382,7 @@ fn later_forms_create_a_context_like_the_first_unless_they_ask_for_a_part_of_the
     let mut plain = CUctxCreateParams { execAffinityParams: 0, numExecAffinityParams: 0, cigParams: 0 };
     for wish in [None, Some(&mut plain)] {
         // SAFETY: the wish has no address in it.
-        let fourth = unsafe { context::create_as(api, device, wish, 0) }.unwrap();
+        let fourth = unsafe { context::create_with_params(api, device, wish, 0) }.unwrap();
         assert_eq!(context::current(api), Ok(fourth));
         context::destroy(api, fourth).unwrap();
     }

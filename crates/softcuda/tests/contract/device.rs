@@ -193,7 +193,7 @@ fn the_oldest_figures_of_a_device_are_attributes() {
     assert_eq!(properties.maxThreadsDim, [1024, 1024, 64]);
     assert_eq!(properties.maxGridSize, [0x7fff_ffff, 65_535, 65_535]);
     assert_eq!((properties.sharedMemPerBlock, properties.SIMDWidth), (49_152, 32));
-    assert_eq!(device::uuid_of_earlier(&api, device), device::uuid(&api, device));
+    assert_eq!(device::uuid_v1(&api, device), device::uuid(&api, device));
 }
 
 #[test]

@@ -10,7 +10,7 @@ const MIB: usize = 1 << 20;
 /// Runs the body of the test `name` where nobody else uses memory.
 #[track_caller]
 fn alone(name: &str, body: impl FnOnce(&Context)) {
-    child::alone(name, || body(&Context::create()));
+    child::run_in_child(name, || body(&Context::create()));
 }
 
 fn free_bytes(own: &Context) -> usize {

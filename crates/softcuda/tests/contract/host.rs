@@ -54,7 +54,7 @@ fn the_device_reads_what_the_host_wrote_to_pinned_memory() {
 
 #[test]
 fn pinned_memory_is_freed_once() {
-    child::alone("pinned_memory_is_freed_once", || {
+    child::run_in_child("pinned_memory_is_freed_once", || {
         let own = Context::create();
         let start = host::alloc(&own.api, 4096).unwrap();
         assert_eq!(free(&own.api, start), Ok(()));

@@ -15,9 +15,9 @@ use std::io::{Write, stdout};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use common::child::{self, is_child, say};
+use common::child::{self, is_child, report_line};
 use freehold_driver::cuda::{Api, CUdevice, context};
-use freehold_testing::{at_effort, covered, seed};
+use freehold_testing::{at_effort, report_covered, seed};
 use harness::describe::{Argument, Description, Printf};
 use harness::element::Element;
 use harness::record::Record;
@@ -73,7 +73,7 @@ fn one_kernel_runs_alone() {
     println!("{PRINTED}");
     stdout().flush().expect("a child can print");
     match outcome {
-        Ok(record) => record.text().lines().for_each(say),
+        Ok(record) => record.text().lines().for_each(report_line),
         Err(failure) => panic!("{failure}"),
     }
 }
@@ -154,16 +154,16 @@ fn agree_under(test: &str, schedule: &str, number: usize) {
         };
     }
     if is_child(test) {
-        return compare(|kernel| is_taken(kernel, number)).iter().for_each(|failure| say(failure));
+        return compare(|kernel| is_taken(kernel, number)).iter().for_each(|failure| report_line(failure));
     }
     let is_hardware = env::var("FREEHOLD_DEVICE").is_ok_and(|device| device != "soft");
     let failures = if is_hardware || env::var_os(SCHEDULE).is_some() {
         if schedule == "threads" { compare(|_| true) } else { Vec::new() }
     } else {
-        let outcome = child::start(test, &[(SCHEDULE, schedule)]);
+        let outcome = child::run(test, &[(SCHEDULE, schedule)]);
         assert!(outcome.status.success(), "in a process of its own:\n{}", outcome.output);
         outcome.report();
-        outcome.said
+        outcome.reported
     };
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
@@ -187,7 +187,7 @@ fn compare(is_taken: impl Fn(&Kernel) -> bool) -> Vec<String> {
     // A fault of a kernel spoils the process for the others.
     let mut spoilt = false;
     let taken: Vec<_> = chosen().filter(|kernel| is_taken(kernel)).collect();
-    covered(taken.len() as u64, "kernels held against hardware");
+    report_covered(taken.len() as u64, "kernels held against hardware");
     for kernel in taken {
         let differences = compared(&api, device, kernel, spoilt).unwrap_or_else(|failure| {
             spoilt = true;
@@ -222,11 +222,11 @@ fn in_context<T>(api: &Api, device: CUdevice, work: impl FnOnce() -> Result<T, S
 
 /// Runs a kernel in a process of its own, whose printed text is a part of the record.
 fn alone(kernel: &Kernel) -> Result<Record, String> {
-    let outcome = catch_unwind(|| child::start(ONE, &[(ALONE, kernel.name)])).map_err(|_| "does not end".to_owned())?;
+    let outcome = catch_unwind(|| child::run(ONE, &[(ALONE, kernel.name)])).map_err(|_| "does not end".to_owned())?;
     if !outcome.status.success() {
         return Err(format!("in a process of its own: {}", reason(&outcome.output)));
     }
-    let mut record = Record::parse(&outcome.said.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    let mut record = Record::parse(&outcome.reported.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     if Description::parse(kernel.source)?.printf != Printf::None {
         let frame = format!("{PRINTED}\n");
         record.printed = outcome.output.split(&frame).nth(1).map(str::to_owned);

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::kernels::{NAMES, TEXT};
 use common::{Context, Refused};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
     CUcontext, CUerror, CUfunction_attribute, CUlibrary, CUstream, context, function, kernel, library, module,
@@ -22,14 +22,14 @@ fn a_library_is_loaded_without_a_context_and_its_kernel_launched_in_two() {
     let loaded = load(&own);
     let multiply = library::kernel(&own.api, loaded, c"multiply").unwrap();
     own.enter();
-    own.run(multiply.into(), Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
+    own.run(multiply.into(), LaunchConfig::linear(1, 1), CUstream::NULL, &[]).unwrap();
     let mine = library::global(&own.api, loaded, c"counter").unwrap();
     assert_eq!(own.read(mine.base, 4), 21u32.to_le_bytes());
     let other = own.another();
     let yours = library::global(&own.api, loaded, c"counter").unwrap();
     assert_ne!(mine.base, yours.base);
     assert_eq!(other.read(yours.base, 4), 7u32.to_le_bytes());
-    own.run(multiply.into(), Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
+    own.run(multiply.into(), LaunchConfig::linear(1, 1), CUstream::NULL, &[]).unwrap();
     assert_eq!(other.read(yours.base, 4), 21u32.to_le_bytes());
     drop(other);
     own.enter();
@@ -73,7 +73,7 @@ fn the_module_of_a_library_ends_with_the_library_alone() {
     assert_eq!(library::module(&own.api, loaded), Ok(inside));
     assert_eq!(module::unload(&own.api, inside).code(), CUerror::NOT_PERMITTED);
     let nothing = own.function(inside, c"nothing");
-    own.run(nothing, Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
+    own.run(nothing, LaunchConfig::linear(1, 1), CUstream::NULL, &[]).unwrap();
     own.finish(CUstream::NULL);
 }
 
@@ -86,7 +86,7 @@ fn what_is_set_of_a_kernel_counts_for_its_function() {
     assert_eq!(kernel::attribute(&own.api, nothing, at, own.device), Ok(48 << 10));
     kernel::set_attribute(&own.api, nothing, at, 64 << 10, own.device).unwrap();
     assert_eq!(kernel::attribute(&own.api, nothing, at, own.device), Ok(64 << 10));
-    let shape = Shape { shared_bytes: 64 << 10, ..Shape::line(1, 1) };
+    let shape = LaunchConfig { shared_bytes: 64 << 10, ..LaunchConfig::linear(1, 1) };
     own.run(nothing.into(), shape, CUstream::NULL, &[]).unwrap();
     own.finish(CUstream::NULL);
 }

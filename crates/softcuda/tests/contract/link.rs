@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 use common::kernels::TEXT;
 use common::{Context, Refused};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{CUerror, CUjitInputType, CUlinkState, CUstream, CallError, link, module};
 
@@ -71,7 +71,7 @@ fn texts_that_need_each_other_are_linked() {
     let loaded = unsafe { module::load(&own.api, linked.start) }.unwrap();
     link::destroy(&own.api, state).unwrap();
     let (call, to) = (own.function(loaded, c"call"), own.block(4));
-    own.run(call, Shape::line(1, 1), CUstream::NULL, &[to.0.into(), 21u32.into()]).unwrap();
+    own.run(call, LaunchConfig::linear(1, 1), CUstream::NULL, &[to.0.into(), 21u32.into()]).unwrap();
     assert_eq!(own.read(to, 4), 42u32.to_le_bytes());
 }
 
@@ -83,7 +83,7 @@ fn one_text_is_linked_by_itself() {
     let linked = link::complete(&own.api, state).unwrap();
     // SAFETY: the image lives until the link is destroyed.
     let loaded = unsafe { module::load(&own.api, linked.start) }.unwrap();
-    own.run(own.function(loaded, c"nothing"), Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
+    own.run(own.function(loaded, c"nothing"), LaunchConfig::linear(1, 1), CUstream::NULL, &[]).unwrap();
     own.finish(CUstream::NULL);
     link::destroy(&own.api, state).unwrap();
 }

@@ -332,7 +332,7 @@ impl Context {
 
 /// Runs the body of a test in a process of its own, where nobody else takes memory.
 fn alone(name: &str, body: impl FnOnce(&Context)) {
-    child::alone(name, || {
+    child::run_in_child(name, || {
         let own = Context::create();
         // Whatever the first mapping takes besides, it has from here on.
         let warm = own.mapped(32);

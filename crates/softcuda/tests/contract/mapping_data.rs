@@ -6,7 +6,7 @@ use crate::common;
 
 use chunks::CHUNK;
 use common::{Context, Gate, Refused, at, child};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUDA_MEMCPY2D, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemorytype, CUstream, address, allocation, context, copy,
     fill, mapping, stream,
@@ -113,7 +113,8 @@ fn kernels_cross_the_border_of_two_handles() {
     let own = Context::create();
     let start = own.mapped(2);
     let here = CUdeviceptr(start.0 + CHUNK as u64 - 2000 * 4);
-    own.run(own.kernel(c"store"), Shape::line(32, 128), CUstream::LEGACY, &[here.0.into(), 5_u32.into()]).unwrap();
+    own.run(own.kernel(c"store"), LaunchConfig::linear(32, 128), CUstream::LEGACY, &[here.0.into(), 5_u32.into()])
+        .unwrap();
     context::synchronize(&own.api).unwrap();
     assert_eq!(own.read(here, 4 * 4096), words(5, 4096));
     own.give_back(start, 2);
@@ -146,7 +147,7 @@ fn one_handle_is_the_same_memory_at_several_addresses() {
     own.release(chunk);
     for (index, place) in places.iter().enumerate() {
         let value = 100 * index as u32;
-        own.run(store, Shape::line(8, 128), CUstream::LEGACY, &[place.0.into(), value.into()]).unwrap();
+        own.run(store, LaunchConfig::linear(8, 128), CUstream::LEGACY, &[place.0.into(), value.into()]).unwrap();
         context::synchronize(&own.api).unwrap();
         for other in &places {
             assert_eq!(own.read(*other, 4096), words(value, 1024));
@@ -208,7 +209,7 @@ fn a_range_grows_in_place_while_a_kernel_runs_on_its_front() {
     fill::d32_async(&own.api, start, 0, CHUNK / 4, other).unwrap();
     own.finish(other);
     let gate = Gate::closed(&own);
-    own.run(wait, Shape::line(1, 1), busy, &[gate.address().0.into(), start.0.into()]).unwrap();
+    own.run(wait, LaunchConfig::linear(1, 1), busy, &[gate.address().0.into(), start.0.into()]).unwrap();
     for index in 1..4 {
         let place = at(start, index * CHUNK as u64);
         gate.shut_during(|| {
@@ -268,7 +269,7 @@ fn access_that_is_widened_lets_writes_through() {
 
 /// Runs a body that ends in a fault in a process of its own, with a context that dies with it.
 fn doomed(name: &str, body: impl FnOnce(&Context)) {
-    child::alone(name, || {
+    child::run_in_child(name, || {
         let own = Context::create();
         body(&own);
         std::mem::forget(own);
@@ -283,7 +284,7 @@ fn a_kernel_that_writes_what_it_may_read_ends_in_illegal_address() {
         mapping::map(&own.api, start, CHUNK, 0, chunk).unwrap();
         own.allow(start, 1, CUmemAccess_flags::PROT_READ).unwrap();
         let stream = own.stream();
-        own.run(own.kernel(c"store"), Shape::line(1, 32), stream, &[start.0.into(), 1_u32.into()]).unwrap();
+        own.run(own.kernel(c"store"), LaunchConfig::linear(1, 32), stream, &[start.0.into(), 1_u32.into()]).unwrap();
         assert_eq!(stream::synchronize(&own.api, stream).code(), CUerror::ILLEGAL_ADDRESS);
     });
 }
@@ -300,7 +301,7 @@ fn a_kernel_reads_what_it_may_only_read() {
     fill::d32(&own.api, at(start, 4), 0, 1).unwrap();
     // The word is not zero, so `wait` reads it once and counts.
     let arguments = [only.0.into(), at(start, 4).0.into()];
-    own.run(own.kernel(c"wait"), Shape::line(1, 1), CUstream::LEGACY, &arguments).unwrap();
+    own.run(own.kernel(c"wait"), LaunchConfig::linear(1, 1), CUstream::LEGACY, &arguments).unwrap();
     context::synchronize(&own.api).unwrap();
     assert_eq!(own.read(at(only, 4), 4), 1_u32.to_ne_bytes());
     own.release(chunk);
@@ -313,7 +314,8 @@ fn unmapping_does_not_wait_and_a_running_kernel_gets_an_illegal_address() {
     doomed("unmapping_does_not_wait_and_a_running_kernel_gets_an_illegal_address", |own| {
         let (start, stream) = (own.mapped(1), own.stream());
         let gate = Gate::closed(own);
-        own.run(own.kernel(c"wait"), Shape::line(1, 1), stream, &[gate.address().0.into(), start.0.into()]).unwrap();
+        own.run(own.kernel(c"wait"), LaunchConfig::linear(1, 1), stream, &[gate.address().0.into(), start.0.into()])
+            .unwrap();
         gate.shut_during(|| own.unmap(start, 1));
         gate.open();
         assert_eq!(stream::synchronize(&own.api, stream).code(), CUerror::ILLEGAL_ADDRESS);
@@ -326,7 +328,8 @@ fn a_kernel_beyond_the_last_handle_ends_in_illegal_address() {
         let start = own.addresses(2);
         own.map(start, own.chunk());
         let here = at(start, CHUNK as u64 - 64);
-        own.run(own.kernel(c"store"), Shape::line(1, 32), CUstream::LEGACY, &[here.0.into(), 1_u32.into()]).unwrap();
+        own.run(own.kernel(c"store"), LaunchConfig::linear(1, 32), CUstream::LEGACY, &[here.0.into(), 1_u32.into()])
+            .unwrap();
         assert_eq!(context::synchronize(&own.api).code(), CUerror::ILLEGAL_ADDRESS);
     });
 }

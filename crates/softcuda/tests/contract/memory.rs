@@ -200,7 +200,7 @@ fn another_thread_frees_a_block() {
 
 #[test]
 fn a_context_takes_its_blocks_with_it_and_leaves_others() {
-    child::alone("a_context_takes_its_blocks_with_it_and_leaves_others", || {
+    child::run_in_child("a_context_takes_its_blocks_with_it_and_leaves_others", || {
         let stays = Context::create();
         let kept = stays.block(4096);
         fill::d8(&stays.api, kept, 6, 4096).unwrap();

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 use common::kernels::{NAMES, TEXT};
 use common::{Context, Gate, Refused, at};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
     CUcontext, CUerror, CUjit_option, CUmemorytype, CUmodule, CUstream, context, function, memory, module, pointer,
@@ -21,7 +21,7 @@ fn an_image_may_be_overwritten_as_soon_as_it_is_loaded() {
     text.fill(0xff);
     let to = own.block(128);
     let store = own.function(loaded, c"store");
-    own.run(store, Shape::line(1, 32), CUstream::NULL, &[to.0.into(), 5u32.into()]).unwrap();
+    own.run(store, LaunchConfig::linear(1, 32), CUstream::NULL, &[to.0.into(), 5u32.into()]).unwrap();
     assert_eq!(own.read(at(to, 124), 4), 36u32.to_le_bytes());
 }
 
@@ -32,11 +32,11 @@ fn the_same_image_loaded_twice_has_separate_variables() {
     assert_ne!(one, two);
     let (mine, yours) = (module::global(&own.api, one, c"counter"), module::global(&own.api, two, c"counter"));
     assert_ne!(mine.unwrap().base, yours.unwrap().base);
-    own.run(own.function(one, c"multiply"), Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
+    own.run(own.function(one, c"multiply"), LaunchConfig::linear(1, 1), CUstream::NULL, &[]).unwrap();
     assert_eq!(own.read(mine.unwrap().base, 4), 21u32.to_le_bytes());
     assert_eq!(own.read(yours.unwrap().base, 4), 7u32.to_le_bytes());
     module::unload(&own.api, one).unwrap();
-    own.run(own.function(two, c"multiply"), Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
+    own.run(own.function(two, c"multiply"), LaunchConfig::linear(1, 1), CUstream::NULL, &[]).unwrap();
     assert_eq!(own.read(yours.unwrap().base, 4), 21u32.to_le_bytes());
 }
 
@@ -46,7 +46,7 @@ fn a_function_of_an_unloaded_module_is_an_invalid_handle() {
     let loaded = own.module();
     let nothing = own.function(loaded, c"nothing");
     module::unload(&own.api, loaded).unwrap();
-    assert_eq!(own.run(nothing, Shape::line(1, 1), CUstream::NULL, &[]).code(), CUerror::INVALID_HANDLE);
+    assert_eq!(own.run(nothing, LaunchConfig::linear(1, 1), CUstream::NULL, &[]).code(), CUerror::INVALID_HANDLE);
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn unloading_waits_for_pending_launches() {
     let loaded = own.module();
     let store = own.function(loaded, c"store");
     // Once without a gate: what comes first may wait for the whole device.
-    own.run(store, Shape::line(1, 1), stream, &[done.0.into(), 0u32.into()]).unwrap();
+    own.run(store, LaunchConfig::linear(1, 1), stream, &[done.0.into(), 0u32.into()]).unwrap();
     own.finish(stream);
     gate.hold(&own.api, stream);
-    own.run(store, Shape::line(1, 1), stream, &[done.0.into(), 9u32.into()]).unwrap();
+    own.run(store, LaunchConfig::linear(1, 1), stream, &[done.0.into(), 9u32.into()]).unwrap();
     gate.opened_during(|| module::unload(&own.api, loaded)).unwrap();
     own.finish(stream);
     assert_eq!(own.read(done, 4), 9u32.to_le_bytes());
@@ -106,7 +106,7 @@ fn a_constant_is_written_by_the_host_for_kernels_to_read() {
     let factor = module::global(&own.api, loaded, c"factor").unwrap();
     assert_eq!(factor.bytes, 4);
     own.write(factor.base, &10u32.to_le_bytes());
-    own.run(own.function(loaded, c"multiply"), Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
+    own.run(own.function(loaded, c"multiply"), LaunchConfig::linear(1, 1), CUstream::NULL, &[]).unwrap();
     let counter = module::global(&own.api, loaded, c"counter").unwrap();
     assert_eq!(own.read(counter.base, 4), 70u32.to_le_bytes());
 }

@@ -474,7 +474,7 @@ fn allocation_in_the_null_stream_needs_a_context() {
 
 #[test]
 fn the_current_pool_of_a_device_is_what_allocation_takes_from() {
-    child::alone("the_current_pool_of_a_device_is_what_allocation_takes_from", || {
+    child::run_in_child("the_current_pool_of_a_device_is_what_allocation_takes_from", || {
         let own = Context::create();
         let stream = own.stream();
         let default = device::default_pool(&own.api, own.device).unwrap();

@@ -13,7 +13,7 @@
 
 use super::content::Content;
 use super::element::Element;
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 
 #[derive(Debug)]
 pub(crate) struct Description {
@@ -25,7 +25,7 @@ pub(crate) struct Description {
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) function: String,
-    pub(crate) shape: Shape,
+    pub(crate) shape: LaunchConfig,
     pub(crate) is_cooperative: bool,
 }
 
@@ -112,7 +112,7 @@ fn comment(line: &str) -> Option<&str> {
 fn launch(text: &str) -> Result<Launch, String> {
     let mut words = text.split_whitespace();
     let function = words.next().ok_or("a launch names its function")?.to_owned();
-    let mut launch = Launch { function, shape: Shape::line(1, 1), is_cooperative: false };
+    let mut launch = Launch { function, shape: LaunchConfig::linear(1, 1), is_cooperative: false };
     while let Some(word) = words.next() {
         if word == "cooperative" {
             launch.is_cooperative = true;

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_void};
 
 use freehold_driver::BlockBounds;
-use freehold_driver::cuda::extension::{self, Described};
+use freehold_driver::cuda::extension::{self, BlockAnnotation};
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUstream, CallError, context, copy, launch, memory, module,
 };
@@ -51,7 +51,7 @@ pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
 }
 
 /// Tells a driver that asks for them where the buffers lie, so that a kernel that leaves one, or is only taken to, is noticed.
-fn describe(api: &Api, description: &Description, arguments: &[Vec<u64>]) -> Result<Option<Described>, String> {
+fn describe(api: &Api, description: &Description, arguments: &[Vec<u64>]) -> Result<Option<BlockAnnotation>, String> {
     let Some(extension) = extension::find(api) else { return Ok(None) };
     let buffers = description.arguments.iter().zip(arguments).filter_map(|(argument, words)| match argument {
         Argument::Buffer { element, count, .. } => Some((words[0], (count * element.bytes()) as u64)),
@@ -62,7 +62,7 @@ fn describe(api: &Api, description: &Description, arguments: &[Vec<u64>]) -> Res
         let holds = |&&(base, bytes): &&(u64, u64)| address.wrapping_sub(base) < bytes + MARGIN_BYTES as u64;
         buffers.iter().find(holds).map(|&(base, bytes)| BlockBounds { base, bytes, is_live: true })
     };
-    let described = extension.describe(0, 1 << 47, Box::new(block));
+    let described = extension.annotate_blocks(0, 1 << 47, Box::new(block));
     described.map(Some).map_err(|code| code.to_string())
 }
 

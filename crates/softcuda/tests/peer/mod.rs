@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use freehold_driver::cuda::CUerror;
-use freehold_testing::STUCK;
+use freehold_testing::HANG_TIMEOUT;
 
 use serve::serve;
 pub(crate) use share::{Kind, WORDS_BYTES, block_bytes, parse, shared_words};
@@ -139,7 +139,7 @@ impl Peer {
     /// [`start`](Self::start) by a command for this binary.
     pub(crate) fn start_by(command: &mut Command, machine: &str, variables: &[(&str, &str)]) -> Self {
         let (socket, theirs) = socket::pair();
-        socket::limit(&socket, STUCK);
+        socket::limit(&socket, HANG_TIMEOUT);
         command.args(["--exact", ENTRY, "--nocapture", "--test-threads=1"]);
         command.env(PEER, "1").env("FREEHOLD_SOFT_MACHINE", machine).envs(variables.iter().copied());
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
@@ -237,7 +237,7 @@ impl Peer {
                 println!("{case}: {free} bytes are free after {rounds} rounds");
                 return (free, rounds);
             }
-            assert!(start.elapsed() < STUCK, "{case}: {free} bytes are free after {rounds} rounds");
+            assert!(start.elapsed() < HANG_TIMEOUT, "{case}: {free} bytes are free after {rounds} rounds");
         }
         unreachable!("the deadline ends the loop")
     }

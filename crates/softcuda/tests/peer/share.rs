@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
 
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUdeviceptr, CUevent, CUfunction, CUipcEventHandle, CUipcMemHandle, CUmemAccess_flags, CUmemAccessDesc,
     CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
@@ -168,7 +168,7 @@ impl Driver {
     }
 
     fn run(&self, kernel: CUfunction, arguments: &[Argument]) -> Result<(), Failure> {
-        self.own.run(kernel, Shape::line(SAMPLES / 128, 128), CUstream::LEGACY, arguments)?;
+        self.own.run(kernel, LaunchConfig::linear(SAMPLES / 128, 128), CUstream::LEGACY, arguments)?;
         Ok(context::synchronize(&self.own.api)?)
     }
 

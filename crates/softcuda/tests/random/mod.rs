@@ -13,7 +13,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use freehold_driver::cuda::{CUerror, CUstream, CUstreamCaptureMode, Function, capture, context, fill, memory};
-use freehold_testing::{Random, covered, seed};
+use freehold_testing::{Random, report_covered, seed};
 
 use crate::common::api_calls::{self, Handle, Source};
 use crate::common::{self, Context, child};
@@ -96,7 +96,7 @@ impl Run {
             return self.make_calls();
         }
         self.start(seed());
-        covered(self.calls as u64, "random calls");
+        report_covered(self.calls as u64, "random calls");
     }
 
     /// Makes the calls in a process of its own. Its memory is back when it is gone.
@@ -112,10 +112,10 @@ impl Run {
             ("FREEHOLD_SOFT_SCHEDULE", self.schedule),
             ("FREEHOLD_SEED", &seed),
         ];
-        let outcome = child::start(self.name, &[&variables[..], &own].concat());
+        let outcome = child::run(self.name, &[&variables[..], &own].concat());
         let (status, output) = (outcome.status, outcome.output);
         assert!(status.success(), "{status:?} with seed {seed} under {}:\n{output}", self.schedule);
-        let said = outcome.said.join(", ");
+        let said = outcome.reported.join(", ");
         println!("{} calls with seed {seed} under {}: {said}", self.calls, self.schedule);
         assert_eq!(watcher.free_bytes(), before, "all memory is back after the run with seed {seed}");
     }
@@ -157,14 +157,14 @@ impl Run {
         }
         own.enter();
         if context::synchronize(&own.api).is_err_and(|error| error.code == CUerror::ILLEGAL_ADDRESS) {
-            child::say("ended by a fault");
+            child::report_line("ended by a fault");
             return std::mem::forget(own);
         }
         let never = never();
         assert!(is_enough(), "calls that never succeed prove little: {never:?}");
         let descriptors = fs::read_dir("/proc/self/fd").unwrap().count();
         let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();
-        child::say(&format!("{descriptors} descriptors, {mappings} mappings, without success {never:?}"));
+        child::report_line(&format!("{descriptors} descriptors, {mappings} mappings, without success {never:?}"));
         assert!(descriptors <= DESCRIPTORS_MAX, "{descriptors} descriptors are open");
         assert!(mappings <= MAPPINGS_MAX, "{mappings} mappings are there");
         // Whatever was done, a new context works, if it does not heed the captures that were not ended.

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::kernels::pointers;
 use common::{Context, Refused};
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{
     CUerror, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, event, event_flags, fill, graph, memory,
     stream,
@@ -49,8 +49,10 @@ fn the_blocks_of_a_cooperative_kernel_wait_for_each_other_at_each_launch_of_a_gr
     fill::d32_async(&own.api, arrived, 0, 1, stream).unwrap();
     let mut arguments = [arrived.0.into()];
     // SAFETY: the kernel takes an address, of a word that lives until the graph has run.
-    unsafe { launch::cooperative(&own.api, gather, Shape::line(132, 32), stream, &mut pointers(&mut arguments)) }
-        .unwrap();
+    unsafe {
+        launch::cooperative(&own.api, gather, LaunchConfig::linear(132, 32), stream, &mut pointers(&mut arguments))
+    }
+    .unwrap();
     let exec = end(&own, stream);
     for _ in 0..3 {
         launch(&own, exec, stream);

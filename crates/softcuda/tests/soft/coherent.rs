@@ -39,7 +39,7 @@ fn faults(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
         body();
         panic!("the host was not stopped");
     }
-    let outcome = child::start(name, variables);
+    let outcome = child::run(name, variables);
     assert_eq!(outcome.status.signal(), Some(libc::SIGSEGV), "{}", outcome.output);
 }
 
@@ -54,7 +54,7 @@ fn check_is_seen(own: &Context, block: CUdeviceptr) {
 
 #[test]
 fn host_and_device_see_the_same_memory_at_the_same_address() {
-    child::alone_with("host_and_device_see_the_same_memory_at_the_same_address", &[COHERENT], || {
+    child::run_in_child_with("host_and_device_see_the_same_memory_at_the_same_address", &[COHERENT], || {
         let own = Context::create();
         for bytes in [4096, 64 << 20] {
             let block = own.block(bytes);
@@ -76,7 +76,7 @@ fn host_and_device_see_the_same_memory_at_the_same_address() {
 
 #[test]
 fn attributes_say_what_the_host_reaches_and_not_what_kernels_do_not() {
-    child::alone_with("attributes_say_what_the_host_reaches_and_not_what_kernels_do_not", &[COHERENT], || {
+    child::run_in_child_with("attributes_say_what_the_host_reaches_and_not_what_kernels_do_not", &[COHERENT], || {
         let own = Context::create();
         let attribute = |attribute| device::attribute(&own.api, own.device, attribute).unwrap();
         assert_eq!(attribute(CUdevice_attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST), 1);
@@ -107,7 +107,7 @@ fn without_the_setting_the_host_cannot_write_mapped_memory() {
 
 #[test]
 fn the_host_finds_freed_memory_overwritten() {
-    child::alone_with("the_host_finds_freed_memory_overwritten", &[COHERENT], || {
+    child::run_in_child_with("the_host_finds_freed_memory_overwritten", &[COHERENT], || {
         let own = Context::create();
         let (_beside, block) = (own.block(512), own.block(4096));
         write(block, 7);
@@ -140,7 +140,7 @@ fn the_host_does_not_reach_memory_that_no_device_may_use() {
 
 #[test]
 fn the_host_reads_what_devices_may_read() {
-    child::alone_with("the_host_reads_what_devices_may_read", &[COHERENT], || {
+    child::run_in_child_with("the_host_reads_what_devices_may_read", &[COHERENT], || {
         let own = Context::create();
         let (chunk, start) = (own.chunk(), own.addresses(1));
         own.map(start, chunk);
@@ -166,7 +166,7 @@ fn memory_of_another_process_is_seen_by_the_host_too() {
     const NAME: &str = "memory_of_another_process_is_seen_by_the_host_too";
     let machine = format!("coherent-{}", std::process::id());
     let shared = [COHERENT, ("FREEHOLD_SOFT_MACHINE", &machine)];
-    child::alone_with(NAME, &shared, || {
+    child::run_in_child_with(NAME, &shared, || {
         let own = Context::create();
         let start = own.addresses(1);
         if let Ok(number) = env::var(DESCRIPTOR) {
@@ -183,7 +183,7 @@ fn memory_of_another_process_is_seen_by_the_host_too() {
         own.read(start, 1);
         let descriptor = allocation::export(&own.api, chunk).unwrap();
         fcntl_setfd(descriptor.as_fd(), FdFlags::empty()).unwrap();
-        let outcome = child::start(NAME, &[(DESCRIPTOR, &descriptor.as_raw_fd().to_string())]);
+        let outcome = child::run(NAME, &[(DESCRIPTOR, &descriptor.as_raw_fd().to_string())]);
         assert!(outcome.status.success(), "{}", outcome.output);
         assert_eq!([read(start), read(common::at(start, 1))], [5, 6]);
         assert_eq!(own.read(start, 2), [5, 6]);

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{Context, Refused, child, driver};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUdevice, CUdevice_P2PAttribute, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType,
     CUmemPoolProps, CUstream, context, copy, device, fill, host, logs, memory, pointer, pool, primary,
@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 /// Runs the body of the test `name` in a process with two devices.
 #[track_caller]
 fn with_two(name: &str, body: impl FnOnce()) {
-    child::alone_with(name, &[("FREEHOLD_SOFT_DEVICES", "2")], body);
+    child::run_in_child_with(name, &[("FREEHOLD_SOFT_DEVICES", "2")], body);
 }
 
 /// A context on the second device, above one on the first.
@@ -180,11 +180,11 @@ fn a_kernel_reaches_memory_of_another_device_once_its_context_may() {
         second.enter();
         context::enable_peer_access(&second.api, first.handle, 0).unwrap();
         let store = second.kernel(c"store");
-        second.run(store, Shape::line(1, 1), CUstream::NULL, &[block.0.into(), 5u32.into()]).unwrap();
+        second.run(store, LaunchConfig::linear(1, 1), CUstream::NULL, &[block.0.into(), 5u32.into()]).unwrap();
         context::synchronize(&second.api).unwrap();
         assert_eq!(second.read(block, 4), 5u32.to_le_bytes());
         context::disable_peer_access(&second.api, first.handle).unwrap();
-        second.run(store, Shape::line(1, 1), CUstream::NULL, &[block.0.into(), 6u32.into()]).unwrap();
+        second.run(store, LaunchConfig::linear(1, 1), CUstream::NULL, &[block.0.into(), 6u32.into()]).unwrap();
         assert_eq!(context::synchronize(&second.api).code(), CUerror::ILLEGAL_ADDRESS);
         let log = logs::dump(&second.api, None, 4096, 0).unwrap();
         assert!(log.contains("memory of device 0, to which this context has no access"), "{log}");

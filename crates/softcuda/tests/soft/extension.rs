@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use common::{Context, Gate, Refused, at, child, driver};
 use freehold_driver::cuda::extension::{self, Extension};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUstreamCaptureMode, Function, capture, context, driver, graph, memory, stream,
 };
-use freehold_driver::{BlockBounds, LookUp};
+use freehold_driver::{BlockBounds, BlockLookupFn};
 
 /// The offset and the length of the one block that memory of 4096 bytes is said to have.
 const BLOCK: (u64, u64) = (512, 16);
@@ -22,7 +22,7 @@ fn extension(own: &Context) -> Extension {
 }
 
 /// Says of memory where its one block lies.
-fn one_block(start: CUdeviceptr) -> LookUp {
+fn one_block(start: CUdeviceptr) -> BlockLookupFn {
     let base = start.0 + BLOCK.0;
     Box::new(move |address| {
         let is_there = address.wrapping_sub(base) < 512;
@@ -33,7 +33,7 @@ fn one_block(start: CUdeviceptr) -> LookUp {
 /// Launches as many threads as write `count` words from an address on, and waits.
 fn store(own: &Context, to: CUdeviceptr, count: u32) -> Result<(), CUerror> {
     let (kernel, stream) = (own.kernel(c"store"), own.stream());
-    own.run(kernel, Shape::line(1, count), stream, &[to.0.into(), 1_u32.into()]).unwrap();
+    own.run(kernel, LaunchConfig::linear(1, count), stream, &[to.0.into(), 1_u32.into()]).unwrap();
     stream::synchronize(&own.api, stream).map_err(|error| error.code)
 }
 
@@ -67,11 +67,11 @@ fn a_driver_that_does_not_know_the_name_has_no_extension() {
 
 #[test]
 fn a_kernel_that_leaves_a_block_which_the_driver_was_told_of_faults() {
-    child::alone("a_kernel_that_leaves_a_block_which_the_driver_was_told_of_faults", || {
+    child::run_in_child("a_kernel_that_leaves_a_block_which_the_driver_was_told_of_faults", || {
         let own = Context::create();
         let memory = own.block(4096);
         let block = at(memory, BLOCK.0);
-        let _described = extension(&own).describe(memory.0, 4096, one_block(memory)).unwrap();
+        let _described = extension(&own).annotate_blocks(memory.0, 4096, one_block(memory)).unwrap();
         assert_eq!(store(&own, block, 4), Ok(()));
         assert_eq!(extension(&own).fault(), None);
         assert_eq!(store(&own, block, 5), Err(CUerror::ILLEGAL_ADDRESS));
@@ -87,9 +87,9 @@ fn a_kernel_that_leaves_a_block_which_the_driver_was_told_of_faults() {
 fn memory_that_was_forgotten_or_never_described_has_the_bounds_of_its_allocation() {
     let own = Context::create();
     let memory = own.block(4096);
-    drop(extension(&own).describe(memory.0, 4096, one_block(memory)).unwrap());
+    drop(extension(&own).annotate_blocks(memory.0, 4096, one_block(memory)).unwrap());
     assert_eq!(store(&own, at(memory, BLOCK.0), 5), Ok(()));
-    let _elsewhere = extension(&own).describe(memory.0 + (1 << 30), 4096, one_block(memory)).unwrap();
+    let _elsewhere = extension(&own).annotate_blocks(memory.0 + (1 << 30), 4096, one_block(memory)).unwrap();
     assert_eq!(store(&own, at(memory, BLOCK.0), 5), Ok(()));
 }
 
@@ -97,7 +97,7 @@ fn memory_that_was_forgotten_or_never_described_has_the_bounds_of_its_allocation
 fn where_no_block_is_known_the_allocation_bounds_an_access() {
     let own = Context::create();
     let memory = own.block(4096);
-    let _described = extension(&own).describe(memory.0, 4096, one_block(memory)).unwrap();
+    let _described = extension(&own).annotate_blocks(memory.0, 4096, one_block(memory)).unwrap();
     assert_eq!(store(&own, at(memory, 2048), 100), Ok(()));
 }
 
@@ -107,12 +107,12 @@ fn a_block_has_the_bounds_of_the_moment_of_the_launch() {
     let (memory, stream, kernel) = (own.block(4096), own.stream(), own.kernel(c"store"));
     let bytes = Arc::new(AtomicU64::new(400));
     let (asked, base) = (bytes.clone(), memory.0);
-    let look_up: LookUp =
+    let look_up: BlockLookupFn =
         Box::new(move |_| Some(BlockBounds { base, bytes: asked.load(Ordering::SeqCst), is_live: true }));
-    let _described = extension(&own).describe(memory.0, 4096, look_up).unwrap();
+    let _described = extension(&own).annotate_blocks(memory.0, 4096, look_up).unwrap();
     let gate = Gate::closed(&own);
     gate.hold(&own.api, stream);
-    let launch = |count| own.run(kernel, Shape::line(1, count), stream, &[memory.0.into(), 1_u32.into()]);
+    let launch = |count| own.run(kernel, LaunchConfig::linear(1, count), stream, &[memory.0.into(), 1_u32.into()]);
     launch(100).unwrap();
     bytes.store(4, Ordering::SeqCst);
     launch(1).unwrap();
@@ -121,14 +121,14 @@ fn a_block_has_the_bounds_of_the_moment_of_the_launch() {
 
 #[test]
 fn each_launch_of_a_graph_has_the_bounds_of_its_capture() {
-    child::alone("each_launch_of_a_graph_has_the_bounds_of_its_capture", || {
+    child::run_in_child("each_launch_of_a_graph_has_the_bounds_of_its_capture", || {
         let own = Context::create();
         let (memory, stream, kernel) = (own.block(4096), own.stream(), own.kernel(c"store"));
         let block = at(memory, BLOCK.0);
-        let described = extension(&own).describe(memory.0, 4096, one_block(memory)).unwrap();
+        let described = extension(&own).annotate_blocks(memory.0, 4096, one_block(memory)).unwrap();
         let graph_of = |count| {
             capture::begin(&own.api, stream, CUstreamCaptureMode::RELAXED).unwrap();
-            own.run(kernel, Shape::line(1, count), stream, &[block.0.into(), 1_u32.into()]).unwrap();
+            own.run(kernel, LaunchConfig::linear(1, count), stream, &[block.0.into(), 1_u32.into()]).unwrap();
             let graph = capture::end(&own.api, stream).unwrap();
             graph::instantiate(&own.api, graph, 0).unwrap()
         };
@@ -152,11 +152,11 @@ fn only_words_of_arguments_that_addresses_come_from_are_looked_up() {
     let memory = own.block(4096);
     let asked = Arc::new(Mutex::new(Vec::new()));
     let list = asked.clone();
-    let look_up: LookUp = Box::new(move |address| {
+    let look_up: BlockLookupFn = Box::new(move |address| {
         list.lock().unwrap().push(address);
         None
     });
-    let _described = extension(&own).describe(memory.0, 4096, look_up).unwrap();
+    let _described = extension(&own).annotate_blocks(memory.0, 4096, look_up).unwrap();
     assert_eq!(store(&own, at(memory, 64), 1), Ok(()));
     memory::info(&own.api).unwrap();
     context::synchronize(&own.api).unwrap();

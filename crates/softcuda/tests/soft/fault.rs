@@ -56,7 +56,7 @@ fn leave(own: Context, gates: impl IntoIterator<Item = Gate>) {
 
 #[test]
 fn a_copy_from_memory_that_is_gone_is_an_illegal_address() {
-    child::alone("a_copy_from_memory_that_is_gone_is_an_illegal_address", || {
+    child::run_in_child("a_copy_from_memory_that_is_gone_is_an_illegal_address", || {
         let own = Context::create();
         let (stream, gate) = (own.stream(), Gate::closed(&own));
         doom(&own, &gate, stream);
@@ -68,7 +68,7 @@ fn a_copy_from_memory_that_is_gone_is_an_illegal_address() {
 
 #[test]
 fn a_copy_to_memory_that_is_gone_is_an_illegal_address() {
-    child::alone("a_copy_to_memory_that_is_gone_is_an_illegal_address", || {
+    child::run_in_child("a_copy_to_memory_that_is_gone_is_an_illegal_address", || {
         let own = Context::create();
         let (stream, gate) = (own.stream(), Gate::closed(&own));
         let (doomed, block) = (Doomed::new(&own), own.block(BYTES));
@@ -87,7 +87,7 @@ fn fills_and_words_in_memory_that_is_gone_are_illegal_addresses() {
     const NAME: &str = "fills_and_words_in_memory_that_is_gone_are_illegal_addresses";
     let Ok(work) = std::env::var("FREEHOLD_TEST_WORK") else {
         for work in ["fill", "write", "wait"] {
-            let outcome = child::start(NAME, &[("FREEHOLD_TEST_WORK", work)]);
+            let outcome = child::run(NAME, &[("FREEHOLD_TEST_WORK", work)]);
             assert!(outcome.status.success(), "{work}:\n{}", outcome.output);
         }
         return;
@@ -111,7 +111,7 @@ fn fills_and_words_in_memory_that_is_gone_are_illegal_addresses() {
 
 #[test]
 fn memory_that_stays_mapped_is_copied() {
-    child::alone("memory_that_stays_mapped_is_copied", || {
+    child::run_in_child("memory_that_stays_mapped_is_copied", || {
         let own = Context::create();
         let (stream, gate) = (own.stream(), Gate::closed(&own));
         let (kept, block) = (Doomed::new(&own), own.block(BYTES));
@@ -126,7 +126,7 @@ fn memory_that_stays_mapped_is_copied() {
 
 #[test]
 fn after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context() {
-    child::alone("after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context", || {
+    child::run_in_child("after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context", || {
         let own = Context::create();
         let other = own.another();
         own.enter();
@@ -194,7 +194,7 @@ fn after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context() {
 
 #[test]
 fn after_a_fault_calls_that_name_a_stream_answer_with_it_where_no_context_is_current() {
-    child::alone("after_a_fault_calls_that_name_a_stream_answer_with_it_where_no_context_is_current", || {
+    child::run_in_child("after_a_fault_calls_that_name_a_stream_answer_with_it_where_no_context_is_current", || {
         let own = Context::create();
         let (stream, gate, block) = (own.stream(), Gate::closed(&own), own.block(4096));
         let event = event::create(&own.api, 0).unwrap();
@@ -220,7 +220,7 @@ fn after_a_fault_calls_that_name_a_stream_answer_with_it_where_no_context_is_cur
 
 #[test]
 fn a_fault_releases_all_waiters() {
-    child::alone("a_fault_releases_all_waiters", || {
+    child::run_in_child("a_fault_releases_all_waiters", || {
         let own = Context::create();
         let (doomed, held) = (own.stream(), own.stream());
         let (early, never) = (Gate::closed(&own), Gate::closed(&own));
@@ -257,7 +257,7 @@ fn after_a_fault_callbacks_are_told_and_functions_are_not_called() {
     unsafe extern "C" fn note(_: CUstream, status: CUresult, _: *mut c_void) {
         TOLD.lock().unwrap().push(status);
     }
-    child::alone("after_a_fault_callbacks_are_told_and_functions_are_not_called", || {
+    child::run_in_child("after_a_fault_callbacks_are_told_and_functions_are_not_called", || {
         let own = Context::create();
         let (stream, gate) = (own.stream(), Gate::closed(&own));
         doom(&own, &gate, stream);
@@ -274,7 +274,7 @@ fn after_a_fault_callbacks_are_told_and_functions_are_not_called() {
 
 #[test]
 fn a_wrong_address_that_the_driver_refuses_is_no_fault() {
-    child::alone("a_wrong_address_that_the_driver_refuses_is_no_fault", || {
+    child::run_in_child("a_wrong_address_that_the_driver_refuses_is_no_fault", || {
         let own = Context::create();
         let (block, gone) = (own.block(BYTES), Doomed::new(&own));
         // SAFETY: no work uses the memory.

@@ -40,7 +40,7 @@ const NOT_INITIALIZED: i32 = 3;
 
 #[test]
 fn in_the_child_of_a_fork_every_call_that_needs_a_device_is_not_initialized() {
-    child::alone("in_the_child_of_a_fork_every_call_that_needs_a_device_is_not_initialized", || {
+    child::run_in_child("in_the_child_of_a_fork_every_call_that_needs_a_device_is_not_initialized", || {
         let own = Context::create();
         let needs_none = [
             Function::cuDriverGetVersion,
@@ -61,7 +61,7 @@ fn in_the_child_of_a_fork_every_call_that_needs_a_device_is_not_initialized() {
 /// As an H200's driver answered.
 #[test]
 fn the_child_of_a_fork_may_ask_what_the_driver_knows_without_a_device() {
-    child::alone("the_child_of_a_fork_may_ask_what_the_driver_knows_without_a_device", || {
+    child::run_in_child("the_child_of_a_fork_may_ask_what_the_driver_knows_without_a_device", || {
         let own = Context::create();
         let wrong = forked(|| {
             let name = driver::error_name(&own.api, 700).as_deref() == Ok("CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -82,7 +82,7 @@ fn the_child_of_a_fork_may_ask_what_the_driver_knows_without_a_device() {
 
 #[test]
 fn nothing_that_the_child_does_harms_the_parent() {
-    child::alone("nothing_that_the_child_does_harms_the_parent", || {
+    child::run_in_child("nothing_that_the_child_does_harms_the_parent", || {
         let own = Context::create();
         let (block, made) = (own.block(4096), own.stream());
         fill::d8(&own.api, block, 5, 4096).unwrap();
@@ -100,7 +100,7 @@ fn nothing_that_the_child_does_harms_the_parent() {
 
 #[test]
 fn the_child_of_a_child_has_no_driver_either() {
-    child::alone("the_child_of_a_child_has_no_driver_either", || {
+    child::run_in_child("the_child_of_a_child_has_no_driver_either", || {
         let own = Context::create();
         assert_eq!(forked(|| forked(|| number(driver::init(&own.api, 0))) as u8), NOT_INITIALIZED);
     });
@@ -108,7 +108,7 @@ fn the_child_of_a_child_has_no_driver_either() {
 
 #[test]
 fn a_fork_of_a_fork_has_the_files_that_the_fork_opened() {
-    child::alone("a_fork_of_a_fork_has_the_files_that_the_fork_opened", || {
+    child::run_in_child("a_fork_of_a_fork_has_the_files_that_the_fork_opened", || {
         let _own = Context::create();
         let status = forked(|| {
             // The lowest numbers come first, and so those of files that the driver has closed.
@@ -135,7 +135,7 @@ fn work(api: &Api, device: CUdevice) -> CUresult {
 
 #[test]
 fn a_fork_before_the_driver_is_initialised_has_one_of_its_own() {
-    child::alone("a_fork_before_the_driver_is_initialised_has_one_of_its_own", || {
+    child::run_in_child("a_fork_before_the_driver_is_initialised_has_one_of_its_own", || {
         let (api, device) = untouched();
         let status = forked(|| work(&api, device).map_or_else(|code| code.number() as u8, |()| 0));
         assert_eq!(status, 0);

@@ -12,7 +12,7 @@ use freehold_driver::cuda::{address, allocation, fill, memory};
 #[test]
 fn ten_thousand_imports_live_in_one_process() {
     const COUNT: usize = 10_000;
-    child::alone("ten_thousand_imports_live_in_one_process", || {
+    child::run_in_child("ten_thousand_imports_live_in_one_process", || {
         let own = Context::create();
         let (chunk, start) = (own.chunk(), own.addresses(COUNT));
         let free_bytes = || memory::info(&own.api).unwrap().free_bytes;

@@ -5,14 +5,14 @@ use crate::common;
 use common::kernels::{TEXT, pointers};
 use common::{Context, child};
 use freehold_driver::cuda::faults::{Fault, Faults};
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
     Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUjitInputType, CUlibrary, CUlinkState, CUmemPoolProps,
     CUmemoryPool, CUmodule, CUstream, CallError, Function, context, copy, event, fill, host, library, link, memory,
     module, pool, stream,
 };
-use freehold_testing::covered;
+use freehold_testing::report_covered;
 
 const MIB: usize = 1 << 20;
 
@@ -120,12 +120,12 @@ fn kernels(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallErro
     let second = unsafe { module::load(api, linked.start) }?;
     held.things.push(Thing::Module(second));
     // SAFETY: the kernel has no parameters.
-    unsafe { launch::kernel(api, multiply, Shape::line(1, 1), CUstream::LEGACY, &mut []) }?;
+    unsafe { launch::kernel(api, multiply, LaunchConfig::linear(1, 1), CUstream::LEGACY, &mut []) }?;
     fill::d32(api, counter.base, 0, 1)?;
     let mut arguments = [counter.base.0.into()];
     let mut arguments = pointers(&mut arguments);
     // SAFETY: the argument is the one that the kernel has.
-    unsafe { launch::cooperative(api, gather.into(), Shape::line(8, 8), CUstream::LEGACY, &mut arguments) }?;
+    unsafe { launch::cooperative(api, gather.into(), LaunchConfig::linear(8, 8), CUstream::LEGACY, &mut arguments) }?;
     context::synchronize(api)
 }
 
@@ -138,7 +138,7 @@ fn free_bytes(own: &Context) -> usize {
 
 #[test]
 fn for_every_n_the_nth_alloc_fails_and_nothing_leaks() {
-    child::alone("for_every_n_the_nth_alloc_fails_and_nothing_leaks", || {
+    child::run_in_child("for_every_n_the_nth_alloc_fails_and_nothing_leaks", || {
         let own = Context::create();
         let before = free_bytes(&own);
         for nth in 1..=11 {
@@ -148,7 +148,7 @@ fn for_every_n_the_nth_alloc_fails_and_nothing_leaks() {
             let outcome = ten_blocks(faults.api(), &mut held);
             let wanted = CallError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY };
             assert_eq!(outcome, if nth <= 10 { Err(wanted) } else { Ok(()) }, "call {nth} fails");
-            assert_eq!(faults.fired(), nth <= 10);
+            assert_eq!(faults.has_fired(), nth <= 10);
             assert_eq!(held.things.len(), (nth - 1) as usize);
             drop(held);
             assert_eq!(free_bytes(&own), before, "call {nth} fails");
@@ -158,7 +158,7 @@ fn for_every_n_the_nth_alloc_fails_and_nothing_leaks() {
 
 #[test]
 fn for_every_n_the_nth_call_fails_and_nothing_leaks() {
-    child::alone("for_every_n_the_nth_call_fails_and_nothing_leaks", || {
+    child::run_in_child("for_every_n_the_nth_call_fails_and_nothing_leaks", || {
         let own = Context::create();
         let before = free_bytes(&own);
         let mut nth = 1;
@@ -166,7 +166,7 @@ fn for_every_n_the_nth_call_fails_and_nothing_leaks() {
             let faults = Faults::plan(&own.api, Fault { function: None, nth, code: CUerror::UNKNOWN });
             let mut held = Held { direct: &own.api, things: Vec::new() };
             let outcome = everything(faults.api(), &mut held, &own);
-            if !faults.fired() {
+            if !faults.has_fired() {
                 assert_eq!(outcome, Ok(()));
                 assert_eq!(faults.calls(), nth - 1);
                 break;
@@ -178,14 +178,14 @@ fn for_every_n_the_nth_call_fails_and_nothing_leaks() {
             nth += 1;
         }
         assert_eq!(nth, 37);
-        covered(nth - 1, "failed calls");
+        report_covered(nth - 1, "failed calls");
         assert_eq!(free_bytes(&own), before);
     });
 }
 
 #[test]
 fn for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks() {
-    child::alone("for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks", || {
+    child::run_in_child("for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks", || {
         let own = Context::create();
         let before = free_bytes(&own);
         let mut nth = 1;
@@ -195,7 +195,7 @@ fn for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks() {
             let outcome = kernels(faults.api(), &mut held, &own);
             drop(held);
             assert_eq!(free_bytes(&own), before, "call {nth} fails");
-            if !faults.fired() {
+            if !faults.has_fired() {
                 assert_eq!(outcome, Ok(()));
                 break;
             }
@@ -204,13 +204,13 @@ fn for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks() {
             nth += 1;
         }
         assert_eq!(nth, 15);
-        covered(nth - 1, "failed calls");
+        report_covered(nth - 1, "failed calls");
     });
 }
 
 #[test]
 fn a_program_that_forgets_a_block_is_seen_to_leak() {
-    child::alone("a_program_that_forgets_a_block_is_seen_to_leak", || {
+    child::run_in_child("a_program_that_forgets_a_block_is_seen_to_leak", || {
         let own = Context::create();
         let before = free_bytes(&own);
         let mut held = Held { direct: &own.api, things: Vec::new() };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::kernels::Argument;
 use common::{Context, Refused, at, child, pages};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUlimit, CUlogLevel, CUstream, context, host, host_register_flags, library, logs, memory,
     module, stream,
@@ -150,7 +150,7 @@ impl Context {
     /// Launches a kernel of this file's text, one block of one thread, and waits for its end.
     fn end_of(&self, name: &CStr, arguments: &[Argument]) -> Result<(), CUerror> {
         let loaded = self.load(TEXT).unwrap();
-        self.run(self.function(loaded, name), Shape::line(1, 1), CUstream::NULL, arguments).unwrap();
+        self.run(self.function(loaded, name), LaunchConfig::linear(1, 1), CUstream::NULL, arguments).unwrap();
         stream::synchronize(&self.api, CUstream::NULL).map_err(|error| error.code)
     }
 
@@ -162,7 +162,7 @@ impl Context {
 
 /// A test in a process of its own: a fault is the end of a process.
 fn faulting(name: &str, body: impl FnOnce(&Context)) {
-    child::alone(name, || {
+    child::run_in_child(name, || {
         let own = Context::create();
         body(&own);
         std::mem::forget(own);
@@ -176,7 +176,7 @@ fn a_kernel_of_an_unloaded_library_is_an_invalid_handle() {
     let loaded = unsafe { library::load(&own.api, TEXT.as_ptr().cast(), &mut module::Options::new()) }.unwrap();
     let kernel = library::kernel(&own.api, loaded, c"store").unwrap();
     library::unload(&own.api, loaded).unwrap();
-    let launched = own.run(kernel.into(), Shape::line(1, 1), CUstream::NULL, &[0u64.into()]);
+    let launched = own.run(kernel.into(), LaunchConfig::linear(1, 1), CUstream::NULL, &[0u64.into()]);
     assert_eq!(launched.code(), CUerror::INVALID_HANDLE);
 }
 
@@ -214,7 +214,7 @@ fn a_load_from_a_freed_block_is_an_illegal_address_and_said_to_be_freed() {
         let (block, _neighbour) = (own.block(64), own.block(64));
         let load = own.function(own.load(TEXT).unwrap(), c"load");
         memory::free(&own.api, block).unwrap();
-        own.run(load, Shape::line(1, 1), CUstream::NULL, &[(block.0 + 4).into()]).unwrap();
+        own.run(load, LaunchConfig::linear(1, 1), CUstream::NULL, &[(block.0 + 4).into()]).unwrap();
         assert_eq!(context::synchronize(&own.api).code(), CUerror::ILLEGAL_ADDRESS);
         let log = own.log();
         assert!(log.contains(&format!("4 bytes into a freed block of 64 bytes at {:#x}", block.0)), "{log}");
@@ -285,7 +285,7 @@ fn a_misaligned_address_is_one() {
 fn a_trap_of_one_block_ends_the_kernel_and_every_call_after_it() {
     faulting("a_trap_of_one_block_ends_the_kernel_and_every_call_after_it", |own| {
         let trap = own.function(own.load(TEXT).unwrap(), c"trap_late");
-        own.run(trap, Shape::line(1000, 32), CUstream::NULL, &[]).unwrap();
+        own.run(trap, LaunchConfig::linear(1000, 32), CUstream::NULL, &[]).unwrap();
         assert_eq!(context::synchronize(&own.api).code(), CUerror::LAUNCH_FAILED);
         assert_eq!(memory::alloc(&own.api, 4).code(), CUerror::LAUNCH_FAILED);
         assert!(own.log().contains("kernel trap_late, PTX line 46, block (500,0,0)"), "{}", own.log());
@@ -300,7 +300,7 @@ fn an_assertion_that_fails_is_told_on_standard_error() {
         assert_eq!(own.end_of(c"assert", &[]), Err(CUerror::ASSERT));
         return std::mem::forget(own);
     }
-    let outcome = child::start(name, &[]);
+    let outcome = child::run(name, &[]);
     assert!(outcome.status.success(), "{}", outcome.output);
     let told = "no:12: no: block: [0,0,0], thread: [0,0,0] Assertion `no` failed.\n";
     assert!(outcome.output.contains(told), "{}", outcome.output);
@@ -312,9 +312,9 @@ fn a_fault_ends_kernels_of_other_streams() {
         let loaded = own.load(TEXT).unwrap();
         let (forever, trap) = (own.function(loaded, c"forever"), own.function(loaded, c"trap_late"));
         let (one, two, three) = (own.stream(), own.stream(), own.stream());
-        own.run(forever, Shape::line(1, 1), one, &[]).unwrap();
-        own.run(forever, Shape::line(300, 64), two, &[]).unwrap();
-        own.run(trap, Shape::line(501, 1), three, &[]).unwrap();
+        own.run(forever, LaunchConfig::linear(1, 1), one, &[]).unwrap();
+        own.run(forever, LaunchConfig::linear(300, 64), two, &[]).unwrap();
+        own.run(trap, LaunchConfig::linear(501, 1), three, &[]).unwrap();
         assert_eq!(stream::synchronize(&own.api, two).code(), CUerror::LAUNCH_FAILED);
         assert_eq!(context::synchronize(&own.api).code(), CUerror::LAUNCH_FAILED);
     });
@@ -326,7 +326,7 @@ fn a_kernel_that_runs_too_long_is_ended_if_there_is_a_limit() {
         let name = "a_kernel_that_runs_too_long_is_ended_if_there_is_a_limit";
         if !child::is_child(name) {
             let variables = [("FREEHOLD_SOFT_KERNEL_SECONDS", "0.05"), ("FREEHOLD_SOFT_SCHEDULE", schedule)];
-            let outcome = child::start(name, &variables);
+            let outcome = child::run(name, &variables);
             assert!(outcome.status.success(), "{schedule}: {}", outcome.output);
             continue;
         }
@@ -345,7 +345,7 @@ fn a_process_with_an_endless_kernel_can_be_interrupted() {
     let name = "a_process_with_an_endless_kernel_can_be_interrupted";
     for schedule in ["threads", "eager", "seed:5"] {
         if !child::is_child(name) {
-            let outcome = child::start(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
+            let outcome = child::run(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
             assert_eq!(outcome.status.signal(), Some(libc::SIGINT), "{schedule}: {}", outcome.output);
             continue;
         }
@@ -353,7 +353,7 @@ fn a_process_with_an_endless_kernel_can_be_interrupted() {
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let own = Context::create();
         let forever = own.function(own.load(TEXT).unwrap(), c"forever");
-        own.run(forever, Shape::line(1000, 64), CUstream::NULL, &[]).unwrap();
+        own.run(forever, LaunchConfig::linear(1000, 64), CUstream::NULL, &[]).unwrap();
         // SAFETY: the process signals itself; its end is what the test is about.
         std::thread::spawn(|| unsafe { libc::kill(std::process::id() as libc::pid_t, libc::SIGINT) });
         context::synchronize(&own.api).unwrap();
@@ -364,13 +364,13 @@ fn a_process_with_an_endless_kernel_can_be_interrupted() {
 fn a_process_may_end_while_a_kernel_runs() {
     let name = "a_process_may_end_while_a_kernel_runs";
     if !child::is_child(name) {
-        let outcome = child::start(name, &[]);
+        let outcome = child::run(name, &[]);
         assert_eq!(outcome.status.code(), Some(7), "{}", outcome.output);
         return;
     }
     let own = Context::create();
     let forever = own.function(own.load(TEXT).unwrap(), c"forever");
-    own.run(forever, Shape::line(1000, 64), CUstream::NULL, &[]).unwrap();
+    own.run(forever, LaunchConfig::linear(1000, 64), CUstream::NULL, &[]).unwrap();
     std::process::exit(7);
 }
 
@@ -382,7 +382,7 @@ fn a_fault_is_written_where_cuda_log_file_says() {
         own.end_of(c"load", &[64u64.into()]).unwrap_err();
         return std::mem::forget(own);
     }
-    let outcome = child::start(name, &[("CUDA_LOG_FILE", "stderr")]);
+    let outcome = child::run(name, &[("CUDA_LOG_FILE", "stderr")]);
     assert!(outcome.status.success(), "{}", outcome.output);
     assert!(outcome.output.contains("[CUDA][E] kernel load, PTX line "), "{}", outcome.output);
 }
@@ -411,8 +411,8 @@ fn what_a_kernel_prints_is_seen_when_the_program_synchronises() {
         let own = Context::create();
         let print = own.function(own.load(TEXT).unwrap(), c"print");
         let stream = own.stream();
-        own.run(print, Shape::line(2, 2), stream, &[11u32.into()]).unwrap();
-        own.run(print, Shape::line(1, 1), stream, &[22u32.into()]).unwrap();
+        own.run(print, LaunchConfig::linear(2, 2), stream, &[11u32.into()]).unwrap();
+        own.run(print, LaunchConfig::linear(1, 1), stream, &[22u32.into()]).unwrap();
         while !stream::query(&own.api, stream).unwrap() {}
         // SAFETY: the format has no directives.
         unsafe { libc::printf(c"before\n".as_ptr()) };
@@ -423,7 +423,7 @@ fn what_a_kernel_prints_is_seen_when_the_program_synchronises() {
         unsafe { libc::fflush(std::ptr::null_mut()) };
         return;
     }
-    let outcome = child::start(name, &[]);
+    let outcome = child::run(name, &[]);
     assert!(outcome.status.success(), "{}", outcome.output);
     assert!(outcome.output.contains("before\n11\n11\n11\n11\n22\nafter\n"), "{}", outcome.output);
 }

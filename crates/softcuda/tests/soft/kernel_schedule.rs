@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use common::schedules::{schedules, under};
 use common::{Context, at, child};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{CUstream, context, copy, event, fill, memory, module, stream};
-use freehold_testing::{at_effort, given_seed, print_seed, seeds};
+use freehold_testing::{at_effort, env_seed, print_seed, seeds};
 
 /// Runs the body of the test `name` under each schedule, in a process of its own.
 fn under_each(name: &str, body: impl FnOnce()) {
@@ -31,7 +31,7 @@ fn a_kernel_that_waits_for_the_host_hangs_no_call() {
         let (word, done) = (words.address(), at(words.address(), 4));
         let more = at_effort(8, 16, 40);
         for blocks in [1, more] {
-            own.run(wait, Shape::line(blocks, 64), blocked, &[word.0.into(), done.0.into()]).unwrap();
+            own.run(wait, LaunchConfig::linear(blocks, 64), blocked, &[word.0.into(), done.0.into()]).unwrap();
         }
         let api = &own.api;
         for _ in 0..20 {
@@ -56,7 +56,7 @@ fn blocks_of_a_plain_launch_that_wait_for_each_other_meet() {
         // More than run at once.
         let blocks = at_effort(100_u32, 300, 300);
         own.write(arrived, &[0; 4]);
-        own.run(gather, Shape::line(blocks, 1), CUstream::NULL, &[arrived.0.into()]).unwrap();
+        own.run(gather, LaunchConfig::linear(blocks, 1), CUstream::NULL, &[arrived.0.into()]).unwrap();
         own.finish(CUstream::NULL);
         assert_eq!(own.read(arrived, 4), blocks.to_le_bytes());
     });
@@ -71,7 +71,7 @@ fn kernels_that_wait_for_each_other_across_streams_meet() {
         let streams: Vec<_> = (0..8).map(|_| own.stream()).collect();
         for (index, stream) in (0u64..).zip(&streams) {
             let (mine, next) = (words.0 + index * 4, words.0 + (index + 1) % 8 * 4);
-            own.run(meet, Shape::line(3, 33), *stream, &[mine.into(), next.into()]).unwrap();
+            own.run(meet, LaunchConfig::linear(3, 33), *stream, &[mine.into(), next.into()]).unwrap();
         }
         context::synchronize(&own.api).unwrap();
     });
@@ -104,9 +104,9 @@ fn the_same_seed_gives_blocks_the_same_order() {
     if child::is_child(name) {
         let own = Context::create();
         let loaded = own.load(TICKETS).unwrap();
-        own.run(own.function(loaded, c"take"), Shape::line(64, 1), CUstream::NULL, &[]).unwrap();
+        own.run(own.function(loaded, c"take"), LaunchConfig::linear(64, 1), CUstream::NULL, &[]).unwrap();
         let order = module::global(&own.api, loaded, c"order").unwrap();
-        return child::say(&format!("{:?}", own.read(order.base, 256)));
+        return child::report_line(&format!("{:?}", own.read(order.base, 256)));
     }
     let mut orders = BTreeSet::new();
     for seed in seeds(2, 6, 100) {
@@ -115,7 +115,7 @@ fn the_same_seed_gives_blocks_the_same_order() {
         assert_eq!(first, second, "seed {seed} gives the same order twice");
         orders.insert(first);
     }
-    assert!(orders.len() > 1 || given_seed().is_some(), "all seeds give one order");
+    assert!(orders.len() > 1 || env_seed().is_some(), "all seeds give one order");
 }
 
 /// Whether a copy in one stream sees all that a kernel in another wrote, with and without the wait that it needs.
@@ -124,7 +124,7 @@ fn sees_all(own: &Context, waits: bool) -> bool {
     let (store, from, to) = (own.kernel(c"store"), own.block(4 * WORDS as usize), own.block(4 * WORDS as usize));
     own.write(from, &[0; 4 * WORDS as usize]);
     let (writer, reader) = (own.stream(), own.stream());
-    own.run(store, Shape::line(64, 32), writer, &[from.0.into(), 1u32.into()]).unwrap();
+    own.run(store, LaunchConfig::linear(64, 32), writer, &[from.0.into(), 1u32.into()]).unwrap();
     if waits {
         let event = event::create(&own.api, 0).unwrap();
         event::record(&own.api, event, writer).unwrap();
@@ -140,12 +140,12 @@ fn a_copy_that_does_not_wait_for_a_kernel_is_caught_by_some_seed() {
     let name = "a_copy_that_does_not_wait_for_a_kernel_is_caught_by_some_seed";
     if child::is_child(name) {
         let own = Context::create();
-        return child::say(&format!("{} {}", sees_all(&own, true), sees_all(&own, false)));
+        return child::report_line(&format!("{} {}", sees_all(&own, true), sees_all(&own, false)));
     }
     let (mut caught, seeds) = (0, seeds(2, 10, 200));
     let last = *seeds.end();
     // Chance may need more seeds than the effort asks for.
-    let more = (last + 1..last + 200).take_while(|_| given_seed().is_none());
+    let more = (last + 1..last + 200).take_while(|_| env_seed().is_none());
     for seed in seeds.chain(more) {
         if seed > last && caught > 0 {
             break;
@@ -155,5 +155,5 @@ fn a_copy_that_does_not_wait_for_a_kernel_is_caught_by_some_seed() {
         assert!(answer.starts_with("true"), "seed {seed}: {answer}");
         caught += usize::from(answer.ends_with("false"));
     }
-    assert!(caught > 0 || given_seed().is_some(), "no seed shows the missing wait");
+    assert!(caught > 0 || env_seed().is_some(), "no seed shows the missing wait");
 }

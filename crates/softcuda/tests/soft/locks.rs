@@ -6,7 +6,7 @@ use crate::common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Context, until};
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{context, copy, event, fill, function, memory, pointer, stream};
 
 #[test]
@@ -59,11 +59,11 @@ fn calls_go_on_while_a_kernel_spins() {
     let (word, done) = (common::address(&words[0]), common::address(&words[1]));
     let (loaded, second, blocked) = (own.module(), own.module(), own.stream());
     let wait = own.function(loaded, c"wait");
-    own.run(wait, Shape::line(200, 64), blocked, &[word.0.into(), done.0.into()]).unwrap();
+    own.run(wait, LaunchConfig::linear(200, 64), blocked, &[word.0.into(), done.0.into()]).unwrap();
 
     let api = &own.api;
     let (free, other) = (own.block(4096), own.stream());
-    own.run(own.function(loaded, c"store"), Shape::line(8, 32), other, &[free.0.into(), 1u32.into()]).unwrap();
+    own.run(own.function(loaded, c"store"), LaunchConfig::linear(8, 32), other, &[free.0.into(), 1u32.into()]).unwrap();
     stream::synchronize(api, other).unwrap();
     fill::d8_async(api, free, 7, 4096, other).unwrap();
     stream::synchronize(api, other).unwrap();

@@ -14,7 +14,7 @@ use std::process::{self, Command};
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::CUerror;
-use freehold_testing::{Random, at_effort, covered, seed};
+use freehold_testing::{Random, at_effort, report_covered, seed};
 use peer::{Crowd, End, Machine, Peer, machines_folder, shared_words};
 
 const MIB: usize = 1 << 20;
@@ -132,7 +132,7 @@ fn twenty_processes_never_overbook_a_device() {
     more(crowd, allocations);
     common::until(|| crowd.refused.load(Ordering::SeqCst) > 0);
     let (given, refused) = disperse(crowd, &all);
-    covered(given, "allocations of processes");
+    report_covered(given, "allocations of processes");
     assert!(given >= allocations && refused > 0, "{given} given, {refused} refused");
     assert_eq!(crowd.held_bytes.load(Ordering::SeqCst), 0);
     assert_eq!(free_bytes(&all), before);
@@ -146,7 +146,7 @@ fn a_process_killed_at_any_moment_gives_all_of_it_back_at_once() {
     let others: [Peer; 3] = peers(&machine);
     let before = witness.free_bytes();
     let rounds = at_effort(2, 20, 200);
-    covered(rounds, "kills of software processes");
+    report_covered(rounds, "kills of software processes");
     for round in 0..rounds {
         let victim = peer(&machine);
         let limit = 1024 * MIB;
@@ -193,7 +193,7 @@ fn a_killed_process_with_a_live_fork_blocks_no_other_process() {
     let mut random = Random(seed());
     let before = witness.free_bytes();
     let rounds = at_effort(2, 20, 200);
-    covered(rounds, "kills of software processes");
+    report_covered(rounds, "kills of software processes");
     for round in 0..rounds {
         let victim = peer(&machine);
         let (_line, theirs) = UnixStream::pair().unwrap();

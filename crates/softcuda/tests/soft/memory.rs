@@ -30,7 +30,7 @@ fn a_freed_block_comes_back_at_once_overwritten() {
 
 #[test]
 fn a_large_freed_block_comes_back_overwritten_where_it_was_written() {
-    child::alone("a_large_freed_block_comes_back_overwritten_where_it_was_written", || {
+    child::run_in_child("a_large_freed_block_comes_back_overwritten_where_it_was_written", || {
         let own = Context::create();
         let block = own.block(64 * MIB);
         fill::d8(&own.api, at(block, 10 * MIB as u64), 7, 3 * MIB).unwrap();
@@ -43,7 +43,7 @@ fn a_large_freed_block_comes_back_overwritten_where_it_was_written() {
 
 #[test]
 fn the_blocks_of_a_destroyed_context_come_back_overwritten() {
-    child::alone("the_blocks_of_a_destroyed_context_come_back_overwritten", || {
+    child::run_in_child("the_blocks_of_a_destroyed_context_come_back_overwritten", || {
         let own = Context::create();
         let ends = own.another();
         let block = ends.block(4 * MIB);
@@ -79,11 +79,11 @@ fn memory_lies_at_the_same_addresses_in_every_run() {
     if child::is_child(NAME) {
         let own = Context::create();
         for bytes in [1, 4096, MIB, 64 * MIB] {
-            child::say(&format!("{:#x}", own.block(bytes).0));
+            child::report_line(&format!("{:#x}", own.block(bytes).0));
         }
         return;
     }
-    let [first, second] = [(); 2].map(|()| child::start(NAME, &[]).said);
+    let [first, second] = [(); 2].map(|()| child::run(NAME, &[]).reported);
     assert_eq!(first.len(), 4);
     assert_eq!(first, second);
 }
@@ -99,14 +99,14 @@ fn the_host_cannot_read_device_memory() {
         let byte = unsafe { (block.0 as *const u8).read_volatile() };
         panic!("the host read {byte}");
     }
-    let outcome = child::start(NAME, &[]);
+    let outcome = child::run(NAME, &[]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGSEGV), "{}", outcome.output);
 }
 
 #[test]
 fn the_environment_sets_the_size_of_a_device() {
     const NAME: &str = "the_environment_sets_the_size_of_a_device";
-    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+    child::run_in_child_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
         let own = Context::create();
         assert_eq!(device::total_bytes(&own.api, own.device), Ok(67_108_864));
         let blocks: Vec<_> = (0..32).map(|_| own.block(2 * MIB)).collect();
@@ -121,7 +121,7 @@ fn the_environment_sets_the_size_of_a_device() {
 #[test]
 fn after_an_out_of_memory_smaller_blocks_are_still_allocated() {
     const NAME: &str = "after_an_out_of_memory_smaller_blocks_are_still_allocated";
-    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+    child::run_in_child_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
         let own = Context::create();
         let refused = |bytes| assert_eq!(memory::alloc(&own.api, bytes).code(), CUerror::OUT_OF_MEMORY);
         refused(1 << 50);
@@ -142,7 +142,7 @@ fn after_an_out_of_memory_smaller_blocks_are_still_allocated() {
 #[test]
 fn a_device_without_a_free_page_has_no_small_block_either() {
     const NAME: &str = "a_device_without_a_free_page_has_no_small_block_either";
-    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+    child::run_in_child_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
         let own = Context::create();
         let blocks: Vec<_> = (0..32).map(|_| own.block(2 * MIB)).collect();
         assert_eq!(memory::alloc(&own.api, 512).code(), CUerror::OUT_OF_MEMORY);
@@ -155,7 +155,7 @@ fn a_device_without_a_free_page_has_no_small_block_either() {
 #[test]
 fn after_an_out_of_memory_a_pool_still_has_smaller_blocks() {
     const NAME: &str = "after_an_out_of_memory_a_pool_still_has_smaller_blocks";
-    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+    child::run_in_child_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
         let own = Context::create();
         let stream = own.stream();
         let alloc = |bytes| memory::alloc_async(&own.api, bytes, stream);
@@ -170,7 +170,7 @@ fn after_an_out_of_memory_a_pool_still_has_smaller_blocks() {
 #[test]
 fn memory_that_a_pool_does_not_use_is_the_devices_when_nothing_else_is_left() {
     const NAME: &str = "memory_that_a_pool_does_not_use_is_the_devices_when_nothing_else_is_left";
-    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+    child::run_in_child_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
         let own = Context::create();
         let stream = own.stream();
         let made = pool::create(&own.api, &CUmemPoolProps::on_device(own.device)).unwrap();
@@ -186,7 +186,7 @@ fn memory_that_a_pool_does_not_use_is_the_devices_when_nothing_else_is_left() {
 #[test]
 fn a_pool_with_no_memory_left_waits_in_the_stream_for_what_is_freed() {
     const NAME: &str = "a_pool_with_no_memory_left_waits_in_the_stream_for_what_is_freed";
-    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+    child::run_in_child_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
         let own = Context::create();
         let (first, second) = (own.stream(), own.stream());
         let made = pool::create(&own.api, &CUmemPoolProps::on_device(own.device)).unwrap();
@@ -214,10 +214,10 @@ fn a_setting_that_cannot_be_read_is_refused_when_the_driver_initialises() {
     const NAME: &str = "a_setting_that_cannot_be_read_is_refused_when_the_driver_initialises";
     if child::is_child(NAME) {
         let (api, _) = untouched();
-        child::say(&format!("{:?}", driver::init(&api, 0).map_err(|error| error.code)));
+        child::report_line(&format!("{:?}", driver::init(&api, 0).map_err(|error| error.code)));
         return;
     }
-    let answer = |variable: &str, value: &str| child::start(NAME, &[(variable, value)]).said;
+    let answer = |variable: &str, value: &str| child::run(NAME, &[(variable, value)]).reported;
     for (variable, right, wrong) in [
         ("FREEHOLD_SOFT_MEMORY", "128MiB", "lots"),
         ("FREEHOLD_SOFT_DEVICES", "2", "0"),
@@ -230,7 +230,7 @@ fn a_setting_that_cannot_be_read_is_refused_when_the_driver_initialises() {
 
 #[test]
 fn before_it_is_initialised_the_driver_answers_what_needs_no_device() {
-    child::alone("before_it_is_initialised_the_driver_answers_what_needs_no_device", || {
+    child::run_in_child("before_it_is_initialised_the_driver_answers_what_needs_no_device", || {
         let (api, device) = untouched();
         assert_eq!(driver::version(&api), Ok(13000));
         assert_eq!(driver::error_name(&api, 700), Ok("CUDA_ERROR_ILLEGAL_ADDRESS".to_owned()));

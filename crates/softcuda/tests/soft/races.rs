@@ -15,7 +15,7 @@ const MIB: usize = 1 << 20;
 #[test]
 fn work_added_to_a_stream_while_it_is_destroyed_comes_to_an_end() {
     const NAME: &str = "work_added_to_a_stream_while_it_is_destroyed_comes_to_an_end";
-    child::alone_with(NAME, &[("FREEHOLD_SOFT_SCHEDULE", "eager")], || {
+    child::run_in_child_with(NAME, &[("FREEHOLD_SOFT_SCHEDULE", "eager")], || {
         let own = Context::create();
         let block = own.block(512);
         for _ in 0..at_effort(100, 2000, 10_000) {
@@ -37,15 +37,19 @@ fn work_added_to_a_stream_while_it_is_destroyed_comes_to_an_end() {
 
 #[test]
 fn many_small_pools_leave_addresses_for_others() {
-    child::alone_with("many_small_pools_leave_addresses_for_others", &[("FREEHOLD_SOFT_MEMORY", "1GiB")], || {
-        let own = Context::create();
-        let stream = own.stream();
-        for _ in 0..24 {
-            let made = pool::create(&own.api, &CUmemPoolProps::on_device(own.device)).unwrap();
-            memory::alloc_from_pool_async(&own.api, 1, made, stream).unwrap();
-        }
-        memory::alloc(&own.api, 64 * MIB).unwrap();
-    });
+    child::run_in_child_with(
+        "many_small_pools_leave_addresses_for_others",
+        &[("FREEHOLD_SOFT_MEMORY", "1GiB")],
+        || {
+            let own = Context::create();
+            let stream = own.stream();
+            for _ in 0..24 {
+                let made = pool::create(&own.api, &CUmemPoolProps::on_device(own.device)).unwrap();
+                memory::alloc_from_pool_async(&own.api, 1, made, stream).unwrap();
+            }
+            memory::alloc(&own.api, 64 * MIB).unwrap();
+        },
+    );
 }
 
 #[test]

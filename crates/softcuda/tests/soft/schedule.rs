@@ -12,7 +12,7 @@ use freehold_driver::cuda::{
     CUdeviceptr, CUevent, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, context, copy, event, fill,
     memory, pool, stream,
 };
-use freehold_testing::{Random, at_effort, covered, given_seed, print_seed, seeds};
+use freehold_testing::{Random, at_effort, env_seed, print_seed, report_covered, seeds};
 
 use crate::scenarios;
 
@@ -144,7 +144,7 @@ fn run_program() {
     let mut program = Program::new(&own);
     let log: Vec<_> = (0..steps()).map(|_| program.step()).collect();
     program.end();
-    log.iter().for_each(|line| child::say(line));
+    log.iter().for_each(|line| child::report_line(line));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
         assert_eq!(first, second, "seed {seed} gives the same run twice");
         runs.insert(first);
     }
-    covered(count as u64, "schedules run twice");
+    report_covered(count as u64, "schedules run twice");
     assert!(runs.len() >= count.min(2), "{count} seeds give {} different runs", runs.len());
 }
 
@@ -184,7 +184,7 @@ fn run_scenarios() {
         for waits in [Waits::Made, Waits::Missing] {
             let own = Context::create();
             if !(scenario.is_right)(&own, waits) {
-                child::say(&format!("{waits:?} {}", scenario.name));
+                child::report_line(&format!("{waits:?} {}", scenario.name));
             }
             context::synchronize(&own.api).unwrap();
         }
@@ -201,7 +201,7 @@ fn a_missing_wait_is_caught_by_some_seed_and_a_made_one_passes_all() {
     let (mut caught, seeds) = (BTreeSet::new(), seeds(5, 50, 400));
     let last = *seeds.end();
     // Some wait may need more seeds than the effort asks for.
-    let more = (last + 1..last + 400).take_while(|_| given_seed().is_none());
+    let more = (last + 1..last + 400).take_while(|_| env_seed().is_none());
     for seed in seeds.chain(more) {
         if seed > last && caught == all {
             break;
@@ -213,7 +213,7 @@ fn a_missing_wait_is_caught_by_some_seed_and_a_made_one_passes_all() {
             caught.insert(name.to_owned());
         }
     }
-    let missed: Vec<_> = all.difference(&caught).filter(|_| given_seed().is_none()).collect();
+    let missed: Vec<_> = all.difference(&caught).filter(|_| env_seed().is_none()).collect();
     assert_eq!(missed, Vec::<&String>::new(), "some seed shows every missing wait");
 }
 

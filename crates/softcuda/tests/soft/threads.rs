@@ -12,7 +12,7 @@ use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CallError, context, copy, device, event,
     fill, memory, pool, stream,
 };
-use freehold_testing::{Random, at_effort, covered, seed};
+use freehold_testing::{Random, at_effort, report_covered, seed};
 
 const THREADS: u64 = 8;
 const BYTES: usize = 6000;
@@ -66,7 +66,7 @@ enum In {
 /// Lets eight threads work.
 fn work(contexts: In, rounds: usize) {
     let seed = seed();
-    covered(rounds as u64 * THREADS, "round trips of threads");
+    report_covered(rounds as u64 * THREADS, "round trips of threads");
     let one = Context::create();
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -107,7 +107,7 @@ fn eight_threads_get_their_own_bytes_back_under_every_schedule() {
 
 #[test]
 fn what_eight_threads_allocated_is_free_when_they_are_done() {
-    child::alone("what_eight_threads_allocated_is_free_when_they_are_done", || {
+    child::run_in_child("what_eight_threads_allocated_is_free_when_they_are_done", || {
         let own = Context::create();
         let free = || memory::info(&own.api).unwrap().free_bytes;
         let before = free();
@@ -156,7 +156,7 @@ fn unless(result: Result<(), CallError>, code: CUerror) -> bool {
 #[test]
 fn of_two_threads_that_free_one_block_exactly_one_does() {
     // As below: another test could be given the block between the two.
-    child::alone("of_two_threads_that_free_one_block_exactly_one_does", || {
+    child::run_in_child("of_two_threads_that_free_one_block_exactly_one_does", || {
         let own = Context::create();
         let _beside = own.block(512);
         let tally =
@@ -168,7 +168,7 @@ fn of_two_threads_that_free_one_block_exactly_one_does() {
 #[test]
 fn of_two_threads_that_free_one_block_of_a_pool_exactly_one_does() {
     // As below: another test could be given the block between the two.
-    child::alone("of_two_threads_that_free_one_block_of_a_pool_exactly_one_does", || {
+    child::run_in_child("of_two_threads_that_free_one_block_of_a_pool_exactly_one_does", || {
         let own = Context::create();
         let (first, second) = (own.stream(), own.stream());
         let pool = device::default_pool(&own.api, own.device).unwrap();
@@ -183,7 +183,7 @@ fn of_two_threads_that_free_one_block_of_a_pool_exactly_one_does() {
 #[test]
 fn of_two_threads_that_destroy_one_stream_exactly_one_does() {
     // A handle comes back: with another test in the process the second thread could destroy that one's stream.
-    child::alone("of_two_threads_that_destroy_one_stream_exactly_one_does", || {
+    child::run_in_child("of_two_threads_that_destroy_one_stream_exactly_one_does", || {
         let own = Context::create();
         let made = || CUdeviceptr(own.stream().0 as u64);
         let destroy = |handle: CUdeviceptr| {
@@ -195,7 +195,7 @@ fn of_two_threads_that_destroy_one_stream_exactly_one_does() {
 
 #[test]
 fn of_two_threads_that_destroy_one_context_exactly_one_does() {
-    child::alone("of_two_threads_that_destroy_one_context_exactly_one_does", || {
+    child::run_in_child("of_two_threads_that_destroy_one_context_exactly_one_does", || {
         let own = Context::create();
         let gate = Gate::closed(&own);
         let handle = context::create(&own.api, own.device, 0).unwrap();

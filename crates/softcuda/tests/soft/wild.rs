@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use common::api_calls::{self, Good, Ones, Scratch, Source, Zeros};
 use common::kernels::TEXT;
 use common::{Context, Refused, child, driver, untouched};
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
     Api, CUDA_MEMCPY2D, CUcontext, CUdeviceptr, CUerror, CUevent, CUfunc_cache, CUfunction, CUfunction_attribute,
@@ -29,7 +29,7 @@ fn accepted(own: &Context, source: &mut dyn Source) -> Vec<&'static str> {
 
 #[test]
 fn zeros_are_refused_where_they_name_nothing() {
-    child::alone("zeros_are_refused_where_they_name_nothing", || {
+    child::run_in_child("zeros_are_refused_where_they_name_nothing", || {
         let own = Context::create();
         let wanted = "cuInit cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags_v2 cuCtxPopCurrent_v2 cuCtxSetCurrent \
                       cuCtxSetFlags cuCtxSynchronize cuCtxSetLimit cuCtxSetCacheConfig cuCtxSetSharedMemConfig \
@@ -45,7 +45,7 @@ fn zeros_are_refused_where_they_name_nothing() {
 
 #[test]
 fn numbers_of_all_ones_are_refused_everywhere() {
-    child::alone("numbers_of_all_ones_are_refused_everywhere", || {
+    child::run_in_child("numbers_of_all_ones_are_refused_everywhere", || {
         let own = Context::create();
         let wanted = ["cuCtxSynchronize", "cuCtxResetPersistingL2Cache", "cuProfilerStart", "cuProfilerStop"];
         assert_eq!(accepted(&own, &mut Ones), wanted);
@@ -55,7 +55,7 @@ fn numbers_of_all_ones_are_refused_everywhere() {
 
 #[test]
 fn every_function_can_be_called_before_the_driver_is_initialised() {
-    child::alone("every_function_can_be_called_before_the_driver_is_initialised", || {
+    child::run_in_child("every_function_can_be_called_before_the_driver_is_initialised", || {
         let (api, _) = untouched();
         let api = Api { cuInit: refuse_init, ..api };
         let answers = api_calls::call_all(&api, &mut Good { scratch: Scratch::new() });
@@ -67,7 +67,7 @@ fn every_function_can_be_called_before_the_driver_is_initialised() {
 
 #[test]
 fn every_function_can_be_called_without_a_context() {
-    child::alone("every_function_can_be_called_without_a_context", || {
+    child::run_in_child("every_function_can_be_called_without_a_context", || {
         let (api, device) = driver();
         let mut good = Good { scratch: Scratch::new() };
         for &function in Function::ALL {
@@ -83,7 +83,7 @@ fn every_function_can_be_called_without_a_context() {
 
 #[test]
 fn every_function_can_be_called_with_good_pointers_to_zeros() {
-    child::alone("every_function_can_be_called_with_good_pointers_to_zeros", || {
+    child::run_in_child("every_function_can_be_called_with_good_pointers_to_zeros", || {
         let own = Context::create();
         let taken = accepted(&own, &mut Good { scratch: Scratch::new() });
         for name in ["cuMemAlloc_v2", "cuStreamCreate", "cuEventCreate", "cuMemAllocAsync", "cuLaunchHostFunc"] {
@@ -134,7 +134,7 @@ fn stream_codes(own: &Context, stream: CUstream) -> Vec<CUerror> {
 
 #[test]
 fn dead_foreign_and_wild_streams_are_invalid_handles() {
-    child::alone("dead_foreign_and_wild_streams_are_invalid_handles", || {
+    child::run_in_child("dead_foreign_and_wild_streams_are_invalid_handles", || {
         let own = Context::create();
         let dead = own.stream();
         stream::destroy(&own.api, dead).unwrap();
@@ -147,7 +147,7 @@ fn dead_foreign_and_wild_streams_are_invalid_handles() {
 
 #[test]
 fn a_stream_of_a_destroyed_context_is_refused() {
-    child::alone("a_stream_of_a_destroyed_context_is_refused", || {
+    child::run_in_child("a_stream_of_a_destroyed_context_is_refused", || {
         let own = Context::create();
         let ends = own.another();
         let stream = ends.stream();
@@ -161,7 +161,7 @@ fn a_stream_of_a_destroyed_context_is_refused() {
 
 #[test]
 fn dead_foreign_and_wild_events_are_invalid_handles() {
-    child::alone("dead_foreign_and_wild_events_are_invalid_handles", || {
+    child::run_in_child("dead_foreign_and_wild_events_are_invalid_handles", || {
         let own = Context::create();
         let (stream, dead) = (own.stream(), event::create(&own.api, 0).unwrap());
         event::destroy(&own.api, dead).unwrap();
@@ -309,7 +309,7 @@ fn function_codes(own: &Context, wrong: CUfunction) -> Vec<CUerror> {
         function::load(api, wrong).code(),
         occupancy::blocks(api, wrong, 1, 0).code(),
         occupancy::shared_bytes(api, wrong, 1, 1).code(),
-        own.run(wrong, Shape::line(1, 1), CUstream::NULL, &[]).code(),
+        own.run(wrong, LaunchConfig::linear(1, 1), CUstream::NULL, &[]).code(),
     ]
 }
 
@@ -336,7 +336,7 @@ fn library_codes(own: &Context, wrong: CUlibrary, kernel: CUkernel) -> Vec<CUerr
 
 #[test]
 fn dead_foreign_and_wild_modules_and_functions_are_invalid_handles() {
-    child::alone("dead_foreign_and_wild_modules_and_functions_are_invalid_handles", || {
+    child::run_in_child("dead_foreign_and_wild_modules_and_functions_are_invalid_handles", || {
         let own = Context::create();
         let dead = own.module();
         let dead_function = own.function(dead, c"nothing");
@@ -360,7 +360,7 @@ fn dead_foreign_and_wild_modules_and_functions_are_invalid_handles() {
 
 #[test]
 fn dead_foreign_and_wild_libraries_and_kernels_are_invalid_handles() {
-    child::alone("dead_foreign_and_wild_libraries_and_kernels_are_invalid_handles", || {
+    child::run_in_child("dead_foreign_and_wild_libraries_and_kernels_are_invalid_handles", || {
         let own = Context::create();
         // SAFETY: the text ends in a NUL, and there are no options.
         let dead = unsafe { library::load(&own.api, TEXT.as_ptr().cast(), &mut Options::new()) }.unwrap();
@@ -377,19 +377,21 @@ fn dead_foreign_and_wild_libraries_and_kernels_are_invalid_handles() {
 
 #[test]
 fn arguments_at_wild_addresses_are_invalid_values() {
-    child::alone("arguments_at_wild_addresses_are_invalid_values", || {
+    child::run_in_child("arguments_at_wild_addresses_are_invalid_values", || {
         let own = Context::create();
         let store = own.kernel(c"store");
         let nowhere = std::ptr::without_provenance_mut(8);
         for mut list in [[nowhere, nowhere], [std::ptr::null_mut(); 2]] {
             // SAFETY: the software driver reads arguments through the kernel, which answers for what is not there.
-            let answer = unsafe { launch::kernel(&own.api, store, Shape::line(1, 1), CUstream::NULL, &mut list) };
+            let answer =
+                unsafe { launch::kernel(&own.api, store, LaunchConfig::linear(1, 1), CUstream::NULL, &mut list) };
             assert_eq!(answer.code(), CUerror::INVALID_VALUE);
         }
         for list in [0, 8, 9].map(std::ptr::without_provenance_mut) {
             // SAFETY: as above.
-            let answer =
-                unsafe { launch::raw(&own.api, store, Shape::line(1, 1), CUstream::NULL, list, std::ptr::null_mut()) };
+            let answer = unsafe {
+                launch::raw(&own.api, store, LaunchConfig::linear(1, 1), CUstream::NULL, list, std::ptr::null_mut())
+            };
             assert_eq!(answer.code(), CUerror::INVALID_VALUE);
         }
     });

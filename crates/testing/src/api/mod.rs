@@ -12,7 +12,7 @@ mod scan;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::scan::Listed;
+use self::scan::PublicItem;
 
 /// The crates that programs use, in the order of the page on unsafe functions. `freehold-libcuda` has its exports.
 const CRATES: [&str; 8] = ["freehold", "broker", "mpi", "remote", "capi", "driver", "softcuda", "ptx"];
@@ -27,7 +27,7 @@ fn root() -> PathBuf {
 }
 
 /// The lines of a crate's `api.txt`: a heading for each module with what it has below it.
-fn text_of(items: &[Listed]) -> String {
+fn render(items: &[PublicItem]) -> String {
     let (mut text, mut module) = (String::new(), None);
     for item in items {
         if module != Some(&item.module) {
@@ -44,7 +44,7 @@ fn text_of(items: &[Listed]) -> String {
 fn unsafe_list() -> String {
     let mut text = String::new();
     for name in CRATES {
-        let items = scan::listed(&root().join("crates").join(name).join("src"));
+        let items = scan::public_items(&root().join("crates").join(name).join("src"));
         let mut module = None;
         for item in &items {
             let Some([owner, declared]) = &item.unsafe_fn else { continue };
@@ -60,7 +60,7 @@ fn unsafe_list() -> String {
                 text.push_str("  As its comment in `freehold.h` says.\n");
             }
             for line in &item.safety {
-                text.push_str(&format!("  {}\n", unlinked(line)));
+                text.push_str(&format!("  {}\n", strip_links(line)));
             }
         }
     }
@@ -68,7 +68,7 @@ fn unsafe_list() -> String {
 }
 
 /// Without the links of rustdoc, which lead nowhere on a page.
-fn unlinked(line: &str) -> String {
+fn strip_links(line: &str) -> String {
     let mut text = String::new();
     let mut left = line;
     while let Some((before, behind)) = left.split_once("[`") {
@@ -81,7 +81,7 @@ fn unlinked(line: &str) -> String {
 }
 
 /// Compares a file with what it should be, or writes it.
-fn expect(path: &Path, wanted: &str) {
+fn assert_file(path: &Path, wanted: &str) {
     if std::env::var_os(VARIABLE).is_some() {
         return fs::write(path, wanted).expect("the file can be written");
     }
@@ -109,7 +109,7 @@ mod tests {
     fn public_items_are_those_that_are_recorded() {
         for name in CRATES {
             let folder = root().join("crates").join(name);
-            expect(&folder.join("api.txt"), &text_of(&scan::listed(&folder.join("src"))));
+            assert_file(&folder.join("api.txt"), &render(&scan::public_items(&folder.join("src"))));
         }
     }
 
@@ -120,6 +120,6 @@ mod tests {
         let (before, _) = page.split_once(BEGIN).expect("the page has a place for the list");
         let list = unsafe_list();
         assert!(list.contains("pub unsafe fn kernel(&self, name: &str) -> Result<Kernel>"), "{list}");
-        expect(&path, &format!("{before}{BEGIN}{list}"));
+        assert_file(&path, &format!("{before}{BEGIN}{list}"));
     }
 }

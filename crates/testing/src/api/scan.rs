@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// A line of the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct PublicItem {
     /// `block` for what `src/block.rs` says, `crate` for `src/lib.rs`.
     pub(super) module: String,
     /// Indented below what it is within.
@@ -19,14 +19,14 @@ pub(super) struct Listed {
 }
 
 /// Everything public that the sources in a folder declare, from `lib.rs` on.
-pub(super) fn listed(src: &Path) -> Vec<Listed> {
+pub(super) fn public_items(src: &Path) -> Vec<PublicItem> {
     let mut all = Vec::new();
-    file(src, &src.join("lib.rs"), "crate", &mut all);
+    scan_file(src, &src.join("lib.rs"), "crate", &mut all);
     // An impl of a trait is of the interface if the type or the trait is.
     let is_type =
         |line: &str| ["pub struct ", "pub enum ", "pub trait ", "pub union "].iter().any(|kind| line.contains(kind));
     let known: BTreeSet<String> =
-        all.iter().filter(|item| is_type(&item.line)).map(|item| name_of(&item.line)).collect();
+        all.iter().filter(|item| is_type(&item.line)).map(|item| item_name(&item.line)).collect();
     all.retain(|item| {
         let words = item.line.split(|c: char| !c.is_alphanumeric() && c != '_');
         !item.line.starts_with("impl")
@@ -37,35 +37,35 @@ pub(super) fn listed(src: &Path) -> Vec<Listed> {
 }
 
 /// The name behind `struct`, `enum` or `trait`.
-fn name_of(line: &str) -> String {
+fn item_name(line: &str) -> String {
     let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.find(|word| matches!(*word, "struct" | "enum" | "trait" | "union"));
     words.next().unwrap_or_default().to_owned()
 }
 
-fn file(folder: &Path, path: &Path, module: &str, all: &mut Vec<Listed>) {
+fn scan_file(folder: &Path, path: &Path, module: &str, all: &mut Vec<PublicItem>) {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut reader = Reader {
-        code: blanked(&text),
+        code: blank_non_code(&text),
         text,
         module: module.to_owned(),
         modules: Vec::new(),
         owner: String::new(),
         all,
     };
-    reader.items(0, reader.code.len(), Within::Module);
+    reader.items(0, reader.code.len(), Container::Module);
     let modules = std::mem::take(&mut reader.modules);
     for name in modules {
         let below = if module == "crate" { folder.to_owned() } else { folder.join(module.replace("::", "/")) };
         let flat = below.join(format!("{name}.rs"));
         let path = if flat.exists() { flat } else { below.join(&name).join("mod.rs") };
         let inner = if module == "crate" { name } else { format!("{module}::{name}") };
-        file(folder, &path, &inner, all);
+        scan_file(folder, &path, &inner, all);
     }
 }
 
 /// The text with spaces for what is a comment, a string or a character: brackets that are left are code.
-fn blanked(text: &str) -> Vec<u8> {
+fn blank_non_code(text: &str) -> Vec<u8> {
     let (bytes, mut code) = (text.as_bytes(), text.as_bytes().to_vec());
     let mut at = 0;
     while at < bytes.len() {
@@ -80,9 +80,9 @@ fn blanked(text: &str) -> Vec<u8> {
             start
                 + bytes[start..].windows(close.len()).position(|part| part == close).map_or(0, |end| end + close.len())
         } else if rest[0] == b'"' {
-            at + quoted(rest, b'"')
+            at + quoted_len(rest, b'"')
         } else if rest[0] == b'\'' && (rest.get(1) == Some(&b'\\') || rest.get(2) == Some(&b'\'')) {
-            at + quoted(rest, b'\'')
+            at + quoted_len(rest, b'\'')
         } else {
             at += 1;
             continue;
@@ -104,7 +104,7 @@ fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// How long a literal is that begins and ends with `mark`.
-fn quoted(rest: &[u8], mark: u8) -> usize {
+fn quoted_len(rest: &[u8], mark: u8) -> usize {
     let mut at = 1;
     while at < rest.len() && rest[at] != mark {
         at += if rest[at] == b'\\' { 2 } else { 1 };
@@ -113,7 +113,7 @@ fn quoted(rest: &[u8], mark: u8) -> usize {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Within {
+enum Container {
     Module,
     /// All of whose items are public.
     Trait,
@@ -128,12 +128,12 @@ struct Reader<'a> {
     modules: Vec<String>,
     /// The trait or the impl that is read.
     owner: String,
-    all: &'a mut Vec<Listed>,
+    all: &'a mut Vec<PublicItem>,
 }
 
 impl Reader<'_> {
     /// Reads the items between two places.
-    fn items(&mut self, mut at: usize, end: usize, within: Within) {
+    fn items(&mut self, mut at: usize, end: usize, within: Container) {
         while let Some(start) = self.next_code(at, end) {
             let docs_from = at;
             let (mut head, mut is_test, mut attributes) = (start, false, String::new());
@@ -147,13 +147,13 @@ impl Reader<'_> {
                     .iter()
                     .any(|one| attribute.starts_with(one));
                 if is_told {
-                    attributes.push_str(&squeezed(attribute));
+                    attributes.push_str(&collapse_whitespace(attribute));
                     attributes.push(' ');
                 }
                 let Some(next) = self.next_code(close, end) else { return };
                 head = next;
             }
-            let (body, after) = self.extent(head, end);
+            let (body, after) = self.item_extent(head, end);
             if !is_test {
                 self.item(docs_from, head, body, after, &attributes, within);
             }
@@ -162,8 +162,8 @@ impl Reader<'_> {
     }
 
     /// Where an item's body begins, if it has one, and where the item ends.
-    fn extent(&self, head: usize, end: usize) -> (Option<usize>, usize) {
-        let (mut at, text) = (head, self.bare(head, end));
+    fn item_extent(&self, head: usize, end: usize) -> (Option<usize>, usize) {
+        let (mut at, text) = (head, self.declaration(head, end));
         let is_use = text.starts_with("use ") || text.starts_with("pub use ") || text.starts_with("pub(crate) use ");
         let has_value =
             [" const ", " static "].iter().any(|word| format!(" {text}").contains(word)) && !text.contains("fn ");
@@ -183,10 +183,10 @@ impl Reader<'_> {
     }
 
     /// The first words of an item.
-    fn bare(&self, head: usize, end: usize) -> String {
+    fn declaration(&self, head: usize, end: usize) -> String {
         let stop =
             self.code[head..end].iter().position(|byte| b"{(;=".contains(byte)).map_or(end, |length| head + length);
-        squeezed(&self.text[head..stop])
+        collapse_whitespace(&self.text[head..stop])
     }
 
     fn item(
@@ -196,18 +196,18 @@ impl Reader<'_> {
         body: Option<usize>,
         after: usize,
         attributes: &str,
-        within: Within,
+        within: Container,
     ) {
-        let first = self.bare(head, after);
-        let declared = squeezed(&without_comments(&self.text[head..body.unwrap_or(after)]));
+        let first = self.declaration(head, after);
+        let declared = collapse_whitespace(&without_comments(&self.text[head..body.unwrap_or(after)]));
         let declared = declared.trim_end_matches(';').trim_end();
-        let is_pub = first.starts_with("pub ") || within == Within::Trait;
+        let is_pub = first.starts_with("pub ") || within == Container::Trait;
         let words: Vec<&str> = first.split_whitespace().filter(|word| !word.starts_with("pub")).collect();
         let has = |word| words.contains(&word);
-        let indent = if within == Within::Module { "" } else { "    " };
+        let indent = if within == Container::Module { "" } else { "    " };
         match words.as_slice() {
             ["mod", name, ..] => match body {
-                Some(body) => self.items(body + 1, after - 1, Within::Module),
+                Some(body) => self.items(body + 1, after - 1, Container::Module),
                 None => {
                     self.modules.push((*name).to_owned());
                     if is_pub {
@@ -219,32 +219,32 @@ impl Reader<'_> {
                 // Of other calls it is not known whether what they make is public.
                 let has_to_say = ["macro_rules!", "thread_local!"].iter().any(|name| word.starts_with(name));
                 let is_told =
-                    if has_to_say { self.text[head..after].contains("pub ") } else { within == Within::Module };
+                    if has_to_say { self.text[head..after].contains("pub ") } else { within == Container::Module };
                 if is_told {
                     self.lines(head, after);
                 }
             }
-            ["impl", ..] | ["unsafe", "impl", ..] => self.implementation(declared, body, after),
-            [word, ..] if word.starts_with("impl<") => self.implementation(declared, body, after),
-            ["struct", ..] | ["union", ..] if is_pub => self.structure(declared, body, after, attributes),
+            ["impl", ..] | ["unsafe", "impl", ..] => self.scan_impl(declared, body, after),
+            [word, ..] if word.starts_with("impl<") => self.scan_impl(declared, body, after),
+            ["struct", ..] | ["union", ..] if is_pub => self.scan_struct(declared, body, after, attributes),
             ["enum", ..] if is_pub => {
                 self.add(format!("{attributes}{declared}"));
                 let body = body.expect("an enum has variants");
-                for variant in self.parts(body, after) {
+                for variant in self.public_fields(body, after) {
                     self.add(format!("    {variant}"));
                 }
             }
             ["trait", ..] | ["unsafe", "trait", ..] if is_pub => {
                 self.add(declared.to_owned());
                 let body = body.expect("a trait has a body");
-                self.owned(declared.split(':').next().unwrap_or(declared), body, after, Within::Trait);
+                self.owned(declared.split(':').next().unwrap_or(declared), body, after, Container::Trait);
             }
             _ if has("fn") && is_pub => {
                 let safety = self.safety(docs_from, head);
                 let line = format!("{indent}{declared}");
-                let owner = if within == Within::Module { String::new() } else { self.owner.clone() };
+                let owner = if within == Container::Module { String::new() } else { self.owner.clone() };
                 let unsafe_fn = has("unsafe").then(|| [owner, declared.to_owned()]);
-                self.all.push(Listed { module: self.module.clone(), line, unsafe_fn, safety });
+                self.all.push(PublicItem { module: self.module.clone(), line, unsafe_fn, safety });
             }
             _ if (has("const") || has("static")) && is_pub => {
                 let named = declared.split(" = ").next().unwrap_or(declared);
@@ -255,12 +255,12 @@ impl Reader<'_> {
         }
     }
 
-    fn implementation(&mut self, declared: &str, body: Option<usize>, after: usize) {
+    fn scan_impl(&mut self, declared: &str, body: Option<usize>, after: usize) {
         let Some(body) = body else { return };
         self.add(declared.to_owned());
         let before = self.all.len();
         if !declared.contains(" for ") {
-            self.owned(declared, body, after, Within::Impl);
+            self.owned(declared, body, after, Container::Impl);
             if self.all.len() == before {
                 self.all.pop();
             }
@@ -268,16 +268,16 @@ impl Reader<'_> {
     }
 
     /// Reads the items of a trait or an impl.
-    fn owned(&mut self, owner: &str, body: usize, after: usize, within: Within) {
+    fn owned(&mut self, owner: &str, body: usize, after: usize, within: Container) {
         self.owner = owner.split(" where ").next().unwrap_or(owner).to_owned();
         self.items(body + 1, after - 1, within);
     }
 
-    fn structure(&mut self, declared: &str, body: Option<usize>, after: usize, attributes: &str) {
+    fn scan_struct(&mut self, declared: &str, body: Option<usize>, after: usize, attributes: &str) {
         match body {
             Some(body) => {
                 self.add(format!("{attributes}{declared}"));
-                for field in self.parts(body, after).into_iter().filter(|field| field.starts_with("pub ")) {
+                for field in self.public_fields(body, after).into_iter().filter(|field| field.starts_with("pub ")) {
                     self.add(format!("    {field}"));
                 }
             }
@@ -292,13 +292,13 @@ impl Reader<'_> {
     }
 
     /// What stands between the commas of a body, without comments and attributes.
-    fn parts(&self, body: usize, after: usize) -> Vec<String> {
+    fn public_fields(&self, body: usize, after: usize) -> Vec<String> {
         let (mut parts, mut from, mut at) = (Vec::new(), body + 1, body + 1);
         while at < after {
             match self.code[at] {
                 b'(' | b'[' | b'{' => at = self.matching(at),
                 b',' | b'}' => {
-                    parts.push(squeezed(&without_attributes(&without_comments(&self.text[from..at]))));
+                    parts.push(collapse_whitespace(&without_attributes(&without_comments(&self.text[from..at]))));
                     at += 1;
                     from = at;
                 }
@@ -310,7 +310,7 @@ impl Reader<'_> {
     }
 
     fn add(&mut self, line: String) {
-        self.all.push(Listed { module: self.module.clone(), line, unsafe_fn: None, safety: Vec::new() });
+        self.all.push(PublicItem { module: self.module.clone(), line, unsafe_fn: None, safety: Vec::new() });
     }
 
     /// The lines of a macro or of its call, as they are written. The unsafe functions that it makes are told from their first words.
@@ -327,8 +327,8 @@ impl Reader<'_> {
                 owner = line.trim_end_matches('{').trim_end().to_owned();
             } else if line.contains("pub ") && line.contains("unsafe ") && line.contains(" fn ") {
                 let from = start + written.find("pub ").expect("it is there");
-                let (body, end) = self.extent(from, after);
-                let declared = squeezed(&without_comments(&self.text[from..body.unwrap_or(end - 1)]));
+                let (body, end) = self.item_extent(from, after);
+                let declared = collapse_whitespace(&without_comments(&self.text[from..body.unwrap_or(end - 1)]));
                 let safety = self.safety(docs_from, start);
                 let told = self.all.last_mut().expect("it was just added");
                 (told.unsafe_fn, told.safety) = (Some([owner.clone(), declared]), safety);
@@ -377,7 +377,7 @@ fn without_comments(text: &str) -> String {
 fn without_attributes(text: &str) -> String {
     let mut left = text.trim_start();
     while left.starts_with("#[") {
-        let code = blanked(left);
+        let code = blank_non_code(left);
         let mut depth = 0_usize;
         let close = code.iter().position(|byte| {
             depth = match byte {
@@ -393,7 +393,7 @@ fn without_attributes(text: &str) -> String {
 }
 
 /// With one space for each gap, and no comma that only ends a line.
-fn squeezed(text: &str) -> String {
+fn collapse_whitespace(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.replace("( ", "(").replace(", )", ")").replace(" )", ")").replace("< ", "<").replace(", >", ">")
 }
@@ -406,9 +406,9 @@ mod tests {
         items(text).into_iter().map(|item| item.line).collect()
     }
 
-    fn items(text: &str) -> Vec<Listed> {
+    fn items(text: &str) -> Vec<PublicItem> {
         let mut all = Vec::new();
-        let code = blanked(text);
+        let code = blank_non_code(text);
         let mut reader = Reader {
             code,
             text: text.to_owned(),
@@ -417,7 +417,7 @@ mod tests {
             owner: String::new(),
             all: &mut all,
         };
-        reader.items(0, reader.code.len(), Within::Module);
+        reader.items(0, reader.code.len(), Container::Module);
         all
     }
 

@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use freehold_driver::cuda::CUerror;
 
+use crate::call_codec::BODY_WORDS;
 use crate::client::link::LinkError;
-use crate::name::NotAName;
-use crate::order::ROOM_WORDS;
-use crate::wire::Refusal;
+use crate::name::NameError;
+use crate::wire::RequestError;
 use freehold::signature::Parameter;
 
 /// Whether the kernel of a call that failed has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum Executed {
     /// It has not, and may be called again.
-    Not,
+    No,
     /// It may have, as a whole or in part: what it writes is to be looked at, or written anew.
-    Perhaps,
+    Maybe,
 }
 
-impl std::fmt::Display for Carried {
+impl std::fmt::Display for Executed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Not => "it was not carried out",
-            Self::Perhaps => "it may have been carried out, as a whole or in part",
+            Self::No => "it was not carried out",
+            Self::Maybe => "it may have been carried out, as a whole or in part",
         })
     }
 }
 
 /// Whose fault it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
+pub enum ErrorOrigin {
     Caller,
     Kernel,
     Device,
@@ -44,7 +44,7 @@ pub enum Blame {
 pub enum CallError {
     // The caller's.
     #[error(transparent)]
-    Name(#[from] NotAName),
+    Name(#[from] NameError),
     #[error("there is no module {name}: `freehold module put FILE --name {name}` makes one{}", nearest(.near))]
     NoModule { name: Arc<str>, near: String },
     #[error("module {module} has no kernel {kernel}{}", list(.known))]
@@ -58,47 +58,47 @@ pub enum CallError {
     #[error("argument {argument} of {kernel} is a lease that never was")]
     NoLease { kernel: Arc<str>, argument: usize },
     #[error("argument {argument} of {kernel} is a lease that is over")]
-    LeaseOver { kernel: Arc<str>, argument: usize },
+    LeaseEnded { kernel: Arc<str>, argument: usize },
     #[error("argument {argument} of {kernel} is another process's lease")]
     ForeignLease { kernel: Arc<str>, argument: usize },
     #[error("argument {argument} of {kernel} begins at byte {offset_bytes} of a lease of {bytes}")]
-    OutsideOfLease { kernel: Arc<str>, argument: usize, offset_bytes: u64, bytes: u64 },
+    OutOfBounds { kernel: Arc<str>, argument: usize, offset_bytes: u64, bytes: u64 },
     #[error(
         "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads: {blocks:?} of {threads:?} were asked for"
     )]
-    Grid { blocks: [u32; 3], threads: [u32; 3] },
+    InvalidGrid { blocks: [u32; 3], threads: [u32; 3] },
     #[error("the device does not launch {kernel} so: fewer threads or less shared memory may do")]
-    Shape { kernel: Arc<str> },
+    UnsupportedShape { kernel: Arc<str> },
     #[error(
-        "the arguments and points of {kernel} take {words} words, and a call has {ROOM_WORDS}: put some into memory"
+        "the arguments and fences of {kernel} take {words} words, and a call has {BODY_WORDS}: put some into memory"
     )]
-    TooMuch { kernel: Arc<str>, words: usize },
-    #[error("a call waits for at most {most} points, and {given} were given")]
-    TooManyPoints { most: usize, given: usize },
+    ArgumentsTooLarge { kernel: Arc<str>, words: usize },
+    #[error("a call waits for at most {most} fences, and {given} were given")]
+    TooManyFences { most: usize, given: usize },
     #[error("stream {stream} is none: a process has {streams} at its worker, from 0 on")]
     NoStream { stream: u32, streams: u32 },
     #[error("{kernel} is to wait for work of a process of another user")]
-    ForeignPoint { kernel: Arc<str> },
+    ForeignFence { kernel: Arc<str> },
     #[error("the text is no PTX: {0}")]
     NotPtx(freehold_ptx::Error),
     #[error("a module has 1 to {most} bytes, and this one {bytes}")]
-    TooLong { bytes: usize, most: usize },
+    ModuleTooLong { bytes: usize, most: usize },
     #[error("the driver refuses the module:\n{log}")]
-    Image { log: String },
+    CompileFailed { log: String },
     #[error("the bytes of module {module} are not those that were put: drop it, and put it again")]
-    OtherContent { module: Arc<str> },
+    HashMismatch { module: Arc<str> },
 
     // The kernel's.
-    #[error("kernel {kernel} of {module} ended its worker: {code}; {carried}")]
-    Faulted { kernel: Arc<str>, module: Arc<str>, code: Code, carried: Carried },
-    #[error("kernel {kernel} of {module} ran for more than {} s and was ended; {carried}", .limit.as_secs_f64())]
-    Hung { kernel: Arc<str>, module: Arc<str>, limit: Duration, carried: Carried },
-    #[error("one of these kernels ended their worker: {among}; {code}; of {kernel} of {module}: {carried}")]
-    OneFaulted { kernel: Arc<str>, module: Arc<str>, among: String, code: Code, carried: Carried },
-    #[error("one of these kernels ran for more than {} s and was ended: {among}; of {kernel} of {module}: {carried}", .limit.as_secs_f64())]
-    OneHung { kernel: Arc<str>, module: Arc<str>, among: String, limit: Duration, carried: Carried },
-    #[error("a kernel that was called before {kernel} of {module} ended their worker; {carried}")]
-    Behind { kernel: Arc<str>, module: Arc<str>, carried: Carried },
+    #[error("kernel {kernel} of {module} ended its worker: {code}; {executed}")]
+    Faulted { kernel: Arc<str>, module: Arc<str>, code: Code, executed: Executed },
+    #[error("kernel {kernel} of {module} ran for more than {} s and was ended; {executed}", .limit.as_secs_f64())]
+    Hung { kernel: Arc<str>, module: Arc<str>, limit: Duration, executed: Executed },
+    #[error("one of these kernels ended their worker: {among}; {code}; of {kernel} of {module}: {executed}")]
+    SuspectFaulted { kernel: Arc<str>, module: Arc<str>, among: String, code: Code, executed: Executed },
+    #[error("one of these kernels ran for more than {} s and was ended: {among}; of {kernel} of {module}: {executed}", .limit.as_secs_f64())]
+    SuspectHung { kernel: Arc<str>, module: Arc<str>, among: String, limit: Duration, executed: Executed },
+    #[error("a kernel that was called before {kernel} of {module} ended their worker; {executed}")]
+    AfterFault { kernel: Arc<str>, module: Arc<str>, executed: Executed },
 
     // The device's.
     #[error("the device refused {kernel} of {module}: {code}; it was not carried out")]
@@ -107,12 +107,12 @@ pub enum CallError {
     NoDevice { said: String },
 
     // The connection's.
-    #[error("argument {argument} of {kernel} cannot be had: {refusal}")]
-    NotBorrowed { kernel: Arc<str>, argument: usize, refusal: Refusal },
-    #[error("a kernel of another process ended the worker of {kernel} of {module}, which they share; {carried}")]
-    Elsewhere { kernel: Arc<str>, module: Arc<str>, carried: Carried },
-    #[error("the worker of {kernel} of {module} was ended from outside; {carried}")]
-    WorkerGone { kernel: Arc<str>, module: Arc<str>, carried: Carried },
+    #[error("argument {argument} of {kernel} cannot be had: {error}")]
+    BorrowFailed { kernel: Arc<str>, argument: usize, error: RequestError },
+    #[error("a kernel of another process ended the worker of {kernel} of {module}, which they share; {executed}")]
+    SharedWorkerFaulted { kernel: Arc<str>, module: Arc<str>, executed: Executed },
+    #[error("the worker of {kernel} of {module} was ended from outside; {executed}")]
+    WorkerGone { kernel: Arc<str>, module: Arc<str>, executed: Executed },
     #[error(
         "how {kernel} of {module} went is not known any more: more than {most} calls have failed since, and nobody asked; it may \
         have been carried out, as a whole or in part"
@@ -152,14 +152,14 @@ fn nearest(near: &str) -> String {
     if near.is_empty() { String::new() } else { format!("; nearest: {}", near.replace('\n', ", ")) }
 }
 
-impl From<Refusal> for CallError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Link(refusal.into())
+impl From<RequestError> for CallError {
+    fn from(error: RequestError) -> Self {
+        Self::Link(error.into())
     }
 }
 
 impl CallError {
-    pub fn blame(&self) -> Blame {
+    pub fn origin(&self) -> ErrorOrigin {
         match self {
             Self::Name(_)
             | Self::NoModule { .. }
@@ -168,46 +168,46 @@ impl CallError {
             | Self::ArgumentKind { .. }
             | Self::NotMemory { .. }
             | Self::NoLease { .. }
-            | Self::LeaseOver { .. }
+            | Self::LeaseEnded { .. }
             | Self::ForeignLease { .. }
-            | Self::OutsideOfLease { .. }
-            | Self::Grid { .. }
-            | Self::Shape { .. }
-            | Self::TooMuch { .. }
-            | Self::TooManyPoints { .. }
+            | Self::OutOfBounds { .. }
+            | Self::InvalidGrid { .. }
+            | Self::UnsupportedShape { .. }
+            | Self::ArgumentsTooLarge { .. }
+            | Self::TooManyFences { .. }
             | Self::NoStream { .. }
-            | Self::ForeignPoint { .. }
+            | Self::ForeignFence { .. }
             | Self::NotPtx(_)
-            | Self::TooLong { .. }
-            | Self::Image { .. }
-            | Self::OtherContent { .. } => Blame::Caller,
+            | Self::ModuleTooLong { .. }
+            | Self::CompileFailed { .. }
+            | Self::HashMismatch { .. } => ErrorOrigin::Caller,
             Self::Faulted { .. }
             | Self::Hung { .. }
-            | Self::OneFaulted { .. }
-            | Self::OneHung { .. }
-            | Self::Behind { .. } => Blame::Kernel,
-            Self::Device { .. } | Self::NoDevice { .. } => Blame::Device,
-            Self::NotBorrowed { .. }
-            | Self::Elsewhere { .. }
+            | Self::SuspectFaulted { .. }
+            | Self::SuspectHung { .. }
+            | Self::AfterFault { .. } => ErrorOrigin::Kernel,
+            Self::Device { .. } | Self::NoDevice { .. } => ErrorOrigin::Device,
+            Self::BorrowFailed { .. }
+            | Self::SharedWorkerFaulted { .. }
             | Self::WorkerGone { .. }
             | Self::Forgotten { .. }
             | Self::TimedOut { .. }
-            | Self::Link(_) => Blame::Connection,
+            | Self::Link(_) => ErrorOrigin::Connection,
         }
     }
 
     /// Whether the kernel has run.
-    pub fn carried(&self) -> Carried {
+    pub fn executed(&self) -> Executed {
         match self {
-            Self::Faulted { carried, .. }
-            | Self::Hung { carried, .. }
-            | Self::OneFaulted { carried, .. }
-            | Self::OneHung { carried, .. }
-            | Self::Elsewhere { carried, .. }
-            | Self::Behind { carried, .. }
-            | Self::WorkerGone { carried, .. } => *carried,
-            Self::TimedOut { .. } | Self::Forgotten { .. } => Carried::Perhaps,
-            _ => Carried::Not,
+            Self::Faulted { executed, .. }
+            | Self::Hung { executed, .. }
+            | Self::SuspectFaulted { executed, .. }
+            | Self::SuspectHung { executed, .. }
+            | Self::SharedWorkerFaulted { executed, .. }
+            | Self::AfterFault { executed, .. }
+            | Self::WorkerGone { executed, .. } => *executed,
+            Self::TimedOut { .. } | Self::Forgotten { .. } => Executed::Maybe,
+            _ => Executed::No,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Calls: kernels that a worker of the broker's runs for this process, on memory that it has leased. This process needs no device
 //! for that, and no kernel of its own can harm it: only the worker ends with one that faults.
 //!
-//! What is called is put into a ring that tenant and worker share; that it is done is a word of the worker's clock, which the
+//! What is called is put into a ring that tenant and worker share; that it is done is a word of the worker's semaphores, which the
 //! worker's stream writes. So neither a call nor the wait for it asks the system, or the broker, for anything while both spin.
 
 mod error;
 mod modules;
-mod named;
-mod seat;
+mod named_lease;
+mod session;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,17 +16,17 @@ use std::time::Duration;
 use freehold::{ForkGuard, Grid};
 use sha2::{Digest, Sha256};
 
-pub use self::error::{Blame, CallError, Carried, Code};
+pub use self::error::{CallError, Code, ErrorOrigin, Executed};
 pub use self::modules::{Kernel, ListedModule, MODULE_BYTES_MAX, Module};
-pub(crate) use self::modules::{digest, text_of};
-pub use self::named::Named;
-use self::seat::{Seat, Spot};
-use super::link::{Link, LinkError, Patience};
-use super::tenant::{Broker, Lease};
-use crate::calls::STREAMS;
-use crate::order::{Argument, Content, Head, Owner, POINTS_MAX, ROOM_WORDS, Task};
-use crate::place;
-use crate::wire::{Id, Point};
+pub(crate) use self::modules::{digest, read_text};
+pub use self::named_lease::NamedLease;
+use self::session::{CallId, CallSession};
+use super::broker::{Broker, Lease};
+use super::link::{Link, LinkError, SpinPolicy};
+use crate::call_codec::{Argument, BODY_WORDS, CallHeader, CallKind, Content, FENCES_MAX, Owner};
+use crate::call_ring::STREAMS;
+use crate::socket_path;
+use crate::wire::{Fence, Id};
 
 /// What is to be launched.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub struct Launch<'a> {
     /// The stream at the worker, from 0 to 15: calls of one stream are carried out one after the other.
     pub stream: u32,
     /// What has to pass before it begins, on the device: work of this process, or of others of its user.
-    pub after: &'a [Point],
+    pub after: &'a [Fence],
 }
 
 impl<'a> Launch<'a> {
@@ -51,23 +51,23 @@ impl<'a> Launch<'a> {
     /// # Errors
     /// Those of [`Caller::call`].
     pub fn check(&self) -> Result<(), CallError> {
-        fits(self)
+        check_launch(self)
     }
 }
 
 /// How the broker is spoken to.
 #[derive(Debug)]
-enum Way {
+enum Channel {
     Own(Box<Mutex<Link>>),
     Tenant(Broker),
 }
 
-impl Way {
+impl Channel {
     fn link(&self) -> Result<MutexGuard<'_, Link>, CallError> {
         match self {
             Self::Own(link) => Ok(link.lock().unwrap_or_else(PoisonError::into_inner)),
             Self::Tenant(broker) => broker.connection().map_err(|error| match error {
-                super::tenant::Error::Link(error) => error.into(),
+                super::broker::Error::Link(error) => error.into(),
                 _ => LinkError::ForkedChild.into(),
             }),
         }
@@ -82,12 +82,12 @@ impl Way {
     }
 }
 
-/// The seat of a tenant, for all of its callers.
+/// The session of a tenant, for all of its callers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedSeat(Arc<Mutex<Option<Arc<Seat>>>>);
+pub(super) struct SharedSession(Arc<Mutex<Option<Arc<CallSession>>>>);
 
-impl SharedSeat {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Seat>>> {
+impl SharedSession {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<CallSession>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,13 +95,13 @@ impl SharedSeat {
 /// Who calls kernels: a tenant, and the worker that runs them, which is there from the first call on and replaced when it ended.
 #[derive(Debug)]
 pub struct Caller {
-    way: Arc<Way>,
+    channel: Arc<Channel>,
     /// Zero for a worker of its own.
     label: u64,
-    /// A tenant has one seat, whoever calls for it: its calls are counted there.
-    seat: SharedSeat,
-    patience: Mutex<Patience>,
-    family: ForkGuard,
+    /// A tenant has one session, whoever calls for it: its calls are counted there.
+    session: SharedSession,
+    spin_policy: Mutex<SpinPolicy>,
+    fork_guard: ForkGuard,
 }
 
 impl Caller {
@@ -110,7 +110,7 @@ impl Caller {
     /// # Errors
     /// [`LinkError::NoBroker`] where none is running.
     pub fn connect_at(path: &Path) -> Result<Self, CallError> {
-        Self::over(Way::Own(Box::new(Mutex::new(Link::connect(path)?))), SharedSeat::default())
+        Self::from_channel(Channel::Own(Box::new(Mutex::new(Link::connect(path)?))), SharedSession::default())
     }
 
     /// As [`connect_at`](Self::connect_at), at this user's broker.
@@ -118,27 +118,27 @@ impl Caller {
     /// # Errors
     /// As [`connect_at`](Self::connect_at).
     pub fn connect() -> Result<Self, CallError> {
-        Self::connect_at(&place::socket())
+        Self::connect_at(&socket_path::resolve())
     }
 
     /// For a tenant that there is: its leases can be arguments.
     ///
     /// # Errors
     /// Where the system maps no page.
-    pub fn of(broker: &Broker) -> Result<Self, CallError> {
-        Self::over(Way::Tenant(broker.clone()), broker.seat())
+    pub fn from_broker(broker: &Broker) -> Result<Self, CallError> {
+        Self::from_channel(Channel::Tenant(broker.clone()), broker.session())
     }
 
-    fn over(way: Way, seat: SharedSeat) -> Result<Self, CallError> {
-        let family = ForkGuard::new().map_err(LinkError::from_system)?;
-        let patience = Mutex::new(Patience::For(Duration::from_micros(50)));
-        Ok(Self { way: Arc::new(way), label: 0, seat, patience, family })
+    fn from_channel(channel: Channel, session: SharedSession) -> Result<Self, CallError> {
+        let fork_guard = ForkGuard::new().map_err(LinkError::from_system)?;
+        let spin_policy = Mutex::new(SpinPolicy::For(Duration::from_micros(50)));
+        Ok(Self { channel: Arc::new(channel), label: 0, session, spin_policy, fork_guard })
     }
 
     /// Agrees to share a worker with all processes of this user that say the same label: processes that take turns on a GPU pay
     /// for each turn, and a kernel of any of them that faults ends the worker of all. Before the first call.
     #[must_use]
-    pub fn sharing(mut self, label: &str) -> Self {
+    pub fn share_worker(mut self, label: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(label).into();
         let (first, _) = hash.split_first_chunk().expect("a hash has eight bytes");
         self.label = u64::from_le_bytes(*first).max(1);
@@ -146,8 +146,8 @@ impl Caller {
     }
 
     /// How long a wait looks before it sleeps.
-    pub fn set_patience(&self, patience: Patience) {
-        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
+    pub fn set_spin_policy(&self, spin_policy: SpinPolicy) {
+        *self.spin_policy.lock().unwrap_or_else(PoisonError::into_inner) = spin_policy;
     }
 
     /// The connection to the broker.
@@ -163,8 +163,8 @@ impl Caller {
     }
 
     fn connection(&self) -> Result<MutexGuard<'_, Link>, CallError> {
-        self.check()?;
-        self.way.link()
+        self.check_fork()?;
+        self.channel.link()
     }
 
     /// A lease of this tenant as an argument, by its number, from a byte on. The worker refuses a number that is not one of its leases.
@@ -172,15 +172,15 @@ impl Caller {
     /// # Safety
     /// Nothing is borrowed. Whatever else uses the lease tolerates that the kernels which are given it read and write it.
     pub unsafe fn argument(&self, lease: Id, offset_bytes: u64) -> Argument<'static> {
-        Argument::memory(self.way.owner(), lease, offset_bytes)
+        Argument::memory(self.channel.owner(), lease, offset_bytes)
     }
 
-    fn patience(&self) -> Patience {
-        *self.patience.lock().unwrap_or_else(PoisonError::into_inner)
+    fn spin_policy(&self) -> SpinPolicy {
+        *self.spin_policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check(&self) -> Result<(), CallError> {
-        if self.family.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
+    fn check_fork(&self) -> Result<(), CallError> {
+        if self.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
     /// Has a kernel launched, behind the calls of its stream. Nothing is waited for, but room where 256 calls have not been
@@ -190,15 +190,15 @@ impl Caller {
     /// Those of the caller that can be seen here: of arguments that are not the kernel's parameters, and of a grid that is none.
     /// What the worker sees is told by [`Call::wait`].
     pub fn call(&self, launch: &Launch<'_>) -> Result<Call, CallError> {
-        self.check()?;
-        fits(launch)?;
-        let own = self.way.owner();
+        self.check_fork()?;
+        check_launch(launch)?;
+        let own = self.channel.owner();
         if let Some(at) = launch.arguments.iter().position(|argument| !argument.is_known_to(own)) {
             return Err(CallError::ForeignLease { kernel: launch.kernel.name().clone(), argument: at + 1 });
         }
         let Launch { kernel, grid, arguments, stream, after } = *launch;
-        let head = Head {
-            task: Task::Launch,
+        let head = CallHeader {
+            kind: CallKind::Launch,
             stream,
             number: 0,
             module: kernel.module_id(),
@@ -207,46 +207,52 @@ impl Caller {
             threads: grid.threads,
             shared_bytes: grid.shared_bytes,
         };
-        self.put(head, after, arguments, kernel)
+        self.push(head, after, arguments, kernel)
     }
 
-    fn put(&self, head: Head, after: &[Point], arguments: &[Argument<'_>], kernel: &Kernel) -> Result<Call, CallError> {
+    fn push(
+        &self,
+        head: CallHeader,
+        after: &[Fence],
+        arguments: &[Argument<'_>],
+        kernel: &Kernel,
+    ) -> Result<Call, CallError> {
         loop {
-            let seat = self.seat()?;
-            match seat.put(head, after, arguments) {
-                Some(spot) => {
-                    if let Way::Tenant(broker) = &*self.way {
+            let session = self.session()?;
+            match session.push(head, after, arguments) {
+                Some(id) => {
+                    if let Channel::Tenant(broker) = &*self.channel {
                         let leases = arguments.iter().filter_map(|argument| match argument.content() {
                             Content::Memory { memory, .. } => Some(memory),
                             Content::Number { .. } | Content::Bytes(_) => None,
                         });
-                        leases.for_each(|lease| broker.note_call(lease, seat.point(spot)));
+                        leases.for_each(|lease| broker.record_call(lease, session.fence(id)));
                     }
-                    let (way, patience) = (self.way.clone(), self.patience());
-                    return Ok(Call { way, seat, spot, kernel: kernel.clone(), patience });
+                    let (channel, spin_policy) = (self.channel.clone(), self.spin_policy());
+                    return Ok(Call { channel, session, id, kernel: kernel.clone(), spin_policy });
                 }
                 // It has ended, with what was put in before.
-                None => self.leave(&seat),
+                None => self.remove_session(&session),
             }
         }
     }
 
     /// Forgets a worker that has ended.
-    fn leave(&self, gone: &Arc<Seat>) {
-        let mut seat = self.seat.lock();
-        if seat.as_ref().is_some_and(|known| Arc::ptr_eq(known, gone)) {
-            *seat = None;
+    fn remove_session(&self, gone: &Arc<CallSession>) {
+        let mut session = self.session.lock();
+        if session.as_ref().is_some_and(|known| Arc::ptr_eq(known, gone)) {
+            *session = None;
         }
     }
 
     /// The worker, hired where there is none.
-    fn seat(&self) -> Result<Arc<Seat>, CallError> {
-        let mut seat = self.seat.lock();
-        if let Some(known) = seat.as_ref().filter(|known| !known.has_ended()) {
+    fn session(&self) -> Result<Arc<CallSession>, CallError> {
+        let mut session = self.session.lock();
+        if let Some(known) = session.as_ref().filter(|known| !known.has_ended()) {
             return Ok(known.clone());
         }
-        let hired = Arc::new(Seat::hire(&mut *self.connection()?, self.label, self.family.clone())?);
-        *seat = Some(hired.clone());
+        let hired = Arc::new(CallSession::open(&mut *self.connection()?, self.label, self.fork_guard.clone())?);
+        *session = Some(hired.clone());
         Ok(hired)
     }
 }
@@ -254,29 +260,29 @@ impl Caller {
 /// A call that was put in. Dropped, it goes on, also when its process ends: but nobody hears then what goes wrong with it.
 #[derive(Debug)]
 pub struct Call {
-    way: Arc<Way>,
-    seat: Arc<Seat>,
-    spot: Spot,
+    channel: Arc<Channel>,
+    session: Arc<CallSession>,
+    id: CallId,
     kernel: Kernel,
-    patience: Patience,
+    spin_policy: SpinPolicy,
 }
 
 impl Call {
-    /// The point behind it: streams of this process, and of others of its user, can wait for it
+    /// The fence behind it: streams of this process, and of others of its user, can wait for it
     /// ([`Broker::await_point`]), and so can other calls.
-    pub fn point(&self) -> Point {
-        self.seat.point(self.spot)
+    pub fn fence(&self) -> Fence {
+        self.session.fence(self.id)
     }
 
     /// Whether it is over.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    pub fn is_done(&self) -> Result<bool, CallError> {
-        if !self.seat.is_over(self.spot) {
+    pub fn is_complete(&self) -> Result<bool, CallError> {
+        if !self.session.is_complete(self.id) {
             return Ok(false);
         }
-        self.seat.outcome(self.spot, &self.kernel).map(|()| true)
+        self.session.outcome(self.id, &self.kernel).map(|()| true)
     }
 
     /// Waits until it is over.
@@ -286,30 +292,30 @@ impl Call {
     /// kernel has run.
     pub fn wait(&self) -> Result<(), CallError> {
         self.wait_until(None).map(drop)?;
-        self.seat.outcome(self.spot, &self.kernel)
+        self.session.outcome(self.id, &self.kernel)
     }
 
     /// As [`wait`](Self::wait), for so long at the most.
     ///
     /// # Errors
     /// As [`wait`](Self::wait), and [`CallError::TimedOut`]: the call goes on.
-    pub fn wait_for(&self, timeout: Duration) -> Result<(), CallError> {
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), CallError> {
         if !self.wait_until(Some(timeout))? {
             let (kernel, module) = (self.kernel.name().clone(), self.kernel.module().clone());
             return Err(CallError::TimedOut { kernel, module, timeout });
         }
-        self.seat.outcome(self.spot, &self.kernel)
+        self.session.outcome(self.id, &self.kernel)
     }
 
     fn wait_until(&self, timeout: Option<Duration>) -> Result<bool, CallError> {
         // A worker ends with a broker that is gone for good, and nobody is left to say so.
         let look = || {
-            self.way.link()?.look().map_err(|_| {
+            self.channel.link()?.check_alive().map_err(|_| {
                 let (kernel, module) = (self.kernel.name().clone(), self.kernel.module().clone());
-                CallError::WorkerGone { kernel, module, carried: Carried::Perhaps }
+                CallError::WorkerGone { kernel, module, executed: Executed::Maybe }
             })
         };
-        self.seat.wait(self.spot, self.patience, timeout, look)
+        self.session.wait(self.id, self.spin_policy, timeout, look)
     }
 }
 
@@ -330,7 +336,7 @@ impl<T: freehold::Pod> Lease<T> {
 }
 
 /// Refuses what can be seen to be wrong without a worker.
-fn fits(launch: &Launch<'_>) -> Result<(), CallError> {
+fn check_launch(launch: &Launch<'_>) -> Result<(), CallError> {
     let Launch { kernel, grid, arguments, stream, after } = launch;
     let (name, parameters) = (kernel.name(), kernel.parameters());
     if parameters.len() != arguments.len() {
@@ -353,23 +359,23 @@ fn fits(launch: &Launch<'_>) -> Result<(), CallError> {
         }
     }
     let words = 2 * after.len() + arguments.iter().map(|argument| argument.content().words()).sum::<usize>();
-    if after.len() > POINTS_MAX {
-        return Err(CallError::TooManyPoints { most: POINTS_MAX, given: after.len() });
+    if after.len() > FENCES_MAX {
+        return Err(CallError::TooManyFences { most: FENCES_MAX, given: after.len() });
     }
-    if words > ROOM_WORDS {
-        return Err(CallError::TooMuch { kernel: name.clone(), words });
+    if words > BODY_WORDS {
+        return Err(CallError::ArgumentsTooLarge { kernel: name.clone(), words });
     }
     if *stream >= STREAMS {
         return Err(CallError::NoStream { stream: *stream, streams: STREAMS });
     }
-    if !is_grid(grid) {
-        return Err(CallError::Grid { blocks: grid.blocks, threads: grid.threads });
+    if !is_valid_grid(grid) {
+        return Err(CallError::InvalidGrid { blocks: grid.blocks, threads: grid.threads });
     }
     Ok(())
 }
 
 /// Whether any device launches such a grid.
-fn is_grid(grid: &Grid) -> bool {
+fn is_valid_grid(grid: &Grid) -> bool {
     let [x, y, z] = grid.blocks;
     let [tx, ty, tz] = grid.threads.map(u64::from);
     let threads = tx.saturating_mul(ty).saturating_mul(tz);

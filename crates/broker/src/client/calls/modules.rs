@@ -10,17 +10,17 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use sha2::{Digest, Sha256};
 
 use super::{CallError, Caller};
+use crate::call_codec::{CallHeader, CallKind};
 use crate::client::link::LinkError;
 use crate::name::Name;
-use crate::order::{Head, Task};
-use crate::wire::{Hash, Id, Refusal, Reply, Request};
+use crate::wire::{Hash, Id, Reply, Request, RequestError};
 use freehold::signature::{Parameter, Signature, device_bytes, kernels};
 
 /// The longest text of a module.
 pub const MODULE_BYTES_MAX: usize = 16 << 20;
 
 /// How often a text is put that others put and take away meanwhile.
-const PUTS_MAX: u32 = 8;
+const PUT_ATTEMPTS_MAX: u32 = 8;
 
 /// A module of the registry, and what its kernels take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Module {
 impl Kernel {
     /// One without parameters, of any module.
     #[cfg(test)]
-    pub(super) fn known(name: &str, module: &str) -> Self {
+    pub(super) fn for_test(name: &str, module: &str) -> Self {
         let signature = Signature { name: name.into(), parameters: [].into() };
         Self { module_id: Id(1), module: module.into(), index: 0, signature }
     }
@@ -141,15 +141,15 @@ impl Caller {
     pub fn put_module(&self, name: &str, text: &str) -> Result<Module, CallError> {
         let name = Name::parse(name)?;
         if text.is_empty() || text.len() > MODULE_BYTES_MAX {
-            return Err(CallError::TooLong { bytes: text.len(), most: MODULE_BYTES_MAX });
+            return Err(CallError::ModuleTooLong { bytes: text.len(), most: MODULE_BYTES_MAX });
         }
         let hash: [u8; 32] = Sha256::digest(text).into();
-        let file = sealed(text).map_err(CallError::Link)?;
+        let file = sealed_memfd(text).map_err(CallError::Link)?;
         // What cannot be read is the driver's to refuse.
         let (bytes, device_bytes) = (text.len() as u64, device_bytes(text).unwrap_or(0));
-        let request = Request::PutModule { bytes, device_bytes, hash: words(&hash), name };
+        let request = Request::PutModule { bytes, device_bytes, hash: hash_words(&hash), name };
         let mut module = self.try_put(&request, &file, hash);
-        for _ in 1..PUTS_MAX {
+        for _ in 1..PUT_ATTEMPTS_MAX {
             // Another process put it too, and was gone before it was proved.
             if matches!(module, Err(CallError::NoModule { .. })) {
                 module = self.try_put(&request, &file, hash);
@@ -166,18 +166,18 @@ impl Caller {
         let reply = self.connection()?.call_with(request.clone(), &[file.as_fd()])?.reply;
         let Reply::Number { id, .. } = reply else { return Err(LinkError::Malformed.into()) };
         let module = Module { id, name: name.as_str().into(), hash, bytes: *bytes, kernels: [].into() };
-        self.prove(&module)?;
+        self.compile(&module)?;
         Ok(module)
     }
 
     /// Has the worker load a module.
-    fn prove(&self, module: &Module) -> Result<(), CallError> {
-        let (task, Grid { blocks, threads, shared_bytes }) = (Task::Load, Grid::line(1, 1));
+    fn compile(&self, module: &Module) -> Result<(), CallError> {
+        let (task, Grid { blocks, threads, shared_bytes }) = (CallKind::Load, Grid::line(1, 1));
         let (stream, number, kernel) = (0, 0, 0);
-        let head = Head { task, stream, number, module: module.id, kernel, blocks, threads, shared_bytes };
+        let head = CallHeader { kind: task, stream, number, module: module.id, kernel, blocks, threads, shared_bytes };
         let signature = Signature { name: "the module".into(), parameters: [].into() };
         let of = Kernel { module_id: module.id, module: module.name.clone(), index: 0, signature };
-        self.put(head, &[], &[], &of)?.wait()
+        self.push(head, &[], &[], &of)?.wait()
     }
 
     /// The module of a name, and what its kernels take.
@@ -192,9 +192,9 @@ impl Caller {
             return Err(LinkError::Malformed.into());
         };
         let module: Arc<str> = name.as_str().into();
-        let text = text_of(text, bytes, &hash).ok_or_else(|| CallError::OtherContent { module: module.clone() })?;
+        let text = read_text(text, bytes, &hash).ok_or_else(|| CallError::HashMismatch { module: module.clone() })?;
         let kernels = kernels(&text).map_err(CallError::NotPtx)?;
-        Ok(Module { id, name: module, hash: bytes_of(&hash), bytes, kernels: kernels.into() })
+        Ok(Module { id, name: module, hash: hash_bytes(&hash), bytes, kernels: kernels.into() })
     }
 
     /// All modules.
@@ -244,15 +244,15 @@ impl ListedModule {
 
 fn no_module(error: LinkError, name: &Name) -> CallError {
     match error {
-        LinkError::Refused { refusal: Refusal::NoModule, told } => {
-            CallError::NoModule { name: name.as_str().into(), near: told }
+        LinkError::Request { error: RequestError::NoModule, detail } => {
+            CallError::NoModule { name: name.as_str().into(), near: detail }
         }
         error => error.into(),
     }
 }
 
 /// A text in memory that nobody can change any more.
-fn sealed(text: &str) -> Result<OwnedFd, LinkError> {
+fn sealed_memfd(text: &str) -> Result<OwnedFd, LinkError> {
     let file = File::from(memfd_create("freehold-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.write_all_at(text.as_bytes(), 0).map_err(LinkError::from_system)?;
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
@@ -260,10 +260,10 @@ fn sealed(text: &str) -> Result<OwnedFd, LinkError> {
 }
 
 /// The text of a module, if it is what its hash is of.
-pub(crate) fn text_of(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String> {
+pub(crate) fn read_text(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String> {
     let mut text = vec![0; usize::try_from(bytes).ok().filter(|&bytes| bytes <= MODULE_BYTES_MAX)?];
     File::from(file).read_exact_at(&mut text, 0).ok()?;
-    let is_same = Sha256::digest(&text)[..] == bytes_of(hash);
+    let is_same = Sha256::digest(&text)[..] == hash_bytes(hash);
     String::from_utf8(text).ok().filter(|_| is_same)
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn digest(text: &str) -> String {
     Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn words(hash: &[u8; 32]) -> Hash {
+fn hash_words(hash: &[u8; 32]) -> Hash {
     let mut words = [0; 4];
     for (word, bytes) in words.iter_mut().zip(hash.as_chunks().0) {
         *word = u64::from_le_bytes(*bytes);
@@ -280,7 +280,7 @@ fn words(hash: &[u8; 32]) -> Hash {
     words
 }
 
-fn bytes_of(hash: &Hash) -> [u8; 32] {
+fn hash_bytes(hash: &Hash) -> [u8; 32] {
     let mut bytes = [0; 32];
     for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(hash) {
         *to = word.to_le_bytes();

@@ -6,19 +6,19 @@ use super::{Granted, Link, LinkError};
 use crate::wire::{Id, Request};
 
 impl Link {
-    /// The connection of a worker, over what the broker gave it: a socket, and ring, clock and bell.
-    pub(crate) fn of_worker(
+    /// The connection of a worker, over what the broker gave it: a socket, and ring, semaphores and doorbell.
+    pub(crate) fn for_worker(
         tenant: Id,
         device: u128,
         socket: OwnedFd,
         descriptors: [OwnedFd; 3],
     ) -> Result<Self, LinkError> {
-        Self::over(socket, tenant, device, descriptors)
+        Self::from_parts(socket, tenant, device, descriptors)
     }
 
     /// A second lease of what a tenant has leased that this worker serves.
     pub(crate) fn borrow(&mut self, lease: Id, of: Id) -> Result<Granted, LinkError> {
-        self.granted(Request::Borrow { lease, of })
+        self.request_lease(Request::Borrow { lease, of })
     }
 
     /// The next borrowed lease that is to be returned: what it was borrowed of is over.
@@ -30,6 +30,6 @@ impl Link {
     /// The next module that was dropped, and is to be unloaded behind the calls that were put in before.
     pub(crate) fn next_dropped(&mut self) -> Option<Id> {
         self.drain();
-        self.dropped.pop_front()
+        self.dropped_modules.pop_front()
     }
 }

@@ -1,4 +1,4 @@
-//! What requests cost however much there is: told by counts where there are some, and by a clock where the difference is that of a
+//! What requests cost however much there is: told by counts where there are some, and by a semaphores where the difference is that of a
 //! thousand times.
 
 use std::time::{Duration, Instant};
@@ -22,13 +22,13 @@ fn shortest(mut turn: impl FnMut()) -> Duration {
 
 fn with_names(count: usize) -> State {
     let many = Limits { names: count, user_names: count, blocks: count, leases: count, user_leases: count, ..limits() };
-    let mut state = State::new(Limits { tenant_leases: count, ..many }, OWN);
+    let mut state = State::new(Limits { tenant_leases: count, ..many }, OPERATOR);
     let tenant = connected(&mut state);
     for number in 0..count {
         let lease = reserved(&mut state, tenant, 512);
-        let (policy, point) = (Policy::Restore, Point::default());
+        let (policy, fence) = (Policy::Restore, Fence::default());
         let name = Name::parse(&format!("model/layer-{number:05}/weights")).unwrap();
-        ask(&mut state, tenant, Request::Publish { lease, policy, point, name });
+        ask(&mut state, tenant, Request::Publish { lease, policy, fence, name });
     }
     state
 }
@@ -48,14 +48,14 @@ fn the_nearest_names_are_found_among_many_within_a_second() {
     let time = shortest(|| drop(state.list(Some(&after))));
     println!("the last names of {names}: {time:?}");
     assert!(time < SECOND, "{time:?}");
-    let time = shortest(|| assert_eq!(state.sums().names, names as u32));
-    println!("sums of {names} names: {time:?}");
+    let time = shortest(|| assert_eq!(state.stats().names, names as u32));
+    println!("stats of {names} names: {time:?}");
     assert!(time < SECOND, "{time:?}");
 }
 
 #[test]
 fn few_names_are_all_compared() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let tenant = connected(&mut state);
     for name in ["weights", "zeights", "a/b/c"] {
         published(&mut state, tenant, name, Policy::Restore);
@@ -68,27 +68,27 @@ fn few_names_are_all_compared() {
 /// Counts how often it is asked whether work has passed.
 struct Counting(std::cell::Cell<u32>);
 
-impl World for Counting {
+impl Environment for Counting {
     fn has_room(&self, _: Id) -> Result<(), u32> {
         Ok(())
     }
 
-    fn has_passed(&self, point: Point) -> bool {
+    fn is_complete(&self, fence: Fence) -> bool {
         self.0.set(self.0.get() + 1);
-        point.value <= 2
+        fence.value <= 2
     }
 }
 
 #[test]
 fn a_word_is_looked_at_once_however_many_leases_wait_for_it() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let tenant = connected(&mut state);
     for number in 0..1000 {
         let lease = reserved(&mut state, tenant, 512);
-        let point = Point { tenant, word: number % 4, value: 3 + u64::from(number) };
-        ask_with(&mut state, tenant, Request::Return { lease, point }, false);
+        let fence = Fence { tenant, semaphore: number % 4, value: 3 + u64::from(number) };
+        ask_with(&mut state, tenant, Request::Return { lease, fence }, false);
     }
-    let world = Counting(std::cell::Cell::new(0));
-    state.pass(&world);
-    assert_eq!((world.0.get(), state.leases.len()), (4, 1000));
+    let environment = Counting(std::cell::Cell::new(0));
+    state.poll_fences(&environment);
+    assert_eq!((environment.0.get(), state.leases.len()), (4, 1000));
 }

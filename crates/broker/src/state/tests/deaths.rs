@@ -2,16 +2,16 @@
 
 use super::*;
 
-const PENDING: Coins = Coins { is_full: false, has_passed: false };
+const PENDING: FakeEnvironment = FakeEnvironment { is_full: false, is_complete: false };
 
 fn name() -> Name {
     Name::parse("a").unwrap()
 }
 
-/// Publishes a lease, ready at a point that has not passed.
+/// Publishes a lease, ready at a fence that has not passed.
 fn publish_later(state: &mut State, from: Id, lease: Id, policy: Policy, value: u64) {
-    let point = Point { tenant: from, word: 1, value };
-    let effects = ask_with(state, from, Request::Publish { lease, policy, point, name: name() }, false);
+    let fence = Fence { tenant: from, semaphore: 1, value };
+    let effects = ask_with(state, from, Request::Publish { lease, policy, fence, name: name() }, false);
     assert!(matches!(effects.last(), Some(Effect::Reply { reply: Reply::Number { .. }, .. })), "{effects:?}");
 }
 
@@ -20,8 +20,8 @@ fn rewriting(state: &mut State, from: Id) -> Id {
     let id = state.names[&name()].id;
     state.take_effects(Vec::new());
     let mut effects = ask(state, from, Request::Lease { name: id, access: Access::Write });
-    if let Some(Effect::Make { segment, .. }) = effects.first() {
-        state.made(*segment, Ok(()));
+    if let Some(Effect::CreateSegment { segment, .. }) = effects.first() {
+        state.segment_created(*segment, Ok(()));
         effects = state.take_effects(Vec::new());
     }
     match effects.as_slice() {
@@ -32,7 +32,7 @@ fn rewriting(state: &mut State, from: Id) -> Id {
 
 #[test]
 fn a_producer_that_dies_before_its_point_leaves_what_was_whole_before() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let id = published(&mut state, publisher, "a", Policy::Restore);
     let before = state.named.get(id).unwrap().block;
@@ -40,47 +40,47 @@ fn a_producer_that_dies_before_its_point_leaves_what_was_whole_before() {
     publish_later(&mut state, writer, lease, Policy::Restore, 5);
     assert_ne!(state.named.get(id).unwrap().block, before, "readers wait for the new one on the device");
     check(&state);
-    state.end(writer, &PENDING);
+    state.remove_tenant(writer, &PENDING);
     let named = state.named.get(id).unwrap();
-    assert_eq!((named.block, named.version, named.ready), (before, 1, Point::default()));
+    assert_eq!((named.block, named.version, named.ready), (before, 1, Fence::default()));
     check(&state);
 }
 
 #[test]
 fn a_producer_that_dies_behind_its_point_leaves_what_it_published() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let id = published(&mut state, publisher, "a", Policy::Restore);
     let before = state.named.get(id).unwrap().block;
     let lease = rewriting(&mut state, writer);
     publish_later(&mut state, writer, lease, Policy::Restore, 5);
-    state.end(writer, &PASSED);
+    state.remove_tenant(writer, &COMPLETE);
     let named = state.named.get(id).unwrap();
-    assert_eq!((named.version, named.before), (2, None));
+    assert_eq!((named.version, named.previous), (2, None));
     assert_ne!(named.block, before);
     check(&state);
 }
 
 #[test]
 fn what_was_there_before_goes_when_the_point_has_passed() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let id = published(&mut state, publisher, "a", Policy::Restore);
-    state.end(publisher, &PASSED);
+    state.remove_tenant(publisher, &COMPLETE);
     let lease = rewriting(&mut state, writer);
     publish_later(&mut state, writer, lease, Policy::Restore, 5);
-    assert_eq!(state.sums().named_bytes, 8192);
-    state.pass(&PENDING);
-    assert_eq!(state.sums().named_bytes, 8192);
-    state.pass(&PASSED);
-    assert_eq!((state.sums().named_bytes, state.is_ending()), (4096, false));
+    assert_eq!(state.stats().named_bytes, 8192);
+    state.poll_fences(&PENDING);
+    assert_eq!(state.stats().named_bytes, 8192);
+    state.poll_fences(&COMPLETE);
+    assert_eq!((state.stats().named_bytes, state.has_fence_waiters()), (4096, false));
     assert_eq!(state.named.get(id).unwrap().version, 2);
     check(&state);
 }
 
 #[test]
 fn the_last_whole_state_stays_however_many_follow_it() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let tenants = [0; 3].map(|_| connected(&mut state));
     let id = published(&mut state, tenants[0], "a", Policy::Restore);
     let whole = state.named.get(id).unwrap().block;
@@ -89,7 +89,7 @@ fn the_last_whole_state_stays_however_many_follow_it() {
         publish_later(&mut state, writer, lease, Policy::Restore, value);
         check(&state);
     }
-    state.end(tenants[2], &PENDING);
+    state.remove_tenant(tenants[2], &PENDING);
     assert_eq!(state.named.get(id).unwrap().block, whole);
     check(&state);
 }
@@ -97,11 +97,11 @@ fn the_last_whole_state_stays_however_many_follow_it() {
 #[test]
 fn a_first_publication_that_is_never_whole_is_no_name() {
     for (policy, is_there) in [(Policy::Restore, false), (Policy::Drop, false), (Policy::Open, true)] {
-        let mut state = State::new(limits(), OWN);
+        let mut state = State::new(limits(), OPERATOR);
         let publisher = connected(&mut state);
         let lease = reserved(&mut state, publisher, 4096);
         publish_later(&mut state, publisher, lease, policy, 5);
-        state.end(publisher, &PENDING);
+        state.remove_tenant(publisher, &PENDING);
         assert_eq!(state.names.contains_key(&name()), is_there, "{policy:?}");
         check(&state);
     }
@@ -109,54 +109,54 @@ fn a_first_publication_that_is_never_whole_is_no_name() {
 
 #[test]
 fn a_writer_in_place_that_dies_before_its_point_drops_the_name() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let id = published(&mut state, publisher, "a", Policy::Drop);
-    state.end(publisher, &PASSED);
+    state.remove_tenant(publisher, &COMPLETE);
     let lease = rewriting(&mut state, writer);
-    let point = Point { tenant: writer, word: 1, value: 5 };
-    ask_with(&mut state, writer, Request::Return { lease, point }, false);
-    assert_eq!(state.named.get(id).unwrap().ready, point);
-    state.end(writer, &PENDING);
+    let fence = Fence { tenant: writer, semaphore: 1, value: 5 };
+    ask_with(&mut state, writer, Request::Return { lease, fence }, false);
+    assert_eq!(state.named.get(id).unwrap().ready, fence);
+    state.remove_tenant(writer, &PENDING);
     assert!(state.names.is_empty());
     check(&state);
 }
 
 #[test]
 fn a_tenant_that_said_goodbye_is_there_until_its_points_have_passed() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let publisher = connected(&mut state);
     let lease = reserved(&mut state, publisher, 4096);
     publish_later(&mut state, publisher, lease, Policy::Restore, 5);
     ask_with(&mut state, publisher, Request::Bye, false);
-    state.pass(&PENDING);
+    state.poll_fences(&PENDING);
     assert!(state.tenants.get(publisher).is_some());
-    state.pass(&PASSED);
+    state.poll_fences(&COMPLETE);
     assert!(state.tenants.get(publisher).is_none());
     assert_eq!(state.named.get(state.names[&name()].id).unwrap().version, 1);
     check(&state);
 }
 
 /// The state that a broker finds which comes after one that died behind so many records.
-fn recovered(state: &mut State, pages: &mut Pages, cut: usize) -> State {
-    let mut touched = Vec::new();
-    state.write_touched(|_, one| touched.push(one));
-    touched[..cut.min(touched.len())].iter().for_each(|&one| pages.put(state, one));
-    State::recover(limits(), OWN, |kind| pages.records(kind), |_| true)
+fn recovered(state: &mut State, journal: &mut MemoryJournal, cut: usize) -> State {
+    let mut dirty = Vec::new();
+    state.write_dirty(|_, one| dirty.push(one));
+    dirty[..cut.min(dirty.len())].iter().for_each(|&one| journal.put(state, one));
+    State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true)
 }
 
 #[test]
 fn a_publication_that_is_repeated_is_finished_wherever_the_broker_died() {
     for cut in 0..8 {
-        let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+        let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
         let publisher = connected(&mut state);
         let lease = reserved(&mut state, publisher, 4096);
-        recovered(&mut state, &mut pages, usize::MAX);
-        let message = Request::Publish { lease, policy: Policy::Drop, point: Point::default(), name: name() };
+        recovered(&mut state, &mut journal, usize::MAX);
+        let message = Request::Publish { lease, policy: Policy::Drop, fence: Fence::default(), name: name() };
         ask(&mut state, publisher, message.clone());
-        let mut state = recovered(&mut state, &mut pages, cut);
+        let mut state = recovered(&mut state, &mut journal, cut);
         for _ in 0..2 {
-            state.request(publisher, Framed { number: 1, is_again: true, message: message.clone() }, &PASSED);
+            state.request(publisher, Frame { number: 1, is_retry: true, message: message.clone() }, &COMPLETE);
             check(&state);
         }
         let named = state.named.get(state.names[&name()].id).unwrap();
@@ -167,45 +167,45 @@ fn a_publication_that_is_repeated_is_finished_wherever_the_broker_died() {
 
 #[test]
 fn a_lease_that_ends_of_a_tenant_that_is_lost_is_lost() {
-    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let tenant = connected(&mut state);
     let lease = reserved(&mut state, tenant, 4096);
-    let point = Point { tenant, word: 1, value: 5 };
-    ask_with(&mut state, tenant, Request::Return { lease, point }, false);
-    recovered(&mut state, &mut pages, usize::MAX);
-    let has = |thing| thing != Thing::Clock(tenant);
-    let state = State::recover(limits(), OWN, |kind| pages.records(kind), has);
-    assert_eq!((state.leases.len(), state.is_ending()), (0, false));
+    let fence = Fence { tenant, semaphore: 1, value: 5 };
+    ask_with(&mut state, tenant, Request::Return { lease, fence }, false);
+    recovered(&mut state, &mut journal, usize::MAX);
+    let has = |thing| thing != Resource::Semaphores(tenant);
+    let state = State::recover(limits(), OPERATOR, |kind| journal.records(kind), has);
+    assert_eq!((state.leases.len(), state.has_fence_waiters()), (0, false));
     check(&state);
 }
 
 #[test]
 fn a_goodbye_outlives_the_broker() {
-    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let tenant = connected(&mut state);
     let lease = reserved(&mut state, tenant, 4096);
-    let point = Point { tenant, word: 1, value: 5 };
-    ask_with(&mut state, tenant, Request::Return { lease, point }, false);
+    let fence = Fence { tenant, semaphore: 1, value: 5 };
+    ask_with(&mut state, tenant, Request::Return { lease, fence }, false);
     ask_with(&mut state, tenant, Request::Bye, false);
-    let mut state = recovered(&mut state, &mut pages, usize::MAX);
-    state.pass(&PASSED);
+    let mut state = recovered(&mut state, &mut journal, usize::MAX);
+    state.poll_fences(&COMPLETE);
     assert_eq!(state.tenants.len(), 0);
 }
 
 #[test]
 fn a_drop_that_is_repeated_drops_no_name_that_came_since() {
-    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let (one, other) = (connected(&mut state), connected(&mut state));
     published(&mut state, one, "a", Policy::Restore);
     ask(&mut state, one, Request::Drop { name: name() });
     assert!(state.names.is_empty());
-    let mut state = recovered(&mut state, &mut pages, usize::MAX);
+    let mut state = recovered(&mut state, &mut journal, usize::MAX);
     published(&mut state, other, "a", Policy::Restore);
     let message = Request::Drop { name: name() };
-    state.request(one, Framed { number: 1, is_again: true, message: message.clone() }, &PASSED);
+    state.request(one, Frame { number: 1, is_retry: true, message: message.clone() }, &COMPLETE);
     let reply = Effect::Reply { to: one, number: 1, reply: Reply::Done };
     assert_eq!((state.take_effects(Vec::new()), state.names.len()), (vec![reply], 1));
-    state.request(one, Framed { number: 2, is_again: true, message }, &PASSED);
+    state.request(one, Frame { number: 2, is_retry: true, message }, &COMPLETE);
     assert!(state.names.is_empty(), "another request is another drop");
 }
 
@@ -213,134 +213,136 @@ fn a_drop_that_is_repeated_drops_no_name_that_came_since() {
 #[test]
 fn a_writer_in_place_that_returns_is_never_taken_for_done_before_its_name_waits_for_it() {
     for records in 0..8 {
-        let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+        let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
         let (publisher, writer) = (connected(&mut state), connected(&mut state));
         let id = published(&mut state, publisher, "a", Policy::Drop);
-        state.end(publisher, &PASSED);
+        state.remove_tenant(publisher, &COMPLETE);
         let lease = rewriting(&mut state, writer);
-        state.write_touched(|state, one| pages.put(state, one));
-        let point = Point { tenant: writer, word: 1, value: 5 };
-        let asked = Framed { number: 9, is_again: false, message: Request::Return { lease, point } };
+        state.write_dirty(|state, one| journal.put(state, one));
+        let fence = Fence { tenant: writer, semaphore: 1, value: 5 };
+        let asked = Frame { number: 9, is_retry: false, message: Request::Return { lease, fence } };
         state.request(writer, asked, &PENDING);
-        let after = recovered(&mut state, &mut pages, records);
+        let after = recovered(&mut state, &mut journal, records);
         let is_returned = after.leases.get(lease).is_none_or(|lease| lease.ending.is_some());
         let named = after.named.get(id).expect("nobody has died");
-        assert!(!is_returned || named.ready == point, "after {records} records");
+        assert!(!is_returned || named.ready == fence, "after {records} records");
     }
 }
 
 #[test]
 fn a_lease_that_was_given_is_told_of_by_every_broker_until_it_is_over() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (giver, taker) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, giver, 4096);
-    let point = Point { tenant: giver, word: 1, value: 5 };
+    let fence = Fence { tenant: giver, semaphore: 1, value: 5 };
     let told = |effects: Vec<Effect>| match effects.as_slice() {
-        [Effect::Tell { to, reply: Reply::Given { lease, point, from, .. } }, ..] => Some((*to, *lease, *point, *from)),
+        [Effect::Notify { to, reply: Reply::Given { lease, fence, from, .. } }, ..] => {
+            Some((*to, *lease, *fence, *from))
+        }
         _ => None,
     };
-    let first = told(ask_with(&mut state, giver, Request::Give { lease, to: taker, point }, false)).unwrap();
+    let first = told(ask_with(&mut state, giver, Request::Give { lease, to: taker, fence }, false)).unwrap();
     let given = first.1;
-    assert_eq!(first, (taker, given, point, giver));
-    let mut pages = Pages::default();
+    assert_eq!(first, (taker, given, fence, giver));
+    let mut journal = MemoryJournal::default();
     for _ in 0..2 {
-        state = recovered(&mut state, &mut pages, usize::MAX);
-        assert_eq!(told(state.take_effects(Vec::new())), Some((taker, given, point, giver)));
+        state = recovered(&mut state, &mut journal, usize::MAX);
+        assert_eq!(told(state.take_effects(Vec::new())), Some((taker, given, fence, giver)));
     }
-    ask(&mut state, taker, Request::Return { lease: given, point: Point::default() });
-    let mut next = recovered(&mut state, &mut pages, usize::MAX);
+    ask(&mut state, taker, Request::Return { lease: given, fence: Fence::default() });
+    let mut next = recovered(&mut state, &mut journal, usize::MAX);
     assert_eq!(told(next.take_effects(Vec::new())), None);
 }
 
 #[test]
 fn segments_of_more_bytes_than_there_can_be_are_not_believed() {
-    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let tenant = connected(&mut state);
     for _ in 0..3 {
         reserved(&mut state, tenant, 2 << 20);
     }
-    assert_eq!(recovered(&mut state, &mut pages, usize::MAX).sums().made_bytes, 6 << 20);
+    assert_eq!(recovered(&mut state, &mut journal, usize::MAX).stats().segment_bytes, 6 << 20);
     for bytes in [u64::MAX, u64::MAX / 2, 1 << 62, 40 << 20] {
         for index in [0, 2] {
-            let record = pages.0.get_mut(&(Kind::Segment as usize, index)).unwrap();
+            let record = journal.0.get_mut(&(RecordKind::Segment as usize, index)).unwrap();
             record.words.as_mut().unwrap()[0] = bytes;
         }
-        let mended = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+        let mended = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
         check(&mended);
-        assert_eq!(mended.sums().made_bytes, if bytes == 40 << 20 { 42 << 20 } else { 2 << 20 });
+        assert_eq!(mended.stats().segment_bytes, if bytes == 40 << 20 { 42 << 20 } else { 2 << 20 });
     }
 }
 
-/// A lease that one gave to another, ready at a point of the giver's that has not passed.
+/// A lease that one gave to another, ready at a fence of the giver's that has not passed.
 fn given_later(state: &mut State, from: Id, to: Id) -> Id {
     let lease = reserved(state, from, 1000);
-    let point = Point { tenant: from, word: 1, value: 5 };
-    let effects = ask_with(state, from, Request::Give { lease, to, point }, false);
+    let fence = Fence { tenant: from, semaphore: 1, value: 5 };
+    let effects = ask_with(state, from, Request::Give { lease, to, fence }, false);
     match effects.first() {
-        Some(Effect::Tell { reply: Reply::Given { lease, point: told, .. }, .. }) if *told == point => *lease,
+        Some(Effect::Notify { reply: Reply::Given { lease, fence: told, .. }, .. }) if *told == fence => *lease,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn who_has_what_a_dead_process_gave_is_told_before_its_stream_passes() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (giver, taker) = (connected(&mut state), connected(&mut state));
     let lease = given_later(&mut state, giver, taker);
     check(&state);
-    state.depart(giver, &PENDING);
+    state.process_exited(giver, &PENDING);
     let effects = state.take_effects(Vec::new());
     let at = |wanted: &Effect| effects.iter().position(|effect| effect == wanted);
-    let told = at(&Effect::Tell { to: taker, reply: Reply::Unfinished { lease } });
-    let passed = at(&Effect::Close { what: Thing::Clock(giver) });
+    let told = at(&Effect::Notify { to: taker, reply: Reply::Unfinished { lease } });
+    let passed = at(&Effect::CloseFd { what: Resource::Semaphores(giver) });
     assert!(told.is_some() && told < passed, "{effects:?}");
     check(&state);
 }
 
 #[test]
 fn what_was_given_is_whole_when_its_point_has_passed_however_its_giver_ends() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (giver, taker) = (connected(&mut state), connected(&mut state));
     let lease = given_later(&mut state, giver, taker);
-    state.depart(giver, &PASSED);
-    let unfinished = Effect::Tell { to: taker, reply: Reply::Unfinished { lease } };
+    state.process_exited(giver, &COMPLETE);
+    let unfinished = Effect::Notify { to: taker, reply: Reply::Unfinished { lease } };
     assert!(!state.take_effects(Vec::new()).contains(&unfinished));
     check(&state);
 }
 
 #[test]
 fn who_says_goodbye_stays_until_what_it_gave_is_whole() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (giver, taker) = (connected(&mut state), connected(&mut state));
     let lease = given_later(&mut state, giver, taker);
     ask_with(&mut state, giver, Request::Bye, false);
-    state.pass(&PENDING);
-    assert!(state.tenants.get(giver).is_some(), "its clock would let the taker's stream pass");
-    state.pass(&PASSED);
+    state.poll_fences(&PENDING);
+    assert!(state.tenants.get(giver).is_some(), "its semaphores would let the taker's stream pass");
+    state.poll_fences(&COMPLETE);
     assert!(state.tenants.get(giver).is_none());
-    let unfinished = Effect::Tell { to: taker, reply: Reply::Unfinished { lease } };
+    let unfinished = Effect::Notify { to: taker, reply: Reply::Unfinished { lease } };
     assert!(!state.take_effects(Vec::new()).contains(&unfinished));
     check(&state);
 }
 
 #[test]
 fn a_broker_that_takes_over_tells_again_what_is_unfinished_and_waits_for_what_is_not_whole() {
-    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let [dead, giver, taker] = [(); 3].map(|()| connected(&mut state));
     let (unfinished, later) = (given_later(&mut state, dead, taker), given_later(&mut state, giver, taker));
-    state.depart(dead, &PENDING);
+    state.process_exited(dead, &PENDING);
     state.take_effects(Vec::new());
-    let mut touched = Vec::new();
-    state.write_touched(|_, one| touched.push(one));
-    touched.into_iter().for_each(|one| pages.put(&state, one));
-    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    let mut dirty = Vec::new();
+    state.write_dirty(|_, one| dirty.push(one));
+    dirty.into_iter().for_each(|one| journal.put(&state, one));
+    let mut state = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
     let told =
-        |effects: &[Effect], lease| effects.contains(&Effect::Tell { to: taker, reply: Reply::Unfinished { lease } });
+        |effects: &[Effect], lease| effects.contains(&Effect::Notify { to: taker, reply: Reply::Unfinished { lease } });
     let effects = state.take_effects(Vec::new());
     assert!(told(&effects, unfinished) && !told(&effects, later), "{effects:?}");
-    state.depart(giver, &PENDING);
+    state.process_exited(giver, &PENDING);
     assert!(told(&state.take_effects(Vec::new()), later));
     // Of what is returned nobody is told.
-    ask(&mut state, taker, Request::Return { lease: unfinished, point: Point::default() });
+    ask(&mut state, taker, Request::Return { lease: unfinished, fence: Fence::default() });
     check(&state);
 }

@@ -11,22 +11,22 @@ mod workers;
 
 use std::collections::BTreeMap;
 
-use super::record::{Kind, Record};
+use super::record::{Record, RecordKind};
 use super::*;
-use crate::wire::{Framed, Request};
+use crate::wire::{Frame, Request};
 
 /// The journal as a list of records: what is written last is what is there.
 #[derive(Clone, Default)]
-pub(crate) struct Pages(BTreeMap<(usize, usize), Record>);
+pub(crate) struct MemoryJournal(BTreeMap<(usize, usize), Record>);
 
-impl Pages {
-    pub(crate) fn put(&mut self, state: &State, touched: Touched) {
-        let (kind, index) = touched.kind();
-        let record = state.record(touched, |id, words| Record { id, words: words.map(<[u64]>::to_vec) });
+impl MemoryJournal {
+    pub(crate) fn put(&mut self, state: &State, dirty: DirtyRecord) {
+        let (kind, index) = dirty.kind();
+        let record = state.record(dirty, |id, words| Record { id, words: words.map(<[u64]>::to_vec) });
         self.0.insert((kind as usize, index), record);
     }
 
-    pub(crate) fn records(&self, kind: Kind) -> Vec<Record> {
+    pub(crate) fn records(&self, kind: RecordKind) -> Vec<Record> {
         let of_kind = self.0.range((kind as usize, 0)..(kind as usize, usize::MAX));
         of_kind.map(|(_, record)| record.clone()).collect()
     }
@@ -55,52 +55,58 @@ pub(crate) fn check(state: &State) {
         for pair in spans.windows(2) {
             assert!(pair[0].offset + pair[0].bytes <= pair[1].offset, "two blocks of {id:?} overlap");
         }
-        let mut room = Room::new(segment.bytes);
-        assert!(spans.iter().all(|block| room.take_at(block.offset, room::span_bytes(block.bytes))));
-        assert_eq!(room, segment.room, "what is not a block's is free");
-        assert!(segment.blocks.is_empty() || segment.stage == Stage::Live);
+        let mut free_list = FreeList::new(segment.bytes);
+        assert!(spans.iter().all(|block| free_list.alloc_at(block.offset, free_list::span_bytes(block.bytes))));
+        assert_eq!(free_list, segment.free_list, "what is not a block's is free");
+        assert!(segment.blocks.is_empty() || segment.stage == SegmentStage::Live);
         let is_used = !segment.blocks.is_empty() || !segment.attached.is_empty();
-        assert!(!is_used || !matches!(segment.stage, Stage::Clean | Stage::Cleaning), "nobody has what is clean");
+        assert!(
+            !is_used || !matches!(segment.stage, SegmentStage::Zeroed | SegmentStage::Scrubbing),
+            "nobody has what is clean"
+        );
         if let Some(owner) = segment.owner {
             assert!(state.tenants.get(owner).unwrap().segments.contains(&id));
         }
         let is_foreign = |tenant: &Id| state.tenants.get(*tenant).unwrap().peer.user != segment.user;
         assert!(segment.is_exposed || !segment.attached.iter().any(is_foreign), "what other users had is known");
-        assert!(!segment.is_exposed || !matches!(segment.stage, Stage::Clean | Stage::Cleaning), "and not used again");
+        assert!(
+            !segment.is_exposed || !matches!(segment.stage, SegmentStage::Zeroed | SegmentStage::Scrubbing),
+            "and not used again"
+        );
     }
     for (id, block) in state.blocks.iter() {
         assert!(state.segments.get(block.segment).unwrap().blocks.contains(&id));
         let leases = state.leases.iter().filter(|(_, lease)| lease.block == id).count();
         assert_eq!(block.leases as usize, leases);
-        assert!(leases > 0 || block.is_named || block.is_dirty, "a block is somebody's");
-        assert!(!block.is_dirty || (leases == 0 && !block.is_named), "nobody has what is overwritten");
+        assert!(leases > 0 || block.is_named || block.is_scrubbing, "a block is somebody's");
+        assert!(!block.is_scrubbing || (leases == 0 && !block.is_named), "nobody has what is overwritten");
     }
     for (id, lease) in state.leases.iter() {
         let holder = state.tenants.get(lease.holder).unwrap();
         assert_eq!(holder.leases.contains(&id), lease.ending.is_none());
-        if let Some(point) = lease.ending {
-            let whose = state.tenants.get(point.tenant).unwrap();
-            assert!(whose.due.contains(&(point.word, point.value, Due::Lease(id))));
+        if let Some(fence) = lease.ending {
+            let whose = state.tenants.get(fence.tenant).unwrap();
+            assert!(whose.fence_waiters.contains(&(fence.semaphore, fence.value, FenceWaiter::Lease(id))));
         }
     }
     for (id, tenant) in state.tenants.iter() {
-        assert_eq!(state.due.contains(&id), !tenant.due.is_empty());
-        for &(word, value, due) in &tenant.due {
-            let point = Point { tenant: id, word, value };
-            match due {
-                Due::Lease(lease) => assert_eq!(state.leases.get(lease).unwrap().ending, Some(point)),
-                Due::Name(name) => assert_eq!(state.named.get(name).unwrap().ready, point),
-                Due::Gift(lease) => assert_eq!(state.leases.get(lease).unwrap().given, Some(point)),
+        assert_eq!(state.awaited_tenants.contains(&id), !tenant.fence_waiters.is_empty());
+        for &(word, value, waiter) in &tenant.fence_waiters {
+            let fence = Fence { tenant: id, semaphore: word, value };
+            match waiter {
+                FenceWaiter::Lease(lease) => assert_eq!(state.leases.get(lease).unwrap().ending, Some(fence)),
+                FenceWaiter::Name(name) => assert_eq!(state.named.get(name).unwrap().ready, fence),
+                FenceWaiter::Given(lease) => assert_eq!(state.leases.get(lease).unwrap().given, Some(fence)),
             }
         }
     }
     for (id, named) in state.named.iter() {
         assert!(state.blocks.get(named.block).unwrap().is_named);
-        if let Some(before) = named.before {
+        if let Some(before) = named.previous {
             assert!(state.blocks.get(before.block).unwrap().is_named && before.block != named.block);
             assert!(named.ready.value > 0 && named.policy == Policy::Restore);
         }
-        assert_eq!(state.names[&named.name], Called { memory: Memory::Device, id });
+        assert_eq!(state.names[&named.name], NameTarget { memory: MemoryKind::Device, id });
         let of_name = |access| {
             let leases = state.leases.iter().filter(move |(_, lease)| {
                 lease.name == Some(id) && lease.access == access && (access == Access::Read || lease.ending.is_none())
@@ -114,120 +120,124 @@ pub(crate) fn check(state: &State) {
         }
     }
     for (id, host) in state.hosts.iter() {
-        assert_eq!(state.names[&host.name], Called { memory: Memory::Host, id });
+        assert_eq!(state.names[&host.name], NameTarget { memory: MemoryKind::Host, id });
     }
     assert_eq!(state.names.len(), state.named.len() + state.hosts.len(), "a name is one thing's");
     check_workers(state);
-    assert_eq!(state.counts, state.recounted(), "what is counted is what is there");
-    assert!(state.counts.taken_bytes() <= state.limits.budget_bytes);
+    assert_eq!(state.accounting, state.recount(), "what is counted is what is there");
+    assert!(state.accounting.taken_bytes() <= state.limits.budget_bytes);
 }
 
 /// What must hold of workers, and of modules.
 fn check_workers(state: &State) {
     for (id, tenant) in state.tenants.iter() {
-        if let Some(Post { worker, seat }) = tenant.post {
-            let service = state.tenants.get(worker).unwrap().service.as_ref().unwrap();
-            assert_eq!(service.serves.get(&id), Some(&seat), "a post is a worker's");
-            assert!(tenant.service.is_none(), "a worker has none");
+        if let Some(CallSession { worker, session_index }) = tenant.session {
+            let worker_state = state.tenants.get(worker).unwrap().worker_state.as_ref().unwrap();
+            assert_eq!(worker_state.serves.get(&id), Some(&session_index), "a session is a worker's");
+            assert!(tenant.worker_state.is_none(), "a worker has none");
         }
-        let Some(service) = &tenant.service else { continue };
-        let seats: BTreeSet<u32> = service.serves.values().copied().collect();
-        assert_eq!(seats.len(), service.serves.len(), "a seat is one tenant's");
-        for served in service.serves.keys() {
-            assert_eq!(state.tenants.get(*served).unwrap().post.map(|post| post.worker), Some(id));
+        let Some(worker_state) = &tenant.worker_state else { continue };
+        let session_indexes: BTreeSet<u32> = worker_state.serves.values().copied().collect();
+        assert_eq!(session_indexes.len(), worker_state.serves.len(), "a session_index is one tenant's");
+        for served in worker_state.serves.keys() {
+            assert_eq!(state.tenants.get(*served).unwrap().session.map(|session| session.worker), Some(id));
         }
-        for (of, borrowed) in &service.borrowed {
+        for (of, borrowed) in &worker_state.borrowed {
             let (principal, lease) = (state.leases.get(*of).unwrap(), state.leases.get(*borrowed).unwrap());
             assert_eq!((lease.holder, lease.of, lease.block), (id, Some(*of), principal.block));
-            assert!(service.serves.contains_key(&principal.holder), "only of those that it serves");
+            assert!(worker_state.serves.contains_key(&principal.holder), "only of those that it serves");
             assert!(lease.access == principal.access || principal.ending.is_some(), "and no more than they have");
         }
     }
     for (_, lease) in state.leases.iter().filter(|(_, lease)| lease.of.is_some()) {
-        assert!(lease.name.is_none() && state.tenants.get(lease.holder).unwrap().service.is_some());
+        assert!(lease.name.is_none() && state.tenants.get(lease.holder).unwrap().worker_state.is_some());
     }
     for (id, load) in state.loads.iter() {
-        let service = state.tenants.get(load.worker).unwrap().service.as_ref().unwrap();
-        assert_eq!(service.loaded.get(&load.module), Some(&id));
+        let worker_state = state.tenants.get(load.worker).unwrap().worker_state.as_ref().unwrap();
+        assert_eq!(worker_state.loaded.get(&load.module), Some(&id));
     }
-    let loaded = state.tenants.iter().filter_map(|(_, tenant)| tenant.service.as_ref()).map(|one| one.loaded.len());
+    let loaded =
+        state.tenants.iter().filter_map(|(_, tenant)| tenant.worker_state.as_ref()).map(|one| one.loaded.len());
     assert_eq!(loaded.sum::<usize>(), state.loads.len(), "what a worker has loaded is recorded");
     for (id, module) in state.modules.iter() {
         assert_eq!(state.module_names[&module.name], id);
-        assert!(module.is_proved || state.tenants.get(module.by).is_some(), "what nobody proved goes with who put it");
+        assert!(
+            module.is_compiled || state.tenants.get(module.by).is_some(),
+            "what nobody proved goes with who put it"
+        );
     }
     assert_eq!(state.module_names.len(), state.modules.len());
 }
 
 /// Rings have room and work has passed, or not, as a coin says.
-pub(crate) struct Coins {
+pub(crate) struct FakeEnvironment {
     pub(crate) is_full: bool,
-    pub(crate) has_passed: bool,
+    pub(crate) is_complete: bool,
 }
 
-pub(crate) const PASSED: Coins = Coins { is_full: false, has_passed: true };
+pub(crate) const COMPLETE: FakeEnvironment = FakeEnvironment { is_full: false, is_complete: true };
 
-impl World for Coins {
+impl Environment for FakeEnvironment {
     fn has_room(&self, _: Id) -> Result<(), u32> {
         if self.is_full { Err(200) } else { Ok(()) }
     }
 
-    fn has_passed(&self, _: Point) -> bool {
-        self.has_passed
+    fn is_complete(&self, _: Fence) -> bool {
+        self.is_complete
     }
 }
 
 /// Who runs the broker.
-pub(crate) const OWN: u32 = 7;
+pub(crate) const OPERATOR: u32 = 7;
 
 pub(crate) fn limits() -> Limits {
-    Limits { kept_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
+    Limits { cached_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
 }
 
 /// One random thing that happens.
-fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: &mut Vec<Dirty>, number: u32) {
+fn step(state: &mut State, random: &mut Random, creating: &mut Vec<Id>, scrubbing: &mut Vec<ScrubTarget>, number: u32) {
     let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
     let Some(tenant) = random.of(&tenants) else {
-        state.connect(Peer { user: OWN, process: number }).unwrap();
+        state.connect(Peer { user: OPERATOR, process: number }).unwrap();
         return;
     };
     let leases: Vec<Id> = state.tenants.get(tenant).unwrap().leases.iter().copied().collect();
     let others: Vec<Id> = state.leases.iter().map(|(id, _)| id).collect();
-    let point = Point { tenant: Id(0), word: random.below(600) as u32, value: random.below(3) };
+    let fence = Fence { tenant: Id(0), semaphore: random.below(600) as u32, value: random.below(3) };
     let name = Name::parse(&format!("n/{}", random.below(5))).unwrap();
-    let worker = state.tenants.get(tenant).unwrap().post.map(|post| post.worker);
-    let point = Point { tenant: worker.filter(|_| random.below(2) == 0).unwrap_or(Id(0)), ..point };
+    let worker = state.tenants.get(tenant).unwrap().session.map(|session| session.worker);
+    let fence = Fence { tenant: worker.filter(|_| random.below(2) == 0).unwrap_or(Id(0)), ..fence };
     let message = match random.below(29) {
         0 => {
             let _ = state.connect(Peer { user: 7 + random.below(2) as u32, process: number });
             return;
         }
         1 => {
-            state.fence(tenant);
+            state.disconnect(tenant);
             return;
         }
         2 => {
-            state.depart(tenant, &Coins { is_full: false, has_passed: random.below(2) == 0 });
+            state.process_exited(tenant, &FakeEnvironment { is_full: false, is_complete: random.below(2) == 0 });
             return;
         }
         3..=5 => Request::Reserve { bytes: 1 + random.below(5 << 20) },
         6 | 7 => match random.of(&leases) {
-            Some(lease) => Request::Return { lease, point },
-            None => Request::Return { lease: Id(random.below(1 << 34)), point },
+            Some(lease) => Request::Return { lease, fence },
+            None => Request::Return { lease: Id(random.below(1 << 34)), fence },
         },
         8 => match random.of(&others) {
             // Mostly somebody else's.
-            Some(lease) => Request::Return { lease, point },
-            None => Request::Totals,
+            Some(lease) => Request::Return { lease, fence },
+            None => Request::Stats,
         },
         9 | 10 => match (random.of(&leases), random.of(&tenants)) {
-            (Some(lease), Some(to)) => Request::Give { lease, to, point },
-            _ => Request::Totals,
+            (Some(lease), Some(to)) => Request::Give { lease, to, fence },
+            _ => Request::Stats,
         },
         11 | 12 => match random.of(&leases) {
             Some(lease) => {
                 let policy = random.of(&[Policy::Restore, Policy::Drop, Policy::Open]).unwrap();
-                Request::Publish { lease, policy, point, name }
+                Request::Publish { lease, policy, fence, name }
             }
             None => Request::Find { name },
         },
@@ -237,14 +247,14 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             Request::Lease { name: random.of(&names).unwrap_or(Id(5)), access }
         }
         16 => Request::Drop { name },
-        20 | 21 => Request::Hire { label: random.below(3) },
+        20 | 21 => Request::OpenSession { label: random.below(3) },
         22..=24 => {
             let held = |(_, lease): &(Id, &Lease)| worker.is_some() && lease.holder == tenant;
             let own: Vec<Id> = state.leases.iter().filter(held).map(|(id, _)| id).collect();
             let lease = random.of(&own).or(random.of(&others)).unwrap_or(Id(3));
             let message = Request::Borrow { lease, of: tenant };
-            let asked = Framed { number, is_again: false, message };
-            state.request(worker.unwrap_or(tenant), asked, &PASSED);
+            let asked = Frame { number, is_retry: false, message };
+            state.request(worker.unwrap_or(tenant), asked, &COMPLETE);
             return;
         }
         25 => {
@@ -256,12 +266,12 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             match random.of(&modules) {
                 Some(module) if random.below(4) > 0 => {
                     let message = match random.below(4) {
-                        0 => Request::Prove { module },
+                        0 => Request::Compiled { module },
                         1 => Request::Unload { module },
                         _ => Request::Module { id: module, name: None },
                     };
-                    let asked = Framed { number, is_again: false, message };
-                    state.request(worker.unwrap_or(tenant), asked, &PASSED);
+                    let asked = Frame { number, is_retry: false, message };
+                    state.request(worker.unwrap_or(tenant), asked, &COMPLETE);
                     return;
                 }
                 _ => Request::DropModule { name },
@@ -269,16 +279,20 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
         }
         27 => Request::Bye,
         28 => {
-            let message = Request::Finish { tenant };
-            let asked = Framed { number, is_again: false, message };
-            state.request(worker.unwrap_or(tenant), asked, &Coins { is_full: false, has_passed: random.below(2) == 0 });
+            let message = Request::Drained { tenant };
+            let asked = Frame { number, is_retry: false, message };
+            state.request(
+                worker.unwrap_or(tenant),
+                asked,
+                &FakeEnvironment { is_full: false, is_complete: random.below(2) == 0 },
+            );
             return;
         }
         17 => {
             let segments: Vec<Id> = state.segments.iter().map(|(id, _)| id).collect();
             match random.of(&segments) {
                 Some(segment) => Request::Attach { segment },
-                None => Request::Totals,
+                None => Request::Stats,
             }
         }
         18 => {
@@ -290,20 +304,24 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
         }
         _ => {
             if random.below(3) == 0 {
-                state.pass(&PASSED);
-            } else if let Some(segment) = random.of(making) {
-                making.retain(|&other| other != segment);
+                state.poll_fences(&COMPLETE);
+            } else if let Some(segment) = random.of(creating) {
+                creating.retain(|&other| other != segment);
                 let code = if random.below(8) == 0 { Err(2) } else { Ok(()) };
-                state.made(segment, code);
-            } else if let Some(what) = random.of(cleaning) {
-                cleaning.retain(|&other| other != what);
-                state.cleaned(what, random.below(8) != 0);
+                state.segment_created(segment, code);
+            } else if let Some(what) = random.of(scrubbing) {
+                scrubbing.retain(|&other| other != what);
+                state.scrubbed(what, random.below(8) != 0);
             }
             return;
         }
     };
-    let asked = Framed { number, is_again: false, message };
-    state.request(tenant, asked, &Coins { is_full: random.below(10) == 0, has_passed: random.below(2) == 0 });
+    let asked = Frame { number, is_retry: false, message };
+    state.request(
+        tenant,
+        asked,
+        &FakeEnvironment { is_full: random.below(10) == 0, is_complete: random.below(2) == 0 },
+    );
 }
 
 #[test]
@@ -311,29 +329,29 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
     // Zero is the only seed that its generator does not leave.
     let mut random = Random(freehold_testing::seed().max(1));
     let lives = freehold_testing::at_effort(4, 25, 1000);
-    freehold_testing::covered(lives * 400, "steps of a broker's state, each cut and recovered");
+    freehold_testing::report_covered(lives * 400, "steps of a broker's state, each cut and recovered");
     for _ in 0..lives {
-        let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
-        let (mut making, mut cleaning) = (Vec::new(), Vec::new());
+        let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
+        let (mut creating, mut scrubbing) = (Vec::new(), Vec::new());
         for number in 0..400 {
-            step(&mut state, &mut random, &mut making, &mut cleaning, number);
+            step(&mut state, &mut random, &mut creating, &mut scrubbing, number);
             check(&state);
             for effect in state.take_effects(Vec::new()) {
                 match effect {
-                    Effect::Make { segment, .. } => making.push(segment),
-                    Effect::Clean { what, .. } => cleaning.push(what),
+                    Effect::CreateSegment { segment, .. } => creating.push(segment),
+                    Effect::Scrub { what, .. } => scrubbing.push(what),
                     _ => {}
                 }
             }
-            let mut touched = Vec::new();
-            state.write_touched(|_, one| touched.push(one));
+            let mut dirty = Vec::new();
+            state.write_dirty(|_, one| dirty.push(one));
             // A broker dies behind the first so many records.
-            let cut = random.below(touched.len() as u64 + 1) as usize;
-            touched[..cut].iter().for_each(|&one| pages.put(&state, one));
-            let mended = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+            let cut = random.below(dirty.len() as u64 + 1) as usize;
+            dirty[..cut].iter().for_each(|&one| journal.put(&state, one));
+            let mended = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
             check(&mended);
-            touched[cut..].iter().for_each(|&one| pages.put(&state, one));
-            let whole = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+            dirty[cut..].iter().for_each(|&one| journal.put(&state, one));
+            let whole = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
             check(&whole);
             assert_eq!(
                 whole.leases.iter().collect::<Vec<_>>(),
@@ -346,8 +364,8 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
                 "no name is lost"
             );
             assert_eq!(
-                whole.blocks.iter().filter(|(_, block)| !block.is_dirty).collect::<Vec<_>>(),
-                state.blocks.iter().filter(|(_, block)| !block.is_dirty).collect::<Vec<_>>(),
+                whole.blocks.iter().filter(|(_, block)| !block.is_scrubbing).collect::<Vec<_>>(),
+                state.blocks.iter().filter(|(_, block)| !block.is_scrubbing).collect::<Vec<_>>(),
                 "no block is lost"
             );
         }
@@ -355,7 +373,7 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
 }
 
 fn connected(state: &mut State) -> Id {
-    connected_as(state, OWN)
+    connected_as(state, OPERATOR)
 }
 
 fn connected_as(state: &mut State, user: u32) -> Id {
@@ -367,16 +385,20 @@ fn ask(state: &mut State, from: Id, message: Request) -> Vec<Effect> {
 }
 
 /// Asks while work has passed, or has not.
-fn ask_with(state: &mut State, from: Id, message: Request, has_passed: bool) -> Vec<Effect> {
-    state.request(from, Framed { number: 1, is_again: false, message }, &Coins { is_full: false, has_passed });
+fn ask_with(state: &mut State, from: Id, message: Request, is_complete: bool) -> Vec<Effect> {
+    state.request(
+        from,
+        Frame { number: 1, is_retry: false, message },
+        &FakeEnvironment { is_full: false, is_complete },
+    );
     state.take_effects(Vec::new())
 }
 
 /// A lease of new memory.
 fn reserved(state: &mut State, from: Id, bytes: u64) -> Id {
     let mut effects = ask(state, from, Request::Reserve { bytes });
-    if let Some(Effect::Make { segment, .. }) = effects.first() {
-        state.made(*segment, Ok(()));
+    if let Some(Effect::CreateSegment { segment, .. }) = effects.first() {
+        state.segment_created(*segment, Ok(()));
         effects = state.take_effects(Vec::new());
     }
     match effects.as_slice() {
@@ -385,45 +407,45 @@ fn reserved(state: &mut State, from: Id, bytes: u64) -> Id {
     }
 }
 
-fn refused(effects: &[Effect]) -> &Refusal {
+fn refused(effects: &[Effect]) -> &RequestError {
     match effects {
-        [Effect::Reply { reply: Reply::Refused(refusal), .. }] => refusal,
+        [Effect::Reply { reply: Reply::Error(error), .. }] => error,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_lease_is_its_holders_alone() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (one, other) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, one, 100);
-    let point = Point::default();
-    assert_eq!(refused(&ask(&mut state, other, Request::Return { lease, point })), &Refusal::NoLease);
-    assert_eq!(refused(&ask(&mut state, other, Request::Give { lease, to: other, point })), &Refusal::NoLease);
-    ask(&mut state, one, Request::Return { lease, point });
-    assert_eq!(refused(&ask(&mut state, one, Request::Return { lease, point })), &Refusal::NoLease);
+    let fence = Fence::default();
+    assert_eq!(refused(&ask(&mut state, other, Request::Return { lease, fence })), &RequestError::NoLease);
+    assert_eq!(refused(&ask(&mut state, other, Request::Give { lease, to: other, fence })), &RequestError::NoLease);
+    ask(&mut state, one, Request::Return { lease, fence });
+    assert_eq!(refused(&ask(&mut state, one, Request::Return { lease, fence })), &RequestError::NoLease);
 }
 
 #[test]
 fn a_lease_that_is_given_under_a_number_of_another_request_is_given_once() {
     for is_other in [false, true] {
-        let mut state = State::new(limits(), OWN);
+        let mut state = State::new(limits(), OPERATOR);
         let (one, other) = (connected(&mut state), connected(&mut state));
         let leases = [reserved(&mut state, one, 100), reserved(&mut state, one, 200)];
         // Both were made under the number 1.
-        let message = Request::Give { lease: leases[usize::from(is_other)], to: one, point: Point::default() };
-        state.request(one, Framed { number: 1, is_again: true, message }, &PASSED);
+        let message = Request::Give { lease: leases[usize::from(is_other)], to: one, fence: Fence::default() };
+        state.request(one, Frame { number: 1, is_retry: true, message }, &COMPLETE);
         check(&state);
         assert_eq!(state.leases.iter().map(|(_, lease)| lease.holder).collect::<Vec<_>>(), [one, one]);
         let message = Request::Reserve { bytes: 100 };
-        state.request(other, Framed { number: 1, is_again: true, message }, &PASSED);
-        assert!(matches!(state.take_effects(Vec::new()).last(), Some(Effect::Make { .. })));
+        state.request(other, Frame { number: 1, is_retry: true, message }, &COMPLETE);
+        assert!(matches!(state.take_effects(Vec::new()).last(), Some(Effect::CreateSegment { .. })));
     }
 }
 
 #[test]
 fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (one, other) = (connected(&mut state), connected(&mut state));
     let leases = [(one, 0), (one, 512), (other, 0)].map(|(tenant, offset)| (reserved(&mut state, tenant, 100), offset));
     let place = |lease: Id| {
@@ -440,72 +462,72 @@ fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
 
 #[test]
 fn quotas_count_for_a_user_however_many_connections_it_has() {
-    let mut state = State::new(Limits { user_bytes: 4 << 20, ..limits() }, OWN);
+    let mut state = State::new(Limits { user_bytes: 4 << 20, ..limits() }, OPERATOR);
     let (one, other) = (connected(&mut state), connected(&mut state));
     reserved(&mut state, one, 2 << 20);
     reserved(&mut state, other, 2 << 20);
-    let limit = Refusal::UserQuota { limit_bytes: 4 << 20, had_bytes: 4 << 20, wanted_bytes: 3 << 20 };
+    let limit = RequestError::UserQuota { limit_bytes: 4 << 20, had_bytes: 4 << 20, wanted_bytes: 3 << 20 };
     assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 3 << 20 })), &limit);
 }
 
 #[test]
 fn a_dead_writer_leaves_what_was_published_last() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, publisher, 4096);
     let name = Name::parse("a").unwrap();
-    let (policy, point) = (Policy::Restore, Point::default());
-    ask(&mut state, publisher, Request::Publish { lease, policy, point, name: name.clone() });
+    let (policy, fence) = (Policy::Restore, Fence::default());
+    ask(&mut state, publisher, Request::Publish { lease, policy, fence, name: name.clone() });
     let id = state.names[&name].id;
     let before = state.named.get(id).unwrap().block;
     let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
-    assert!(matches!(granted.as_slice(), [Effect::Make { .. }]), "a writer writes elsewhere: {granted:?}");
-    state.end(writer, &PASSED);
+    assert!(matches!(granted.as_slice(), [Effect::CreateSegment { .. }]), "a writer writes elsewhere: {granted:?}");
+    state.remove_tenant(writer, &COMPLETE);
     assert_eq!(state.named.get(id).unwrap().block, before);
     assert_eq!(state.named.get(id).unwrap().writer, None);
 }
 
 #[test]
 fn a_dead_writer_in_place_drops_the_name() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, publisher, 4096);
-    let (name, point) = (Name::parse("a").unwrap(), Point::default());
-    ask(&mut state, publisher, Request::Publish { lease, policy: Policy::Drop, point, name: name.clone() });
-    ask(&mut state, publisher, Request::Return { lease, point });
+    let (name, fence) = (Name::parse("a").unwrap(), Fence::default());
+    ask(&mut state, publisher, Request::Publish { lease, policy: Policy::Drop, fence, name: name.clone() });
+    ask(&mut state, publisher, Request::Return { lease, fence });
     let id = state.names[&name].id;
     ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
     assert_eq!(
         refused(&ask(&mut state, publisher, Request::Lease { name: id, access: Access::Read })),
-        &Refusal::Busy { readers: 0, writers: 1 }
+        &RequestError::Busy { readers: 0, writers: 1 }
     );
-    state.end(writer, &PASSED);
+    state.remove_tenant(writer, &COMPLETE);
     assert!(state.names.is_empty());
-    assert_eq!((state.sums().named_bytes, state.sums().leaving_bytes), (0, 4096));
+    assert_eq!((state.stats().named_bytes, state.stats().reclaiming_bytes), (0, 4096));
 }
 
 #[test]
 fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let tenant = connected(&mut state);
     let lease = reserved(&mut state, tenant, 4096);
     let segment = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
-    state.fence(tenant);
+    state.disconnect(tenant);
     assert!(state.leases.get(lease).is_some(), "the device may still work for it");
-    state.end(tenant, &PASSED);
-    let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
-    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
+    state.remove_tenant(tenant, &COMPLETE);
+    let (what, bytes) = (ScrubTarget::Segment(segment), 2 << 20);
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Scrub { what, segment, offset: 0, bytes }));
     let next = connected(&mut state);
     let effects = ask(&mut state, next, Request::Reserve { bytes: 4096 });
-    assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
-    state.cleaned(what, true);
-    assert_eq!(state.segments.get(segment).unwrap().stage, Stage::Clean);
+    assert!(matches!(effects.as_slice(), [Effect::CreateSegment { .. }]), "{effects:?}");
+    state.scrubbed(what, true);
+    assert_eq!(state.segments.get(segment).unwrap().stage, SegmentStage::Zeroed);
 }
 
 fn published(state: &mut State, from: Id, name: &str, policy: Policy) -> Id {
     let lease = reserved(state, from, 4096);
-    let (point, name) = (Point::default(), Name::parse(name).unwrap());
-    let effects = ask(state, from, Request::Publish { lease, policy, point, name });
+    let (fence, name) = (Fence::default(), Name::parse(name).unwrap());
+    let effects = ask(state, from, Request::Publish { lease, policy, fence, name });
     match effects.as_slice() {
         [Effect::Reply { reply: Reply::Number { id, .. }, .. }] => *id,
         other => panic!("{other:?}"),
@@ -513,56 +535,56 @@ fn published(state: &mut State, from: Id, name: &str, policy: Policy) -> Id {
 }
 
 /// A block of one tenant's segment that another has had.
-fn foreign(state: &mut State) -> (Id, Id, Dirty) {
+fn foreign(state: &mut State) -> (Id, Id, ScrubTarget) {
     let (owner, taker) = (connected(state), connected(state));
     let lease = reserved(state, owner, 1000);
-    let point = Point::default();
-    let effects = ask(state, owner, Request::Give { lease, to: taker, point });
-    let Some(Effect::Tell { reply: Reply::Given { lease, segment, .. }, .. }) = effects.first() else {
+    let fence = Fence::default();
+    let effects = ask(state, owner, Request::Give { lease, to: taker, fence });
+    let Some(Effect::Notify { reply: Reply::Given { lease, segment, .. }, .. }) = effects.first() else {
         panic!("{effects:?}")
     };
     let block = state.leases.get(*lease).unwrap().block;
-    let effects = ask(state, taker, Request::Return { lease: *lease, point });
-    let what = Dirty::Block(block);
-    assert_eq!(effects[0], Effect::Clean { what, segment: *segment, offset: 0, bytes: 1024 });
+    let effects = ask(state, taker, Request::Return { lease: *lease, fence });
+    let what = ScrubTarget::Block(block);
+    assert_eq!(effects[0], Effect::Scrub { what, segment: *segment, offset: 0, bytes: 1024 });
     (owner, *segment, what)
 }
 
 #[test]
 fn what_another_tenant_had_is_its_owners_again_as_zeros() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (owner, segment, what) = foreign(&mut state);
-    assert_eq!(state.sums().leaving_bytes, 1000);
+    assert_eq!(state.stats().reclaiming_bytes, 1000);
     let next = reserved(&mut state, owner, 1000);
     let offset = |state: &State, lease| state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().offset;
     assert_eq!(offset(&state, next), 1024, "it is not there yet");
-    state.cleaned(what, true);
+    state.scrubbed(what, true);
     check(&state);
     let next = reserved(&mut state, owner, 1000);
-    assert_eq!((offset(&state, next), state.sums().leaving_bytes), (0, 0));
+    assert_eq!((offset(&state, next), state.stats().reclaiming_bytes), (0, 0));
     assert_eq!(state.segments.get(segment).unwrap().owner, Some(owner));
 }
 
 #[test]
 fn what_nobody_else_had_is_its_owners_at_once() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let owner = connected(&mut state);
     let lease = reserved(&mut state, owner, 1000);
-    let effects = ask(&mut state, owner, Request::Return { lease, point: Point::default() });
+    let effects = ask(&mut state, owner, Request::Return { lease, fence: Fence::default() });
     assert_eq!(effects, [Effect::Reply { to: owner, number: 1, reply: Reply::Done }]);
 }
 
 #[test]
 fn what_cannot_be_overwritten_goes_with_its_segment() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (owner, segment, what) = foreign(&mut state);
-    state.cleaned(what, false);
+    state.scrubbed(what, false);
     check(&state);
     let next = reserved(&mut state, owner, 1000);
     assert_eq!(state.blocks.get(state.leases.get(next).unwrap().block).unwrap().offset, 1024);
-    state.end(owner, &PASSED);
-    let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
-    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
+    state.remove_tenant(owner, &COMPLETE);
+    let (what, bytes) = (ScrubTarget::Segment(segment), 2 << 20);
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Scrub { what, segment, offset: 0, bytes }));
     check(&state);
 }
 
@@ -576,11 +598,11 @@ fn a_device_that_is_gone_is_told_in_a_sentence() {
             "the broker has 0 bytes left of 67108864: 2097152 were asked for; drop a name, or serve with more --memory",
         ),
     ] {
-        let mut state = State::new(limits(), OWN);
+        let mut state = State::new(limits(), OPERATOR);
         let tenant = connected(&mut state);
         let effects = ask(&mut state, tenant, Request::Reserve { bytes: 100 });
-        let [Effect::Make { segment, .. }] = effects.as_slice() else { panic!("{effects:?}") };
-        state.made(*segment, Err(code));
+        let [Effect::CreateSegment { segment, .. }] = effects.as_slice() else { panic!("{effects:?}") };
+        state.segment_created(*segment, Err(code));
         assert_eq!(refused(&state.take_effects(Vec::new())).to_string(), said);
         check(&state);
     }

@@ -1,14 +1,14 @@
 //! Workers, what they borrow, and modules.
 
 use super::*;
-use crate::calls::SEATS;
+use crate::call_ring::SESSIONS_MAX;
 
 /// A worker for a tenant, as it is told.
 fn hired(state: &mut State, tenant: Id, label: u64) -> (Id, u32, bool) {
-    let effects = ask(state, tenant, Request::Hire { label });
-    let is_started = matches!(effects.first(), Some(Effect::Start { .. }));
+    let effects = ask(state, tenant, Request::OpenSession { label });
+    let is_started = matches!(effects.first(), Some(Effect::StartWorker { .. }));
     match effects.last() {
-        Some(&Effect::Hire { worker, seat, .. }) => (worker, seat, is_started),
+        Some(&Effect::OpenSession { worker, session_index, .. }) => (worker, session_index, is_started),
         other => panic!("{other:?}"),
     }
 }
@@ -20,12 +20,12 @@ fn borrowed(state: &mut State, worker: Id, lease: Id, of: Id) -> (Id, Access) {
     }
 }
 
-fn put(state: &mut State, from: Id, name: &str, hash: u64) -> Result<Id, Refusal> {
+fn put(state: &mut State, from: Id, name: &str, hash: u64) -> Result<Id, RequestError> {
     put_with(state, from, name, hash, 0)
 }
 
 /// Puts a module that has memory of the device for itself.
-fn put_with(state: &mut State, from: Id, name: &str, hash: u64, device_bytes: u64) -> Result<Id, Refusal> {
+fn put_with(state: &mut State, from: Id, name: &str, hash: u64, device_bytes: u64) -> Result<Id, RequestError> {
     let request = Request::PutModule { bytes: 100, device_bytes, hash: [hash; 4], name: Name::parse(name).unwrap() };
     let effects = ask(state, from, request);
     match effects.last() {
@@ -36,51 +36,52 @@ fn put_with(state: &mut State, from: Id, name: &str, hash: u64, device_bytes: u6
 
 #[test]
 fn a_tenant_has_one_worker_and_those_that_agree_share_one() {
-    let mut state = State::new(Limits { user_tenants: 40, ..limits() }, OWN);
+    let mut state = State::new(Limits { user_tenants: 40, ..limits() }, OPERATOR);
     let [one, other, third] = [(); 3].map(|()| connected(&mut state));
     let stranger = connected_as(&mut state, 9);
-    let (worker, seat, is_started) = hired(&mut state, one, 0);
-    assert!(is_started && seat == 0);
+    let (worker, session_index, is_started) = hired(&mut state, one, 0);
+    assert!(is_started && session_index == 0);
     assert_eq!(hired(&mut state, one, 0), (worker, 0, false));
     let (shared, _, is_started) = hired(&mut state, other, 5);
     assert!(is_started && shared != worker);
     assert_eq!(hired(&mut state, third, 5), (shared, 1, false));
     let (strangers, _, is_started) = hired(&mut state, stranger, 5);
     assert!(is_started && strangers != shared, "users share nothing");
-    assert_eq!(refused(&ask(&mut state, worker, Request::Hire { label: 0 })), &Refusal::Malformed);
+    assert_eq!(refused(&ask(&mut state, worker, Request::OpenSession { label: 0 })), &RequestError::Malformed);
     check(&state);
 }
 
 #[test]
 fn a_worker_serves_so_many_and_then_there_is_another() {
-    let mut state = State::new(Limits { user_tenants: 60, ..limits() }, OWN);
-    let workers: Vec<Id> = (0..=SEATS)
+    let mut state = State::new(Limits { user_tenants: 60, ..limits() }, OPERATOR);
+    let workers: Vec<Id> = (0..=SESSIONS_MAX)
         .map(|_| {
             let tenant = connected(&mut state);
             hired(&mut state, tenant, 5).0
         })
         .collect();
-    assert!(workers[..SEATS as usize].iter().all(|&worker| worker == workers[0]));
-    assert_ne!(workers[SEATS as usize], workers[0]);
+    assert!(workers[..SESSIONS_MAX as usize].iter().all(|&worker| worker == workers[0]));
+    assert_ne!(workers[SESSIONS_MAX as usize], workers[0]);
     check(&state);
 }
 
 #[test]
-fn a_seat_is_given_out_once_whoever_leaves_and_whichever_broker_gives_it() {
-    let (mut state, mut pages) = (State::new(Limits { user_tenants: 60, ..limits() }, OWN), Pages::default());
+fn a_session_index_is_never_reused_even_by_a_new_broker() {
+    let (mut state, mut journal) =
+        (State::new(Limits { user_tenants: 60, ..limits() }, OPERATOR), MemoryJournal::default());
     let [stays, leaves] = [(); 2].map(|()| connected(&mut state));
     let (worker, ..) = hired(&mut state, stays, 5);
     assert_eq!(hired(&mut state, leaves, 5), (worker, 1, false));
-    state.end(leaves, &PASSED);
+    state.remove_tenant(leaves, &COMPLETE);
     let next = connected(&mut state);
     assert_eq!(hired(&mut state, next, 5), (worker, 2, false));
-    state.end(next, &PASSED);
+    state.remove_tenant(next, &COMPLETE);
     state.take_effects(Vec::new());
-    let mut touched = Vec::new();
-    state.write_touched(|_, one| touched.push(one));
-    touched.into_iter().for_each(|one| pages.put(&state, one));
+    let mut dirty = Vec::new();
+    state.write_dirty(|_, one| dirty.push(one));
+    dirty.into_iter().for_each(|one| journal.put(&state, one));
     let limits = Limits { user_tenants: 60, ..limits() };
-    let mut state = State::recover(limits, OWN, |kind| pages.records(kind), |_| true);
+    let mut state = State::recover(limits, OPERATOR, |kind| journal.records(kind), |_| true);
     state.take_effects(Vec::new());
     let last = connected(&mut state);
     assert_eq!(hired(&mut state, last, 5), (worker, 3, false));
@@ -89,48 +90,60 @@ fn a_seat_is_given_out_once_whoever_leaves_and_whichever_broker_gives_it() {
 
 #[test]
 fn only_a_worker_borrows_and_only_of_those_that_it_serves() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let [one, other] = [(); 2].map(|()| connected(&mut state));
     let (lease, others) = (reserved(&mut state, one, 100), reserved(&mut state, other, 100));
     let worker = hired(&mut state, one, 0).0;
-    assert_eq!(refused(&ask(&mut state, other, Request::Borrow { lease, of: one })), &Refusal::NotAWorker);
-    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: other })), &Refusal::NoTenant);
-    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::ForeignLease);
-    ask(&mut state, other, Request::Return { lease: others, point: Point::default() });
-    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::LeaseOver);
+    assert_eq!(refused(&ask(&mut state, other, Request::Borrow { lease, of: one })), &RequestError::NotAWorker);
+    assert_eq!(
+        refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: other })),
+        &RequestError::NoTenant
+    );
+    assert_eq!(
+        refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })),
+        &RequestError::ForeignLease
+    );
+    ask(&mut state, other, Request::Return { lease: others, fence: Fence::default() });
+    assert_eq!(
+        refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })),
+        &RequestError::LeaseEnded
+    );
     let never = Id(9 << 32 | 77);
-    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: never, of: one })), &Refusal::NoLease);
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: never, of: one })), &RequestError::NoLease);
     let first = borrowed(&mut state, worker, lease, one);
     assert_eq!(first.1, Access::Write);
     assert_eq!(borrowed(&mut state, worker, lease, one), first, "asked again it is the same");
-    let (own, point) = (first.0, Point::default());
+    let (own, fence) = (first.0, Fence::default());
     let name = Name::parse("n").unwrap();
-    let publish = Request::Publish { lease: own, policy: Policy::Open, point, name };
-    assert_eq!(refused(&ask(&mut state, worker, publish)), &Refusal::ReadOnly, "what is borrowed is not its own");
-    assert_eq!(refused(&ask(&mut state, worker, Request::Give { lease: own, to: other, point })), &Refusal::ReadOnly);
-    assert_eq!(refused(&ask(&mut state, one, Request::Give { lease, to: worker, point })), &Refusal::NoTenant);
+    let publish = Request::Publish { lease: own, policy: Policy::Open, fence, name };
+    assert_eq!(refused(&ask(&mut state, worker, publish)), &RequestError::ReadOnly, "what is borrowed is not its own");
+    assert_eq!(
+        refused(&ask(&mut state, worker, Request::Give { lease: own, to: other, fence })),
+        &RequestError::ReadOnly
+    );
+    assert_eq!(refused(&ask(&mut state, one, Request::Give { lease, to: worker, fence })), &RequestError::NoTenant);
     check(&state);
 }
 
 #[test]
 fn a_block_lives_until_both_have_returned_it() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let one = connected(&mut state);
     let lease = reserved(&mut state, one, 1000);
     let worker = hired(&mut state, one, 0).0;
     let (own, _) = borrowed(&mut state, worker, lease, one);
-    let effects = ask(&mut state, one, Request::Return { lease, point: Point::default() });
-    let recall = Effect::Tell { to: worker, reply: Reply::Recall { lease: own } };
+    let effects = ask(&mut state, one, Request::Return { lease, fence: Fence::default() });
+    let recall = Effect::Notify { to: worker, reply: Reply::Recall { lease: own } };
     assert_eq!(effects[0], recall, "the worker is told");
-    assert_eq!(state.sums().leased_bytes, 1000);
+    assert_eq!(state.stats().leased_bytes, 1000);
     let next = reserved(&mut state, one, 1000);
     let offset = |state: &State, lease| state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().offset;
     assert_eq!(offset(&state, next), 1024, "what the worker has is not there yet");
     // Behind its last work.
-    let point = Point { tenant: worker, word: 3, value: 7 };
-    ask_with(&mut state, worker, Request::Return { lease: own, point }, false);
-    assert_eq!(state.sums().leased_bytes, 2000);
-    state.pass(&PASSED);
+    let fence = Fence { tenant: worker, semaphore: 3, value: 7 };
+    ask_with(&mut state, worker, Request::Return { lease: own, fence }, false);
+    assert_eq!(state.stats().leased_bytes, 2000);
+    state.poll_fences(&COMPLETE);
     let again = reserved(&mut state, one, 1000);
     assert_eq!(offset(&state, again), 0, "as it was: a worker works for who has it");
     check(&state);
@@ -138,30 +151,30 @@ fn a_block_lives_until_both_have_returned_it() {
 
 #[test]
 fn a_lease_that_is_returned_behind_a_call_is_borrowed_until_that_has_passed() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let one = connected(&mut state);
     let lease = reserved(&mut state, one, 1000);
     let worker = hired(&mut state, one, 0).0;
-    let point = Point { tenant: worker, word: 16, value: 1 };
-    ask_with(&mut state, one, Request::Return { lease, point }, false);
+    let fence = Fence { tenant: worker, semaphore: 16, value: 1 };
+    ask_with(&mut state, one, Request::Return { lease, fence }, false);
     let (own, _) = borrowed(&mut state, worker, lease, one);
     check(&state);
-    state.pass(&PASSED);
-    let recall = Effect::Tell { to: worker, reply: Reply::Recall { lease: own } };
+    state.poll_fences(&COMPLETE);
+    let recall = Effect::Notify { to: worker, reply: Reply::Recall { lease: own } };
     assert!(state.take_effects(Vec::new()).contains(&recall));
     check(&state);
 }
 
 #[test]
 fn what_is_published_is_borrowed_for_reading_from_then_on() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let one = connected(&mut state);
     let lease = reserved(&mut state, one, 1000);
     let worker = hired(&mut state, one, 0).0;
     let (own, _) = borrowed(&mut state, worker, lease, one);
-    let (name, point) = (Name::parse("n").unwrap(), Point::default());
-    let effects = ask(&mut state, one, Request::Publish { lease, policy: Policy::Restore, point, name });
-    assert_eq!(effects[0], Effect::Tell { to: worker, reply: Reply::Recall { lease: own } });
+    let (name, fence) = (Name::parse("n").unwrap(), Fence::default());
+    let effects = ask(&mut state, one, Request::Publish { lease, policy: Policy::Restore, fence, name });
+    assert_eq!(effects[0], Effect::Notify { to: worker, reply: Reply::Recall { lease: own } });
     assert_eq!(borrowed(&mut state, worker, lease, one).1, Access::Read);
     let id = state.names[&Name::parse("n").unwrap()].id;
     assert_eq!(state.named.get(id).unwrap().readers, 1, "what is borrowed counts as no reader");
@@ -171,37 +184,40 @@ fn what_is_published_is_borrowed_for_reading_from_then_on() {
 #[test]
 fn a_tenant_that_goes_stays_until_its_worker_has_finished_and_a_worker_until_the_last_has_gone() {
     for says_goodbye in [false, true] {
-        let mut state = State::new(limits(), OWN);
+        let mut state = State::new(limits(), OPERATOR);
         let [one, other] = [(); 2].map(|()| connected(&mut state));
         let worker = hired(&mut state, one, 5).0;
         hired(&mut state, other, 5);
         let leave = |state: &mut State, tenant: Id| match says_goodbye {
             true => ask(state, tenant, Request::Bye),
             false => {
-                state.depart(tenant, &PASSED);
+                state.process_exited(tenant, &COMPLETE);
                 state.take_effects(Vec::new())
             }
         };
-        assert_eq!(refused(&ask(&mut state, worker, Request::Finish { tenant: one })), &Refusal::NoTenant);
+        assert_eq!(refused(&ask(&mut state, worker, Request::Drained { tenant: one })), &RequestError::NoTenant);
         let held = reserved(&mut state, one, 1000);
         let returned = reserved(&mut state, one, 1000);
-        let point = Point { tenant: worker, word: 16, value: 1 };
-        ask_with(&mut state, one, Request::Return { lease: returned, point }, false);
+        let fence = Fence { tenant: worker, semaphore: 16, value: 1 };
+        ask_with(&mut state, one, Request::Return { lease: returned, fence }, false);
         let effects = leave(&mut state, one);
-        assert!(effects.contains(&Effect::Dismiss { worker, tenant: one }), "{effects:?}");
-        assert_eq!(effects.contains(&Effect::LetPass { tenant: one }), !says_goodbye);
-        state.pass(&Coins { is_full: false, has_passed: false });
+        assert!(effects.contains(&Effect::DrainSession { worker, tenant: one }), "{effects:?}");
+        assert_eq!(effects.contains(&Effect::CompleteFences { tenant: one }), !says_goodbye);
+        state.poll_fences(&FakeEnvironment { is_full: false, is_complete: false });
         assert!(state.leases.get(held).is_some() && state.leases.get(returned).is_some());
         borrowed(&mut state, worker, returned, one);
         borrowed(&mut state, worker, held, one);
         check(&state);
-        let effects = ask_with(&mut state, worker, Request::Finish { tenant: one }, false);
-        assert!(state.tenants.get(one).is_none() && !effects.contains(&Effect::Retire { worker }), "others have it");
+        let effects = ask_with(&mut state, worker, Request::Drained { tenant: one }, false);
+        assert!(
+            state.tenants.get(one).is_none() && !effects.contains(&Effect::StopWorker { worker }),
+            "others have it"
+        );
         assert!(state.leases.get(held).is_none() && state.leases.get(returned).is_none());
         check(&state);
         leave(&mut state, other);
-        let effects = ask(&mut state, worker, Request::Finish { tenant: other });
-        assert!(effects.contains(&Effect::Retire { worker }), "{effects:?}");
+        let effects = ask(&mut state, worker, Request::Drained { tenant: other });
+        assert!(effects.contains(&Effect::StopWorker { worker }), "{effects:?}");
         let newcomer = connected(&mut state);
         assert_ne!(hired(&mut state, newcomer, 5).0, worker, "one that ends takes nobody on");
         check(&state);
@@ -210,81 +226,81 @@ fn a_tenant_that_goes_stays_until_its_worker_has_finished_and_a_worker_until_the
 
 #[test]
 fn a_tenant_that_goes_is_gone_with_its_worker() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let one = connected(&mut state);
     let (worker, lease) = (hired(&mut state, one, 0).0, reserved(&mut state, one, 1000));
-    state.depart(one, &PASSED);
-    state.depart(worker, &PASSED);
-    state.pass(&PASSED);
+    state.process_exited(one, &COMPLETE);
+    state.process_exited(worker, &COMPLETE);
+    state.poll_fences(&COMPLETE);
     assert!(state.tenants.get(one).is_none() && state.leases.get(lease).is_none());
     check(&state);
 }
 
 #[test]
 fn a_broker_that_takes_over_lets_those_go_that_were_going() {
-    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let [one, other] = [(); 2].map(|()| connected(&mut state));
     let (worker, others) = (hired(&mut state, one, 0).0, hired(&mut state, other, 0).0);
     ask(&mut state, one, Request::Bye);
-    state.depart(other, &PASSED);
-    let mut touched = Vec::new();
-    state.write_touched(|_, one| touched.push(one));
-    touched.into_iter().for_each(|one| pages.put(&state, one));
-    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    state.process_exited(other, &COMPLETE);
+    let mut dirty = Vec::new();
+    state.write_dirty(|_, one| dirty.push(one));
+    dirty.into_iter().for_each(|one| journal.put(&state, one));
+    let mut state = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
     let effects = state.take_effects(Vec::new());
-    assert!(effects.contains(&Effect::Dismiss { worker, tenant: one }), "{effects:?}");
-    assert!(effects.contains(&Effect::Dismiss { worker: others, tenant: other }), "{effects:?}");
-    assert!(effects.contains(&Effect::LetPass { tenant: other }), "{effects:?}");
-    ask(&mut state, worker, Request::Finish { tenant: one });
-    ask(&mut state, others, Request::Finish { tenant: other });
+    assert!(effects.contains(&Effect::DrainSession { worker, tenant: one }), "{effects:?}");
+    assert!(effects.contains(&Effect::DrainSession { worker: others, tenant: other }), "{effects:?}");
+    assert!(effects.contains(&Effect::CompleteFences { tenant: other }), "{effects:?}");
+    ask(&mut state, worker, Request::Drained { tenant: one });
+    ask(&mut state, others, Request::Drained { tenant: other });
     assert!(state.tenants.get(one).is_none() && state.tenants.get(other).is_none());
     check(&state);
 }
 
 #[test]
 fn a_dead_worker_takes_nothing_of_its_tenants_along() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let one = connected(&mut state);
     let (lease, returned) = (reserved(&mut state, one, 1000), reserved(&mut state, one, 1000));
     let worker = hired(&mut state, one, 0).0;
     borrowed(&mut state, worker, lease, one);
-    let point = Point { tenant: worker, word: 16, value: 1 };
-    ask_with(&mut state, one, Request::Return { lease: returned, point }, false);
-    state.end(worker, &Coins { is_full: false, has_passed: false });
+    let fence = Fence { tenant: worker, semaphore: 16, value: 1 };
+    ask_with(&mut state, one, Request::Return { lease: returned, fence }, false);
+    state.remove_tenant(worker, &FakeEnvironment { is_full: false, is_complete: false });
     state.take_effects(Vec::new());
     check(&state);
     assert!(state.leases.get(lease).is_some(), "the tenant's own lease lives on");
     assert!(state.leases.get(returned).is_none(), "work of one that is gone has passed");
     assert!(hired(&mut state, one, 0).2, "the next call has another");
     // Points of the one that is gone have passed, too.
-    ask_with(&mut state, one, Request::Return { lease, point }, false);
+    ask_with(&mut state, one, Request::Return { lease, fence }, false);
     assert!(state.leases.get(lease).is_none());
     check(&state);
 }
 
 #[test]
 fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let [one, other] = [(); 2].map(|()| connected(&mut state));
     let module = put(&mut state, one, "m", 1).unwrap();
     let find = |state: &mut State, from: Id| {
         let effects = ask(state, from, Request::Module { id: Id(0), name: Some(Name::parse("m").unwrap()) });
-        matches!(effects.as_slice(), [Effect::HandWith { .. }])
+        matches!(effects.as_slice(), [Effect::SendFdWith { .. }])
     };
     assert!(find(&mut state, one) && !find(&mut state, other));
     let drop = Request::DropModule { name: Name::parse("m").unwrap() };
-    assert_eq!(refused(&ask(&mut state, other, drop.clone())), &Refusal::NoModule);
-    assert_eq!(refused(&ask(&mut state, one, Request::Prove { module })), &Refusal::NotAWorker);
+    assert_eq!(refused(&ask(&mut state, other, drop.clone())), &RequestError::NoModule);
+    assert_eq!(refused(&ask(&mut state, one, Request::Compiled { module })), &RequestError::NotAWorker);
     let worker = hired(&mut state, one, 0).0;
-    ask(&mut state, worker, Request::Prove { module });
+    ask(&mut state, worker, Request::Compiled { module });
     assert!(find(&mut state, other));
     assert_eq!(put(&mut state, other, "m", 1), Ok(module), "the same text again is the same module");
-    assert_eq!(put(&mut state, other, "m", 2), Err(Refusal::ModuleTaken));
+    assert_eq!(put(&mut state, other, "m", 2), Err(RequestError::ModuleTaken));
     let stranger = connected_as(&mut state, 9);
     assert_eq!(put(&mut state, stranger, "m", 1), Ok(module), "users share what a worker has seen to be the same");
-    assert_eq!(put(&mut state, stranger, "m", 2), Err(Refusal::ForeignName));
-    assert_eq!(refused(&ask(&mut state, stranger, drop.clone())), &Refusal::ForeignName);
-    state.end(one, &PASSED);
+    assert_eq!(put(&mut state, stranger, "m", 2), Err(RequestError::ForeignName));
+    assert_eq!(refused(&ask(&mut state, stranger, drop.clone())), &RequestError::ForeignName);
+    state.remove_tenant(one, &COMPLETE);
     state.take_effects(Vec::new());
     assert!(find(&mut state, other), "it stays when who put it has gone");
     ask(&mut state, other, drop);
@@ -294,7 +310,7 @@ fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
 
 #[test]
 fn a_module_that_nobody_proved_makes_way_and_goes_with_who_put_it() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let [one, other] = [(); 2].map(|()| connected(&mut state));
     let first = put(&mut state, one, "m", 1).unwrap();
     let second = put(&mut state, other, "m", 2).unwrap();
@@ -304,29 +320,29 @@ fn a_module_that_nobody_proved_makes_way_and_goes_with_who_put_it() {
     assert_ne!(strangers, second, "what nobody has looked at is not shared");
     let second = put(&mut state, other, "m", 2).unwrap();
     assert_eq!(put(&mut state, one, "m", 2), Ok(second), "who puts it last has it proved");
-    state.end(other, &PASSED);
+    state.remove_tenant(other, &COMPLETE);
     assert!(state.modules.get(second).is_some());
-    state.end(one, &PASSED);
+    state.remove_tenant(one, &COMPLETE);
     assert!(state.modules.get(second).is_none());
     check(&state);
 }
 
 #[test]
 fn modules_count_for_a_user() {
-    let mut state = State::new(Limits { user_module_bytes: 150, ..limits() }, OWN);
+    let mut state = State::new(Limits { user_module_bytes: 150, ..limits() }, OPERATOR);
     let one = connected(&mut state);
     put(&mut state, one, "a", 1).unwrap();
-    let full = Refusal::UserQuota { limit_bytes: 150, had_bytes: 100, wanted_bytes: 100 };
+    let full = RequestError::UserQuota { limit_bytes: 150, had_bytes: 100, wanted_bytes: 100 };
     assert_eq!(put(&mut state, one, "b", 1), Err(full));
     ask(&mut state, one, Request::DropModule { name: Name::parse("a").unwrap() });
     assert!(put(&mut state, one, "b", 1).is_ok());
 }
 
 /// Has a worker load a module, or what it was refused with.
-fn loaded(state: &mut State, worker: Id, module: Id) -> Result<(), Refusal> {
+fn loaded(state: &mut State, worker: Id, module: Id) -> Result<(), RequestError> {
     let effects = ask(state, worker, Request::Module { id: module, name: None });
     match effects.last() {
-        Some(Effect::HandWith { .. }) => Ok(()),
+        Some(Effect::SendFdWith { .. }) => Ok(()),
         _ => Err(*refused(&effects[effects.len() - 1..])),
     }
 }
@@ -337,18 +353,18 @@ fn dropped(state: &mut State, from: Id, name: &str) -> Vec<Effect> {
 
 #[test]
 fn variables_count_at_each_worker_from_before_they_are_loaded_until_they_are_unloaded() {
-    let mut state = State::new(Limits { user_bytes: 8 << 20, ..limits() }, OWN);
+    let mut state = State::new(Limits { user_bytes: 8 << 20, ..limits() }, OPERATOR);
     let [one, other] = [(); 2].map(|()| connected(&mut state));
     let (worker, others) = (hired(&mut state, one, 0).0, hired(&mut state, other, 0).0);
-    let full = |had_bytes, wanted_bytes| Refusal::UserQuota { limit_bytes: 8 << 20, had_bytes, wanted_bytes };
+    let full = |had_bytes, wanted_bytes| RequestError::UserQuota { limit_bytes: 8 << 20, had_bytes, wanted_bytes };
     assert_eq!(put_with(&mut state, one, "a", 1, 9 << 20), Err(full(0, 9 << 20)), "nobody could load it");
     let module = put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
-    assert_eq!(state.counts.user(OWN).bytes, 0, "nobody has loaded it");
-    assert_eq!(refused(&ask(&mut state, one, Request::Unload { module })), &Refusal::NotAWorker);
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 0, "nobody has loaded it");
+    assert_eq!(refused(&ask(&mut state, one, Request::Unload { module })), &RequestError::NotAWorker);
     for worker in [worker, worker, others] {
         loaded(&mut state, worker, module).unwrap();
     }
-    assert_eq!(state.counts.user(OWN).bytes, 6 << 20, "once for each worker");
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 6 << 20, "once for each worker");
     let reserve = Request::Reserve { bytes: 3 << 20 };
     assert_eq!(refused(&ask(&mut state, one, reserve)), &full(6 << 20, 3 << 20));
     let more = put_with(&mut state, one, "b", 2, 2 << 20).unwrap();
@@ -357,39 +373,39 @@ fn variables_count_at_each_worker_from_before_they_are_loaded_until_they_are_unl
     // Dropped, it counts on until the workers have unloaded it.
     let effects = dropped(&mut state, one, "a");
     for to in [worker, others] {
-        assert!(effects.contains(&Effect::Tell { to, reply: Reply::Unload { module } }), "{effects:?}");
+        assert!(effects.contains(&Effect::Notify { to, reply: Reply::Unload { module } }), "{effects:?}");
     }
-    assert_eq!(state.counts.user(OWN).bytes, 8 << 20);
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 8 << 20);
     ask(&mut state, worker, Request::Unload { module });
-    assert_eq!(state.counts.user(OWN).bytes, 5 << 20);
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 5 << 20);
     ask(&mut state, worker, Request::Unload { module });
-    assert_eq!(state.counts.user(OWN).bytes, 5 << 20, "once");
-    state.end(others, &PASSED);
-    assert_eq!(state.counts.user(OWN).bytes, 2 << 20, "a worker that has ended has nothing loaded");
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 5 << 20, "once");
+    state.remove_tenant(others, &COMPLETE);
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 2 << 20, "a worker that has ended has nothing loaded");
     check(&state);
 }
 
 #[test]
 fn variables_count_for_the_process_that_a_worker_serves_and_for_all() {
-    let mut state = State::new(Limits { tenant_bytes: 6 << 20, ..limits() }, OWN);
+    let mut state = State::new(Limits { tenant_bytes: 6 << 20, ..limits() }, OPERATOR);
     let one = connected(&mut state);
     let worker = hired(&mut state, one, 0).0;
     reserved(&mut state, one, 2 << 20);
     let [small, large] =
         [("a", 3 << 20), ("b", 5 << 20)].map(|(name, bytes)| put_with(&mut state, one, name, bytes, bytes).unwrap());
-    let full = |had_bytes, wanted_bytes| Refusal::TenantQuota { limit_bytes: 6 << 20, had_bytes, wanted_bytes };
+    let full = |had_bytes, wanted_bytes| RequestError::TenantQuota { limit_bytes: 6 << 20, had_bytes, wanted_bytes };
     assert_eq!(loaded(&mut state, worker, large), Err(full(2 << 20, 5 << 20)));
     loaded(&mut state, worker, small).unwrap();
     assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 2 << 20 })), &full(5 << 20, 2 << 20));
     // Another user has its own quota, but shares the broker's budget.
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let strangers = [8, 9].map(|user| {
         let tenant = connected_as(&mut state, user);
         (tenant, hired(&mut state, tenant, 0).0)
     });
     for (at, (tenant, worker)) in (0..).zip(strangers) {
         let module = put_with(&mut state, tenant, &format!("m/{at}"), at, 40 << 20).unwrap();
-        let wanted = Refusal::Full { free_bytes: 24 << 20, budget_bytes: 64 << 20, wanted_bytes: 40 << 20 };
+        let wanted = RequestError::OutOfMemory { free_bytes: 24 << 20, budget_bytes: 64 << 20, wanted_bytes: 40 << 20 };
         assert_eq!(loaded(&mut state, worker, module), if at == 0 { Ok(()) } else { Err(wanted) });
     }
     check(&state);
@@ -397,55 +413,55 @@ fn variables_count_for_the_process_that_a_worker_serves_and_for_all() {
 
 #[test]
 fn another_users_worker_keeps_what_it_has_loaded_and_it_counts_there() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let (one, stranger) = (connected(&mut state), connected_as(&mut state, 9));
     let (worker, strangers) = (hired(&mut state, one, 0).0, hired(&mut state, stranger, 0).0);
     let module = put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
     for worker in [worker, strangers] {
         loaded(&mut state, worker, module).unwrap();
-        ask(&mut state, worker, Request::Prove { module });
+        ask(&mut state, worker, Request::Compiled { module });
     }
     let effects = dropped(&mut state, one, "a");
-    let told = |to| Effect::Tell { to, reply: Reply::Unload { module } };
+    let told = |to| Effect::Notify { to, reply: Reply::Unload { module } };
     assert!(effects.contains(&told(worker)) && !effects.contains(&told(strangers)), "{effects:?}");
-    assert_eq!([OWN, 9].map(|user| state.counts.user(user).bytes), [3 << 20; 2]);
+    assert_eq!([OPERATOR, 9].map(|user| state.accounting.user(user).bytes), [3 << 20; 2]);
     check(&state);
 }
 
 #[test]
 fn a_broker_that_takes_over_counts_what_is_loaded_and_has_it_unloaded() {
-    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let one = connected(&mut state);
     let worker = hired(&mut state, one, 0).0;
     let [kept, gone] = [("kept", 1 << 20), ("gone", 2 << 20)].map(|(name, bytes)| {
         let module = put_with(&mut state, one, name, bytes, bytes).unwrap();
         loaded(&mut state, worker, module).unwrap();
-        ask(&mut state, worker, Request::Prove { module });
+        ask(&mut state, worker, Request::Compiled { module });
         module
     });
     dropped(&mut state, one, "gone");
-    let mut touched = Vec::new();
-    state.write_touched(|_, one| touched.push(one));
-    touched.into_iter().for_each(|one| pages.put(&state, one));
-    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
-    assert_eq!(state.counts.user(OWN).bytes, 3 << 20);
+    let mut dirty = Vec::new();
+    state.write_dirty(|_, one| dirty.push(one));
+    dirty.into_iter().for_each(|one| journal.put(&state, one));
+    let mut state = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 3 << 20);
     let effects = state.take_effects(Vec::new());
-    let told = |module| Effect::Tell { to: worker, reply: Reply::Unload { module } };
+    let told = |module| Effect::Notify { to: worker, reply: Reply::Unload { module } };
     assert!(effects.contains(&told(gone)) && !effects.contains(&told(kept)), "{effects:?}");
     ask(&mut state, worker, Request::Unload { module: gone });
-    assert_eq!(state.counts.user(OWN).bytes, 1 << 20);
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 1 << 20);
     check(&state);
 }
 
 #[test]
 fn a_broker_with_modules_stops_by_force_alone_unless_they_are_the_librarys_own() {
-    let mut state = State::new(limits(), OWN);
+    let mut state = State::new(limits(), OPERATOR);
     let one = connected(&mut state);
     put(&mut state, one, "freehold/copy-1", 1).unwrap();
     put(&mut state, one, "gpu/1", 1).unwrap();
     let stop = |is_forced| Request::Stop { is_forced };
     assert!(ask(&mut state.clone(), one, stop(false)).contains(&Effect::Stop));
     put(&mut state, one, "blas/saxpy", 1).unwrap();
-    assert_eq!(refused(&ask(&mut state, one, stop(false))), &Refusal::HasNames { names: 1, bytes: 0 });
+    assert_eq!(refused(&ask(&mut state, one, stop(false))), &RequestError::NamesPublished { names: 1, bytes: 0 });
     assert!(ask(&mut state, one, stop(true)).contains(&Effect::Stop));
 }

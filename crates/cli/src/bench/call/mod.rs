@@ -5,14 +5,14 @@
 use std::time::{Duration, Instant};
 
 use freehold::{Device, Grid, Image, Kernel, Stream, open};
-use freehold_broker::{CallError, Caller, Launch, Patience};
+use freehold_broker::{CallError, Caller, Launch, SpinPolicy};
 
 use super::Result;
-use super::measure::timed;
 use super::progress::Progress;
 use super::share::report::{Report, Row, Target};
-use super::share::{Scene, failed};
-use crate::lab::table::Look;
+use super::share::{BrokerFixture, failed};
+use super::stats::timed;
+use crate::lab::table::TableStyle;
 
 const EMPTY: &str = include_str!("empty.ptx");
 
@@ -58,45 +58,47 @@ const QUICK: Effort = Effort { calls: 100, sleeps: 20, batches: 3 };
 
 pub(super) fn run(arguments: &CallArguments) -> Result<String> {
     let effort = if arguments.quick { QUICK } else { FULL };
-    let wish = arguments.device.as_deref();
+    let selector = arguments.device.as_deref();
     // One broker's workers look for calls for as long as anything is measured, the other's sleep as workers do.
-    let (awake, sleepy) = (Scene::new(wish, "10000")?, Scene::new(wish, "50")?);
-    let device = open::device(wish)?;
-    let here = Here::new(&device)?;
+    let (awake, sleepy) = (BrokerFixture::new(selector, "10000")?, BrokerFixture::new(selector, "50")?);
+    let device = open::device(selector)?;
+    let here = LocalLauncher::new(&device)?;
     let progress = Progress::new(6);
     let mut rows = Vec::new();
 
-    let local = progress.one("a launch of its own", || here.times(effort.calls))?;
+    let local = progress.step("a launch of its own", || here.times(effort.calls))?;
     let what = "an empty kernel launched and waited for, by this process";
     rows.push(Row::new("local", what, local, vec![]));
     let local_ns = rows[0].median_ns();
-    let spinning = progress.one("a call, spinning", || there(&awake, Patience::Spin, effort.calls))?;
+    let spinning =
+        progress.step("a call, spinning", || worker_call_times(&awake, SpinPolicy::Forever, effort.calls))?;
     let target = vec![Target::Median(local_ns + SPINNING_NS)];
     rows.push(Row::new("call-spinning", "the same by a worker, spinning", spinning, target));
-    let asleep = progress.one("a call, asleep", || there(&sleepy, Patience::For(Duration::ZERO), effort.sleeps))?;
+    let asleep = progress
+        .step("a call, asleep", || worker_call_times(&sleepy, SpinPolicy::For(Duration::ZERO), effort.sleeps))?;
     let target = vec![Target::Median(local_ns + ASLEEP_NS)];
     rows.push(Row::new("call-asleep", "likewise, caller and worker asleep", asleep, target));
 
-    let rate = progress.one("launches of its own", || here.rate(effort.batches))?;
+    let rate = progress.step("launches of its own", || here.rate(effort.batches))?;
     rows.push(Row::new("rate-local", "one launch of many, by this process", rate, vec![]));
     let target = vec![Target::Median(rows[3].median_ns() / RATE)];
-    let (enqueue, rate) = progress.one("calls", || rates(&awake, effort.batches))?;
+    let (enqueue, rate) = progress.step("calls", || rates(&awake, effort.batches))?;
     rows.push(Row::new("rate-call", "one call of many", rate, target));
     let target = vec![Target::Median(ENQUEUE_NS)];
     rows.push(Row::new("enqueue", "to put a call in", enqueue, target));
-    progress.end();
+    progress.finish();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let report = Report { device: device.name()?, processors, rows };
-    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
 /// Launches by this process.
-struct Here {
+struct LocalLauncher {
     stream: Stream,
     empty: Kernel,
 }
 
-impl Here {
+impl LocalLauncher {
     fn new(device: &Device) -> Result<Self> {
         let module = device.module(&Image::ptx(EMPTY)?)?;
         // SAFETY: `empty` touches no memory.
@@ -137,31 +139,31 @@ impl Here {
     }
 }
 
-fn broken(error: CallError) -> super::BenchError {
+fn call_failed(error: CallError) -> super::BenchError {
     failed("a call", error)
 }
 
-fn caller(scene: &Scene, patience: Patience) -> Result<(Caller, freehold_broker::Kernel)> {
-    let caller = Caller::connect_at(&scene.socket()).map_err(broken)?;
-    caller.set_patience(patience);
-    let module = caller.put_module("bench/empty", EMPTY).map_err(broken)?;
+fn caller(fixture: &BrokerFixture, patience: SpinPolicy) -> Result<(Caller, freehold_broker::Kernel)> {
+    let caller = Caller::connect_at(&fixture.socket()).map_err(call_failed)?;
+    caller.set_spin_policy(patience);
+    let module = caller.put_module("bench/empty", EMPTY).map_err(call_failed)?;
     // SAFETY: `empty` touches no memory.
     let empty = unsafe { module.kernel("empty") };
-    Ok((caller, empty.map_err(broken)?))
+    Ok((caller, empty.map_err(call_failed)?))
 }
 
 /// Calls of a worker, one after the other.
-fn there(scene: &Scene, patience: Patience, count: usize) -> Result<Vec<f64>> {
-    let (caller, empty) = caller(scene, patience)?;
+fn worker_call_times(fixture: &BrokerFixture, patience: SpinPolicy, count: usize) -> Result<Vec<f64>> {
+    let (caller, empty) = caller(fixture, patience)?;
     let launch = Launch::new(&empty, Grid::line(1, 1), &[]);
     let mut times = Vec::with_capacity(count);
     for turn in 0..count + count / 10 {
-        if patience != Patience::Spin {
+        if patience != SpinPolicy::Forever {
             let last = Instant::now();
             while last.elapsed() < SLEEP_AFTER {}
         }
         let (outcome, ns) = timed(|| caller.call(&launch).and_then(|call| call.wait()));
-        outcome.map_err(broken)?;
+        outcome.map_err(call_failed)?;
         if turn >= count / 10 {
             times.push(ns);
         }
@@ -170,18 +172,18 @@ fn there(scene: &Scene, patience: Patience, count: usize) -> Result<Vec<f64>> {
 }
 
 /// What it takes to put a call in, and what one of many takes until all are done.
-fn rates(scene: &Scene, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
-    let (caller, empty) = caller(scene, Patience::Spin)?;
+fn rates(fixture: &BrokerFixture, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let (caller, empty) = caller(fixture, SpinPolicy::Forever)?;
     let launch = Launch::new(&empty, Grid::line(1, 1), &[]);
     let (mut enqueue, mut rate) = (Vec::with_capacity(batches), Vec::with_capacity(batches));
     for batch in 0..=batches {
         let start = Instant::now();
-        let mut last = caller.call(&launch).map_err(broken)?;
+        let mut last = caller.call(&launch).map_err(call_failed)?;
         for _ in 1..BATCH {
-            last = caller.call(&launch).map_err(broken)?;
+            last = caller.call(&launch).map_err(call_failed)?;
         }
         let put = start.elapsed().as_nanos() as f64;
-        last.wait().map_err(broken)?;
+        last.wait().map_err(call_failed)?;
         let done = start.elapsed().as_nanos() as f64;
         if batch > 0 {
             enqueue.push(put / BATCH as f64);

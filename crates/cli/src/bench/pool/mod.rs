@@ -2,11 +2,11 @@
 //!
 //! This file owns the command.
 
-mod grow;
+mod chart;
+mod growth;
 mod opencl;
 mod pairs;
 mod passes;
-mod picture;
 mod plan;
 mod report;
 mod rig;
@@ -23,7 +23,7 @@ use self::plan::{Effort, THREADS};
 use self::rig::Rig;
 use self::workload::{Workload, models};
 use super::{BenchError, Result};
-use crate::lab::table::Look;
+use crate::lab::table::TableStyle;
 
 /// How much memory the software device has, and how much it is given where nobody says: the workloads have up to 22 GiB live,
 /// and allocators that keep memory reserve more. The host's is taken only as it is touched, and allocating touches none.
@@ -73,9 +73,9 @@ pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
     let rig = Rig::new(arguments.device.as_deref(), THREADS)?;
     let report = plan::measure(&rig, if arguments.quick { Effort::QUICK } else { Effort::FULL })?;
     if let Some(path) = &arguments.svg {
-        fs::write(path, picture::draw(&report)).map_err(unwritable(path))?;
+        fs::write(path, chart::draw(&report)).map_err(unwritable(path))?;
     }
-    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
 fn on_opencl(arguments: &PoolArguments, opened: &open::opencl::Opened) -> Result<String> {
@@ -84,7 +84,7 @@ fn on_opencl(arguments: &PoolArguments, opened: &open::opencl::Opened) -> Result
     }
     let effort = if arguments.quick { opencl::Effort::QUICK } else { opencl::Effort::FULL };
     let report = opencl::measure(opened, effort)?;
-    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
 /// Writes a file for each workload, and says what was written.

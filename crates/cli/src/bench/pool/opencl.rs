@@ -7,8 +7,8 @@ use freehold::open;
 use freehold_driver::opencl::{ContextId, context, memory, svm};
 
 use super::super::Result;
-use super::super::measure::{Spread, timed};
 use super::super::report::{Report, Row, Target};
+use super::super::stats::{Percentiles, timed};
 
 /// The blocks that are asked for and given back, with the names of their rows.
 const SIZES: [(usize, [&str; 3], &str); 3] = [
@@ -53,7 +53,7 @@ pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<R
             times[2].push(buffers(context, bytes, effort.buffers)?);
             times[3].push(blocks(context, bytes, effort.blocks)?);
         }
-        let [ours, cudas, buffers, blocks] = times.map(Spread::of);
+        let [ours, cudas, buffers, blocks] = times.map(Percentiles::of);
         let fast = Some(Target::TimesAsFast { times: TIMES_AS_FAST });
         let like_cuda = Some(Target::OverDriver { percent: OVER_CUDA_PERCENT });
         rows.push(Row::new(plain, what, ours, fast).beside("clCreateBuffer, clReleaseMemObject", buffers));
@@ -61,7 +61,7 @@ pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<R
         rows.push(Row::new(other, "the same", ours, like_cuda).beside(on_cuda, cudas));
     }
     context::release(context)?;
-    let facts = &opened.found.facts;
+    let facts = &opened.found.info;
     Ok(Report { device: facts.name.clone(), driver: facts.driver.clone(), why: opened.why(), rows })
 }
 

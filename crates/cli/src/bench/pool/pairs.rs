@@ -5,17 +5,17 @@ use std::hint::black_box;
 use freehold_driver::cuda::CUstream;
 
 use super::super::Result;
-use super::super::measure::timed;
-use crate::allocator::{Allocator, Failure};
+use super::super::stats::timed;
+use crate::allocators::{Allocator, Failure};
 
 /// More than any device has.
 const IMPOSSIBLE_BYTES: u64 = 1 << 50;
 
 /// What one pair took, of `count` that are timed as one.
-pub(super) fn pair<A: Allocator>(allocator: &A, bytes: u64, stream: CUstream, count: usize) -> Result<f64> {
+pub(super) fn time_pairs<A: Allocator>(allocator: &A, bytes: u64, stream: CUstream, count: usize) -> Result<f64> {
     let (done, time) = timed(|| {
         (0..count).try_for_each(|_| {
-            let start = allocator.allocate(black_box(bytes), stream)?;
+            let start = allocator.alloc(black_box(bytes), stream)?;
             allocator.free(black_box(start), bytes, stream)
         })
     });
@@ -24,18 +24,18 @@ pub(super) fn pair<A: Allocator>(allocator: &A, bytes: u64, stream: CUstream, co
 }
 
 /// [`pair`] in so many batches, after one that does not count.
-pub(super) fn pairs<A: Allocator>(
+pub(super) fn sample_pairs<A: Allocator>(
     allocator: &A,
     bytes: u64,
     stream: CUstream,
     (batches, count): (usize, usize),
 ) -> Result<Vec<f64>> {
-    pair(allocator, bytes, stream, count)?;
-    (0..batches).map(|_| pair(allocator, bytes, stream, count)).collect()
+    time_pairs(allocator, bytes, stream, count)?;
+    (0..batches).map(|_| time_pairs(allocator, bytes, stream, count)).collect()
 }
 
 /// What one pair of mimalloc's took, of `count` that are timed as one.
-pub(super) fn mimalloc_pair(bytes: usize, count: usize) -> f64 {
+pub(super) fn time_mimalloc_pairs(bytes: usize, count: usize) -> f64 {
     let ((), time) = timed(|| {
         for _ in 0..count {
             // SAFETY: the call takes any size.
@@ -51,19 +51,23 @@ pub(super) fn mimalloc_pair(bytes: usize, count: usize) -> f64 {
 ///
 /// # Panics
 /// If it can be had.
-pub(super) fn refusals<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
-    refused(batches, || allocator.allocate(black_box(IMPOSSIBLE_BYTES), stream).is_err())
+pub(super) fn time_failures<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
+    sample_failures(batches, || allocator.alloc(black_box(IMPOSSIBLE_BYTES), stream).is_err())
 }
 
 /// As [`refusals`], with the reason as text each time.
-pub(super) fn explained_refusals<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
-    refused(batches, || {
-        let refused = allocator.allocate(black_box(IMPOSSIBLE_BYTES), stream).map_err(Into::<Failure>::into);
+pub(super) fn time_explained_failures<A: Allocator>(
+    allocator: &A,
+    stream: CUstream,
+    batches: (usize, usize),
+) -> Vec<f64> {
+    sample_failures(batches, || {
+        let refused = allocator.alloc(black_box(IMPOSSIBLE_BYTES), stream).map_err(Into::<Failure>::into);
         black_box(refused).is_err()
     })
 }
 
-fn refused((batches, count): (usize, usize), is_refused: impl Fn() -> bool) -> Vec<f64> {
+fn sample_failures((batches, count): (usize, usize), is_refused: impl Fn() -> bool) -> Vec<f64> {
     let refusal = || {
         let (refused, time) = timed(|| (0..count).filter(|_| is_refused()).count());
         assert_eq!(refused, count, "no device has {IMPOSSIBLE_BYTES} bytes");

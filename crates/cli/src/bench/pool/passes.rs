@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use freehold_driver::cuda::{CUdeviceptr, CUstream};
 
 use super::super::Result;
-use super::super::measure::timed;
+use super::super::stats::timed;
 use super::rig::Rig;
 use super::workload::{Op, Workload};
-use crate::allocator::{Allocator, Failure, Keeper};
+use crate::allocators::{Allocator, CachingAllocator, Failure};
 
 /// A workload as it is carried out: an operation has all that it needs beside it, so that what is timed looks up nothing
 /// but the addresses, and those are as few as there are blocks at once.
@@ -73,7 +73,7 @@ impl Script {
         for &Step { is_allocation, stream, slot, bytes } in &self.steps {
             let (start, stream) = (&mut starts[slot as usize], streams[stream as usize]);
             if is_allocation {
-                *start = allocator.allocate(bytes, stream)?;
+                *start = allocator.alloc(bytes, stream)?;
             } else {
                 allocator.free(*start, bytes, stream)?;
             }
@@ -82,42 +82,47 @@ impl Script {
     }
 
     /// So many times: a first pass of an allocator that holds nothing, and a second that counts.
-    pub(super) fn second_passes<A: Keeper>(&self, rig: &Rig, allocator: &A, repetitions: usize) -> Result<Passes> {
+    pub(super) fn second_passes<A: CachingAllocator>(
+        &self,
+        rig: &Rig,
+        allocator: &A,
+        repetitions: usize,
+    ) -> Result<Passes> {
         let mut starts = vec![CUdeviceptr::NULL; self.slots];
         let mut passes = Passes { op_ns: Vec::new(), reserved_by_peak: Vec::new() };
         for _ in 0..repetitions {
-            rig.settle()?;
+            rig.synchronize()?;
             allocator.trim()?;
             self.pass(allocator, &rig.streams, &mut starts).map_err(Into::<Failure>::into)?;
-            rig.settle()?;
+            rig.synchronize()?;
             let (done, time) = timed(|| self.pass(allocator, &rig.streams, &mut starts));
             done.map_err(Into::<Failure>::into)?;
             passes.op_ns.push(time / self.steps.len() as f64);
             passes.reserved_by_peak.push(allocator.reserved_bytes()? as f64 / self.peak_live_bytes as f64);
         }
-        rig.settle()?;
+        rig.synchronize()?;
         allocator.trim()?;
         Ok(passes)
     }
 }
 
 /// Operations between two looks at the clock.
-const LOOK_EVERY: usize = 16;
+const CHECK_TIME_EVERY: usize = 16;
 
 impl Script {
     /// What an operation took of as many as are done within `limit`, for an allocator that keeps nothing, whose first pass
     /// is like every other. At the most it is one pass.
-    pub(super) fn first_part<A: Allocator>(&self, rig: &Rig, allocator: &A, limit: Duration) -> Result<f64> {
+    pub(super) fn first_pass_within<A: Allocator>(&self, rig: &Rig, allocator: &A, limit: Duration) -> Result<f64> {
         let mut held = vec![None; self.slots];
         let mut done = 0;
         let start = Instant::now();
-        for steps in self.steps.chunks(LOOK_EVERY) {
+        for steps in self.steps.chunks(CHECK_TIME_EVERY) {
             for &step in steps {
                 let (stream, held) = (rig.streams[step.stream as usize], &mut held[step.slot as usize]);
                 match held.take() {
                     Some((start, _)) => allocator.free(start, step.bytes, stream).map_err(Into::<Failure>::into)?,
                     None => {
-                        let start = allocator.allocate(step.bytes, stream).map_err(Into::<Failure>::into)?;
+                        let start = allocator.alloc(step.bytes, stream).map_err(Into::<Failure>::into)?;
                         *held = Some((start, step));
                     }
                 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use freehold::open;
 use freehold_driver::cuda::device;
 
-use super::super::measure::tenths;
 use super::super::progress::Progress;
+use super::super::stats::percentiles;
 use super::super::{Result, rig};
-use super::grow::growths;
+use super::growth::growths;
 use super::passes::{Passes, Script};
 use super::report::{Calls, Report, Row, Target, Unit};
 use super::rig::Rig;
 use super::threads::Effort as ThreadEffort;
 use super::workload::models;
 use super::{pairs, threads};
-use crate::allocator::{Allocator, Keeper, Ordered, Ours, Plain};
+use crate::allocators::{Allocator, AsyncAllocator, CachingAllocator, DriverAllocator, FreeholdAllocator};
 
 /// Threads that allocate at once, and streams that there are for them.
 pub(super) const THREADS: usize = 16;
@@ -24,19 +24,19 @@ pub(super) const THREADS: usize = 16;
 /// How often things are measured: of the library, and of the driver, which is slow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    ours: Share,
-    ordered: Share,
+    ours: AllocatorEffort,
+    async_alloc: AllocatorEffort,
     /// Batches of `cuMemAlloc` and `cuMemFree`, and the pairs of one.
-    plain_batches: (usize, usize),
+    driver_batches: (usize, usize),
     /// How long they work at a workload.
-    plain_limit: Duration,
+    driver_limit: Duration,
     /// Growths of a vector.
     growths: usize,
 }
 
 /// How often things are measured of one that keeps memory.
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct AllocatorEffort {
     /// Batches of pairs, and the pairs of one.
     batches: (usize, usize),
     /// Second passes of a workload.
@@ -46,17 +46,29 @@ struct Share {
 
 impl Effort {
     pub(super) const FULL: Self = Self {
-        ours: Share { batches: (300, 1000), passes: 9, threads: ThreadEffort { repetitions: 15, pairs: 50_000 } },
-        ordered: Share { batches: (50, 200), passes: 3, threads: ThreadEffort { repetitions: 5, pairs: 640 } },
-        plain_batches: (10, 20),
-        plain_limit: Duration::from_secs(2),
+        ours: AllocatorEffort {
+            batches: (300, 1000),
+            passes: 9,
+            threads: ThreadEffort { repetitions: 15, pairs: 50_000 },
+        },
+        async_alloc: AllocatorEffort {
+            batches: (50, 200),
+            passes: 3,
+            threads: ThreadEffort { repetitions: 5, pairs: 640 },
+        },
+        driver_batches: (10, 20),
+        driver_limit: Duration::from_secs(2),
         growths: 50,
     };
     pub(super) const QUICK: Self = Self {
-        ours: Share { batches: (5, 100), passes: 1, threads: ThreadEffort { repetitions: 2, pairs: 320 } },
-        ordered: Share { batches: (3, 10), passes: 1, threads: ThreadEffort { repetitions: 1, pairs: 32 } },
-        plain_batches: (2, 3),
-        plain_limit: Duration::from_millis(50),
+        ours: AllocatorEffort { batches: (5, 100), passes: 1, threads: ThreadEffort { repetitions: 2, pairs: 320 } },
+        async_alloc: AllocatorEffort {
+            batches: (3, 10),
+            passes: 1,
+            threads: ThreadEffort { repetitions: 1, pairs: 32 },
+        },
+        driver_batches: (2, 3),
+        driver_limit: Duration::from_millis(50),
         growths: 2,
     };
 }
@@ -114,9 +126,9 @@ const STEPS: usize = 4 * 3 + 4 * 3 + 1 + 4 * 2 + 1 + 4;
 /// Three allocators on one device.
 struct Plan<'a> {
     rig: &'a Rig,
-    ours: Ours<'a>,
-    ordered: Ordered<'a>,
-    plain: Plain<'a>,
+    ours: FreeholdAllocator<'a>,
+    async_alloc: AsyncAllocator<'a>,
+    driver: DriverAllocator<'a>,
     effort: Effort,
     progress: Progress,
 }
@@ -125,9 +137,9 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
     let (api, on) = (&rig.opened.api, rig.opened.device);
     let plan = Plan {
         rig,
-        ours: Ours::new(api, on)?,
-        ordered: Ordered::new(api, on)?,
-        plain: Plain::new(api)?,
+        ours: FreeholdAllocator::new(api, on)?,
+        async_alloc: AsyncAllocator::new(api, on)?,
+        driver: DriverAllocator::new(api)?,
         effort,
         progress: Progress::new(STEPS),
     };
@@ -137,8 +149,8 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
     rows.extend(plan.threads()?);
     rows.extend(workloads);
     rows.extend(plan.growths()?);
-    rows.extend(plan.refusals());
-    plan.progress.end();
+    rows.extend(plan.failures());
+    plan.progress.finish();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
         driver: rig::driver(&rig.opened.api)?,
@@ -155,9 +167,10 @@ impl Plan<'_> {
             let script = Script::new(workload);
             let what = expected.time.0;
             let ours = self.passes(what, &script, &self.ours, self.effort.ours)?;
-            let ordered = self.passes(what, &script, &self.ordered, self.effort.ordered)?;
-            let plain =
-                self.progress.one(what, || script.first_part(self.rig, &self.plain, self.effort.plain_limit))?;
+            let ordered = self.passes(what, &script, &self.async_alloc, self.effort.async_alloc)?;
+            let plain = self
+                .progress
+                .step(what, || script.first_pass_within(self.rig, &self.driver, self.effort.driver_limit))?;
             let (id, text) = expected.time;
             let row = Row::new(id, text, Unit::Ns, ours.op_ns, Some(Target::AtMost(expected.op_ns)));
             rows.push(row.beside(Calls::Ordered, ordered.op_ns).beside(Calls::Plain, vec![plain]));
@@ -168,20 +181,26 @@ impl Plan<'_> {
         Ok(rows)
     }
 
-    fn passes<A: Keeper>(&self, what: &'static str, script: &Script, allocator: &A, share: Share) -> Result<Passes> {
-        self.progress.one(what, || script.second_passes(self.rig, allocator, share.passes))
+    fn passes<A: CachingAllocator>(
+        &self,
+        what: &'static str,
+        script: &Script,
+        allocator: &A,
+        share: AllocatorEffort,
+    ) -> Result<Passes> {
+        self.progress.step(what, || script.second_passes(self.rig, allocator, share.passes))
     }
 
     fn pairs(&self) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for (id, what, bytes) in PAIRS {
             let ours = self.pairs_of(what, bytes, &self.ours, self.effort.ours.batches)?;
-            let ordered = self.pairs_of(what, bytes, &self.ordered, self.effort.ordered.batches)?;
-            let plain = self.pairs_of(what, bytes, &self.plain, self.effort.plain_batches)?;
+            let ordered = self.pairs_of(what, bytes, &self.async_alloc, self.effort.async_alloc.batches)?;
+            let plain = self.pairs_of(what, bytes, &self.driver, self.effort.driver_batches)?;
             let row = Row::new(id, what, Unit::Ns, ours, Some(Target::AtMost(40.0)));
             rows.push(row.beside(Calls::Ordered, ordered).beside(Calls::Plain, plain));
         }
-        let (times, mimallocs) = self.progress.one("mimalloc", || self.times_mimalloc())?;
+        let (times, mimallocs) = self.progress.step("mimalloc", || self.times_mimalloc())?;
         let first = rows.remove(0).beside(Calls::Mimalloc, mimallocs);
         rows.insert(0, first);
         let (what, target) = ("warm pair: times a pair of mimalloc's", Some(Target::AtMost(TIMES_MIMALLOC)));
@@ -196,9 +215,9 @@ impl Plan<'_> {
         allocator: &A,
         batches: (usize, usize),
     ) -> Result<Vec<f64>> {
-        self.progress.one(what, || {
-            let times = pairs::pairs(allocator, bytes, self.rig.streams[0], batches)?;
-            self.rig.settle()?;
+        self.progress.step(what, || {
+            let times = pairs::sample_pairs(allocator, bytes, self.rig.streams[0], batches)?;
+            self.rig.synchronize()?;
             Ok(times)
         })
     }
@@ -209,8 +228,8 @@ impl Plan<'_> {
         let (mut times, mut mimallocs) = (Vec::new(), Vec::new());
         // The first batch of each does not count.
         for batch in 0..=batches {
-            let ours = pairs::pair(&self.ours, 512, self.rig.streams[0], count)?;
-            let mimalloc = pairs::mimalloc_pair(512, count);
+            let ours = pairs::time_pairs(&self.ours, 512, self.rig.streams[0], count)?;
+            let mimalloc = pairs::time_mimalloc_pairs(512, count);
             if batch > 0 {
                 times.push(ours / mimalloc);
                 mimallocs.push(mimalloc);
@@ -224,14 +243,15 @@ impl Plan<'_> {
         let own = self.rates("16 threads with own streams", THREADS, &self.rig.streams)?;
         let shared = self.rates("16 threads that share a stream", THREADS, &self.rig.streams[..1])?;
         let what = "16 threads that free what others allocated";
-        let Effort { ours, ordered, .. } = self.effort;
+        let Effort { ours, async_alloc: ordered, .. } = self.effort;
         // Threads that wait for each other are slow where there are fewer processors.
         let fewer = ThreadEffort { pairs: ours.threads.pairs / 5, ..ours.threads };
         let handed = [
-            self.progress.one(what, || threads::handed(self.rig, &self.ours, THREADS, fewer))?,
-            self.progress.one(what, || threads::handed(self.rig, &self.ordered, THREADS, ordered.threads))?,
+            self.progress.step(what, || threads::handed_over_blocks(self.rig, &self.ours, THREADS, fewer))?,
+            self.progress
+                .step(what, || threads::handed_over_blocks(self.rig, &self.async_alloc, THREADS, ordered.threads))?,
         ];
-        let [alone_median] = tenths(alone[0].clone(), [5]);
+        let [alone_median] = percentiles(alone[0].clone(), [5]);
         let scaling = own[0].iter().map(|rate| rate / THREADS as f64 / alone_median).collect();
         let row = |id, what, [ours, ordered]: [Vec<f64>; 2], target: Option<f64>| {
             Row::new(id, what, Unit::PairsPerS, ours, target.map(Target::AtLeast)).beside(Calls::Ordered, ordered)
@@ -253,17 +273,18 @@ impl Plan<'_> {
         threads: usize,
         streams: &[freehold_driver::cuda::CUstream],
     ) -> Result<[Vec<f64>; 2]> {
-        let Effort { ours, ordered, .. } = self.effort;
+        let Effort { ours, async_alloc: ordered, .. } = self.effort;
         Ok([
-            self.progress.one(what, || threads::own(self.rig, &self.ours, streams, threads, ours.threads))?,
-            self.progress.one(what, || threads::own(self.rig, &self.ordered, streams, threads, ordered.threads))?,
+            self.progress.step(what, || threads::own_blocks(self.rig, &self.ours, streams, threads, ours.threads))?,
+            self.progress
+                .step(what, || threads::own_blocks(self.rig, &self.async_alloc, streams, threads, ordered.threads))?,
         ])
     }
 
     /// The pool of the C interface, which the library's own vectors have their memory of, too.
     fn growths(&self) -> Result<[Row; 2]> {
         let device = open::device(Some(&self.rig.opened.selector()))?;
-        let grown = self.progress.one("vectors", || growths(&device, self.effort.growths))?;
+        let grown = self.progress.step("vectors", || growths(&device, self.effort.growths))?;
         let row = |id, what, ours, most_ns| Row::new(id, what, Unit::Ns, ours, Some(Target::AtMost(most_ns)));
         Ok([
             row("grow-cold", "grow 1 GiB to 2 GiB, cold", grown.cold_ns, 110e3),
@@ -271,17 +292,19 @@ impl Plan<'_> {
         ])
     }
 
-    fn refusals(&self) -> [Row; 2] {
+    fn failures(&self) -> [Row; 2] {
         let (stream, effort) = (self.rig.streams[0], self.effort);
         let what = "refuse what cannot be had";
-        let ours = self.progress.one(what, || pairs::refusals(&self.ours, stream, effort.ours.batches));
-        let ordered = self.progress.one(what, || pairs::refusals(&self.ordered, stream, effort.plain_batches));
-        let plain = self.progress.one(what, || pairs::refusals(&self.plain, stream, effort.plain_batches));
+        let ours = self.progress.step(what, || pairs::time_failures(&self.ours, stream, effort.ours.batches));
+        let ordered =
+            self.progress.step(what, || pairs::time_failures(&self.async_alloc, stream, effort.driver_batches));
+        let plain = self.progress.step(what, || pairs::time_failures(&self.driver, stream, effort.driver_batches));
         let row = Row::new("refuse", what, Unit::Ns, ours, Some(Target::AtMost(1000.0)))
             .beside(Calls::Ordered, ordered)
             .beside(Calls::Plain, plain);
         let what = "  with the explanation";
-        let told = self.progress.one(what, || pairs::explained_refusals(&self.ours, stream, effort.plain_batches));
+        let told =
+            self.progress.step(what, || pairs::time_explained_failures(&self.ours, stream, effort.driver_batches));
         [row, Row::new("refuse-explained", what, Unit::Ns, told, Some(Target::AtMost(50e3)))]
     }
 }

@@ -3,9 +3,9 @@
 use anstyle::Style;
 use serde::Serialize;
 
-use super::super::measure::tenths;
-use super::super::report::{judged, line, time, widths};
-use crate::lab::table::Look;
+use super::super::report::{color_verdict, column_widths, format_ns, format_row};
+use super::super::stats::percentiles;
+use crate::lab::table::TableStyle;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) what: &'static str,
     pub(super) unit: Unit,
     pub(super) ours: Figures,
-    pub(super) beside: Vec<Beside>,
+    pub(super) beside: Vec<Comparison>,
     pub(super) target: Option<Target>,
     met: Option<bool>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Figures {
 
 /// The figures of somebody else's calls.
 #[derive(Debug, Serialize)]
-pub(super) struct Beside {
+pub(super) struct Comparison {
     pub(super) calls: Calls,
     #[serde(flatten)]
     pub(super) figures: Figures,
@@ -78,7 +78,7 @@ impl Figures {
     /// # Panics
     /// If nothing was measured.
     pub(super) fn of(values: Vec<f64>) -> Self {
-        let [p10, median, p90] = tenths(values, [1, 5, 9]);
+        let [p10, median, p90] = percentiles(values, [1, 5, 9]);
         Self { median, p10, p90 }
     }
 }
@@ -101,7 +101,7 @@ impl Row {
 
     /// The row with the values of somebody else.
     pub(super) fn beside(mut self, calls: Calls, values: Vec<f64>) -> Self {
-        self.beside.push(Beside { calls, figures: Figures::of(values) });
+        self.beside.push(Comparison { calls, figures: Figures::of(values) });
         self
     }
 
@@ -112,7 +112,7 @@ impl Row {
 
     /// The cells before the verdict.
     fn cells(&self) -> [String; 6] {
-        let value = |value: f64| self.unit.tell(value);
+        let value = |value: f64| self.unit.format(value);
         let of = |calls: Calls| self.median_of(calls).map_or_else(String::new, value);
         let target = match self.target {
             Some(Target::AtMost(most)) => format!("≤ {}", value(most)),
@@ -131,9 +131,9 @@ impl Row {
 }
 
 impl Unit {
-    fn tell(self, value: f64) -> String {
+    fn format(self, value: f64) -> String {
         match self {
-            Self::Ns => time(value),
+            Self::Ns => format_ns(value),
             Self::PairsPerS if value < 9.995e6 => format!("{:.2} M/s", value / 1e6),
             Self::PairsPerS => format!("{:.1} M/s", value / 1e6),
             Self::Ratio => format!("{value:.3}"),
@@ -151,15 +151,15 @@ impl Report {
         serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
     }
 
-    pub(super) fn table(&self, look: Look) -> String {
+    pub(super) fn table(&self, style: TableStyle) -> String {
         let rows: Vec<[String; 6]> = self.rows.iter().map(Row::cells).collect();
-        let widths = widths(&NAMES, &rows);
-        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
+        let widths = column_widths(&NAMES, &rows);
+        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
         let heading = format!("{}, driver {} ({})", self.device, self.driver, self.why);
-        let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
+        let names = format_row(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
         let mut text = format!("{bold}{heading}{bold:#}\n{}\n\n{dimmed}{}{dimmed:#}\n", self.host(), names.trim_end());
         for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&judged(&line(cells, &widths, &IS_NUMBER), row.met, look));
+            text.push_str(&color_verdict(&format_row(cells, &widths, &IS_NUMBER), row.met, style));
         }
         text
     }
@@ -171,7 +171,8 @@ impl Report {
             count => format!("{count} processors"),
         };
         let mimalloc = self.rows.iter().find_map(|row| row.median_of(Calls::Mimalloc));
-        let mimalloc = mimalloc.map_or_else(String::new, |ns| format!(", a pair of mimalloc's takes {}", time(ns)));
+        let mimalloc =
+            mimalloc.map_or_else(String::new, |ns| format!(", a pair of mimalloc's takes {}", format_ns(ns)));
         format!("{processors}{mimalloc}")
     }
 }
@@ -191,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn values_are_told_in_their_unit() {
-        assert_eq!(Unit::Ns.tell(38.25), "38.2 ns");
-        assert_eq!(Unit::PairsPerS.tell(1_660_000.0), "1.66 M/s");
-        assert_eq!(Unit::PairsPerS.tell(104_300_000.0), "104.3 M/s");
-        assert_eq!(Unit::Ratio.tell(1.056), "1.056");
+    fn values_are_formatted_in_their_unit() {
+        assert_eq!(Unit::Ns.format(38.25), "38.2 ns");
+        assert_eq!(Unit::PairsPerS.format(1_660_000.0), "1.66 M/s");
+        assert_eq!(Unit::PairsPerS.format(104_300_000.0), "104.3 M/s");
+        assert_eq!(Unit::Ratio.format(1.056), "1.056");
     }
 
     #[test]
@@ -210,7 +211,7 @@ mod tests {
         let (device, driver, why) = ("GPU".to_owned(), "13.0".to_owned(), "asked for".to_owned());
         let report = Report { device, driver, processors: 2, why, rows };
         assert_eq!(
-            report.table(Look { columns: 120, colour: false }),
+            report.table(TableStyle { columns: 120, colour: false }),
             "GPU, driver 13.0 (asked for)\n\
             2 processors, a pair of mimalloc's takes 9.0 ns\n\
             \n\

@@ -14,9 +14,9 @@ pub(super) struct Rig {
 
 impl Rig {
     /// With the context current in this thread.
-    pub(super) fn new(wish: Option<&str>, streams: usize) -> Result<Self> {
+    pub(super) fn new(selector: Option<&str>, streams: usize) -> Result<Self> {
         // SAFETY: what is measured beside the library is done with streams, modules and memory that this rig makes itself.
-        let opened = unsafe { open::open(wish) }?;
+        let opened = unsafe { open::open(selector) }?;
         let context = primary::retain(&opened.api, opened.device)?;
         context::set_current(&opened.api, context)?;
         let streams = (0..streams).map(|_| stream::create(&opened.api, stream_flags::NON_BLOCKING));
@@ -25,12 +25,12 @@ impl Rig {
     }
 
     /// Makes the context current in another thread.
-    pub(super) fn enter(&self) -> Result<()> {
+    pub(super) fn make_current(&self) -> Result<()> {
         Ok(context::set_current(&self.opened.api, self.context)?)
     }
 
     /// Waits for what the streams were given, so that the next measurement begins with nothing pending.
-    pub(super) fn settle(&self) -> Result<()> {
+    pub(super) fn synchronize(&self) -> Result<()> {
         Ok(context::synchronize(&self.opened.api)?)
     }
 }

@@ -13,16 +13,16 @@ use freehold_driver::cuda::{CUdeviceptr, CUstream};
 use super::super::Result;
 use super::rig::Rig;
 use super::workload::models::Random;
-use crate::allocator::{Allocator, Failure};
+use crate::allocators::{Allocator, Failure};
 
 /// The sizes of blocks are up to this, all equally likely.
 const BYTES_MAX: u64 = 64 << 10;
 
 /// Blocks that a thread allocates before it frees them, or hands them on, in the order of their allocation.
-const HELD: usize = 32;
+const BATCH_BLOCKS: usize = 32;
 
 /// Handfuls that are on their way from a thread to the next: enough that neither waits while the other is ahead a little.
-const ON_THE_WAY: usize = 32;
+const IN_FLIGHT: usize = 32;
 
 /// How many sizes were drawn, which the threads go round in, each from its own place.
 const SIZES: usize = 1024;
@@ -38,8 +38,8 @@ pub(super) struct Effort {
 }
 
 /// A handful of blocks on its way to the thread that frees them.
-struct Handful {
-    starts: [CUdeviceptr; HELD],
+struct BlockBatch {
+    starts: [CUdeviceptr; BATCH_BLOCKS],
     /// Where their sizes begin.
     sizes_at: usize,
     stream: CUstream,
@@ -47,7 +47,7 @@ struct Handful {
 
 /// Pairs a second of `threads` threads that free what they allocate, for each repetition. Thread `n` allocates in stream
 /// `n`, or in the last there is.
-pub(super) fn own<A: Allocator + Sync>(
+pub(super) fn own_blocks<A: Allocator + Sync>(
     rig: &Rig,
     allocator: &A,
     streams: &[CUstream],
@@ -57,18 +57,18 @@ pub(super) fn own<A: Allocator + Sync>(
     let sizes = sizes();
     let work = |thread: usize, (): &mut ()| -> std::result::Result<(), A::Refusal> {
         let stream = streams[thread.min(streams.len() - 1)];
-        for round in 0..effort.pairs / HELD {
-            let handful = allocate(allocator, &sizes, place(thread, round), stream)?;
+        for round in 0..effort.pairs / BATCH_BLOCKS {
+            let handful = allocate(allocator, &sizes, size_index(thread, round), stream)?;
             free(allocator, &sizes, &handful)?;
         }
         Ok(())
     };
-    together(rig, (0..threads).map(|_| ()).collect(), effort, work)
+    run_threads(rig, (0..threads).map(|_| ()).collect(), effort, work)
 }
 
 /// Pairs a second of `threads` threads of which each hands all that it allocates in its stream to the next one, which frees
 /// it, for each repetition.
-pub(super) fn handed<A: Allocator + Sync>(
+pub(super) fn handed_over_blocks<A: Allocator + Sync>(
     rig: &Rig,
     allocator: &A,
     threads: usize,
@@ -76,19 +76,19 @@ pub(super) fn handed<A: Allocator + Sync>(
 ) -> Result<Vec<f64>> {
     let sizes = sizes();
     let has_failed = AtomicBool::new(false);
-    let (mut outboxes, mut inboxes): (Vec<_>, Vec<_>) = (0..threads).map(|_| sync_channel(ON_THE_WAY)).unzip();
+    let (mut outboxes, mut inboxes): (Vec<_>, Vec<_>) = (0..threads).map(|_| sync_channel(IN_FLIGHT)).unzip();
     inboxes.rotate_right(1);
     let ends = outboxes.drain(..).zip(inboxes).collect();
-    type Ends = (SyncSender<Handful>, Receiver<Handful>);
+    type Ends = (SyncSender<BlockBatch>, Receiver<BlockBatch>);
     let work = |thread: usize, (outbox, inbox): &mut Ends| -> std::result::Result<(), A::Refusal> {
-        let rounds = effort.pairs / HELD;
+        let rounds = effort.pairs / BATCH_BLOCKS;
         let (mut sent, mut freed, mut filled) = (0, 0, None);
         while sent < rounds || freed < rounds {
             let mut is_stuck = true;
             if sent < rounds {
                 let handful = match filled.take() {
                     Some(handful) => handful,
-                    None => allocate(allocator, &sizes, place(thread, sent), rig.streams[thread])
+                    None => allocate(allocator, &sizes, size_index(thread, sent), rig.streams[thread])
                         .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?,
                 };
                 match outbox.try_send(handful) {
@@ -110,12 +110,12 @@ pub(super) fn handed<A: Allocator + Sync>(
         }
         Ok(())
     };
-    together(rig, ends, effort, work)
+    run_threads(rig, ends, effort, work)
 }
 
 /// Lets a thread for each of `parts` do `work` with its number and its part, once to get warm and then for each
 /// repetition, all at once.
-fn together<P: Send, F: Into<Failure>>(
+fn run_threads<P: Send, F: Into<Failure>>(
     rig: &Rig,
     parts: Vec<P>,
     effort: Effort,
@@ -125,7 +125,7 @@ fn together<P: Send, F: Into<Failure>>(
     let barrier = Barrier::new(threads);
     let one = |thread: usize, mut part: P| -> Result<Vec<(Instant, Instant)>> {
         // Whoever fails still comes to the barrier, where the others wait for all.
-        let mut outcome = rig.enter();
+        let mut outcome = rig.make_current();
         let mut times = Vec::new();
         for _ in 0..=effort.repetitions {
             barrier.wait();
@@ -143,8 +143,8 @@ fn together<P: Send, F: Into<Failure>>(
         let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("a thread that measures ends");
         started.into_iter().map(join).collect::<Result<Vec<_>>>()
     })?;
-    rig.settle()?;
-    let pairs = (effort.pairs / HELD * HELD * threads) as f64;
+    rig.synchronize()?;
+    let pairs = (effort.pairs / BATCH_BLOCKS * BATCH_BLOCKS * threads) as f64;
     let rate = |repetition: usize| {
         let of_all = || times.iter().map(|times| times[repetition]);
         let start = of_all().map(|(start, _)| start).min().expect("there is a thread");
@@ -160,8 +160,8 @@ fn sizes() -> Vec<u64> {
 }
 
 /// Where the sizes of a handful begin.
-fn place(thread: usize, round: usize) -> usize {
-    (thread + round) * HELD % SIZES
+fn size_index(thread: usize, round: usize) -> usize {
+    (thread + round) * BATCH_BLOCKS % SIZES
 }
 
 fn allocate<A: Allocator>(
@@ -169,16 +169,16 @@ fn allocate<A: Allocator>(
     sizes: &[u64],
     sizes_at: usize,
     stream: CUstream,
-) -> std::result::Result<Handful, A::Refusal> {
-    let mut starts = [CUdeviceptr::NULL; HELD];
+) -> std::result::Result<BlockBatch, A::Refusal> {
+    let mut starts = [CUdeviceptr::NULL; BATCH_BLOCKS];
     for (start, &bytes) in starts.iter_mut().zip(&sizes[sizes_at..]) {
-        *start = allocator.allocate(bytes, stream)?;
+        *start = allocator.alloc(bytes, stream)?;
     }
-    Ok(Handful { starts, sizes_at, stream })
+    Ok(BlockBatch { starts, sizes_at, stream })
 }
 
-fn free<A: Allocator>(allocator: &A, sizes: &[u64], handful: &Handful) -> std::result::Result<(), A::Refusal> {
-    let Handful { starts, sizes_at, stream } = handful;
+fn free<A: Allocator>(allocator: &A, sizes: &[u64], handful: &BlockBatch) -> std::result::Result<(), A::Refusal> {
+    let BlockBatch { starts, sizes_at, stream } = handful;
     starts.iter().zip(&sizes[*sizes_at..]).try_for_each(|(&start, &bytes)| allocator.free(start, bytes, *stream))
 }
 
@@ -207,7 +207,7 @@ mod tests {
 
         type Refusal = CallError;
 
-        fn allocate(&self, bytes: u64, stream: CUstream) -> std::result::Result<CUdeviceptr, CallError> {
+        fn alloc(&self, bytes: u64, stream: CUstream) -> std::result::Result<CUdeviceptr, CallError> {
             let mut blocks = self.blocks.lock().unwrap();
             let address = blocks.keys().max().map_or(1, |last| last + 1);
             blocks.insert(address, (thread::current().id(), bytes, stream));
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn threads_that_hand_on_free_what_others_allocated_and_leave_nothing() {
         let (rig, register) = (Rig::new(Some("soft"), 4).unwrap(), Register::default());
-        assert_eq!(handed(&rig, &register, 4, EFFORT).unwrap().len(), 2);
+        assert_eq!(handed_over_blocks(&rig, &register, 4, EFFORT).unwrap().len(), 2);
         assert!(register.blocks.into_inner().unwrap().is_empty());
         // Four threads, once to get warm and twice.
         assert_eq!((register.freed.into_inner(), register.freed_by_others.into_inner()), (768, 768));
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn threads_with_their_own_free_what_they_allocated_and_leave_nothing() {
         let (rig, register) = (Rig::new(Some("soft"), 4).unwrap(), Register::default());
-        assert_eq!(own(&rig, &register, &rig.streams, 4, EFFORT).unwrap().len(), 2);
+        assert_eq!(own_blocks(&rig, &register, &rig.streams, 4, EFFORT).unwrap().len(), 2);
         assert!(register.blocks.into_inner().unwrap().is_empty());
         assert_eq!((register.freed.into_inner(), register.freed_by_others.into_inner()), (768, 0));
     }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_workload_is_refused_with_its_line() {
+    fn an_invalid_workload_is_rejected_with_its_line() {
         for (text, said) in [
             ("", "line 1: a workload begins with its name, as in `# random-1m`"),
             ("a 0 1 0\nf 0 0\n", "line 1: a workload begins with its name, as in `# random-1m`"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_has_its_words_and_whole_numbers() {
+    fn a_malformed_operation_is_rejected() {
         for line in ["a 0 1", "a 0 1 0 0", "f 0", "x 0 0", "a 0 +1 0", "a -1 1 0", "a 0 1.5 0", "f 4294967296 0", "a"] {
             let error = Workload::parse(&format!("# x\n{line}\n")).unwrap_err();
             assert_eq!(error, ParseError::NoOperation { line: 2, text: line.to_owned() });

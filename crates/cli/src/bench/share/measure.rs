@@ -6,15 +6,15 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use freehold::{Device, Grid, Image, Permission, open};
-use freehold_broker::wire::Point;
-use freehold_broker::{Broker, Link, Patience};
+use freehold_broker::wire::Fence;
+use freehold_broker::{Broker, Link, SpinPolicy};
 
 use super::partner::Task;
 use super::report::{Report, Row, Target};
-use super::{Effort, Scene, failed};
+use super::{BrokerFixture, Effort, failed};
 use crate::bench::Result;
-use crate::bench::measure::timed;
 use crate::bench::progress::Progress;
+use crate::bench::stats::timed;
 
 /// A kernel that says when it began and when it ended.
 pub(super) const STAMP: &str = include_str!("stamp.ptx");
@@ -25,45 +25,50 @@ const SLEEP_AFTER: Duration = Duration::from_micros(300);
 /// How long the giver's kernel runs: long enough that the taker waits for it.
 const KERNEL_NS: u64 = 1_000_000;
 
-pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
+pub(super) fn all(
+    fixture: &BrokerFixture,
+    sleepy: &BrokerFixture,
+    device: Option<&str>,
+    effort: Effort,
+) -> Result<Report> {
     let opened = open::device(device)?;
     let progress = Progress::new(11);
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
     let mut rows = Vec::new();
     let rest = Duration::ZERO;
-    let socket = progress.one("a socket", || over_socket(scene, effort.hand_overs.min(20_000), rest))?;
+    let socket = progress.step("a socket", || time_socket_round_trips(fixture, effort.hand_overs.min(20_000), rest))?;
     rows.push(Row::new("socket", "a message to another process and back, by half: a socket", socket, vec![]));
-    let socket = progress.one("a socket, asleep", || over_socket(scene, effort.sleeps, SLEEP_AFTER))?;
+    let socket = progress.step("a socket, asleep", || time_socket_round_trips(fixture, effort.sleeps, SLEEP_AFTER))?;
     rows.push(Row::new("socket-asleep", "likewise, processor and reader asleep", socket, vec![]));
-    let spinning = progress.one("hand-over, spinning", || hand_over(scene, Task::Spin, effort.hand_overs))?;
+    let spinning = progress.step("hand-over, spinning", || time_hand_overs(fixture, Task::Spin, effort.hand_overs))?;
     let targets = vec![Target::Median(1e3), Target::P99(3e3)];
     rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
-    let asleep = progress.one("hand-over, asleep", || hand_over(scene, Task::Sleep, effort.sleeps))?;
+    let asleep = progress.step("hand-over, asleep", || time_hand_overs(fixture, Task::Sleep, effort.sleeps))?;
     rows.push(Row::new("hand-over-asleep", "likewise, taker asleep", asleep, vec![Target::P99(15e3)]));
-    let asleep = progress.one("hand-over, all asleep", || hand_over(sleepy, Task::Sleep, effort.sleeps))?;
+    let asleep = progress.step("hand-over, all asleep", || time_hand_overs(sleepy, Task::Sleep, effort.sleeps))?;
     rows.push(Row::new("hand-over-all-asleep", "likewise, broker and taker asleep", asleep, vec![Target::P99(15e3)]));
-    let single = progress.one("leases, one by one", || pairs(scene, effort.pairs, 1).map_err(broken))?;
+    let single = progress.step("leases, one by one", || pairs(fixture, effort.pairs, 1).map_err(broken))?;
     rows.push(Row::new("pair-alone", "lease and return, one tenant, one after the other", single, vec![]));
-    let many = progress.one("leases", || pairs(scene, effort.pairs, 50).map_err(broken))?;
+    let many = progress.step("leases", || pairs(fixture, effort.pairs, 50).map_err(broken))?;
     rows.push(Row::new("pair", "likewise, fifty at a time", many, vec![Target::Median(1e3)]));
-    let small = progress.one("attach 2 MiB", || attach(scene, &opened, 2 << 20, effort.attaches))?;
+    let small = progress.step("attach 2 MiB", || attach(fixture, &opened, 2 << 20, effort.attaches))?;
     rows.push(Row::new("attach-2m", "cold attach of a segment of 2 MiB", small, vec![Target::Median(200e3)]));
-    let large = progress.one("attach 1 GiB", || attach(scene, &opened, 1 << 30, effort.attaches))?;
+    let large = progress.step("attach 1 GiB", || attach(fixture, &opened, 1 << 30, effort.attaches))?;
     rows.push(Row::new("attach-1g", "likewise of 1 GiB", large, vec![Target::Median(500e3)]));
-    let copies = progress.one("copies", || copies(&opened, effort.attaches))?;
+    let copies = progress.step("copies", || copies(&opened, effort.attaches))?;
     rows.push(Row::new("copy-2m", "2 MiB by copies: to the host and back to the device", copies, vec![]));
-    let kernels = progress.one("kernels", || kernels(scene, &opened, effort.kernels))?;
+    let kernels = progress.step("kernels", || kernels(fixture, &opened, effort.kernels))?;
     let what = "a kernel's end to the other process's kernel that waits for it";
     rows.push(Row::new("kernel-to-kernel", what, kernels, vec![Target::Median(150e3)]));
-    progress.end();
+    progress.finish();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Report { device: opened.name()?, processors, rows })
 }
 
 /// One way of a message between two processes, both in the kernel, each time after a rest: what the system's own wake costs.
-fn over_socket(scene: &Scene, count: usize, rest: Duration) -> Result<Vec<f64>> {
+fn time_socket_round_trips(fixture: &BrokerFixture, count: usize, rest: Duration) -> Result<Vec<f64>> {
     let (mut ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
-    let _partner = scene.start(Task::Echo, 0, Some(theirs.into()))?;
+    let _partner = fixture.start(Task::Echo, 0, Some(theirs.into()))?;
     let mut message = [7; 64];
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -82,11 +87,11 @@ fn spin_for(rest: Duration) {
 }
 
 /// One way of a lease from tenant to tenant. Half of there and back.
-fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
+fn time_hand_overs(fixture: &BrokerFixture, task: Task, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
-    let mut link = Link::connect(&scene.socket()).map_err(broken)?;
-    link.patience = if task == Task::Spin { Patience::Spin } else { Patience::For(Duration::ZERO) };
-    let (_partner, to) = scene.start(task, link.tenant().0, None)?;
+    let mut link = Link::connect(&fixture.socket()).map_err(broken)?;
+    link.spin_policy = if task == Task::Spin { SpinPolicy::Forever } else { SpinPolicy::For(Duration::ZERO) };
+    let (_partner, to) = fixture.start(task, link.tenant().0, None)?;
     let mut lease = link.reserve(4096).map_err(broken)?.lease;
     let mut times = Vec::with_capacity(count);
     for turn in 0..count + count / 10 {
@@ -94,7 +99,7 @@ fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
             spin_for(SLEEP_AFTER);
         }
         let start = Instant::now();
-        link.give(lease, to, Point::default()).map_err(broken)?;
+        link.give(lease, to, Fence::default()).map_err(broken)?;
         lease = link.wait_given().map_err(broken)?.granted.lease;
         // The first ones warm up what there is.
         if turn >= count / 10 {
@@ -105,10 +110,14 @@ fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
 }
 
 /// A lease and its return, so many asked for at a time.
-fn pairs(scene: &Scene, count: usize, at_once: usize) -> std::result::Result<Vec<f64>, freehold_broker::LinkError> {
+fn pairs(
+    fixture: &BrokerFixture,
+    count: usize,
+    at_once: usize,
+) -> std::result::Result<Vec<f64>, freehold_broker::LinkError> {
     const BATCH: usize = 1000;
-    let mut link = Link::connect(&scene.socket())?;
-    link.patience = Patience::Spin;
+    let mut link = Link::connect(&fixture.socket())?;
+    link.spin_policy = SpinPolicy::Forever;
     let bytes = vec![4096; at_once];
     let mut times = Vec::with_capacity(count / BATCH);
     for _ in 0..count.div_ceil(BATCH) {
@@ -116,7 +125,7 @@ fn pairs(scene: &Scene, count: usize, at_once: usize) -> std::result::Result<Vec
         for _ in 0..BATCH / at_once {
             let granted = if at_once == 1 { vec![link.reserve(4096)?] } else { link.reserve_all(&bytes)? };
             for granted in granted {
-                link.give_back(granted.lease, Point::default())?;
+                link.return_lease(granted.lease, Fence::default())?;
             }
         }
         times.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
@@ -125,9 +134,9 @@ fn pairs(scene: &Scene, count: usize, at_once: usize) -> std::result::Result<Vec
 }
 
 /// From a lease in a new segment to memory that can be used.
-fn attach(scene: &Scene, device: &Device, bytes: u64, count: usize) -> Result<Vec<f64>> {
+fn attach(fixture: &BrokerFixture, device: &Device, bytes: u64, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
-    let mut link = Link::connect(&scene.socket()).map_err(broken)?;
+    let mut link = Link::connect(&fixture.socket()).map_err(broken)?;
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let granted = link.reserve(bytes).map_err(broken)?;
@@ -138,8 +147,8 @@ fn attach(scene: &Scene, device: &Device, bytes: u64, count: usize) -> Result<Ve
         times.push(start.elapsed().as_nanos() as f64);
         drop(import);
         device.tidy()?;
-        link.give_back(granted.lease, Point::default()).map_err(broken)?;
-        while let Some(segment) = link.to_leave() {
+        link.return_lease(granted.lease, Fence::default()).map_err(broken)?;
+        while let Some(segment) = link.next_unmap() {
             link.detach(segment).map_err(broken)?;
         }
     }
@@ -163,15 +172,15 @@ fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
 }
 
 /// From the end of this process's kernel to the beginning of the other's, by the device's clock.
-fn kernels(scene: &Scene, device: &Device, count: usize) -> Result<Vec<f64>> {
+fn kernels(fixture: &BrokerFixture, device: &Device, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::Error| failed("the broker", error);
-    let broker = Broker::connect_at(device, &scene.socket()).map_err(broken)?;
-    broker.set_patience(Patience::Spin).map_err(broken)?;
+    let broker = Broker::connect_at(device, &fixture.socket()).map_err(broken)?;
+    broker.set_patience(SpinPolicy::Forever).map_err(broken)?;
     let stream = device.stream()?;
     let module = device.module(&Image::ptx(STAMP)?)?;
     // SAFETY: `stamp` writes two words, and is given views of two.
     let stamp = unsafe { module.kernel("stamp") }?;
-    let (_partner, to) = scene.start(Task::Kernel, broker.tenant().0, None)?;
+    let (_partner, to) = fixture.start(Task::Kernel, broker.tenant().0, None)?;
     let mut lease = broker.reserve::<u64>(&stream, 4).map_err(broken)?;
     let mut times = Vec::with_capacity(count);
     for turn in 0..count + 2 {

@@ -14,8 +14,8 @@ use std::process::{Child, Command, Stdio};
 use freehold_broker::wire::Id;
 
 use super::{BenchError, Result};
-use crate::broker::own::Own;
-use crate::lab::table::Look;
+use crate::broker::ephemeral::EphemeralBroker;
+use crate::lab::table::TableStyle;
 
 #[derive(clap::Args)]
 pub(crate) struct ShareArguments {
@@ -47,14 +47,14 @@ pub(super) fn run(arguments: &ShareArguments) -> Result<String> {
     let effort = if arguments.quick { QUICK } else { FULL };
     let device = arguments.device.as_deref();
     // One broker looks for requests for as long as anything is measured, the other sleeps as brokers do.
-    let (awake, sleepy) = (Scene::new(device, "10000")?, Scene::new(device, "50")?);
+    let (awake, sleepy) = (BrokerFixture::new(device, "10000")?, BrokerFixture::new(device, "50")?);
     let report = measure::all(&awake, &sleepy, device, effort)?;
-    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
 /// A broker of its own, in a folder of its own.
-pub(super) struct Scene {
-    broker: Own,
+pub(super) struct BrokerFixture {
+    broker: EphemeralBroker,
     device: Option<String>,
 }
 
@@ -62,10 +62,10 @@ pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
     BenchError::Processes(format!("{what}: {error}"))
 }
 
-impl Scene {
+impl BrokerFixture {
     /// With a broker that sleeps after so many microseconds without a request.
     pub(super) fn new(device: Option<&str>, spin: &str) -> Result<Self> {
-        let broker = Own::start("4GiB", device, |serve| {
+        let broker = EphemeralBroker::start("4GiB", device, |serve| {
             serve.args(["--spin", spin]);
         });
         let broker = broker.map_err(|error| failed("a broker", error))?;
@@ -83,7 +83,7 @@ impl Scene {
     /// Starts the other process, which gives everything to `to`: it, and who it is at the broker.
     fn start(&self, task: partner::Task, to: u64, input: Option<OwnedFd>) -> Result<(Partner, Id)> {
         let mut command = Self::program()?;
-        command.arg("share-partner").arg(task.word()).arg(to.to_string()).arg("--socket").arg(self.socket());
+        command.arg("share-partner").arg(task.argument()).arg(to.to_string()).arg("--socket").arg(self.socket());
         command.stdin(input.map_or_else(Stdio::null, Stdio::from)).stdout(Stdio::piped());
         if let Some(device) = &self.device {
             command.args(["--device", device]);

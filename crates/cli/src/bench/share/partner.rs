@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use freehold::{Grid, Image, open};
-use freehold_broker::wire::{Id, Point};
-use freehold_broker::{Broker, Link, Patience};
+use freehold_broker::wire::{Fence, Id};
+use freehold_broker::{Broker, Link, SpinPolicy};
 
 use super::measure::STAMP;
 
@@ -38,7 +38,7 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn argument(self) -> &'static str {
         match self {
             Self::Spin => "spin",
             Self::Sleep => "sleep",
@@ -50,8 +50,8 @@ impl Task {
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let outcome = match arguments.task.as_str() {
-        "spin" => hand_back(arguments, Patience::Spin),
-        "sleep" => hand_back(arguments, Patience::For(Duration::ZERO)),
+        "spin" => return_leases(arguments, SpinPolicy::Forever),
+        "sleep" => return_leases(arguments, SpinPolicy::For(Duration::ZERO)),
         "kernel" => kernels(arguments),
         "echo" => echo(),
         _ => Err("a benchmark starts its processes itself: say `freehold bench share`".into()),
@@ -67,13 +67,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-fn hand_back(arguments: &Arguments, patience: Patience) -> Outcome {
+fn return_leases(arguments: &Arguments, patience: SpinPolicy) -> Outcome {
     let mut link = Link::connect(&arguments.socket)?;
-    link.patience = patience;
+    link.spin_policy = patience;
     println!("{}", link.tenant().0);
     loop {
         let given = link.wait_given()?;
-        link.give(given.granted.lease, Id(arguments.to), Point::default())?;
+        link.give(given.granted.lease, Id(arguments.to), Fence::default())?;
     }
 }
 
@@ -84,7 +84,7 @@ fn kernels(arguments: &Arguments) -> Outcome {
     // SAFETY: `stamp` writes two words, and is given views of two.
     let stamp = unsafe { module.kernel("stamp") }?;
     let broker = Broker::connect_at(&device, &arguments.socket)?;
-    broker.set_patience(Patience::Spin)?;
+    broker.set_patience(SpinPolicy::Forever)?;
     println!("{}", broker.tenant().0);
     loop {
         let mut lease = broker.receive::<u64>(&stream)?;

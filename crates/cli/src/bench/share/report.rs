@@ -3,8 +3,8 @@
 use anstyle::Style;
 use serde::Serialize;
 
-use crate::bench::report::{judged, line, time, widths};
-use crate::lab::table::Look;
+use crate::bench::report::{color_verdict, column_widths, format_ns, format_row};
+use crate::lab::table::TableStyle;
 
 #[derive(Debug, Serialize)]
 pub(in crate::bench) struct Report {
@@ -64,23 +64,23 @@ impl Report {
         serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
     }
 
-    pub(in crate::bench) fn table(&self, look: Look) -> String {
+    pub(in crate::bench) fn table(&self, style: TableStyle) -> String {
         let cells = |row: &Row| {
             let targets = row.targets.iter().map(|target| match *target {
-                Target::Median(most) => format!("median ≤ {}", time(most)),
-                Target::P99(most) => format!("99 % ≤ {}", time(most)),
+                Target::Median(most) => format!("median ≤ {}", format_ns(most)),
+                Target::P99(most) => format!("99 % ≤ {}", format_ns(most)),
             });
             let targets: Vec<String> = targets.collect();
-            [row.what.to_owned(), time(row.median_ns), time(row.p99_ns), targets.join(", ")]
+            [row.what.to_owned(), format_ns(row.median_ns), format_ns(row.p99_ns), targets.join(", ")]
         };
         let rows: Vec<[String; 4]> = self.rows.iter().map(cells).collect();
-        let (widths, is_number) = (widths(&NAMES, &rows), [false, true, true, false]);
-        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
-        let names = line(&NAMES.map(str::to_owned), &widths, &is_number);
+        let (widths, is_number) = (column_widths(&NAMES, &rows), [false, true, true, false]);
+        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
+        let names = format_row(&NAMES.map(str::to_owned), &widths, &is_number);
         let mut text = format!("{bold}{}, {} processors{bold:#}\n\n", self.device, self.processors);
         text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
         for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&judged(&line(cells, &widths, &is_number), row.met, look));
+            text.push_str(&color_verdict(&format_row(cells, &widths, &is_number), row.met, style));
         }
         text
     }

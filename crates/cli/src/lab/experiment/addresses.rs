@@ -5,13 +5,13 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{alignment, all, code, either, or_code};
-use crate::lab::bench::{Bench, named};
-use crate::lab::host::Host;
+use crate::lab::answer_text::{alignment, byte_runs, choose, code, or_code};
+use crate::lab::fixture::{Fixture, check};
+use crate::lab::free_memory::FreeMemory;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, KERNELS, ONE, kernel, launch};
-use crate::lab::level::Level;
-use crate::lab::mapped::{self, MIB, PAGE, beyond, reserve};
+use crate::lab::mapped::{self, MIB, PAGE, offset, reserve};
 
 const GIB: usize = 1 << 30;
 
@@ -126,137 +126,137 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn sizes(b: &Bench, sizes: &[usize]) -> Answer {
-    b.begin()?;
+fn sizes(b: &Fixture, sizes: &[usize]) -> Answer {
+    b.init_context()?;
     let codes: Vec<String> = sizes.iter().map(|&bytes| code(reserve(b, bytes))).collect();
     Ok(codes.join(", "))
 }
 
-fn aligned(b: &Bench, by: usize, most: u64) -> Answer {
-    b.begin()?;
+fn aligned(b: &Fixture, by: usize, most: u64) -> Answer {
+    b.init_context()?;
     Ok(or_code(address::reserve(b, PAGE, by, CUdeviceptr::NULL), |start| alignment(start, most)))
 }
 
 /// Four pages of addresses that were reserved a moment ago and are free.
-fn vacant(b: &Bench) -> Result<CUdeviceptr, CallError> {
+fn vacant(b: &Fixture) -> Result<CUdeviceptr, CallError> {
     let start = reserve(b, 4 * PAGE)?;
     address::free(b, start, 4 * PAGE)?;
     Ok(start)
 }
 
-fn wished(b: &Bench, wish: CUdeviceptr) -> String {
-    or_code(address::reserve(b, PAGE, 0, wish), |start| either(start == wish, "as wished", "another address"))
+fn wished(b: &Fixture, wish: CUdeviceptr) -> String {
+    or_code(address::reserve(b, PAGE, 0, wish), |start| choose(start == wish, "as wished", "another address"))
 }
 
-fn free_wish(b: &Bench) -> Answer {
-    b.begin()?;
+fn free_wish(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = vacant(b)?;
-    Ok(format!("{}, {}", wished(b, start), wished(b, beyond(start, 2 * PAGE))))
+    Ok(format!("{}, {}", wished(b, start), wished(b, offset(start, 2 * PAGE))))
 }
 
-fn taken_wish(b: &Bench) -> Answer {
-    b.begin()?;
+fn taken_wish(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = reserve(b, 4 * PAGE)?;
-    Ok(format!("{}, {}", wished(b, start), wished(b, beyond(start, PAGE))))
+    Ok(format!("{}, {}", wished(b, start), wished(b, offset(start, PAGE))))
 }
 
-fn odd_wish(b: &Bench) -> Answer {
-    b.begin()?;
+fn odd_wish(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = vacant(b)?;
-    Ok(wished(b, beyond(start, 4096)))
+    Ok(wished(b, offset(start, 4096)))
 }
 
-fn flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut start = CUdeviceptr::NULL;
     // SAFETY: `start` outlives the call, which writes one address to it.
     let outcome = unsafe { (b.cuMemAddressReserve)(&mut start, PAGE, 0, CUdeviceptr::NULL, 1) };
-    Ok(code(named(Function::cuMemAddressReserve, outcome)))
+    Ok(code(check(Function::cuMemAddressReserve, outcome)))
 }
 
-fn no_place(b: &Bench) -> Answer {
-    b.begin()?;
+fn no_place(b: &Fixture) -> Answer {
+    b.init_context()?;
     // SAFETY: null is the one pointer that the call must refuse, and does not follow.
     let outcome = unsafe { (b.cuMemAddressReserve)(std::ptr::null_mut(), PAGE, 0, CUdeviceptr::NULL, 0) };
-    Ok(code(named(Function::cuMemAddressReserve, outcome)))
+    Ok(code(check(Function::cuMemAddressReserve, outcome)))
 }
 
-fn freed(b: &Bench, offset: usize, bytes: usize) -> Answer {
-    b.begin()?;
+fn freed(b: &Fixture, shift: usize, bytes: usize) -> Answer {
+    b.init_context()?;
     let start = reserve(b, 2 * PAGE)?;
-    let wrong = code(address::free(b, beyond(start, offset), bytes));
+    let wrong = code(address::free(b, offset(start, shift), bytes));
     Ok(format!("{wrong}, {}", code(address::free(b, start, 2 * PAGE))))
 }
 
-fn freed_twice(b: &Bench) -> Answer {
-    b.begin()?;
+fn freed_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = reserve(b, 2 * PAGE)?;
     let first = code(address::free(b, start, 2 * PAGE));
     Ok(format!("{first}, {}", code(address::free(b, start, 2 * PAGE))))
 }
 
-fn freed_while_mapped(b: &Bench) -> Answer {
-    b.begin()?;
-    let mapped = mapped::new(b, PAGE)?;
+fn freed_while_mapped(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let mapped = mapped::map_new(b, PAGE)?;
     fill::d8(b, mapped.start, 0x5a, PAGE)?;
     let freed = code(address::free(b, mapped.start, PAGE));
-    let read = or_code(b.bytes_at(mapped.start, 4096), |bytes| all(&bytes));
+    let read = or_code(b.bytes_at(mapped.start, 4096), |bytes| byte_runs(&bytes));
     Ok(format!("{freed}, reads {read}, unmap {}", code(mapping::unmap(b, mapped.start, PAGE))))
 }
 
-fn freed_foreign(b: &Bench) -> Answer {
-    b.begin()?;
+fn freed_foreign(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, PAGE)?;
     let free = |at| code(address::free(b, at, PAGE));
     let codes = format!("{}, {}, {}", free(block), free(CUdeviceptr::NULL), free(CUdeviceptr(0x1234_5600_0000)));
     Ok(format!("{codes}; the block's free {}", code(memory::free(b, block))))
 }
 
-fn freed_together(b: &Bench) -> Answer {
-    b.begin()?;
+fn freed_together(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = vacant(b)?;
-    let (first, second) = (wished(b, start), wished(b, beyond(start, PAGE)));
+    let (first, second) = (wished(b, start), wished(b, offset(start, PAGE)));
     let both = code(address::free(b, start, 2 * PAGE));
-    let each = [start, beyond(start, PAGE)].map(|start| code(address::free(b, start, PAGE)));
+    let each = [start, offset(start, PAGE)].map(|start| code(address::free(b, start, PAGE)));
     Ok(format!("{first}, {second}; both {both}; each {}, {}", each[0], each[1]))
 }
 
-fn costs(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
+fn costs(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
     reserve(b, GIB)?;
     Ok(level.exactly(b)?)
 }
 
-fn no_context(b: &Bench) -> Answer {
+fn no_context(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let start = reserve(b, PAGE);
     let reserved = code(start);
     Ok(format!("{reserved}, {}", code(address::free(b, start.unwrap_or_default(), PAGE))))
 }
 
-fn before_init(b: &Bench) -> Answer {
+fn before_init(b: &Fixture) -> Answer {
     Ok(code(reserve(b, PAGE)))
 }
 
-fn used(b: &Bench) -> Answer {
-    b.begin()?;
+fn used(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = reserve(b, PAGE)?;
     let filled = code(fill::d8(b, start, 1, 4096));
-    let copied_in = code(b.copy_in(start, Host::pageable(4096)));
-    Ok(format!("{filled}, {copied_in}, {}", code(b.copy_out(Host::pageable(4096), start))))
+    let copied_in = code(b.copy_in(start, HostBuffer::pageable(4096)));
+    Ok(format!("{filled}, {copied_in}, {}", code(b.copy_out(HostBuffer::pageable(4096), start))))
 }
 
-fn written(b: &Bench) -> Answer {
-    b.begin()?;
+fn written(b: &Fixture) -> Answer {
+    b.init_context()?;
     let store = kernel(b, KERNELS, c"store")?;
     let start = reserve(b, PAGE)?;
     launch(b, store, ONE, DEFAULT, &[start.0, 1])?;
     Ok(code(context::synchronize(b)))
 }
 
-fn known(b: &Bench) -> Answer {
-    b.begin()?;
+fn known(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = reserve(b, PAGE)?;
     let ask = || format!("{} and {}", code(pointer::memory_type(b, start)), code(memory::range(b, start)));
     let reserved = ask();
@@ -264,14 +264,14 @@ fn known(b: &Bench) -> Answer {
     Ok(format!("{reserved}; given back {}", ask()))
 }
 
-fn context_destroyed(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    let context = b.another()?;
+fn context_destroyed(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    let context = b.second_context()?;
     let start = reserve(b, PAGE)?;
     context::destroy(b, context)?;
     context::set_current(b, primary)?;
-    let memory = allocation::create(b, PAGE, &mapped::plain(b))?;
+    let memory = allocation::create(b, PAGE, &mapped::device_prop(b))?;
     let mapped = code(mapping::map(b, start, PAGE, 0, memory));
-    let access = code(mapping::set_access(b, start, PAGE, &[mapped::to_write(b)]));
+    let access = code(mapping::set_access(b, start, PAGE, &[mapped::read_write_access(b)]));
     Ok(format!("map {mapped}, access {access}, fill {}", code(fill::d8(b, start, 1, 4096))))
 }

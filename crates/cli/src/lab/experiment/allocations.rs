@@ -9,11 +9,11 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, code, either, or_code, size};
-use crate::lab::bench::{Bench, named};
+use crate::lab::answer_text::{byte_runs, choose, code, or_code, size};
+use crate::lab::fixture::{Fixture, check};
+use crate::lab::free_memory::{BLOCK, FreeMemory};
 use crate::lab::id::Id;
-use crate::lab::level::{BLOCK, Level};
-use crate::lab::mapped::{self, Mapped, PAGE, plain, shareable};
+use crate::lab::mapped::{self, Mapped, PAGE, device_prop, shareable_prop};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(6, 3, 1), did: "cuMemCreate of 0 bytes", run: |b| created(b, 0) },
@@ -26,7 +26,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "cuMemCreate of allocation type 0, and of 77",
         run: |b| {
             let kinds = [CUmemAllocationType::INVALID, CUmemAllocationType(77)];
-            each(b, &kinds.map(|kind| CUmemAllocationProp { kind, ..plain(b) }))
+            each(b, &kinds.map(|kind| CUmemAllocationProp { kind, ..device_prop(b) }))
         },
     },
     Experiment {
@@ -49,8 +49,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 3, 9),
         did: "cuMemCreate with handle type 64, and with usage 8",
         run: |b| {
-            let odd = CUmemAllocationProp { requestedHandleTypes: CUmemAllocationHandleType(64), ..plain(b) };
-            each(b, &[odd, CUmemAllocationProp { usage: 8, ..plain(b) }])
+            let odd = CUmemAllocationProp { requestedHandleTypes: CUmemAllocationHandleType(64), ..device_prop(b) };
+            each(b, &[odd, CUmemAllocationProp { usage: 8, ..device_prop(b) }])
         },
     },
     Experiment {
@@ -58,7 +58,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "cuMemCreate with flags of 1",
         run: |b| {
             let mut handle = CUmemGenericAllocationHandle::default();
-            created_with(b, Some(&mut handle), Some(&plain(b)), 1)
+            created_with(b, Some(&mut handle), Some(&device_prop(b)), 1)
         },
     },
     Experiment {
@@ -95,7 +95,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(6, 3, 23),
         did: "cuMemCreate before cuInit",
-        run: |b| Ok(code(allocation::create(b, PAGE, &plain(b)))),
+        run: |b| Ok(code(allocation::create(b, PAGE, &device_prop(b)))),
     },
     Experiment {
         id: Id(6, 3, 24),
@@ -121,7 +121,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(6, 3, 29),
         did: "cuMemCreate with no place for the handle",
-        run: |b| created_with(b, None, Some(&plain(b)), 0),
+        run: |b| created_with(b, None, Some(&device_prop(b)), 0),
     },
     Experiment {
         id: Id(6, 3, 30),
@@ -138,191 +138,191 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn at(b: &Bench, location: CUmemLocation) -> CUmemAllocationProp {
-    CUmemAllocationProp { location, ..plain(b) }
+fn at(b: &Fixture, location: CUmemLocation) -> CUmemAllocationProp {
+    CUmemAllocationProp { location, ..device_prop(b) }
 }
 
-fn created(b: &Bench, bytes: usize) -> Answer {
-    b.begin()?;
-    Ok(code(allocation::create(b, bytes, &plain(b))))
+fn created(b: &Fixture, bytes: usize) -> Answer {
+    b.init_context()?;
+    Ok(code(allocation::create(b, bytes, &device_prop(b))))
 }
 
-fn too_much(b: &Bench) -> Answer {
-    b.begin()?;
+fn too_much(b: &Fixture) -> Answer {
+    b.init_context()?;
     let more = memory::info(b)?.total_bytes.next_multiple_of(PAGE) + PAGE;
-    let create = |bytes| code(allocation::create(b, bytes, &plain(b)));
+    let create = |bytes| code(allocation::create(b, bytes, &device_prop(b)));
     Ok(format!("{}, {}", create(more), create(1 << 60)))
 }
 
-fn each(b: &Bench, props: &[CUmemAllocationProp]) -> Answer {
-    b.begin()?;
+fn each(b: &Fixture, props: &[CUmemAllocationProp]) -> Answer {
+    b.init_context()?;
     let codes: Vec<String> = props.iter().map(|prop| code(allocation::create(b, PAGE, prop))).collect();
     Ok(codes.join(", "))
 }
 
 /// What `cuMemCreate` answers where an argument may be missing.
 fn created_with(
-    b: &Bench,
+    b: &Fixture,
     place: Option<&mut CUmemGenericAllocationHandle>,
     prop: Option<&CUmemAllocationProp>,
     flags: u64,
 ) -> Answer {
-    b.begin()?;
+    b.init_context()?;
     let place = place.map_or(ptr::null_mut(), ptr::from_mut);
     let prop = prop.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the call writes one handle to `place` and reads `prop`: each is a reference that outlives the call, or
     // null, which the call must refuse and does not follow.
     let outcome = unsafe { (b.cuMemCreate)(place, PAGE, prop, flags) };
-    Ok(code(named(Function::cuMemCreate, outcome)))
+    Ok(code(check(Function::cuMemCreate, outcome)))
 }
 
-fn released_thrice(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, .. } = mapped::new(b, PAGE)?;
+fn released_thrice(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, .. } = mapped::map_new(b, PAGE)?;
     let again = allocation::retain(b, start)?;
     Ok([allocation, again, again].map(|handle| code(allocation::release(b, handle))).join(", "))
 }
 
-fn takes_and_gives(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let handle = allocation::create(b, BLOCK, &plain(b))?;
+fn takes_and_gives(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let handle = allocation::create(b, BLOCK, &device_prop(b))?;
     let taken = level.exactly(b)?;
     allocation::release(b, handle)?;
     Ok(format!("{taken}, then {}", level.exactly(b)?))
 }
 
-fn released_twice(b: &Bench) -> Answer {
-    b.begin()?;
-    let handle = allocation::create(b, PAGE, &plain(b))?;
+fn released_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let handle = allocation::create(b, PAGE, &device_prop(b))?;
     let first = code(allocation::release(b, handle));
     Ok(format!("{first}, {}", code(allocation::release(b, handle))))
 }
 
-fn released_foreign(b: &Bench, number: u64) -> Answer {
-    b.begin()?;
+fn released_foreign(b: &Fixture, number: u64) -> Answer {
+    b.init_context()?;
     Ok(code(allocation::release(b, CUmemGenericAllocationHandle(number))))
 }
 
-fn retained(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn retained(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     let again = allocation::retain(b, start)?;
-    let same = either(again == allocation, "the same", "another");
+    let same = choose(again == allocation, "the same", "another");
     let first = code(allocation::release(b, allocation));
     let second = code(allocation::release(b, again));
     Ok(format!("{same}; {first}, {second}; unmap {}", code(mapping::unmap(b, start, bytes))))
 }
 
-fn retained_of_interior(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, .. } = mapped::new(b, PAGE)?;
-    let last = mapped::beyond(start, PAGE - 1);
-    Ok(or_code(allocation::retain(b, last), |again| either(again == allocation, "the same", "another")))
+fn retained_of_interior(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, .. } = mapped::map_new(b, PAGE)?;
+    let last = mapped::offset(start, PAGE - 1);
+    Ok(or_code(allocation::retain(b, last), |again| choose(again == allocation, "the same", "another")))
 }
 
-fn retained_of_others(b: &Bench) -> Answer {
-    b.begin()?;
+fn retained_of_others(b: &Fixture) -> Answer {
+    b.init_context()?;
     let addresses = [memory::alloc(b, PAGE)?, mapped::reserve(b, PAGE)?, CUdeviceptr::NULL];
     Ok(addresses.map(|at| code(allocation::retain(b, at))).join(", "))
 }
 
-fn retained_after_release(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn retained_after_release(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
     context::synchronize(b)?;
     allocation::release(b, allocation)?;
     let again = allocation::retain(b, start)?;
     mapping::unmap(b, start, bytes)?;
     mapping::map(b, start, bytes, 0, again)?;
-    mapping::set_access(b, start, bytes, &[mapped::to_read(b)])?;
-    let held = all(&b.bytes_at(start, 4096)?);
+    mapping::set_access(b, start, bytes, &[mapped::read_access(b)])?;
+    let held = byte_runs(&b.bytes_at(start, 4096)?);
     Ok(format!("holds {held}, release {}", code(allocation::release(b, again))))
 }
 
-fn told(b: &Bench, prop: CUmemAllocationProp) -> String {
+fn told(b: &Fixture, prop: CUmemAllocationProp) -> String {
     let CUmemAllocationProp { kind, requestedHandleTypes, location, .. } = prop;
-    let place = either(location.id == b.device.0, "this device", "another device");
+    let place = choose(location.id == b.device.0, "this device", "another device");
     let rest = (prop.win32HandleMetaData, prop.compressionType, prop.gpuDirectRDMACapable, prop.usage);
-    let rest = either(rest == (0, 0, 0, 0), "the rest zeros", "the rest not all zeros");
+    let rest = choose(rest == (0, 0, 0, 0), "the rest zeros", "the rest not all zeros");
     format!("type {}, handles {}, at {} {place}, {rest}", kind.0, requestedHandleTypes.0, location.kind.0)
 }
 
-fn properties(b: &Bench) -> Answer {
-    b.begin()?;
+fn properties(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |prop| -> Result<String, super::Failure> {
         let handle = allocation::create(b, PAGE, &prop)?;
         Ok(or_code(allocation::properties(b, handle), |prop| told(b, prop)))
     };
-    Ok(format!("plain: {}; shareable: {}", ask(plain(b))?, ask(shareable(b))?))
+    Ok(format!("plain: {}; shareable: {}", ask(device_prop(b))?, ask(shareable_prop(b))?))
 }
 
-fn granularity(b: &Bench) -> Answer {
-    b.begin()?;
+fn granularity(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |prop, option| or_code(allocation::granularity_bytes(b, &prop, option), |bytes| size(bytes as u64));
     let options = [CUmemAllocationGranularity_flags::MINIMUM, CUmemAllocationGranularity_flags::RECOMMENDED];
-    let plain = options.map(|option| ask(plain(b), option)).join(", ");
-    Ok(format!("plain {plain}; shareable {}", options.map(|option| ask(shareable(b), option)).join(", ")))
+    let plain = options.map(|option| ask(device_prop(b), option)).join(", ");
+    Ok(format!("plain {plain}; shareable {}", options.map(|option| ask(shareable_prop(b), option)).join(", ")))
 }
 
-fn odd_granularity(b: &Bench) -> Answer {
-    b.begin()?;
+fn odd_granularity(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |prop, option| or_code(allocation::granularity_bytes(b, &prop, option), |bytes| size(bytes as u64));
     let minimum = CUmemAllocationGranularity_flags::MINIMUM;
-    let option = ask(plain(b), CUmemAllocationGranularity_flags(2));
+    let option = ask(device_prop(b), CUmemAllocationGranularity_flags(2));
     let device = ask(CUmemAllocationProp::on_device(CUdevice(99), CUmemAllocationHandleType::NONE), minimum);
-    let kind = ask(CUmemAllocationProp { kind: CUmemAllocationType::INVALID, ..plain(b) }, minimum);
+    let kind = ask(CUmemAllocationProp { kind: CUmemAllocationType::INVALID, ..device_prop(b) }, minimum);
     Ok(format!("{option}, {device}, {kind}"))
 }
 
-fn no_context(b: &Bench) -> Answer {
+fn no_context(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let handle = allocation::create(b, PAGE, &plain(b));
+    let handle = allocation::create(b, PAGE, &device_prop(b));
     let made = code(handle);
     Ok(format!("{made}, {}", code(allocation::release(b, handle.unwrap_or_default()))))
 }
 
-fn asked_without_context(b: &Bench) -> Answer {
+fn asked_without_context(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let minimum = CUmemAllocationGranularity_flags::MINIMUM;
-    let bytes = or_code(allocation::granularity_bytes(b, &plain(b), minimum), |bytes| size(bytes as u64));
-    let handle = allocation::create(b, PAGE, &plain(b))?;
+    let bytes = or_code(allocation::granularity_bytes(b, &device_prop(b), minimum), |bytes| size(bytes as u64));
+    let handle = allocation::create(b, PAGE, &device_prop(b))?;
     Ok(format!("{bytes}, {}", code(allocation::properties(b, handle))))
 }
 
-fn context_destroyed(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    let context = b.another()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn context_destroyed(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    let context = b.second_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
     context::synchronize(b)?;
     context::destroy(b, context)?;
     context::set_current(b, primary)?;
-    let read = or_code(b.bytes_at(start, 4096), |bytes| all(&bytes));
+    let read = or_code(b.bytes_at(start, 4096), |bytes| byte_runs(&bytes));
     let unmapped = code(mapping::unmap(b, start, bytes));
     Ok(format!("reads {read}, unmap {unmapped}, release {}", code(allocation::release(b, allocation))))
 }
 
-fn handle_survives(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    let level = Level::now(b)?;
-    let context = b.another()?;
-    let handle = allocation::create(b, BLOCK, &plain(b))?;
+fn handle_survives(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let context = b.second_context()?;
+    let handle = allocation::create(b, BLOCK, &device_prop(b))?;
     context::destroy(b, context)?;
     context::set_current(b, primary)?;
     let left = level.blocks(b)?;
-    let mapped = code(mapped::at_new_addresses(b, handle, BLOCK));
+    let mapped = code(mapped::map_existing(b, handle, BLOCK));
     Ok(format!("{left}, map {mapped}, release {}", code(allocation::release(b, handle))))
 }
 
-fn zeroed(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn zeroed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
     context::synchronize(b)?;
     mapping::unmap(b, start, bytes)?;
     allocation::release(b, allocation)?;
-    let next = mapped::new(b, PAGE)?;
-    Ok(all(&b.bytes_at(next.start, 4096)?))
+    let next = mapped::map_new(b, PAGE)?;
+    Ok(byte_runs(&b.bytes_at(next.start, 4096)?))
 }

@@ -8,12 +8,12 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment, Failure};
-use crate::lab::answers::{either, or_code, size};
-use crate::lab::ask::{Ask, token};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{choose, or_code, size};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
-use crate::lab::mapped::{PAGE, at_new_addresses, beyond, reserve, shareable, to_read, to_write};
+use crate::lab::mapped::{PAGE, map_existing, offset, read_access, read_write_access, reserve, shareable_prop};
 use crate::lab::partner::Partner;
+use crate::lab::partner_request::{PartnerRequest, token};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -110,7 +110,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 7, 15),
         did: "cuMemGetAddressRange of mapped, of inaccessible, of readable and of reserved addresses",
         run: |b| {
-            let Scene { start, addresses, .. } = scene(b)?;
+            let Blocks { start, addresses, .. } = alloc_blocks(b)?;
             Ok(addresses.map(|(name, at)| format!("{name} {}", range(b, start, at))).join(", "))
         },
     },
@@ -118,8 +118,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 7, 16),
         did: "the context of mapped memory with another context current",
         run: |b| {
-            let Scene { start, addresses, context } = scene(b)?;
-            b.another()?;
+            let Blocks { start, addresses, context } = alloc_blocks(b)?;
+            b.second_context()?;
             Ok(say(b, context, start, Attribute::CONTEXT, addresses[0].1))
         },
     },
@@ -154,42 +154,42 @@ const INSIDE: usize = 12345;
 
 /// Eight pages of addresses: two with memory to be written, two with memory that nobody has access to, two with memory
 /// to be read, and two without memory.
-struct Scene {
+struct Blocks {
     context: CUcontext,
     start: CUdeviceptr,
     /// One address inside each.
     addresses: [(&'static str, CUdeviceptr); 4],
 }
 
-fn scene(b: &Bench) -> Result<Scene, Failure> {
-    let context = b.begin()?;
+fn alloc_blocks(b: &Fixture) -> Result<Blocks, Failure> {
+    let context = b.init_context()?;
     let start = reserve(b, 8 * PAGE)?;
-    let places = [start, beyond(start, 2 * PAGE), beyond(start, 4 * PAGE)];
-    for (place, access) in places.into_iter().zip([Some(to_write(b)), None, Some(to_read(b))]) {
-        let handle = allocation::create(b, 2 * PAGE, &shareable(b))?;
+    let places = [start, offset(start, 2 * PAGE), offset(start, 4 * PAGE)];
+    for (place, access) in places.into_iter().zip([Some(read_write_access(b)), None, Some(read_access(b))]) {
+        let handle = allocation::create(b, 2 * PAGE, &shareable_prop(b))?;
         mapping::map(b, place, 2 * PAGE, 0, handle)?;
         if let Some(access) = access {
             mapping::set_access(b, place, 2 * PAGE, &[access])?;
         }
     }
-    let [mapped, inaccessible, readable] = places.map(|place| beyond(place, INSIDE));
-    let reserved = beyond(start, 6 * PAGE + INSIDE);
+    let [mapped, inaccessible, readable] = places.map(|place| offset(place, INSIDE));
+    let reserved = offset(start, 6 * PAGE + INSIDE);
     let addresses =
         [("mapped", mapped), ("inaccessible", inaccessible), ("readable", readable), ("reserved", reserved)];
-    Ok(Scene { context, start, addresses })
+    Ok(Blocks { context, start, addresses })
 }
 
-fn of_each(b: &Bench, which: Attribute) -> Answer {
-    let Scene { context, start, addresses } = scene(b)?;
+fn of_each(b: &Fixture, which: Attribute) -> Answer {
+    let Blocks { context, start, addresses } = alloc_blocks(b)?;
     Ok(addresses.map(|(name, at)| format!("{name} {}", say(b, context, start, which, at))).join(", "))
 }
 
 /// What an attribute of `at` is, without an address: places are told from `base`.
-fn say(b: &Bench, context: CUcontext, base: CUdeviceptr, which: Attribute, at: CUdeviceptr) -> String {
+fn say(b: &Fixture, context: CUcontext, base: CUdeviceptr, which: Attribute, at: CUdeviceptr) -> String {
     or_code(pointer::attribute(b, at, which), |value| match which {
         Attribute::CONTEXT if value == 0 => "null".to_owned(),
-        Attribute::CONTEXT => either(value as usize == context.0, "the context", "another context"),
-        Attribute::MEMPOOL_HANDLE => either(value == 0, "null", "a pool"),
+        Attribute::CONTEXT => choose(value as usize == context.0, "the context", "another context"),
+        Attribute::MEMPOOL_HANDLE => choose(value == 0, "null", "a pool"),
         Attribute::DEVICE_ORDINAL => match value as u32 as i32 {
             ordinal if ordinal == b.device.0 => "this device".to_owned(),
             ordinal => format!("device {ordinal}"),
@@ -211,46 +211,47 @@ fn place(base: CUdeviceptr, at: CUdeviceptr) -> String {
     }
 }
 
-fn range(b: &Bench, base: CUdeviceptr, at: CUdeviceptr) -> String {
+fn range(b: &Fixture, base: CUdeviceptr, at: CUdeviceptr) -> String {
     or_code(memory::range(b, at), |range| format!("{} of {}", place(base, range.base), size(range.bytes as u64)))
 }
 
-fn told(b: &Bench, context: CUcontext, base: CUdeviceptr, which: &[Attribute]) -> String {
-    let at = beyond(base, INSIDE);
+fn told(b: &Fixture, context: CUcontext, base: CUdeviceptr, which: &[Attribute]) -> String {
+    let at = offset(base, INSIDE);
     let told: Vec<String> = which.iter().map(|&which| say(b, context, base, which, at)).collect();
     format!("{}; range {}", told.join(", "), range(b, base, at))
 }
 
-fn of_opened(b: &Bench, which: &[Attribute]) -> Answer {
-    let context = b.begin()?;
-    let other = Partner::begun(b)?;
-    let block = other.address(Ask::Alloc(3 * PAGE))?;
-    let handle = CUipcMemHandle { bytes: token(&other.bytes(Ask::MemoryHandle(block))?)? };
+fn of_opened(b: &Fixture, which: &[Attribute]) -> Answer {
+    let context = b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let block = other.address(PartnerRequest::Alloc(3 * PAGE))?;
+    let handle = CUipcMemHandle { bytes: token(&other.bytes(PartnerRequest::MemoryHandle(block))?)? };
     let base = ipc::open_memory(b, handle, ipc_flags::LAZY_ENABLE_PEER_ACCESS)?;
     Ok(told(b, context, base, which))
 }
 
-fn of_imported_block(b: &Bench, which: &[Attribute]) -> Answer {
-    let context = b.begin()?;
-    let other = Partner::begun(b)?;
-    let theirs = other.number(Ask::CreatePool)?;
-    let block = other.address(Ask::AllocOf { pool: theirs, bytes: 3 * PAGE })?;
-    let ours = pool::import(b, other.descriptor(Ask::ExportPool(theirs))?.as_fd())?;
-    let data = token(&other.bytes(Ask::ExportBlock(block))?)?;
+fn of_imported_block(b: &Fixture, which: &[Attribute]) -> Answer {
+    let context = b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let theirs = other.number(PartnerRequest::CreatePool)?;
+    let block = other.address(PartnerRequest::AllocOf { pool: theirs, bytes: 3 * PAGE })?;
+    let ours = pool::import(b, other.descriptor(PartnerRequest::ExportPool(theirs))?.as_fd())?;
+    let data = token(&other.bytes(PartnerRequest::ExportBlock(block))?)?;
     let base = pool::import_block(b, ours, CUmemPoolPtrExportData { bytes: data })?;
     context::synchronize(b)?;
     Ok(told(b, context, base, which))
 }
 
-fn block_ids(b: &Bench) -> Answer {
-    b.begin()?;
-    let [one, two] = [allocation::create(b, PAGE, &shareable(b))?, allocation::create(b, PAGE, &shareable(b))?];
+fn block_ids(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let [one, two] =
+        [allocation::create(b, PAGE, &shareable_prop(b))?, allocation::create(b, PAGE, &shareable_prop(b))?];
     let mut ids = Vec::new();
     for handle in [one, one, two] {
-        let at = at_new_addresses(b, handle, PAGE)?;
-        mapping::set_access(b, at, PAGE, &[to_write(b)])?;
+        let at = map_existing(b, handle, PAGE)?;
+        mapping::set_access(b, at, PAGE, &[read_write_access(b)])?;
         ids.push(pointer::memory_block_id(b, at)?);
     }
-    let same = |holds| either(holds, "the same", "another");
+    let same = |holds| choose(holds, "the same", "another");
     Ok(format!("{}, {}", same(ids[0] == ids[1]), same(ids[0] == ids[2])))
 }

@@ -3,10 +3,10 @@
 use freehold_driver::cuda::{CallError, memory};
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{alignment, code, distance, either, or_code, size};
-use crate::lab::bench::Bench;
-use crate::lab::gate::warm;
+use crate::lab::answer_text::{alignment, choose, code, distance, or_code, size};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
+use crate::lab::latch::warm;
 
 const MIB: usize = 1 << 20;
 
@@ -54,8 +54,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// How much less is free after each allocation.
-fn taken(b: &Bench, sizes: &[usize]) -> Answer {
-    b.begin()?;
+fn taken(b: &Fixture, sizes: &[usize]) -> Answer {
+    b.init_context()?;
     warm(b)?;
     let mut answers = Vec::new();
     let mut before = memory::info(b)?.free_bytes;
@@ -68,8 +68,8 @@ fn taken(b: &Bench, sizes: &[usize]) -> Answer {
     Ok(answers.join(", "))
 }
 
-fn given_back(b: &Bench) -> Answer {
-    b.begin()?;
+fn given_back(b: &Fixture) -> Answer {
+    b.init_context()?;
     warm(b)?;
     let before = memory::info(b)?.free_bytes;
     let block = memory::alloc(b, 64 * MIB)?;
@@ -80,51 +80,51 @@ fn given_back(b: &Bench) -> Answer {
     Ok(format!("{taken} taken, {} back at once", size(after.saturating_sub(during) as u64)))
 }
 
-fn alignments(b: &Bench) -> Answer {
-    b.begin()?;
+fn alignments(b: &Fixture) -> Answer {
+    b.init_context()?;
     memory::alloc(b, 1)?;
     let small = alignment(memory::alloc(b, 100)?, 2 << 20);
     Ok(format!("{small}, {}", alignment(memory::alloc(b, 2 * MIB)?, 2 << 20)))
 }
 
-fn thousand(b: &Bench) -> Answer {
-    b.begin()?;
+fn thousand(b: &Fixture) -> Answer {
+    b.init_context()?;
     let first = memory::alloc(b, 1000)?;
     Ok(distance(first, memory::alloc(b, 1000)?))
 }
 
-fn pitches(b: &Bench) -> Answer {
-    b.begin()?;
+fn pitches(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |width| or_code(memory::alloc_pitch(b, width, 10, 4), |pitched| size(pitched.pitch_bytes as u64));
     Ok(format!("{}, {}", ask(100), ask(513)))
 }
 
-fn odd_pitches(b: &Bench) -> Answer {
-    b.begin()?;
+fn odd_pitches(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |width, height, element| code(memory::alloc_pitch(b, width, height, element));
     Ok(format!("{}, {}, {}", ask(0, 10, 4), ask(100, 0, 4), ask(100, 10, 3)))
 }
 
-fn again(b: &Bench, first: usize, second: usize) -> Answer {
-    b.begin()?;
+fn again(b: &Fixture, first: usize, second: usize) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, first)?;
     memory::free(b, block)?;
-    Ok(either(memory::alloc(b, second)? == block, "the same address", "another address"))
+    Ok(choose(memory::alloc(b, second)? == block, "the same address", "another address"))
 }
 
-fn hole(b: &Bench) -> Answer {
-    b.begin()?;
+fn hole(b: &Fixture) -> Answer {
+    b.init_context()?;
     memory::alloc(b, 4096)?;
     let middle = memory::alloc(b, 4096)?;
     memory::alloc(b, 4096)?;
     memory::free(b, middle)?;
-    let small = either(memory::alloc(b, 4096)? == middle, "the hole", "elsewhere");
+    let small = choose(memory::alloc(b, 4096)? == middle, "the hole", "elsewhere");
     memory::free(b, middle)?;
-    Ok(format!("{small}, {}", either(memory::alloc(b, 8192)? == middle, "the hole", "elsewhere")))
+    Ok(format!("{small}, {}", choose(memory::alloc(b, 8192)? == middle, "the hole", "elsewhere")))
 }
 
-fn fragmented(b: &Bench) -> Answer {
-    b.begin()?;
+fn fragmented(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut blocks = Vec::new();
     let full = loop {
         match memory::alloc(b, 256 * MIB) {

@@ -5,8 +5,8 @@ use std::thread;
 use freehold_driver::cuda::{CUcontext, CUlimit, context, ctx_flags, driver, memory, primary};
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{choose, code, or_code};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -90,11 +90,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(0, 12, 17), did: "push a destroyed context", run: dead_pushed },
 ];
 
-fn activity(b: &Bench) -> Result<String, super::Failure> {
-    Ok(either(primary::state(b, b.device)?.active, "active", "inactive"))
+fn activity(b: &Fixture) -> Result<String, super::Failure> {
+    Ok(choose(primary::state(b, b.device)?.active, "active", "inactive"))
 }
 
-fn primary_activity(b: &Bench) -> Answer {
+fn primary_activity(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let before = activity(b)?;
     primary::retain(b, b.device)?;
@@ -103,14 +103,14 @@ fn primary_activity(b: &Bench) -> Answer {
     Ok(format!("{before}, {during}, {}", activity(b)?))
 }
 
-fn primary_twice(b: &Bench) -> Answer {
+fn primary_twice(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let (first, second) = (primary::retain(b, b.device)?, primary::retain(b, b.device)?);
     primary::release(b, b.device)?;
-    Ok(format!("{}, {}", either(first == second, "the same handle", "two handles"), activity(b)?))
+    Ok(format!("{}, {}", choose(first == second, "the same handle", "two handles"), activity(b)?))
 }
 
-fn overreleased(b: &Bench) -> Answer {
+fn overreleased(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let never = code(primary::release(b, b.device));
     primary::retain(b, b.device)?;
@@ -118,26 +118,26 @@ fn overreleased(b: &Bench) -> Answer {
     Ok(format!("never retained {never}, released again {}", code(primary::release(b, b.device))))
 }
 
-fn retained_is_not_current(b: &Bench) -> Answer {
+fn retained_is_not_current(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     primary::retain(b, b.device)?;
-    Ok(either(context::current(b)? == CUcontext::NULL, "none", "the primary one"))
+    Ok(choose(context::current(b)? == CUcontext::NULL, "none", "the primary one"))
 }
 
-fn primary_flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn primary_flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     let set = code(primary::set_flags(b, b.device, ctx_flags::SCHED_YIELD));
     let flags = primary::state(b, b.device)?.flags;
     Ok(format!("{set}, flags {flags:#x}, of the current context {:#x}", context::flags(b)?))
 }
 
-fn primary_flags_unknown(b: &Bench) -> Answer {
+fn primary_flags_unknown(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     Ok(code(primary::set_flags(b, b.device, 0x4000)))
 }
 
-fn primary_reset(b: &Bench) -> Answer {
-    b.begin()?;
+fn primary_reset(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let reset = code(primary::reset(b, b.device));
     let active = activity(b)?;
@@ -145,37 +145,37 @@ fn primary_reset(b: &Bench) -> Answer {
     Ok(format!("{reset}, {active}, free {freed}, allocate {}", code(memory::alloc(b, 4096))))
 }
 
-fn primary_memory(b: &Bench) -> Answer {
-    let first = b.begin()?;
+fn primary_memory(b: &Fixture) -> Answer {
+    let first = b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     primary::release(b, b.device)?;
     let second = primary::retain(b, b.device)?;
     context::set_current(b, second)?;
-    let handle = either(first == second, "the same handle", "another handle");
+    let handle = choose(first == second, "the same handle", "another handle");
     Ok(format!("{handle}, free {}", code(memory::free(b, block))))
 }
 
-fn primary_destroyed(b: &Bench) -> Answer {
-    let primary = b.begin()?;
+fn primary_destroyed(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
     let destroyed = code(context::destroy(b, primary));
     Ok(format!("{destroyed}, {}", activity(b)?))
 }
 
-fn created_is_current(b: &Bench) -> Answer {
+fn created_is_current(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let context = b.another()?;
-    Ok(either(context::current(b)? == context, "the new one", "another"))
+    let context = b.second_context()?;
+    Ok(choose(context::current(b)? == context, "the new one", "another"))
 }
 
-fn pop_of_empty(b: &Bench) -> Answer {
+fn pop_of_empty(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     Ok(code(context::pop_current(b)))
 }
 
-fn new_thread(b: &Bench) -> Answer {
-    b.begin()?;
+fn new_thread(b: &Fixture) -> Answer {
+    b.init_context()?;
     let current = thread::scope(|scope| scope.spawn(|| context::current(b)).join().expect("the thread only asks"))?;
-    Ok(either(current == CUcontext::NULL, "none", "that of the first thread"))
+    Ok(choose(current == CUcontext::NULL, "none", "that of the first thread"))
 }
 
 /// The name of a context in an answer.
@@ -189,48 +189,48 @@ fn which(context: CUcontext, first: CUcontext, second: CUcontext) -> String {
     .to_owned()
 }
 
-fn destroy_current(b: &Bench) -> Answer {
+fn destroy_current(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let (first, second) = (b.another()?, b.another()?);
+    let (first, second) = (b.second_context()?, b.second_context()?);
     let destroyed = code(context::destroy(b, second));
     Ok(format!("{destroyed}, current {}", or_code(context::current(b), |context| which(context, first, second))))
 }
 
-fn destroy_below(b: &Bench) -> Answer {
+fn destroy_below(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let (first, second) = (b.another()?, b.another()?);
+    let (first, second) = (b.second_context()?, b.second_context()?);
     context::destroy(b, first)?;
     let popped = or_code(context::pop_current(b), |context| which(context, first, second));
     let current = or_code(context::current(b), |context| which(context, first, second));
     Ok(format!("popped {popped}, current {current}, allocate {}", code(memory::alloc(b, 512))))
 }
 
-fn dead_made_current(b: &Bench) -> Answer {
-    b.begin()?;
-    let context = b.another()?;
+fn dead_made_current(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let context = b.second_context()?;
     context::destroy(b, context)?;
     Ok(code(context::set_current(b, context)))
 }
 
-fn dead_used(b: &Bench) -> Answer {
-    b.begin()?;
-    let context = b.another()?;
+fn dead_used(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let context = b.second_context()?;
     context::destroy(b, context)?;
     context::set_current(b, context)?;
-    let current = or_code(context::current(b), |now| either(now == context, "the destroyed one", "another"));
+    let current = or_code(context::current(b), |now| choose(now == context, "the destroyed one", "another"));
     Ok(format!("{current}, allocate {}", code(memory::alloc(b, 512))))
 }
 
-fn dead_pushed(b: &Bench) -> Answer {
-    b.begin()?;
-    let context = b.another()?;
+fn dead_pushed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let context = b.second_context()?;
     context::destroy(b, context)?;
     Ok(code(context::push_current(b, context)))
 }
 
-fn destroyed_elsewhere(b: &Bench) -> Answer {
-    b.begin()?;
-    let context = b.another()?;
+fn destroyed_elsewhere(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let context = b.second_context()?;
     let other = || {
         context::destroy(b, context)?;
         Ok::<_, freehold_driver::cuda::CallError>(())
@@ -240,43 +240,43 @@ fn destroyed_elsewhere(b: &Bench) -> Answer {
     Ok(format!("allocate {allocated}, synchronise {}", code(context::synchronize(b))))
 }
 
-fn set_replaces(b: &Bench) -> Answer {
+fn set_replaces(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let first = b.another()?;
+    let first = b.second_context()?;
     context::pop_current(b)?;
-    let second = b.another()?;
+    let second = b.second_context()?;
     context::set_current(b, first)?;
     let popped = context::pop_current(b)?;
     let next = or_code(context::pop_current(b), |context| which(context, first, second));
     Ok(format!("popped {}, then {next}", which(popped, first, second)))
 }
 
-fn no_context(b: &Bench) -> Answer {
+fn no_context(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     Ok(format!("{}, {}", code(context::synchronize(b)), code(context::device(b))))
 }
 
-fn unknown_flags(b: &Bench) -> Answer {
+fn unknown_flags(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     Ok(code(context::create(b, b.device, 0x8000)))
 }
 
-fn ids(b: &Bench) -> Answer {
+fn ids(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let first = b.another()?;
+    let first = b.second_context()?;
     let before = context::id(b, first)?;
     context::destroy(b, first)?;
-    let second = b.another()?;
-    Ok(either(context::id(b, second)? == before, "the same id", "another id"))
+    let second = b.second_context()?;
+    Ok(choose(context::id(b, second)? == before, "the same id", "another id"))
 }
 
-fn unknown_limit(b: &Bench) -> Answer {
-    b.begin()?;
+fn unknown_limit(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(format!("{}, {}", code(context::set_limit(b, CUlimit(99), 1)), code(context::limit(b, CUlimit(99)))))
 }
 
-fn two_threads(b: &Bench) -> Answer {
-    let context = b.begin()?;
+fn two_threads(b: &Fixture) -> Answer {
+    let context = b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let other = || {
         context::set_current(b, context)?;
@@ -285,15 +285,15 @@ fn two_threads(b: &Bench) -> Answer {
     Ok(code(thread::scope(|scope| scope.spawn(other).join().expect("the thread only calls"))))
 }
 
-fn version_and_flags(b: &Bench) -> Answer {
+fn version_and_flags(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let context = context::create(b, b.device, ctx_flags::SCHED_SPIN)?;
     Ok(format!("version {}, flags {:#x}", context::api_version(b, context)?, context::flags(b)?))
 }
 
-fn pushed_twice(b: &Bench) -> Answer {
+fn pushed_twice(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let context = b.another()?;
+    let context = b.second_context()?;
     let pushed = code(context::push_current(b, context));
     let (first, second) = (code(context::pop_current(b)), code(context::pop_current(b)));
     Ok(format!("push {pushed}, pops {first}, {second}"))

@@ -7,9 +7,9 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, code, distance};
-use crate::lab::bench::{Bench, named};
-use crate::lab::host::Host;
+use crate::lab::answer_text::{byte_runs, code, distance};
+use crate::lab::fixture::{Fixture, check};
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -49,94 +49,94 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(3, 3, 14), did: "copy rows with a memory type of 0, and of 9", run: unknown_type },
 ];
 
-fn past_the_end(b: &Bench) -> Answer {
-    b.begin()?;
+fn past_the_end(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 512)?;
-    let longer = code(b.copy_in(block, Host::pageable(513)));
-    Ok(format!("{longer}, {}", code(b.copy_in(CUdeviceptr(block.0 + 512), Host::pageable(1)))))
+    let longer = code(b.copy_in(block, HostBuffer::pageable(513)));
+    Ok(format!("{longer}, {}", code(b.copy_in(CUdeviceptr(block.0 + 512), HostBuffer::pageable(1)))))
 }
 
-fn across_blocks(b: &Bench) -> Answer {
-    b.begin()?;
+fn across_blocks(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (first, second) = (memory::alloc(b, 512)?, memory::alloc(b, 512)?);
-    let outcome = code(b.copy_in(first.min(second), Host::pageable(1024)));
+    let outcome = code(b.copy_in(first.min(second), HostBuffer::pageable(1024)));
     Ok(format!("{}: {outcome}", distance(first, second)))
 }
 
-fn to_freed(b: &Bench) -> Answer {
-    b.begin()?;
+fn to_freed(b: &Fixture) -> Answer {
+    b.init_context()?;
     let large = memory::alloc(b, 64 << 20)?;
     memory::free(b, large)?;
-    let gone = code(b.copy_in(large, Host::pageable(16)));
+    let gone = code(b.copy_in(large, HostBuffer::pageable(16)));
     memory::alloc(b, 512)?;
     let small = memory::alloc(b, 512)?;
     memory::free(b, small)?;
-    Ok(format!("{gone}, {}", code(b.copy_in(small, Host::pageable(16)))))
+    Ok(format!("{gone}, {}", code(b.copy_in(small, HostBuffer::pageable(16)))))
 }
 
-fn nothing(b: &Bench) -> Answer {
-    b.begin()?;
+fn nothing(b: &Fixture) -> Answer {
+    b.init_context()?;
     // SAFETY: no byte is read or written.
     let to = unsafe { (b.api.cuMemcpyHtoD_v2)(CUdeviceptr::NULL, ptr::null(), 0) };
     // SAFETY: no byte is read or written.
     let from = unsafe { (b.api.cuMemcpyDtoH_v2)(ptr::null_mut(), CUdeviceptr::NULL, 0) };
     let within = code(copy::device_to_device(b, CUdeviceptr::NULL, CUdeviceptr::NULL, 0));
-    let to = code(named(Function::cuMemcpyHtoD_v2, to));
-    Ok(format!("{to}, {}, {within}", code(named(Function::cuMemcpyDtoH_v2, from))))
+    let to = code(check(Function::cuMemcpyHtoD_v2, to));
+    Ok(format!("{to}, {}, {within}", code(check(Function::cuMemcpyDtoH_v2, from))))
 }
 
-fn to_null(b: &Bench) -> Answer {
-    b.begin()?;
+fn to_null(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 16)?;
     // SAFETY: no object lies at null, so no memory of ours is written, whatever the driver makes of it.
     let host = unsafe { (b.api.cuMemcpyDtoH_v2)(ptr::null_mut(), block, 16) };
-    let host = code(named(Function::cuMemcpyDtoH_v2, host));
-    Ok(format!("{host}, {}", code(b.copy_in(CUdeviceptr::NULL, Host::pageable(16)))))
+    let host = code(check(Function::cuMemcpyDtoH_v2, host));
+    Ok(format!("{host}, {}", code(b.copy_in(CUdeviceptr::NULL, HostBuffer::pageable(16)))))
 }
 
-fn overlapping(b: &Bench) -> Answer {
-    b.begin()?;
+fn overlapping(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let copied = code(copy::device_to_device(b, CUdeviceptr(block.0 + 128), block, 256));
     Ok(format!("{copied}, synchronise {}", code(context::synchronize(b))))
 }
 
-fn unified(b: &Bench) -> Answer {
-    b.begin()?;
+fn unified(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (first, second) = (memory::alloc(b, 4096)?, memory::alloc(b, 4096)?);
-    let (from, to) = (Host::pageable(4096), Host::pageable(4096));
+    let (from, to) = (HostBuffer::pageable(4096), HostBuffer::pageable(4096));
     from.fill(0x5a);
     let copy = |to: CUdeviceptr, from: CUdeviceptr| {
         // SAFETY: each address has the 4096 bytes that are copied; those of the host stay until the process ends, and
         // are used through atomics alone.
-        named(Function::cuMemcpy, unsafe { (b.api.cuMemcpy)(to, from, 4096) })
+        check(Function::cuMemcpy, unsafe { (b.api.cuMemcpy)(to, from, 4096) })
     };
     let inwards = code(copy(first, from.address()));
     let within = code(copy(second, first));
     let outwards = code(copy(to.address(), second));
-    Ok(format!("{inwards}, {within}, {outwards}, {}", all(&to.to_vec())))
+    Ok(format!("{inwards}, {within}, {outwards}, {}", byte_runs(&to.to_vec())))
 }
 
-fn wrong_names(b: &Bench) -> Answer {
-    b.begin()?;
+fn wrong_names(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (first, second) = (memory::alloc(b, 4096)?, memory::alloc(b, 4096)?);
-    let pinned = Host::pinned(b, 4096)?;
+    let pinned = HostBuffer::pinned(b, 4096)?;
     let within = code(copy::device_to_device(b, first, pinned.address(), 4096));
     // SAFETY: the call is given an address of the device as the host's; a driver that knows where it is copies within
     // the device, and one that does not faults in a process that has no other purpose.
     let inwards = unsafe { (b.api.cuMemcpyHtoD_v2)(second, first.0 as *const _, 4096) };
-    let outwards = code(b.copy_out(Host::pageable(4096), pinned.address()));
-    Ok(format!("{within}, {}, {outwards}", code(named(Function::cuMemcpyHtoD_v2, inwards))))
+    let outwards = code(b.copy_out(HostBuffer::pageable(4096), pinned.address()));
+    Ok(format!("{within}, {}, {outwards}", code(check(Function::cuMemcpyHtoD_v2, inwards))))
 }
 
-fn copy_rows(b: &Bench, copy: &CUDA_MEMCPY2D) -> Result<(), CallError> {
+fn copy_rows(b: &Fixture, copy: &CUDA_MEMCPY2D) -> Result<(), CallError> {
     // SAFETY: `copy` outlives the call, and the sides of every copy in this file that are the host's have all the
     // bytes it names and stay until the process ends.
-    named(Function::cuMemcpy2D_v2, unsafe { (b.api.cuMemcpy2D_v2)(copy) })
+    check(Function::cuMemcpy2D_v2, unsafe { (b.api.cuMemcpy2D_v2)(copy) })
 }
 
 /// From the host to the device, both from their start.
-fn to_device(from: Host, from_pitch: usize, to: CUdeviceptr, to_pitch: usize) -> CUDA_MEMCPY2D {
+fn to_device(from: HostBuffer, from_pitch: usize, to: CUdeviceptr, to_pitch: usize) -> CUDA_MEMCPY2D {
     CUDA_MEMCPY2D {
         srcMemoryType: CUmemorytype::HOST,
         srcHost: from.address().0 as usize,
@@ -148,9 +148,9 @@ fn to_device(from: Host, from_pitch: usize, to: CUdeviceptr, to_pitch: usize) ->
     }
 }
 
-fn rows(b: &Bench) -> Answer {
-    b.begin()?;
-    let from = Host::pageable(16 * 8);
+fn rows(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let from = HostBuffer::pageable(16 * 8);
     from.count_up();
     let to = memory::alloc(b, 8 * 4)?;
     fill::d8(b, to, 0xff, 8 * 4)?;
@@ -168,39 +168,40 @@ fn rows(b: &Bench) -> Answer {
     Ok(format!("{outcome}, {}", hex.join(" ")))
 }
 
-fn pitch_below_width(b: &Bench) -> Answer {
-    b.begin()?;
+fn pitch_below_width(b: &Fixture) -> Answer {
+    b.init_context()?;
     let to = memory::alloc(b, 4096)?;
-    let copy = CUDA_MEMCPY2D { WidthInBytes: 16, Height: 2, ..to_device(Host::pageable(4096), 8, to, 8) };
+    let copy = CUDA_MEMCPY2D { WidthInBytes: 16, Height: 2, ..to_device(HostBuffer::pageable(4096), 8, to, 8) };
     Ok(code(copy_rows(b, &copy)))
 }
 
-fn no_rows(b: &Bench) -> Answer {
-    b.begin()?;
+fn no_rows(b: &Fixture) -> Answer {
+    b.init_context()?;
     let to = memory::alloc(b, 4096)?;
-    let plain = to_device(Host::pageable(4096), 16, to, 16);
+    let plain = to_device(HostBuffer::pageable(4096), 16, to, 16);
     let narrow = code(copy_rows(b, &CUDA_MEMCPY2D { WidthInBytes: 0, Height: 2, ..plain }));
     Ok(format!("{narrow}, {}", code(copy_rows(b, &CUDA_MEMCPY2D { WidthInBytes: 16, Height: 0, ..plain }))))
 }
 
-fn rows_past_the_end(b: &Bench) -> Answer {
-    b.begin()?;
+fn rows_past_the_end(b: &Fixture) -> Answer {
+    b.init_context()?;
     let to = memory::alloc(b, 1 << 20)?;
-    let copy = CUDA_MEMCPY2D { WidthInBytes: 1024, Height: 1025, ..to_device(Host::pageable(2 << 20), 1024, to, 1024) };
+    let copy =
+        CUDA_MEMCPY2D { WidthInBytes: 1024, Height: 1025, ..to_device(HostBuffer::pageable(2 << 20), 1024, to, 1024) };
     Ok(code(copy_rows(b, &copy)))
 }
 
-fn unknown_type(b: &Bench) -> Answer {
-    b.begin()?;
+fn unknown_type(b: &Fixture) -> Answer {
+    b.init_context()?;
     let to = memory::alloc(b, 4096)?;
-    let plain = CUDA_MEMCPY2D { WidthInBytes: 16, Height: 2, ..to_device(Host::pageable(4096), 16, to, 16) };
+    let plain = CUDA_MEMCPY2D { WidthInBytes: 16, Height: 2, ..to_device(HostBuffer::pageable(4096), 16, to, 16) };
     let ask = |kind| code(copy_rows(b, &CUDA_MEMCPY2D { srcMemoryType: CUmemorytype(kind), ..plain }));
     Ok(format!("{}, {}", ask(0), ask(9)))
 }
 
-fn box_of_bytes(b: &Bench) -> Answer {
-    b.begin()?;
-    let from = Host::pageable(64);
+fn box_of_bytes(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let from = HostBuffer::pageable(64);
     from.count_up();
     let to = memory::alloc(b, 8)?;
     let copy = CUDA_MEMCPY3D {
@@ -222,6 +223,6 @@ fn box_of_bytes(b: &Bench) -> Answer {
     };
     // SAFETY: `copy` outlives the call, and the host's side has the 64 bytes that it names and stays.
     let outcome = unsafe { (b.api.cuMemcpy3D_v2)(&copy) };
-    let outcome = code(named(Function::cuMemcpy3D_v2, outcome));
+    let outcome = code(check(Function::cuMemcpy3D_v2, outcome));
     Ok(format!("{outcome}, {:?}", b.bytes_at(to, 8)?))
 }

@@ -11,15 +11,15 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment, Failure};
-use crate::lab::answers::{all, code, either, or_code};
-use crate::lab::ask::Ask;
-use crate::lab::bench::{Bench, named};
+use crate::lab::answer_text::{byte_runs, choose, code, or_code};
+use crate::lab::fixture::{Fixture, check};
+use crate::lab::free_memory::{BLOCK, FreeMemory};
 use crate::lab::id::Id;
 use crate::lab::kernels::word_at;
-use crate::lab::level::{BLOCK, Level};
-use crate::lab::mapped::{self, Mapped, PAGE, plain, shareable, to_write};
+use crate::lab::mapped::{self, Mapped, PAGE, device_prop, read_write_access, shareable_prop};
 use crate::lab::partner::Partner;
-use crate::lab::shared;
+use crate::lab::partner_request::PartnerRequest;
+use crate::lab::shared_host;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -41,9 +41,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(1, 4, 4),
         did: "the exporter is killed, and then the process without CUDA that holds the descriptor",
-        run: keeper_killed,
+        run: holder_killed,
     },
-    Experiment { id: Id(1, 4, 5), did: "the exporter is killed and nobody has a descriptor", run: nobody_keeps },
+    Experiment { id: Id(1, 4, 5), did: "the exporter is killed and nobody has a descriptor", run: no_holder },
     Experiment {
         id: Id(1, 4, 6),
         did: "the importer is killed: the exporter's contents and memory taken",
@@ -68,8 +68,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 1),
         did: "export memory that was made for no handle type",
         run: |b| {
-            b.begin()?;
-            let handle = allocation::create(b, PAGE, &plain(b))?;
+            b.init_context()?;
+            let handle = allocation::create(b, PAGE, &device_prop(b))?;
             Ok(code(allocation::export(b, handle)))
         },
     },
@@ -77,8 +77,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 2),
         did: "export a released handle",
         run: |b| {
-            b.begin()?;
-            let dead = allocation::create(b, PAGE, &shareable(b))?;
+            b.init_context()?;
+            let dead = allocation::create(b, PAGE, &shareable_prop(b))?;
             allocation::release(b, dead)?;
             Ok(code(allocation::export(b, dead)))
         },
@@ -87,8 +87,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 3),
         did: "export as handle type 0, as Windows's, as fabric, and as 3",
         run: |b| {
-            b.begin()?;
-            let handle = allocation::create(b, PAGE, &shareable(b))?;
+            b.init_context()?;
+            let handle = allocation::create(b, PAGE, &shareable_prop(b))?;
             let kinds = [HandleType::NONE, HandleType::WIN32, HandleType::FABRIC, HandleType(3)];
             Ok(kinds.map(|kind| code(exported_as(b, handle, kind, 0))).join(", "))
         },
@@ -97,8 +97,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 4),
         did: "export with flags of 1",
         run: |b| {
-            b.begin()?;
-            let handle = allocation::create(b, PAGE, &shareable(b))?;
+            b.init_context()?;
+            let handle = allocation::create(b, PAGE, &shareable_prop(b))?;
             Ok(code(exported_as(b, handle, HandleType::POSIX_FILE_DESCRIPTOR, 1)))
         },
     },
@@ -106,12 +106,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 17),
         did: "export with no place for the descriptor",
         run: |b| {
-            b.begin()?;
-            let handle = allocation::create(b, PAGE, &shareable(b))?;
+            b.init_context()?;
+            let handle = allocation::create(b, PAGE, &shareable_prop(b))?;
             let (nowhere, kind) = (ptr::null_mut(), HandleType::POSIX_FILE_DESCRIPTOR);
             // SAFETY: null is a pointer that the call must refuse and does not follow.
             let outcome = unsafe { (b.cuMemExportToShareableHandle)(nowhere, handle, kind, 0) };
-            Ok(code(named(Function::cuMemExportToShareableHandle, outcome)))
+            Ok(code(check(Function::cuMemExportToShareableHandle, outcome)))
         },
     },
     Experiment {
@@ -160,7 +160,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let (mapped, descriptor) = begun_and_exported(b)?;
             let import = allocation::import(b, descriptor.as_fd())?;
             let sizes = [mapped.bytes / 2, mapped.bytes * 2, mapped.bytes];
-            Ok(sizes.map(|bytes| code(mapped::at_new_addresses(b, import, bytes))).join(", "))
+            Ok(sizes.map(|bytes| code(mapped::map_existing(b, import, bytes))).join(", "))
         },
     },
     Experiment {
@@ -171,9 +171,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let import = allocation::import(b, descriptor.as_fd())?;
             Ok(or_code(allocation::properties(b, import), |prop| {
                 let differs = [
-                    (prop.kind != shareable(b).kind, "type"),
-                    (prop.requestedHandleTypes != shareable(b).requestedHandleTypes, "handle types"),
-                    (prop.location != shareable(b).location, "location"),
+                    (prop.kind != shareable_prop(b).kind, "type"),
+                    (prop.requestedHandleTypes != shareable_prop(b).requestedHandleTypes, "handle types"),
+                    (prop.location != shareable_prop(b).location, "location"),
                     (prop.compressionType != 0, "compression"),
                     (prop.gpuDirectRDMACapable != 0, "RDMA"),
                     (prop.usage != 0, "usage"),
@@ -188,7 +188,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "export and import with no context current",
         run: |b| {
             driver::init(b, 0)?;
-            let handle = allocation::create(b, PAGE, &shareable(b))?;
+            let handle = allocation::create(b, PAGE, &shareable_prop(b))?;
             let descriptor = allocation::export(b, handle)?;
             Ok(code(allocation::import(b, descriptor.as_fd())))
         },
@@ -207,7 +207,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 18),
         did: "export handle 0",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(allocation::export(b, CUmemGenericAllocationHandle(0))))
         },
     },
@@ -215,7 +215,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 19),
         did: "export a handle that never was",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(allocation::export(b, CUmemGenericAllocationHandle(0x1234_5678))))
         },
     },
@@ -223,8 +223,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 6, 20),
         did: "import twice what another process exported, and release three times",
         run: |b| {
-            b.begin()?;
-            let other = Partner::begun(b)?;
+            b.init_context()?;
+            let other = Partner::start_with_context(b)?;
             let descriptor = exported_by(&other)?;
             let [one, two] = [allocation::import(b, descriptor.as_fd())?, allocation::import(b, descriptor.as_fd())?];
             Ok([one, two, two].map(|handle| code(allocation::release(b, handle))).join(", "))
@@ -238,32 +238,37 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// What exporting as `kind` answers. A descriptor that comes of it stays open until the process ends.
-fn exported_as(b: &Bench, handle: CUmemGenericAllocationHandle, kind: HandleType, flags: u64) -> Result<(), CallError> {
+fn exported_as(
+    b: &Fixture,
+    handle: CUmemGenericAllocationHandle,
+    kind: HandleType,
+    flags: u64,
+) -> Result<(), CallError> {
     // The longest handle, of fabric, has 64 bytes.
     let mut room = [0_u64; 8];
     let place = room.as_mut_ptr().cast::<c_void>();
     // SAFETY: `room` outlives the call and is as long as the longest kind of handle.
     let outcome = unsafe { (b.cuMemExportToShareableHandle)(place, handle, kind, flags) };
-    named(Function::cuMemExportToShareableHandle, outcome)
+    check(Function::cuMemExportToShareableHandle, outcome)
 }
 
-fn imported_as(b: &Bench, descriptor: RawFd, kind: HandleType) -> Result<CUmemGenericAllocationHandle, CallError> {
+fn imported_as(b: &Fixture, descriptor: RawFd, kind: HandleType) -> Result<CUmemGenericAllocationHandle, CallError> {
     let mut handle = CUmemGenericAllocationHandle::default();
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor as usize);
     // SAFETY: `handle` outlives the call, which writes one handle to it; the pointer is a number for these kinds.
     let outcome = unsafe { (b.cuMemImportFromShareableHandle)(&mut handle, shareable, kind) };
-    named(Function::cuMemImportFromShareableHandle, outcome)?;
+    check(Function::cuMemImportFromShareableHandle, outcome)?;
     Ok(handle)
 }
 
 /// 4 MiB of 0x5a, mapped here, and a descriptor of them.
-fn begun_and_exported(b: &Bench) -> Result<(Mapped, OwnedFd), Failure> {
-    b.begin()?;
+fn begun_and_exported(b: &Fixture) -> Result<(Mapped, OwnedFd), Failure> {
+    b.init_context()?;
     Ok(exported(b)?)
 }
 
-fn exported(b: &Bench) -> Result<(Mapped, OwnedFd), CallError> {
-    let mapped = mapped::new(b, 2 * PAGE)?;
+fn exported(b: &Fixture) -> Result<(Mapped, OwnedFd), CallError> {
+    let mapped = mapped::map_new(b, 2 * PAGE)?;
     fill::d8(b, mapped.start, 0x5a, mapped.bytes)?;
     context::synchronize(b)?;
     let descriptor = allocation::export(b, mapped.allocation)?;
@@ -272,258 +277,259 @@ fn exported(b: &Bench) -> Result<(Mapped, OwnedFd), CallError> {
 
 /// A block of 0x5a made and mapped by another process, with a descriptor of it.
 fn exported_by(other: &Partner) -> Result<OwnedFd, Failure> {
-    let allocation = other.number(Ask::Create(BLOCK))?;
-    let at = other.address(Ask::Map { allocation, bytes: BLOCK })?;
-    other.does(Ask::Fill { at, value: 0x5a, bytes: 4096 })?;
-    other.descriptor(Ask::Export(allocation))
+    let allocation = other.number(PartnerRequest::Create(BLOCK))?;
+    let at = other.address(PartnerRequest::Map { allocation, bytes: BLOCK })?;
+    other.run(PartnerRequest::Fill { at, value: 0x5a, bytes: 4096 })?;
+    other.descriptor(PartnerRequest::Export(allocation))
 }
 
 /// An import of a block here, mapped.
-fn import(b: &Bench, descriptor: &OwnedFd) -> Result<Mapped, CallError> {
+fn import(b: &Fixture, descriptor: &OwnedFd) -> Result<Mapped, CallError> {
     let allocation = allocation::import(b, descriptor.as_fd())?;
-    let start = mapped::at_new_addresses(b, allocation, BLOCK)?;
-    mapping::set_access(b, start, BLOCK, &[to_write(b)])?;
+    let start = mapped::map_existing(b, allocation, BLOCK)?;
+    mapping::set_access(b, start, BLOCK, &[read_write_access(b)])?;
     Ok(Mapped { start, allocation, bytes: BLOCK })
 }
 
-fn let_go(b: &Bench, mapped: Mapped) -> Result<(), CallError> {
+fn release(b: &Fixture, mapped: Mapped) -> Result<(), CallError> {
     mapping::unmap(b, mapped.start, mapped.bytes)?;
     allocation::release(b, mapped.allocation)
 }
 
 /// Memory whose exporter was killed, and of which a process without a driver has the descriptor: the level before, that
 /// process, and what is taken.
-fn left_to_keeper(b: &Bench) -> Result<(Level, Partner, String), Failure> {
-    b.begin()?;
-    let level = Level::now(b)?;
+fn left_to_holder(b: &Fixture) -> Result<(FreeMemory, Partner, String), Failure> {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
     let keeper = Partner::start(b)?;
-    let exporter = Partner::begun(b)?;
+    let exporter = Partner::start_with_context(b)?;
     let descriptor = exported_by(&exporter)?;
-    keeper.given(&descriptor, Ask::Keep)?;
+    keeper.number_with_descriptor(&descriptor, PartnerRequest::Keep)?;
     drop(descriptor);
     exporter.kill()?;
-    let taken = level.settles_to_one(b)?;
+    let taken = level.settles_to_one_block(b)?;
     Ok((level, keeper, taken))
 }
 
-fn kept_by_descriptor(b: &Bench) -> Answer {
-    let (level, keeper, taken) = left_to_keeper(b)?;
-    let descriptor = keeper.descriptor(Ask::GiveBack)?;
+fn kept_by_descriptor(b: &Fixture) -> Answer {
+    let (level, keeper, taken) = left_to_holder(b)?;
+    let descriptor = keeper.descriptor(PartnerRequest::GiveBack)?;
     let mapped = import(b, &descriptor)?;
-    let held = all(&b.bytes_at(mapped.start, 4096)?);
-    let_go(b, mapped)?;
+    let held = byte_runs(&b.bytes_at(mapped.start, 4096)?);
+    release(b, mapped)?;
     let left = level.blocks(b)?;
     drop(descriptor);
-    Ok(format!("{taken}, holds {held}; unmapped {left}; closed {}", level.comes_back(b)?))
+    Ok(format!("{taken}, holds {held}; unmapped {left}; closed {}", level.recovers(b)?))
 }
 
-fn kept_by_mapping(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let exporter = Partner::begun(b)?;
+fn kept_by_mapping(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let exporter = Partner::start_with_context(b)?;
     let descriptor = exported_by(&exporter)?;
     let mapped = import(b, &descriptor)?;
     drop(descriptor);
     exporter.exit()?;
-    let taken = level.settles_to_one(b)?;
-    let held = all(&b.bytes_at(mapped.start, 4096)?);
-    let_go(b, mapped)?;
-    Ok(format!("{taken}, holds {held}; unmapped {}", level.comes_back(b)?))
+    let taken = level.settles_to_one_block(b)?;
+    let held = byte_runs(&b.bytes_at(mapped.start, 4096)?);
+    release(b, mapped)?;
+    Ok(format!("{taken}, holds {held}; unmapped {}", level.recovers(b)?))
 }
 
-fn kept_after_mapping(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let exporter = Partner::begun(b)?;
+fn kept_after_mapping(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let exporter = Partner::start_with_context(b)?;
     let descriptor = exported_by(&exporter)?;
     let mapped = import(b, &descriptor)?;
     exporter.exit()?;
-    let_go(b, mapped)?;
-    let taken = level.settles_to_one(b)?;
+    release(b, mapped)?;
+    let taken = level.settles_to_one_block(b)?;
     drop(descriptor);
-    Ok(format!("{taken}; closed {}", level.comes_back(b)?))
+    Ok(format!("{taken}; closed {}", level.recovers(b)?))
 }
 
-fn keeper_killed(b: &Bench) -> Answer {
-    let (level, keeper, taken) = left_to_keeper(b)?;
+fn holder_killed(b: &Fixture) -> Answer {
+    let (level, keeper, taken) = left_to_holder(b)?;
     keeper.kill()?;
-    Ok(format!("{taken}; {}", level.comes_back(b)?))
+    Ok(format!("{taken}; {}", level.recovers(b)?))
 }
 
-fn nobody_keeps(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let exporter = Partner::begun(b)?;
+fn no_holder(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let exporter = Partner::start_with_context(b)?;
     drop(exported_by(&exporter)?);
     exporter.kill()?;
-    level.comes_back(b).map_err(Into::into)
+    level.recovers(b).map_err(Into::into)
 }
 
-fn importer_killed(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let importer = Partner::begun(b)?;
-    let ours = mapped::new(b, BLOCK)?;
+fn importer_killed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let importer = Partner::start_with_context(b)?;
+    let ours = mapped::map_new(b, BLOCK)?;
     fill::d8(b, ours.start, 0x5a, 4096)?;
     context::synchronize(b)?;
     let descriptor = allocation::export(b, ours.allocation)?;
-    let allocation = importer.given(&descriptor, Ask::Import)?;
-    let at = importer.address(Ask::Map { allocation, bytes: BLOCK })?;
-    importer.does(Ask::Fill { at, value: 0x33, bytes: 16 })?;
+    let allocation = importer.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
+    let at = importer.address(PartnerRequest::Map { allocation, bytes: BLOCK })?;
+    importer.run(PartnerRequest::Fill { at, value: 0x33, bytes: 16 })?;
     drop(descriptor);
     importer.kill()?;
-    let taken = level.settles_to_one(b)?;
-    let held = [all(&b.bytes_at(ours.start, 16)?), all(&b.bytes_at(mapped::beyond(ours.start, 16), 4080)?)];
-    let_go(b, ours)?;
-    Ok(format!("{taken}, holds {}; released {}", held.join(" "), level.comes_back(b)?))
+    let taken = level.settles_to_one_block(b)?;
+    let held = [byte_runs(&b.bytes_at(ours.start, 16)?), byte_runs(&b.bytes_at(mapped::offset(ours.start, 16), 4080)?)];
+    release(b, ours)?;
+    Ok(format!("{taken}, holds {}; released {}", held.join(" "), level.recovers(b)?))
 }
 
-fn both_killed(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let [exporter, importer] = [Partner::begun(b)?, Partner::begun(b)?];
+fn both_killed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let [exporter, importer] = [Partner::start_with_context(b)?, Partner::start_with_context(b)?];
     let descriptor = exported_by(&exporter)?;
-    let allocation = importer.given(&descriptor, Ask::Import)?;
-    let at = importer.address(Ask::Map { allocation, bytes: BLOCK })?;
-    importer.does(Ask::Fill { at, value: 0x33, bytes: 16 })?;
+    let allocation = importer.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
+    let at = importer.address(PartnerRequest::Map { allocation, bytes: BLOCK })?;
+    importer.run(PartnerRequest::Fill { at, value: 0x33, bytes: 16 })?;
     exporter.kill()?;
     importer.kill()?;
-    let taken = level.settles_to_one(b)?;
+    let taken = level.settles_to_one_block(b)?;
     let mapped = import(b, &descriptor)?;
-    let held = [all(&b.bytes_at(mapped.start, 16)?), all(&b.bytes_at(mapped::beyond(mapped.start, 16), 4080)?)];
+    let held =
+        [byte_runs(&b.bytes_at(mapped.start, 16)?), byte_runs(&b.bytes_at(mapped::offset(mapped.start, 16), 4080)?)];
     drop(descriptor);
-    let_go(b, mapped)?;
-    Ok(format!("{taken}, holds {}; {}", held.join(" "), level.comes_back(b)?))
+    release(b, mapped)?;
+    Ok(format!("{taken}, holds {}; {}", held.join(" "), level.recovers(b)?))
 }
 
-fn exporter_lets_go(b: &Bench) -> Answer {
-    b.begin()?;
-    let importer = Partner::begun(b)?;
-    let level = Level::now(b)?;
-    let ours = mapped::new(b, BLOCK)?;
+fn exporter_lets_go(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let importer = Partner::start_with_context(b)?;
+    let level = FreeMemory::now(b)?;
+    let ours = mapped::map_new(b, BLOCK)?;
     fill::d8(b, ours.start, 0x5a, 4096)?;
     context::synchronize(b)?;
     let descriptor = allocation::export(b, ours.allocation)?;
-    let allocation = importer.given(&descriptor, Ask::Import)?;
-    let at = importer.address(Ask::Map { allocation, bytes: BLOCK })?;
+    let allocation = importer.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
+    let at = importer.address(PartnerRequest::Map { allocation, bytes: BLOCK })?;
     drop(descriptor);
-    let_go(b, ours)?;
+    release(b, ours)?;
     let taken = level.blocks(b)?;
     let held = importer.holds(at, 4096)?;
-    importer.does(Ask::Unmap { at, bytes: BLOCK })?;
+    importer.run(PartnerRequest::Unmap { at, bytes: BLOCK })?;
     let unmapped = level.blocks(b)?;
-    importer.does(Ask::Release(allocation))?;
-    Ok(format!("{taken}, holds {held}; unmapped {unmapped}; released {}", level.comes_back(b)?))
+    importer.run(PartnerRequest::Release(allocation))?;
+    Ok(format!("{taken}, holds {held}; unmapped {unmapped}; released {}", level.recovers(b)?))
 }
 
-fn fault_elsewhere(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn fault_elsewhere(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let (ours, descriptor) = exported(b)?;
-    let allocation = other.given(&descriptor, Ask::Import)?;
-    let at = other.address(Ask::MapReadOnly { allocation, bytes: ours.bytes })?;
-    let there = code(other.does(Ask::Store { at, value: 7 }));
-    let again = code(other.does(Ask::Fill { at, value: 7, bytes: 16 }));
-    let held = all(&b.bytes_at(ours.start, 4096)?);
+    let allocation = other.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
+    let at = other.address(PartnerRequest::MapReadOnly { allocation, bytes: ours.bytes })?;
+    let there = code(other.run(PartnerRequest::Store { at, value: 7 }));
+    let again = code(other.run(PartnerRequest::Fill { at, value: 7, bytes: 16 }));
+    let held = byte_runs(&b.bytes_at(ours.start, 4096)?);
     Ok(format!("there {there}, then {again}; holds {held}, fill {}", code(fill::d8(b, ours.start, 1, 4096))))
 }
 
-fn exported_twice(b: &Bench) -> Answer {
+fn exported_twice(b: &Fixture) -> Answer {
     let (mapped, first) = begun_and_exported(b)?;
     let second = allocation::export(b, mapped.allocation)?;
-    let_go(b, mapped)?;
+    release(b, mapped)?;
     let [one, two] = [allocation::import(b, first.as_fd())?, allocation::import(b, second.as_fd())?];
-    let same = either(one == two, "the same", "two handles");
-    let at = mapped::at_new_addresses(b, two, mapped.bytes)?;
-    mapping::set_access(b, at, mapped.bytes, &[to_write(b)])?;
-    Ok(format!("{same}, holds {}", all(&b.bytes_at(at, 4096)?)))
+    let same = choose(one == two, "the same", "two handles");
+    let at = mapped::map_existing(b, two, mapped.bytes)?;
+    mapping::set_access(b, at, mapped.bytes, &[read_write_access(b)])?;
+    Ok(format!("{same}, holds {}", byte_runs(&b.bytes_at(at, 4096)?)))
 }
 
-fn imported_others(b: &Bench) -> Answer {
-    b.begin()?;
+fn imported_others(b: &Fixture) -> Answer {
+    b.init_context()?;
     let null = File::open("/dev/null")?;
-    let (_, shared) = shared::memory()?;
+    let (_, shared) = shared_host::memory()?;
     let numbers: [c_int; 4] = [null.as_raw_fd(), shared.as_raw_fd(), 987, -1];
     Ok(numbers.map(|number| code(imported_as(b, number, HandleType::POSIX_FILE_DESCRIPTOR))).join(", "))
 }
 
-fn imported_at_home(b: &Bench) -> Answer {
+fn imported_at_home(b: &Fixture) -> Answer {
     let (mapped, descriptor) = begun_and_exported(b)?;
     let import = allocation::import(b, descriptor.as_fd())?;
-    let same = either(import == mapped.allocation, "the same", "another");
+    let same = choose(import == mapped.allocation, "the same", "another");
     let releases = [mapped.allocation, import].map(|handle| code(allocation::release(b, handle)));
     Ok(format!("{same}; {}", releases.join(", ")))
 }
 
-fn imported_twice(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn imported_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let descriptor = exported_by(&other)?;
     let [one, two] = [allocation::import(b, descriptor.as_fd())?, allocation::import(b, descriptor.as_fd())?];
-    let same = either(one == two, "the same", "two handles");
+    let same = choose(one == two, "the same", "two handles");
     Ok(format!("{same}; {}", [one, two].map(|handle| code(allocation::release(b, handle))).join(", ")))
 }
 
-fn written_elsewhere(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn written_elsewhere(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let (ours, descriptor) = exported(b)?;
-    let allocation = other.given(&descriptor, Ask::Import)?;
+    let allocation = other.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
     drop(descriptor);
-    let at = other.address(Ask::Map { allocation, bytes: ours.bytes })?;
+    let at = other.address(PartnerRequest::Map { allocation, bytes: ours.bytes })?;
     let read = other.holds(at, 4096)?;
-    other.does(Ask::Fill { at, value: 0x33, bytes: 4096 })?;
-    let filled = all(&b.bytes_at(ours.start, 4096)?);
-    other.does(Ask::Store { at, value: 7 })?;
+    other.run(PartnerRequest::Fill { at, value: 0x33, bytes: 4096 })?;
+    let filled = byte_runs(&b.bytes_at(ours.start, 4096)?);
+    other.run(PartnerRequest::Store { at, value: 7 })?;
     Ok(format!("reads {read}; here {filled}, then word {}", word_at(b, ours.start)?))
 }
 
-fn exported_again(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn exported_again(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let (ours, descriptor) = exported(b)?;
-    let allocation = other.given(&descriptor, Ask::Import)?;
-    let again = match other.descriptor(Ask::Export(allocation)) {
+    let allocation = other.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
+    let again = match other.descriptor(PartnerRequest::Export(allocation)) {
         Ok(again) => again,
         refused => return Ok(code(refused)),
     };
     let import = allocation::import(b, again.as_fd())?;
-    let at = mapped::at_new_addresses(b, import, ours.bytes)?;
-    mapping::set_access(b, at, ours.bytes, &[to_write(b)])?;
-    Ok(format!("SUCCESS, holds {}", all(&b.bytes_at(at, 4096)?)))
+    let at = mapped::map_existing(b, import, ours.bytes)?;
+    mapping::set_access(b, at, ours.bytes, &[read_write_access(b)])?;
+    Ok(format!("SUCCESS, holds {}", byte_runs(&b.bytes_at(at, 4096)?)))
 }
 
-fn readable_elsewhere(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn readable_elsewhere(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let (ours, descriptor) = exported(b)?;
-    let allocation = other.given(&descriptor, Ask::Import)?;
-    let at = other.address(Ask::MapReadOnly { allocation, bytes: ours.bytes })?;
+    let allocation = other.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
+    let at = other.address(PartnerRequest::MapReadOnly { allocation, bytes: ours.bytes })?;
     let read = other.holds(at, 4096)?;
-    let filled = code(other.does(Ask::Fill { at, value: 1, bytes: 4096 }));
+    let filled = code(other.run(PartnerRequest::Fill { at, value: 1, bytes: 4096 }));
     fill::d8(b, ours.start, 0x33, 4096)?;
     context::synchronize(b)?;
     Ok(format!("{read}, {filled}, {}", other.holds(at, 4096)?))
 }
 
-fn imported_by_two(b: &Bench) -> Answer {
-    b.begin()?;
-    let others = [Partner::begun(b)?, Partner::begun(b)?];
+fn imported_by_two(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let others = [Partner::start_with_context(b)?, Partner::start_with_context(b)?];
     let (ours, descriptor) = exported(b)?;
     let mut places = [CUdeviceptr::NULL; 2];
     for (other, place) in others.iter().zip(&mut places) {
-        let allocation = other.given(&descriptor, Ask::Import)?;
-        *place = other.address(Ask::Map { allocation, bytes: ours.bytes })?;
+        let allocation = other.number_with_descriptor(&descriptor, PartnerRequest::Import)?;
+        *place = other.address(PartnerRequest::Map { allocation, bytes: ours.bytes })?;
     }
-    others[0].does(Ask::Fill { at: places[0], value: 0x11, bytes: 4096 })?;
+    others[0].run(PartnerRequest::Fill { at: places[0], value: 0x11, bytes: 4096 })?;
     let second = others[1].holds(places[1], 4096)?;
-    others[1].does(Ask::Fill { at: places[1], value: 0x22, bytes: 4096 })?;
-    Ok(format!("{second}, {}, here {}", others[0].holds(places[0], 4096)?, all(&b.bytes_at(ours.start, 4096)?)))
+    others[1].run(PartnerRequest::Fill { at: places[1], value: 0x22, bytes: 4096 })?;
+    Ok(format!("{second}, {}, here {}", others[0].holds(places[0], 4096)?, byte_runs(&b.bytes_at(ours.start, 4096)?)))
 }
 
-fn by_number_zero(b: &Bench) -> Answer {
-    b.begin()?;
-    let handle = allocation::create(b, PAGE, &shareable(b))?;
+fn by_number_zero(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let handle = allocation::create(b, PAGE, &shareable_prop(b))?;
     let exported = allocation::export(b, handle)?;
     // SAFETY: the call takes two numbers; standard input is nobody's in this process.
     let zero = unsafe { libc::dup2(exported.as_raw_fd(), 0) };

@@ -8,8 +8,8 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code};
-use crate::lab::bench::{Bench, named};
+use crate::lab::answer_text::{choose, code, or_code};
+use crate::lab::fixture::{Fixture, check};
 use crate::lab::id::Id;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -45,49 +45,49 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(0, 10, 11),
         did: "ask whether a device can map host memory, shares its addresses with the host, has pools and managed memory",
-        run: abilities,
+        run: capabilities,
     },
 ];
 
-fn before_init(b: &Bench) -> Answer {
+fn before_init(b: &Fixture) -> Answer {
     let version = code(driver::version(b));
     let count = code(device::count(b));
     Ok(format!("version {version}, count {count}, current {}", code(context::current(b))))
 }
 
-fn init_flags(b: &Bench) -> Answer {
+fn init_flags(b: &Fixture) -> Answer {
     Ok(format!("{}, {}, {}", code(driver::init(b, 1)), code(driver::init(b, 0)), code(driver::init(b, 0))))
 }
 
-fn ordinals(b: &Bench) -> Answer {
+fn ordinals(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let count = device::count(b)?;
     Ok(format!("{}, {}", code(device::at(b, -1)), code(device::at(b, count))))
 }
 
-fn short_name(b: &Bench) -> Answer {
+fn short_name(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let mut text = [0x55_u8; 8];
     // SAFETY: `text` outlives the call, which is told of four of its eight bytes.
     let outcome = unsafe { (b.api.cuDeviceGetName)(text.as_mut_ptr().cast::<c_char>(), 4, b.device) };
-    let outcome = code(named(Function::cuDeviceGetName, outcome));
-    let ended = either(text[3] == 0, "ends in a NUL", "ends in no NUL");
+    let outcome = code(check(Function::cuDeviceGetName, outcome));
+    let ended = choose(text[3] == 0, "ends in a NUL", "ends in no NUL");
     Ok(format!("{outcome}, the text {ended}"))
 }
 
-fn unknown_attribute(b: &Bench) -> Answer {
+fn unknown_attribute(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let ask = |number| code(device::attribute(b, b.device, CUdevice_attribute(number)));
     Ok(format!("{}, {}", ask(0), ask(10_000)))
 }
 
-fn error_names(b: &Bench) -> Answer {
+fn error_names(b: &Fixture) -> Answer {
     let name = |number| or_code(driver::error_name(b, number), |name| name);
     Ok(format!("{}, {}, {}", name(0), name(1), name(12_345)))
 }
 
 /// The code, and what the driver says of the symbol.
-fn proc_address(b: &Bench, name: &CStr, version: i32) -> String {
+fn proc_address(b: &Fixture, name: &CStr, version: i32) -> String {
     if let Err(error) = driver::init(b, 0) {
         return code::<(), _>(Err(error));
     }
@@ -103,20 +103,20 @@ fn proc_address(b: &Bench, name: &CStr, version: i32) -> String {
         CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT => "version not sufficient",
         _ => "no status",
     };
-    let outcome = code(named(Function::cuGetProcAddress_v2, outcome));
-    let address = either(function.is_null(), "null", "an address");
+    let outcome = code(check(Function::cuGetProcAddress_v2, outcome));
+    let address = choose(function.is_null(), "null", "an address");
     format!("{outcome}, {status}, {address}")
 }
 
-fn bus_id(b: &Bench) -> Answer {
+fn bus_id(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let text = CString::new(device::pci_bus_id(b, b.device)?).unwrap_or_default();
-    let same = |device| either(device == b.device, "the same device", "another device");
+    let same = |device| choose(device == b.device, "the same device", "another device");
     let found = or_code(device::at_pci_bus_id(b, &text), same);
     Ok(format!("{found}, {}", code(device::at_pci_bus_id(b, c"nowhere"))))
 }
 
-fn abilities(b: &Bench) -> Answer {
+fn capabilities(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let mut answers = Vec::new();
     for attribute in [
@@ -125,7 +125,7 @@ fn abilities(b: &Bench) -> Answer {
         CUdevice_attribute::MEMORY_POOLS_SUPPORTED,
         CUdevice_attribute::MANAGED_MEMORY,
     ] {
-        answers.push(either(device::attribute(b, b.device, attribute)? != 0, "yes", "no"));
+        answers.push(choose(device::attribute(b, b.device, attribute)? != 0, "yes", "no"));
     }
     Ok(answers.join(", "))
 }

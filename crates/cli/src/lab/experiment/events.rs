@@ -3,11 +3,11 @@
 use freehold_driver::cuda::{CUstream, context, event, event_flags, fill, memory, stream, stream_flags};
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code, paced, ready};
-use crate::lab::bench::Bench;
-use crate::lab::gate::Gate;
-use crate::lab::host::Host;
+use crate::lab::answer_text::{choose, code, code_and_pace, or_code, ready};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
+use crate::lab::latch::Latch;
 
 const PLAIN: u32 = event_flags::DISABLE_TIMING;
 const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
@@ -65,8 +65,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(2, 13, 14), did: "let a stream wait for an event with flags 2", run: wait_flags },
 ];
 
-fn never_recorded(b: &Bench) -> Answer {
-    b.begin()?;
+fn never_recorded(b: &Fixture) -> Answer {
+    b.init_context()?;
     let event = event::create(b, PLAIN)?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let (queried, synchronised) = (ready(event::query(b, event)), code(event::synchronize(b, event)));
@@ -74,21 +74,21 @@ fn never_recorded(b: &Bench) -> Answer {
     Ok(format!("{queried}, {synchronised}, {waited}, the stream {}", code(stream::synchronize(b, stream))))
 }
 
-fn query(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn query(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let (event, stream) = (event::create(b, PLAIN)?, stream::create(b, NON_BLOCKING)?);
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     event::record(b, event, stream)?;
     let before = ready(event::query(b, event));
-    gate.open();
+    latch.open();
     event::synchronize(b, event)?;
     Ok(format!("{before}, then {}", ready(event::query(b, event))))
 }
 
-fn elapsed_wrong(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn elapsed_wrong(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let untimed = [event::create(b, PLAIN)?, event::create(b, PLAIN)?];
     let unrecorded = [event::create(b, event_flags::DEFAULT)?, event::create(b, event_flags::DEFAULT)?];
@@ -98,17 +98,17 @@ fn elapsed_wrong(b: &Bench) -> Answer {
     }
     stream::synchronize(b, stream)?;
     event::record(b, pending[0], stream)?;
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     event::record(b, pending[1], stream)?;
     let ask = |[start, end]: [_; 2]| code(event::elapsed_ms(b, start, end));
     let answer = format!("{}, {}, {}", ask(untimed), ask(unrecorded), ask(pending));
-    gate.open();
+    latch.open();
     stream::synchronize(b, stream)?;
     Ok(answer)
 }
 
-fn elapsed(b: &Bench) -> Answer {
-    b.begin()?;
+fn elapsed(b: &Fixture) -> Answer {
+    b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let (start, end) = (event::create(b, event_flags::DEFAULT)?, event::create(b, event_flags::DEFAULT)?);
     let block = memory::alloc(b, 64 << 20)?;
@@ -116,7 +116,7 @@ fn elapsed(b: &Bench) -> Answer {
     fill::d8_async(b, block, 1, 64 << 20, stream)?;
     event::record(b, end, stream)?;
     stream::synchronize(b, stream)?;
-    let sign = |ms: f32| either(ms > 0.0, "positive", &either(ms < 0.0, "negative", "zero"));
+    let sign = |ms: f32| choose(ms > 0.0, "positive", &choose(ms < 0.0, "negative", "zero"));
     Ok(format!(
         "{}, {}",
         or_code(event::elapsed_ms(b, start, end), sign),
@@ -124,110 +124,114 @@ fn elapsed(b: &Bench) -> Answer {
     ))
 }
 
-fn rerecorded(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
-    let end = Host::registered(b, 4096)?;
+fn rerecorded(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
+    let end = HostBuffer::registered(b, 4096)?;
     let (event, held, waiting) =
         (event::create(b, PLAIN)?, stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
     event::record(b, event, held)?;
     stream::wait_event(b, waiting, event, 0)?;
-    gate.hold(b, held)?;
+    latch.block_stream(b, held)?;
     event::record(b, event, held)?;
     stream::write_value_32(b, waiting, b.device_address(end.address(), 0)?, 1, 0)?;
-    let overtaken = gate.overtaken_by(b, waiting, end.word())?;
+    let overtaken = latch.overtaken_by(b, waiting, end.word())?;
     context::synchronize(b)?;
-    Ok(either(overtaken, "it waits for the first record alone", "it waits for the second record"))
+    Ok(choose(overtaken, "it waits for the first record alone", "it waits for the second record"))
 }
 
-fn destroyed_while_pending(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
-    let end = Host::registered(b, 4096)?;
+fn destroyed_while_pending(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
+    let end = HostBuffer::registered(b, 4096)?;
     let (event, held, waiting) =
         (event::create(b, PLAIN)?, stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
-    gate.hold(b, held)?;
+    latch.block_stream(b, held)?;
     event::record(b, event, held)?;
     stream::wait_event(b, waiting, event, 0)?;
     stream::write_value_32(b, waiting, b.device_address(end.address(), 0)?, 1, 0)?;
-    let (pace, destroyed) = gate.unless_held(|| event::destroy(b, event));
-    let overtaken = gate.overtaken_by(b, waiting, end.word())?;
+    let (pace, destroyed) = latch.unless_held(|| event::destroy(b, event));
+    let overtaken = latch.overtaken_by(b, waiting, end.word())?;
     context::synchronize(b)?;
-    Ok(format!("{}, {}", paced((pace, destroyed)), either(overtaken, "the stream went on", "the stream waited")))
+    Ok(format!(
+        "{}, {}",
+        code_and_pace((pace, destroyed)),
+        choose(overtaken, "the stream went on", "the stream waited")
+    ))
 }
 
-fn flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(format!("{}, {}", code(event::create(b, 0x10)), code(event::create(b, event_flags::INTERPROCESS))))
 }
 
-fn handle_comes_back(b: &Bench) -> Answer {
-    b.begin()?;
+fn handle_comes_back(b: &Fixture) -> Answer {
+    b.init_context()?;
     let first = event::create(b, PLAIN)?;
     event::destroy(b, first)?;
-    Ok(either(event::create(b, PLAIN)? == first, "the same handle", "another handle"))
+    Ok(choose(event::create(b, PLAIN)? == first, "the same handle", "another handle"))
 }
 
-fn recorded_elsewhere(b: &Bench) -> Answer {
-    b.begin()?;
+fn recorded_elsewhere(b: &Fixture) -> Answer {
+    b.init_context()?;
     let event = event::create(b, PLAIN)?;
-    b.another()?;
+    b.second_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     Ok(code(event::record(b, event, stream)))
 }
 
-fn awaited_elsewhere(b: &Bench) -> Answer {
-    let first = b.begin()?;
-    let gate = Gate::new(b)?;
-    let end = Host::registered(b, 4096)?;
+fn awaited_elsewhere(b: &Fixture) -> Answer {
+    let first = b.init_context()?;
+    let latch = Latch::new(b)?;
+    let end = HostBuffer::registered(b, 4096)?;
     let address = b.device_address(end.address(), 0)?;
     let (event, held) = (event::create(b, PLAIN)?, stream::create(b, NON_BLOCKING)?);
-    let second = b.another()?;
+    let second = b.second_context()?;
     let waiting = stream::create(b, NON_BLOCKING)?;
     context::set_current(b, first)?;
-    gate.hold(b, held)?;
+    latch.block_stream(b, held)?;
     event::record(b, event, held)?;
     context::set_current(b, second)?;
     let waits = code(stream::wait_event(b, waiting, event, 0));
     stream::write_value_32(b, waiting, address, 1, 0)?;
-    let overtaken = gate.overtaken_by(b, waiting, end.word())?;
+    let overtaken = latch.overtaken_by(b, waiting, end.word())?;
     context::synchronize(b)?;
     context::set_current(b, first)?;
     context::synchronize(b)?;
-    Ok(format!("{waits}, {}", either(overtaken, "the stream went on", "the stream waited")))
+    Ok(format!("{waits}, {}", choose(overtaken, "the stream went on", "the stream waited")))
 }
 
-fn synchronize_before_work(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn synchronize_before_work(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let (event, stream) = (event::create(b, PLAIN)?, stream::create(b, NON_BLOCKING)?);
     event::record(b, event, stream)?;
-    gate.hold(b, stream)?;
-    let answer = paced(gate.during(|| event::synchronize(b, event)));
+    latch.block_stream(b, stream)?;
+    let answer = code_and_pace(latch.during(|| event::synchronize(b, event)));
     stream::synchronize(b, stream)?;
     Ok(answer)
 }
 
-fn recorded_in_default(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn recorded_in_default(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let (event, stream) = (event::create(b, PLAIN)?, stream::create(b, stream_flags::DEFAULT)?);
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     event::record(b, event, CUstream::LEGACY)?;
     let answer = ready(event::query(b, event));
-    gate.open();
+    latch.open();
     context::synchronize(b)?;
     Ok(answer)
 }
 
-fn destroyed_twice(b: &Bench) -> Answer {
-    b.begin()?;
+fn destroyed_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
     let event = event::create(b, PLAIN)?;
     Ok(format!("{}, then {}", code(event::destroy(b, event)), code(event::destroy(b, event))))
 }
 
-fn wait_flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn wait_flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (event, stream) = (event::create(b, PLAIN)?, stream::create(b, NON_BLOCKING)?);
     event::record(b, event, stream)?;
     Ok(code(stream::wait_event(b, stream, event, 2)))

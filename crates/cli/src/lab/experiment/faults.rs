@@ -2,18 +2,18 @@
 
 use std::ffi::{CStr, CString};
 
-use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUdeviceptr, CUlimit, CallError, context, device, fill, memory, module, pool, stream, stream_flags,
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, or_code};
-use crate::lab::bench::Bench;
-use crate::lab::captured::Captured;
-use crate::lab::host::Host;
+use crate::lab::answer_text::{code, or_code};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
-use crate::lab::kernels::{DEFAULT, FAULTS, KERNELS, ONE, kernel, launch, load, loaded, word_at, zeros};
+use crate::lab::kernels::{DEFAULT, FAULTS, KERNELS, ONE, function, kernel, launch, load, word_at, zeros};
+use crate::lab::output_capture::OutputCapture;
 
 /// Where no memory of any kind is: below all that a process or a driver maps.
 pub(super) const UNMAPPED: u64 = 0x1000_0000;
@@ -91,7 +91,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 2, 12),
         did: "an assertion of a kernel fails",
         run: |b| {
-            let _printed = Captured::stderr()?;
+            let _printed = OutputCapture::stderr()?;
             end_of(b, c"asserts", &[])
         },
     },
@@ -150,7 +150,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 2, 21),
         did: "a kernel stores to memory of the host that no driver knows",
         run: |b| {
-            let host = Host::pageable(4096);
+            let host = HostBuffer::pageable(4096);
             end_of(b, c"store", &[host.address().0, 1])
         },
     },
@@ -159,7 +159,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "a kernel stores where the host's memory was registered, and is no more",
         run: |b| {
             end_with(b, c"store", |b| {
-                let host = Host::registered(b, 4096)?;
+                let host = HostBuffer::registered(b, 4096)?;
                 let at = b.device_address(host.address(), 0)?;
                 b.unregister(host.address())?;
                 Ok(vec![at.0, 1])
@@ -170,9 +170,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 2, 23),
         did: "two faults of different kinds, one after the other in a stream: what the synchronise answers, twice",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, FAULTS)?;
-            let (traps, store) = (loaded(b, of, c"traps")?, loaded(b, of, c"store")?);
+            let (traps, store) = (function(b, of, c"traps")?, function(b, of, c"store")?);
             launch(b, traps, ONE, DEFAULT, &[])?;
             // The first may have been seen by then, and the second be refused.
             let second = launch(b, store, ONE, DEFAULT, &[UNMAPPED, 1]);
@@ -184,9 +184,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 2, 24),
         did: "65536 threads store to an address that is not mapped",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let store = kernel(b, FAULTS, c"store")?;
-            let shape = Shape::line(64, 1024);
+            let shape = LaunchConfig::linear(64, 1024);
             launch(b, store, shape, DEFAULT, &[UNMAPPED, 1])?;
             Ok(code(context::synchronize(b)))
         },
@@ -195,7 +195,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 2, 25),
         did: "an assertion of a kernel fails: what is printed to standard error",
         run: |b| {
-            let printed = Captured::stderr()?;
+            let printed = OutputCapture::stderr()?;
             end_of(b, c"asserts", &[])?;
             Ok(printed.text()?.trim_end().to_owned())
         },
@@ -313,7 +313,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             end_with(b, c"store", |b| {
                 let first = context::current(b)?;
-                let second = b.another()?;
+                let second = b.second_context()?;
                 let block = memory::alloc(b, 64 << 20)?;
                 context::destroy(b, second)?;
                 context::set_current(b, first)?;
@@ -330,7 +330,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 4, 1),
         did: "a kernel divides 7 by zero: the end of the kernel, and the quotient",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let to = zeros(b)?;
             let end = end_of(b, c"divide", &[to.0, 7, 0])?;
             Ok(format!("{end}, {}", or_code(word_at(b, to), |word| format!("{word:#x}"))))
@@ -340,7 +340,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 4, 2),
         did: "a kernel calls itself 3 deep: the end of the kernel, and its sum",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let to = zeros(b)?;
             let end = end_of(b, c"recurses", &[to.0, 3])?;
             Ok(format!("{end}, {}", or_code(word_at(b, to), |word| word.to_string())))
@@ -355,7 +355,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(5, 4, 4),
         did: "a refused fill of memory that is not there: does the next synchronise know of it",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let filled = code(fill::d32(b, CUdeviceptr(UNMAPPED), 1, 4));
             Ok(format!("{filled}, {}", code(context::synchronize(b))))
         },
@@ -363,14 +363,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// The code of the synchronise after a launch of a kernel of this name.
-fn end_of(b: &Bench, name: &CStr, arguments: &[u64]) -> Answer {
+fn end_of(b: &Fixture, name: &CStr, arguments: &[u64]) -> Answer {
     end_with(b, name, |_| Ok(arguments.to_vec()))
 }
 
 /// The same with arguments that are made in the primary context once the kernel is there, so that nothing of its own
 /// lies where they have given memory back.
-fn end_with(b: &Bench, name: &CStr, make: impl FnOnce(&Bench) -> Result<Vec<u64>, CallError>) -> Answer {
-    b.begin()?;
+fn end_with(b: &Fixture, name: &CStr, make: impl FnOnce(&Fixture) -> Result<Vec<u64>, CallError>) -> Answer {
+    b.init_context()?;
     let kernel = kernel(b, FAULTS, name)?;
     let arguments = make(b)?;
     launch(b, kernel, ONE, DEFAULT, &arguments)?;
@@ -378,14 +378,14 @@ fn end_with(b: &Bench, name: &CStr, make: impl FnOnce(&Bench) -> Result<Vec<u64>
 }
 
 /// A block of 512 bytes that was freed, and one beside it that was not.
-fn freed_beside(b: &Bench) -> Result<(CUdeviceptr, CUdeviceptr), CallError> {
+fn freed_beside(b: &Fixture) -> Result<(CUdeviceptr, CUdeviceptr), CallError> {
     let (block, live) = (memory::alloc(b, 512)?, memory::alloc(b, 512)?);
     memory::free(b, block)?;
     Ok((block, live))
 }
 
-fn query_elsewhere(b: &Bench) -> Answer {
-    b.begin()?;
+fn query_elsewhere(b: &Fixture) -> Answer {
+    b.init_context()?;
     let traps = kernel(b, FAULTS, c"traps")?;
     let (one, other) = (stream::create(b, stream_flags::NON_BLOCKING)?, stream::create(b, stream_flags::NON_BLOCKING)?);
     launch(b, traps, ONE, one, &[])?;
@@ -393,8 +393,8 @@ fn query_elsewhere(b: &Bench) -> Answer {
     Ok(format!("{first}, {}", code(stream::query(b, other))))
 }
 
-fn parameter_written(b: &Bench) -> Answer {
-    b.begin()?;
+fn parameter_written(b: &Fixture) -> Answer {
+    b.init_context()?;
     let text = ".version 7.7\n.target sm_70\n.address_size 64\n\
         .visible .entry writes(.param .u32 p)\n{\n\
         .reg .u64 %at;\n.reg .u32 %value;\n\

@@ -3,9 +3,9 @@
 use freehold_driver::cuda::{CUdeviceptr, context, fill, memory};
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, code};
-use crate::lab::bench::Bench;
-use crate::lab::host::Host;
+use crate::lab::answer_text::{byte_runs, code};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -23,29 +23,29 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(3, 4, 8), did: "fill a freed block of 64 MiB", run: freed },
 ];
 
-fn misaligned(b: &Bench) -> Answer {
-    b.begin()?;
+fn misaligned(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let at = |byte| CUdeviceptr(block.0 + byte);
     let short = code(fill::d16(b, at(1), 1, 4));
     Ok(format!("{short}, {}, {}", code(fill::d32(b, at(2), 1, 4)), code(fill::d32(b, at(4), 1, 4))))
 }
 
-fn pitches(b: &Bench) -> Answer {
-    b.begin()?;
+fn pitches(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let odd = code(fill::rectangle_d32(b, block, 6, 1, 1, 2));
     Ok(format!("{odd}, {}", code(fill::rectangle_d32(b, block, 8, 1, 4, 2))))
 }
 
-fn nothing(b: &Bench) -> Answer {
-    b.begin()?;
+fn nothing(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     Ok(format!("{}, {}", code(fill::d8(b, block, 1, 0)), code(fill::d8(b, CUdeviceptr::NULL, 1, 0))))
 }
 
-fn past_the_end(b: &Bench) -> Answer {
-    b.begin()?;
+fn past_the_end(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (small, large) = (memory::alloc(b, 512)?, memory::alloc(b, 2 << 20)?);
     Ok(format!(
         "of 512 bytes {}, of 2 MiB {}",
@@ -54,35 +54,35 @@ fn past_the_end(b: &Bench) -> Answer {
     ))
 }
 
-fn host_memory(b: &Bench) -> Answer {
-    b.begin()?;
-    let pinned = Host::pinned(b, 4096)?;
+fn host_memory(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let pinned = HostBuffer::pinned(b, 4096)?;
     let outcome = code(fill::d8(b, pinned.address(), 0x5a, 4096));
     context::synchronize(b)?;
-    let held = all(&pinned.to_vec());
-    let registered = code(fill::d8(b, Host::registered(b, 4096)?.address(), 1, 4096));
-    let pageable = code(fill::d8(b, Host::pageable(4096).address(), 1, 4096));
+    let held = byte_runs(&pinned.to_vec());
+    let registered = code(fill::d8(b, HostBuffer::registered(b, 4096)?.address(), 1, 4096));
+    let pageable = code(fill::d8(b, HostBuffer::pageable(4096).address(), 1, 4096));
     Ok(format!("{outcome} and holds {held}, {registered}, {pageable}"))
 }
 
-fn rows(b: &Bench) -> Answer {
-    b.begin()?;
+fn rows(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 16)?;
     fill::d8(b, block, 0, 16)?;
     fill::rectangle_d8(b, block, 8, 7, 3, 2)?;
     Ok(format!("{:?}", b.bytes_at(block, 16)?))
 }
 
-fn order(b: &Bench) -> Answer {
-    b.begin()?;
+fn order(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 8)?;
     fill::d16(b, block, 0x1234, 2)?;
     fill::d32(b, CUdeviceptr(block.0 + 4), 0x5678_9abc, 1)?;
     Ok(format!("{:02x?}", b.bytes_at(block, 8)?))
 }
 
-fn freed(b: &Bench) -> Answer {
-    b.begin()?;
+fn freed(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 64 << 20)?;
     memory::free(b, block)?;
     Ok(code(fill::d8(b, block, 1, 4096)))

@@ -11,13 +11,13 @@ use freehold_driver::cuda::{
 use super::ipc_memory::{LAZY, theirs};
 use super::processes::in_fork;
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, code, ready};
-use crate::lab::ask::{Ask, token};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{byte_runs, code, ready};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, word_at};
-use crate::lab::mapped::{self, Mapped, PAGE, exportable_pool, plain, reserve, to_write};
-use crate::lab::shared::{self, SHARED};
+use crate::lab::mapped::{self, Mapped, PAGE, device_prop, exportable_pool, read_write_access, reserve};
+use crate::lab::partner_request::{PartnerRequest, token};
+use crate::lab::shared_host::{self, SHARED};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -57,15 +57,15 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn child_of_mapping(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn child_of_mapping(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     let codes = in_fork(|| {
         [
             reserve(b, PAGE).map(drop),
-            allocation::create(b, PAGE, &plain(b)).map(drop),
+            allocation::create(b, PAGE, &device_prop(b)).map(drop),
             mapping::map(b, start, bytes, 0, allocation),
-            mapping::set_access(b, start, bytes, &[to_write(b)]),
+            mapping::set_access(b, start, bytes, &[read_write_access(b)]),
             mapping::unmap(b, start, bytes),
             allocation::release(b, allocation),
         ]
@@ -73,19 +73,19 @@ fn child_of_mapping(b: &Bench) -> Answer {
     Ok(codes.join(", "))
 }
 
-fn parent_of_mapping(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn parent_of_mapping(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
     context::synchronize(b)?;
     in_fork(|| [mapping::unmap(b, start, bytes), allocation::release(b, allocation), address::free(b, start, bytes)])?;
-    let held = all(&b.bytes_at(start, 4096)?);
+    let held = byte_runs(&b.bytes_at(start, 4096)?);
     let ends =
         [mapping::unmap(b, start, bytes), allocation::release(b, allocation), address::free(b, start, bytes)].map(code);
     Ok(format!("holds {held}; {}", ends.join(", ")))
 }
 
-fn child_of_importer(b: &Bench) -> Answer {
+fn child_of_importer(b: &Fixture) -> Answer {
     let (_other, _, handle) = theirs(b, PAGE)?;
     let at = ipc::open_memory(b, handle, LAZY)?;
     let block = memory::alloc(b, PAGE)?;
@@ -100,25 +100,26 @@ fn child_of_importer(b: &Bench) -> Answer {
     Ok(codes.join(", "))
 }
 
-fn parent_of_importer(b: &Bench) -> Answer {
+fn parent_of_importer(b: &Fixture) -> Answer {
     let (other, _, handle) = theirs(b, PAGE)?;
     let at = ipc::open_memory(b, handle, LAZY)?;
-    let theirs = other.number(Ask::CreateEvent(event_flags::INTERPROCESS | event_flags::DISABLE_TIMING))?;
-    let event = ipc::open_event(b, CUipcEventHandle { bytes: token(&other.bytes(Ask::EventHandle(theirs))?)? })?;
+    let theirs = other.number(PartnerRequest::CreateEvent(event_flags::INTERPROCESS | event_flags::DISABLE_TIMING))?;
+    let event =
+        ipc::open_event(b, CUipcEventHandle { bytes: token(&other.bytes(PartnerRequest::EventHandle(theirs))?)? })?;
     in_fork(|| [ipc::close_memory(b, at), event::destroy(b, event)])?;
-    let held = all(&b.bytes_at(at, 4096)?);
-    other.does(Ask::Record { event: theirs, stream: DEFAULT.0 as u64 })?;
-    other.does(Ask::SynchronizeEvent(theirs))?;
+    let held = byte_runs(&b.bytes_at(at, 4096)?);
+    other.run(PartnerRequest::Record { event: theirs, stream: DEFAULT.0 as u64 })?;
+    other.run(PartnerRequest::SynchronizeEvent(theirs))?;
     Ok(format!("holds {held}, event {}; {}", ready(event::query(b, event)), ends(b, at, event)))
 }
 
-fn ends(b: &Bench, at: CUdeviceptr, event: CUevent) -> String {
+fn ends(b: &Fixture, at: CUdeviceptr, event: CUevent) -> String {
     format!("{}, {}", code(ipc::close_memory(b, at)), code(event::destroy(b, event)))
 }
 
-fn exported_descriptor(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn exported_descriptor(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
     context::synchronize(b)?;
     let descriptor = allocation::export(b, allocation)?;
@@ -129,14 +130,14 @@ fn exported_descriptor(b: &Bench) -> Answer {
         [imported]
     })?;
     let import = allocation::import(b, descriptor.as_fd())?;
-    let at = mapped::at_new_addresses(b, import, bytes)?;
-    mapping::set_access(b, at, bytes, &[to_write(b)])?;
-    Ok(format!("{child}; holds {}", all(&b.bytes_at(at, 4096)?)))
+    let at = mapped::map_existing(b, import, bytes)?;
+    mapping::set_access(b, at, bytes, &[read_write_access(b)])?;
+    Ok(format!("{child}; holds {}", byte_runs(&b.bytes_at(at, 4096)?)))
 }
 
-fn registered(b: &Bench) -> Answer {
-    b.begin()?;
-    let (host, _descriptor) = shared::memory()?;
+fn registered(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let (host, _descriptor) = shared_host::memory()?;
     b.register(host.address(), host.bytes(), SHARED)?;
     let [child] = in_fork(|| [b.unregister(host.address())])?;
     host.word().store(7, Ordering::SeqCst);
@@ -144,13 +145,13 @@ fn registered(b: &Bench) -> Answer {
     Ok(format!("{child}; reads {word}, {}", code(b.unregister(host.address()))))
 }
 
-fn exported_pool(b: &Bench) -> Answer {
-    b.begin()?;
+fn exported_pool(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ours = exportable_pool(b)?;
     let block = memory::alloc_from_pool_async(b, PAGE, ours, DEFAULT)?;
     fill::d8(b, block, 0x5a, PAGE)?;
     context::synchronize(b)?;
     let child = in_fork(|| [pool::export(b, ours).map(drop), pool::export_block(b, block).map(drop)])?;
-    let held = all(&b.bytes_at(block, 4096)?);
+    let held = byte_runs(&b.bytes_at(block, 4096)?);
     Ok(format!("{}; holds {held}, {}", child.join(", "), code(pool::export_block(b, block))))
 }

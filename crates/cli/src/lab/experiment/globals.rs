@@ -9,17 +9,17 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code};
-use crate::lab::bench::{Bench, named};
+use crate::lab::answer_text::{choose, code, or_code};
+use crate::lab::fixture::{Fixture, check};
 use crate::lab::id::Id;
-use crate::lab::kernels::{DEFAULT, KERNELS, ONE, launch, load, loaded, word_at, zeros};
+use crate::lab::kernels::{DEFAULT, KERNELS, ONE, function, launch, load, word_at, zeros};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(4, 4, 1),
         did: "the sizes of a word, a table and a constant",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let [word, table, constant] = [c"counter", c"table", c"factor"].map(|name| size(b, of, name));
             Ok(format!("{word}, {table}, {constant}"))
@@ -29,7 +29,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 4, 2),
         did: "look up a variable that is not there, one by no name, one by a kernel's",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let [missing, nameless, kernel] = [c"missing", c"", c"empty"].map(|name| size(b, of, name));
             Ok(format!("{missing}, {nameless}, {kernel}"))
@@ -39,7 +39,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 4, 3),
         did: "look up a variable that is not visible, and dynamic shared memory",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             Ok(format!("{}, {}", size(b, of, c"hidden"), size(b, of, c"room")))
         },
@@ -91,8 +91,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             with_counter(b, |b, _, counter| {
                 let range = memory::range(b, counter);
                 Ok(or_code(range, |range| {
-                    let start = either(range.base == counter, "starts with it", "starts before it");
-                    format!("{start}, {}", either(range.bytes == 4, "of its size", "larger"))
+                    let start = choose(range.base == counter, "starts with it", "starts before it");
+                    format!("{start}, {}", choose(range.bytes == 4, "of its size", "larger"))
                 }))
             })
         },
@@ -121,11 +121,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 4, 12),
         did: "read a variable that has an initial value, and a table of which three bytes have one",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let counter = word_at(b, module::global(b, of, c"counter")?.base)?;
             let table = b.bytes_at(module::global(b, of, c"table")?.base, 24)?;
-            let rest = either(table[3..].iter().all(|&byte| byte == 0), "then zeros", "then others");
+            let rest = choose(table[3..].iter().all(|&byte| byte == 0), "then zeros", "then others");
             Ok(format!("{counter}; {:?} {rest}", &table[..3]))
         },
     },
@@ -134,10 +134,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 4, 14),
         did: "a variable that holds the address of another: what a kernel finds there",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let to = zeros(b)?;
-            launch(b, loaded(b, of, c"follow")?, ONE, DEFAULT, &[to.0])?;
+            launch(b, function(b, of, c"follow")?, ONE, DEFAULT, &[to.0])?;
             Ok(word_at(b, to)?.to_string())
         },
     },
@@ -145,11 +145,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 4, 15),
         did: "the address that a variable holds of another, against that of cuModuleGetGlobal",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let held = b.bytes_at(module::global(b, of, c"pointer")?.base, 8)?;
             let counter = module::global(b, of, c"counter")?.base;
-            Ok(either(held == counter.0.to_le_bytes(), "the same", "another"))
+            Ok(choose(held == counter.0.to_le_bytes(), "the same", "another"))
         },
     },
     Experiment {
@@ -166,7 +166,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 4, 17),
         did: "cuMemFree of a constant",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             Ok(code(memory::free(b, module::global(b, of, c"factor")?.base)))
         },
@@ -180,7 +180,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 4, 19),
         did: "load a text with a variable of 1 TiB",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let text = c".version 6.4\n.target sm_70\n.address_size 64\n.visible .global .b8 huge[1099511627776];\n";
             Ok(code(load(b, text)))
         },
@@ -188,87 +188,87 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// The size of a variable, or why it was not found.
-fn size(b: &Bench, of: CUmodule, name: &CStr) -> String {
+fn size(b: &Fixture, of: CUmodule, name: &CStr) -> String {
     or_code(module::global(b, of, name), |range| format!("{} bytes", range.bytes))
 }
 
-fn with_counter(b: &Bench, ask: impl FnOnce(&Bench, CUmodule, CUdeviceptr) -> Answer) -> Answer {
-    b.begin()?;
+fn with_counter(b: &Fixture, ask: impl FnOnce(&Fixture, CUmodule, CUdeviceptr) -> Answer) -> Answer {
+    b.init_context()?;
     let of = load(b, KERNELS)?;
     let counter = module::global(b, of, c"counter")?.base;
     ask(b, of, counter)
 }
 
 /// What the kernel `count` makes of the counter.
-fn count(b: &Bench, of: CUmodule) -> Result<u32, CallError> {
+fn count(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
     let to = zeros(b)?;
-    launch(b, loaded(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
+    launch(b, function(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
     word_at(b, to)
 }
 
-fn null_arguments(b: &Bench) -> Answer {
-    b.begin()?;
+fn null_arguments(b: &Fixture) -> Answer {
+    b.init_context()?;
     let of = load(b, KERNELS)?;
     let (mut start, mut bytes) = (CUdeviceptr::NULL, 0);
     let ask = |start: *mut CUdeviceptr, bytes: *mut usize, name: *const std::ffi::c_char| {
         // SAFETY: a pointer that is not null is to a value that outlives the call, or to a text that ends in a NUL.
         let answer = unsafe { (b.cuModuleGetGlobal_v2)(start, bytes, of, name) };
-        code(named(Function::cuModuleGetGlobal_v2, answer))
+        code(check(Function::cuModuleGetGlobal_v2, answer))
     };
     let no_address = ask(null_mut(), &mut bytes, c"table".as_ptr());
     let no_size = ask(&mut start, null_mut(), c"table".as_ptr());
     let neither = ask(null_mut(), null_mut(), c"table".as_ptr());
     let no_name = ask(&mut start, &mut bytes, std::ptr::null());
-    let place = either(start == CUdeviceptr::NULL, "not said", "said");
+    let place = choose(start == CUdeviceptr::NULL, "not said", "said");
     Ok(format!("{no_address} and {bytes} bytes, {no_size} and the address {place}, {neither}, {no_name}"))
 }
 
-fn one_place(b: &Bench) -> Answer {
-    b.begin()?;
+fn one_place(b: &Fixture) -> Answer {
+    b.init_context()?;
     let of = load(b, KERNELS)?;
     let (mut start, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: the size outlives the call, and the name ends in a NUL.
     let sized = unsafe { (b.cuModuleGetGlobal_v2)(null_mut(), &mut bytes, of, c"table".as_ptr()) };
     // SAFETY: the address outlives the call, and the name ends in a NUL.
     let placed = unsafe { (b.cuModuleGetGlobal_v2)(&mut start, null_mut(), of, c"table".as_ptr()) };
-    let [sized, placed] = [sized, placed].map(|answer| code(named(Function::cuModuleGetGlobal_v2, answer)));
-    let place = either(start == module::global(b, of, c"table")?.base, "the address", "another address");
+    let [sized, placed] = [sized, placed].map(|answer| code(check(Function::cuModuleGetGlobal_v2, answer)));
+    let place = choose(start == module::global(b, of, c"table")?.base, "the address", "another address");
     Ok(format!("{sized} and {bytes} bytes, {placed} and {place}"))
 }
 
-fn attributes(b: &Bench) -> Answer {
-    let first = b.begin()?;
+fn attributes(b: &Fixture) -> Answer {
+    let first = b.init_context()?;
     let of = load(b, KERNELS)?;
     let counter = module::global(b, of, c"counter")?.base;
     let ask = |attribute| pointer::attribute(b, counter, attribute);
     let kind = or_code(ask(CUpointer_attribute::MEMORY_TYPE), |kind| {
-        either(kind == u64::from(CUmemorytype::DEVICE.0), "device", "another")
+        choose(kind == u64::from(CUmemorytype::DEVICE.0), "device", "another")
     });
     let owner = or_code(ask(CUpointer_attribute::CONTEXT), |owner| match owner {
         0 => "null".to_owned(),
-        owner => either(owner == first.0 as u64, "the current one", "another"),
+        owner => choose(owner == first.0 as u64, "the current one", "another"),
     });
     let ordinal = or_code(ask(CUpointer_attribute::DEVICE_ORDINAL), |ordinal| {
-        either(ordinal as u32 == b.device.0 as u32, "this one", "another")
+        choose(ordinal as u32 == b.device.0 as u32, "this one", "another")
     });
     let managed = or_code(ask(CUpointer_attribute::IS_MANAGED), |managed| managed.to_string());
     Ok(format!("type {kind}, context {owner}, device {ordinal}, managed {managed}"))
 }
 
-fn range_by_attributes(b: &Bench, counter: CUdeviceptr) -> String {
+fn range_by_attributes(b: &Fixture, counter: CUdeviceptr) -> String {
     let start = or_code(pointer::attribute(b, counter, CUpointer_attribute::RANGE_START_ADDR), |start| {
-        either(start == counter.0, "starts with it", "starts before it")
+        choose(start == counter.0, "starts with it", "starts before it")
     });
     let bytes = or_code(pointer::attribute(b, counter, CUpointer_attribute::RANGE_SIZE), |bytes| {
-        either(bytes == 4, "of its size", "larger")
+        choose(bytes == 4, "of its size", "larger")
     });
     format!("{start}, {bytes}")
 }
 
-fn constant_between(b: &Bench) -> Answer {
-    b.begin()?;
+fn constant_between(b: &Fixture) -> Answer {
+    b.init_context()?;
     let of = load(b, KERNELS)?;
-    let scale = loaded(b, of, c"scale")?;
+    let scale = function(b, of, c"scale")?;
     let to = zeros(b)?;
     launch(b, scale, ONE, DEFAULT, &[to.0, 3])?;
     let before = word_at(b, to)?;
@@ -277,8 +277,8 @@ fn constant_between(b: &Bench) -> Answer {
     Ok(format!("{before}, {}", word_at(b, to)?))
 }
 
-fn large_variable(b: &Bench) -> Answer {
-    b.begin()?;
+fn large_variable(b: &Fixture) -> Answer {
+    b.init_context()?;
     load(b, KERNELS)?;
     let text = c".version 6.4\n.target sm_70\n.address_size 64\n.visible .global .align 4 .b8 large[67108864];\n";
     let before = memory::info(b)?.free_bytes;
@@ -287,7 +287,7 @@ fn large_variable(b: &Bench) -> Answer {
     let during = memory::info(b)?.free_bytes;
     module::unload(b, of)?;
     let after = memory::info(b)?.free_bytes;
-    let taken = either(before.saturating_sub(during) >= 64 << 20, "taken", "not taken");
-    let back = either(after.saturating_sub(during) >= 64 << 20, "given back", "kept");
+    let taken = choose(before.saturating_sub(during) >= 64 << 20, "taken", "not taken");
+    let back = choose(after.saturating_sub(during) >= 64 << 20, "given back", "kept");
     Ok(format!("{taken}, {back}"))
 }

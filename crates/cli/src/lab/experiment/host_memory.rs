@@ -5,9 +5,9 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, code, either, or_code};
-use crate::lab::bench::Bench;
-use crate::lab::host::Host;
+use crate::lab::answer_text::{byte_runs, choose, code, or_code};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -61,106 +61,106 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn device_pointers(b: &Bench) -> Answer {
-    b.begin()?;
+fn device_pointers(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pinned = b.alloc_host(4096)?;
     let mapped = b.alloc_host_with(4096, host_alloc_flags::DEVICEMAP)?;
-    let registered = Host::registered(b, 4096)?.address();
+    let registered = HostBuffer::registered(b, 4096)?.address();
     let ask =
-        |at: CUdeviceptr| or_code(b.device_address(at, 0), |address| either(address == at, "the same", "another"));
+        |at: CUdeviceptr| or_code(b.device_address(at, 0), |address| choose(address == at, "the same", "another"));
     Ok(format!("{}, {}, {}", ask(pinned), ask(mapped), ask(registered)))
 }
 
-fn device_pointer_flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn device_pointer_flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pinned = b.alloc_host(4096)?;
     Ok(code(b.device_address(pinned, 1)))
 }
 
-fn flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |at| or_code(b.host_flags(at), |flags| format!("{flags:#x}"));
     let plain = ask(b.alloc_host(4096)?);
     let none = ask(b.alloc_host_with(4096, 0)?);
     Ok(format!("{plain}, {none}, {}", ask(b.alloc_host_with(4096, 7)?)))
 }
 
-fn unknown_flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn unknown_flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(code(b.alloc_host_with(4096, 0x10)))
 }
 
-fn zero_bytes(b: &Bench) -> Answer {
-    b.begin()?;
-    Ok(or_code(b.alloc_host(0), |start| either(start == CUdeviceptr::NULL, "null", "an address")))
+fn zero_bytes(b: &Fixture) -> Answer {
+    b.init_context()?;
+    Ok(or_code(b.alloc_host(0), |start| choose(start == CUdeviceptr::NULL, "null", "an address")))
 }
 
-fn free_without_context(b: &Bench) -> Answer {
-    b.begin()?;
+fn free_without_context(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pinned = b.alloc_host(4096)?;
-    let registered = Host::registered(b, 4096)?.address();
+    let registered = HostBuffer::registered(b, 4096)?.address();
     context::set_current(b, CUcontext::NULL)?;
     let freed = code(b.free_host(pinned));
     Ok(format!("{freed}, {}", code(b.unregister(registered))))
 }
 
-fn register_twice(b: &Bench) -> Answer {
-    b.begin()?;
-    let at = Host::pageable(4096).address();
+fn register_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let at = HostBuffer::pageable(4096).address();
     let (first, second) = (code(b.register(at, 4096, 0)), code(b.register(at, 4096, 0)));
     Ok(format!("{first}, {second}; {}, {}", code(b.unregister(at)), code(b.unregister(at))))
 }
 
-fn register_overlapping(b: &Bench) -> Answer {
-    b.begin()?;
-    let at = Host::pageable(3 * 4096).address();
+fn register_overlapping(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let at = HostBuffer::pageable(3 * 4096).address();
     b.register(at, 2 * 4096, 0)?;
     let overlapping = code(b.register(CUdeviceptr(at.0 + 4096), 2 * 4096, 0));
     Ok(format!("{overlapping}, {}", code(b.register(at, 4096, 0))))
 }
 
-fn unregister_interior(b: &Bench) -> Answer {
-    b.begin()?;
-    let at = Host::registered(b, 2 * 4096)?.address();
+fn unregister_interior(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let at = HostBuffer::registered(b, 2 * 4096)?.address();
     let interior = code(b.unregister(CUdeviceptr(at.0 + 4096)));
     Ok(format!("{interior}, then its start {}", code(b.unregister(at))))
 }
 
-fn register_unaligned(b: &Bench) -> Answer {
-    b.begin()?;
-    let at = CUdeviceptr(Host::pageable(4096).address().0 + 24);
+fn register_unaligned(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let at = CUdeviceptr(HostBuffer::pageable(4096).address().0 + 24);
     let registered = code(b.register(at, 100, host_register_flags::DEVICEMAP));
     let address =
-        or_code(b.device_address(at, 0), |address| either(address == at, "the same address", "another address"));
+        or_code(b.device_address(at, 0), |address| choose(address == at, "the same address", "another address"));
     Ok(format!("{registered}, {address}"))
 }
 
-fn register_nothing(b: &Bench) -> Answer {
-    b.begin()?;
-    let at = Host::pageable(4096).address();
+fn register_nothing(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let at = HostBuffer::pageable(4096).address();
     Ok(format!("{}, {}", code(b.register(at, 0, 0)), code(b.register(CUdeviceptr::NULL, 4096, 0))))
 }
 
-fn register_flags(b: &Bench) -> Answer {
-    b.begin()?;
-    Ok(code(b.register(Host::pageable(4096).address(), 4096, 0x10)))
+fn register_flags(b: &Fixture) -> Answer {
+    b.init_context()?;
+    Ok(code(b.register(HostBuffer::pageable(4096).address(), 4096, 0x10)))
 }
 
-fn register_pinned(b: &Bench) -> Answer {
-    b.begin()?;
+fn register_pinned(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pinned = b.alloc_host(4096)?;
     Ok(code(b.register(pinned, 4096, 0)))
 }
 
-fn free_host_of_others(b: &Bench) -> Answer {
-    b.begin()?;
-    let registered = code(b.free_host(Host::registered(b, 4096)?.address()));
+fn free_host_of_others(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let registered = code(b.free_host(HostBuffer::registered(b, 4096)?.address()));
     let device = code(b.free_host(memory::alloc(b, 4096)?));
-    Ok(format!("{registered}, {device}, {}", code(b.free_host(Host::pageable(4096).address()))))
+    Ok(format!("{registered}, {device}, {}", code(b.free_host(HostBuffer::pageable(4096).address()))))
 }
 
-fn free_host_wrong(b: &Bench) -> Answer {
-    b.begin()?;
+fn free_host_wrong(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pinned = b.alloc_host(4096)?;
     let interior = code(b.free_host(CUdeviceptr(pinned.0 + 64)));
     let null = code(b.free_host(CUdeviceptr::NULL));
@@ -168,31 +168,31 @@ fn free_host_wrong(b: &Bench) -> Answer {
     Ok(format!("{interior}, null {null}, {first} then {second}"))
 }
 
-fn unregister_pinned(b: &Bench) -> Answer {
-    b.begin()?;
+fn unregister_pinned(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pinned = b.alloc_host(4096)?;
     Ok(code(b.unregister(pinned)))
 }
 
-fn free_host_elsewhere(b: &Bench) -> Answer {
-    b.begin()?;
+fn free_host_elsewhere(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pinned = b.alloc_host(4096)?;
-    b.another()?;
+    b.second_context()?;
     Ok(code(b.free_host(pinned)))
 }
 
-fn registration_ends_with_context(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    let context = b.another()?;
-    let at = Host::pageable(4096).address();
+fn registration_ends_with_context(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    let context = b.second_context()?;
+    let at = HostBuffer::pageable(4096).address();
     b.register(at, 4096, 0)?;
     context::destroy(b, context)?;
     context::set_current(b, primary)?;
     Ok(code(b.register(at, 4096, 0)))
 }
 
-fn managed_wrong(b: &Bench) -> Answer {
-    b.begin()?;
+fn managed_wrong(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(format!(
         "{}, {}",
         code(memory::alloc_managed(b, 4096, 0)),
@@ -200,14 +200,14 @@ fn managed_wrong(b: &Bench) -> Answer {
     ))
 }
 
-fn managed_read(b: &Bench) -> Answer {
-    b.begin()?;
+fn managed_read(b: &Fixture) -> Answer {
+    b.init_context()?;
     let managed = memory::alloc_managed(b, 4096, attach_flags::GLOBAL)?;
     fill::d8(b, managed, 0x5a, 4096)?;
     context::synchronize(b)?;
     let start =
         std::ptr::NonNull::new(managed.0 as *mut u8).expect("the driver allocates at an address other than null");
     // SAFETY: managed memory is the host's to use while no work is pending; it is not freed, and starts on a page.
-    let host = unsafe { Host::shared(start, 4096) };
-    Ok(all(&host.to_vec()))
+    let host = unsafe { HostBuffer::shared(start, 4096) };
+    Ok(byte_runs(&host.to_vec()))
 }

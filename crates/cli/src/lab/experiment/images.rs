@@ -7,10 +7,10 @@ use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{CUjit_option, module};
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{choose, code};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
-use crate::lab::kernels::{DEFAULT, KERNELS, ONE, launch, load, loaded};
+use crate::lab::kernels::{DEFAULT, KERNELS, ONE, function, launch, load};
 
 /// How every text below begins: three lines.
 const HEAD: &str = ".version 6.4\n.target sm_70\n.address_size 64\n";
@@ -153,20 +153,20 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 6, 27),
         did: "load a broken text with a log of no size",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let mut log = vec![b'x'; 64];
             let mut options = Options::new().with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize);
             let text = broken();
             // SAFETY: the text ends in a NUL; the driver is told of no room in the log, which outlives the call.
             let answer = code(unsafe { module::load_with(b, text.as_ptr().cast(), &mut options) });
-            Ok(format!("{answer}, {}", either(log.iter().all(|&byte| byte == b'x'), "untouched", "written to")))
+            Ok(format!("{answer}, {}", choose(log.iter().all(|&byte| byte == b'x'), "untouched", "written to")))
         },
     },
     Experiment {
         id: Id(4, 6, 28),
         did: "load a good text with option 200",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let mut options = Options::new().with(CUjit_option(200), 0);
             // SAFETY: the text ends in a NUL; the value is no address.
             Ok(code(unsafe { module::load_with(b, KERNELS.as_ptr().cast(), &mut options) }))
@@ -240,7 +240,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 6, 40),
         did: "load a good text with cuModuleLoadFatBinary",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             // SAFETY: the text ends in a NUL, behind which a driver that takes it for another image finds as much
             // again as the longest header.
             Ok(code(unsafe { module::load_fat(b, KERNELS.as_ptr().cast()) }))
@@ -250,7 +250,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 7, 1),
         did: "load a file that is not there",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(module::load_file(b, c"/nowhere/text.ptx")))
         },
     },
@@ -258,7 +258,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 7, 2),
         did: "load a folder",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(module::load_file(b, c"/")))
         },
     },
@@ -273,7 +273,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 7, 6),
         did: "load a file of no name",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(module::load_file(b, c"")))
         },
     },
@@ -302,21 +302,21 @@ fn broken() -> CString {
         .expect("the text holds no NUL")
 }
 
-fn of_pointer(b: &Bench, image: *const c_void) -> Answer {
-    b.begin()?;
+fn of_pointer(b: &Fixture, image: *const c_void) -> Answer {
+    b.init_context()?;
     // SAFETY: the image is null, which a driver looks for, or has a page of zeros behind it.
     Ok(code(unsafe { module::load(b, image) }))
 }
 
 /// Loads bytes with a page of zeros behind them: whatever a driver takes them for, it finds an end there.
-fn of_bytes(b: &Bench, bytes: &[u8]) -> Answer {
+fn of_bytes(b: &Fixture, bytes: &[u8]) -> Answer {
     let mut image = bytes.to_vec();
     image.resize(bytes.len() + 4096, 0);
     of_pointer(b, image.as_ptr().cast())
 }
 
-fn of_file(b: &Bench, bytes: &[u8]) -> Answer {
-    b.begin()?;
+fn of_file(b: &Fixture, bytes: &[u8]) -> Answer {
+    b.init_context()?;
     let path = std::env::temp_dir().join(format!("freehold-lab-{}.ptx", std::process::id()));
     fs::write(&path, bytes)?;
     let name = CString::new(path.as_os_str().as_encoded_bytes()).expect("a path holds no NUL");
@@ -328,14 +328,14 @@ fn of_file(b: &Bench, bytes: &[u8]) -> Answer {
 /// A log in the room that a driver was given for it.
 struct Log {
     code: String,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     /// What the driver says of its size.
-    said: usize,
+    bytes: usize,
 }
 
 impl Log {
     /// Loads a text with so much room for the log of errors.
-    fn of(b: &Bench, text: &CStr, bytes: usize) -> Self {
+    fn of(b: &Fixture, text: &CStr, bytes: usize) -> Self {
         let mut room = vec![b'#'; bytes];
         let mut options = Options::new()
             .with(CUjit_option::ERROR_LOG_BUFFER, room.as_mut_ptr() as usize)
@@ -344,20 +344,20 @@ impl Log {
         let code = code(unsafe { module::load_with(b, text.as_ptr().cast(), &mut options) });
         // A driver may write the size in 32 bits of the option.
         let said = options.value(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES).unwrap_or(0) as u32 as usize;
-        Self { code, room, said }
+        Self { code, buffer: room, bytes: said }
     }
 
     /// The text up to its NUL, or all if there is none.
     fn text(&self) -> String {
-        let end = self.room.iter().position(|&byte| byte == 0).unwrap_or(self.room.len());
-        String::from_utf8_lossy(&self.room[..end]).into_owned()
+        let end = self.buffer.iter().position(|&byte| byte == 0).unwrap_or(self.buffer.len());
+        String::from_utf8_lossy(&self.buffer[..end]).into_owned()
     }
 }
 
 /// The code of a load of this text below `HEAD`, and of the error log what is fixed: whether it says something, and
 /// whether it names the line.
-fn logged(b: &Bench, body: &str, line: Option<u32>) -> Answer {
-    b.begin()?;
+fn logged(b: &Fixture, body: &str, line: Option<u32>) -> Answer {
+    b.init_context()?;
     let text = CString::new(format!("{HEAD}{body}")).expect("the text holds no NUL");
     let log = Log::of(b, &text, 8192);
     let said = log.text();
@@ -370,21 +370,21 @@ fn logged(b: &Bench, body: &str, line: Option<u32>) -> Answer {
     Ok(format!("{}, {words}", log.code))
 }
 
-fn small_log(b: &Bench) -> Answer {
-    b.begin()?;
+fn small_log(b: &Fixture) -> Answer {
+    b.init_context()?;
     let log = Log::of(b, &broken(), 16);
-    let nul = match log.room.iter().position(|&byte| byte == 0) {
+    let nul = match log.buffer.iter().position(|&byte| byte == 0) {
         Some(at) => format!("at {at}"),
         None => "nowhere".to_owned(),
     };
-    Ok(format!("{}, {}, NUL {nul}", log.code, log.said))
+    Ok(format!("{}, {}, NUL {nul}", log.code, log.bytes))
 }
 
-fn log_size(b: &Bench) -> Answer {
-    b.begin()?;
+fn log_size(b: &Fixture) -> Answer {
+    b.init_context()?;
     let log = Log::of(b, &broken(), 8192);
     let length = log.text().len();
-    Ok(match log.said {
+    Ok(match log.bytes {
         said if said == length => "without NUL".to_owned(),
         said if said == length + 1 => "with NUL".to_owned(),
         8192 => "the room".to_owned(),
@@ -393,13 +393,13 @@ fn log_size(b: &Bench) -> Answer {
 }
 
 /// Loads a text and launches its kernel `good`.
-fn launched(b: &Bench, text: &str) -> Answer {
-    b.begin()?;
+fn launched(b: &Fixture, text: &str) -> Answer {
+    b.init_context()?;
     let text = CString::new(text).expect("the text holds no NUL");
     let of = match load(b, &text) {
         Ok(of) => of,
         Err(error) => return Ok(format!("load {}", code::<(), _>(Err(error)))),
     };
-    let launched = loaded(b, of, c"good").and_then(|good| launch(b, good, ONE, DEFAULT, &[]));
+    let launched = function(b, of, c"good").and_then(|good| launch(b, good, ONE, DEFAULT, &[]));
     Ok(format!("load SUCCESS, launch {}", code(launched)))
 }

@@ -9,15 +9,15 @@ use freehold_driver::cuda::{
 
 use super::ipc_memory::LAZY;
 use super::{Answer, Experiment, Failure};
-use crate::lab::answers::{code, either, or_code, ready};
-use crate::lab::ask::{Ask, token};
-use crate::lab::bench::Bench;
-use crate::lab::gate::open_at_last;
+use crate::lab::answer_text::{choose, code, or_code, ready};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, word_at, zeros};
+use crate::lab::latch::open_after_deadline;
 use crate::lab::mapped::PAGE;
 use crate::lab::partner::Partner;
-use crate::lab::shared::{self, SHARED};
+use crate::lab::partner_request::{PartnerRequest, token};
+use crate::lab::shared_host::{self, SHARED};
 
 /// An event that can be shared.
 const SHARABLE: u32 = event_flags::INTERPROCESS | event_flags::DISABLE_TIMING;
@@ -67,7 +67,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 1),
         did: "get the handle of an event that was not made to be shared",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(ipc::event_handle(b, event::create(b, event_flags::DISABLE_TIMING)?)))
         },
     },
@@ -75,7 +75,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 19),
         did: "get the handle of no event",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(ipc::event_handle(b, CUevent::NULL)))
         },
     },
@@ -83,7 +83,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 2),
         did: "make an event to be shared that also takes the time, and one that also blocks",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let timed = code(event::create(b, event_flags::INTERPROCESS));
             Ok(format!("{timed}, {}", code(event::create(b, SHARABLE | event_flags::BLOCKING_SYNC))))
         },
@@ -92,7 +92,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 3),
         did: "open the handle of one's own event, and query it",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let handle = ipc::event_handle(b, event::create(b, SHARABLE)?)?;
             Ok(match ipc::open_event(b, handle) {
                 Ok(opened) => format!("SUCCESS, query {}", ready(event::query(b, opened))),
@@ -104,10 +104,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 4),
         did: "get the handle of an event twice: whether the bytes are the same; and of two events",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let [one, two] = [event::create(b, SHARABLE)?, event::create(b, SHARABLE)?];
             let handles = [ipc::event_handle(b, one)?, ipc::event_handle(b, one)?, ipc::event_handle(b, two)?];
-            let same = |holds| either(holds, "the same", "others");
+            let same = |holds| choose(holds, "the same", "others");
             Ok(format!("{}, {}", same(handles[0] == handles[1]), same(handles[0] == handles[2])))
         },
     },
@@ -117,7 +117,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             let (other, theirs, first) = opened(b)?;
             let second = open(b, &other, theirs)?;
-            let same = either(first == second, "the same", "two events");
+            let same = choose(first == second, "the same", "two events");
             let destroyed = code(event::destroy(b, first));
             Ok(format!("{same}; {destroyed}, {}", ready(event::query(b, second))))
         },
@@ -145,7 +145,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             let (other, theirs, event) = opened(b)?;
             recorded_there(&other, theirs)?;
-            other.does(Ask::DestroyEvent(theirs))?;
+            other.run(PartnerRequest::DestroyEvent(theirs))?;
             left(b, event)
         },
     },
@@ -176,8 +176,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let (other, theirs, event) = opened(b)?;
             let destroyed = code(event::destroy(b, event));
             let recorded = code(recorded_there(&other, theirs));
-            let query = ready(other.yes(Ask::QueryEvent(theirs)));
-            Ok(format!("{destroyed}; {recorded}, {query}, {}", code(other.does(Ask::DestroyEvent(theirs)))))
+            let query = ready(other.flag(PartnerRequest::QueryEvent(theirs)));
+            Ok(format!("{destroyed}; {recorded}, {query}, {}", code(other.run(PartnerRequest::DestroyEvent(theirs)))))
         },
     },
     Experiment {
@@ -189,7 +189,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 13),
         did: "open an event by a handle whose bytes are all 0, and all 0xff",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let open = |byte| code(ipc::open_event(b, CUipcEventHandle { bytes: [byte; 64] }));
             Ok(format!("{}, {}", open(0), open(0xff)))
         },
@@ -206,10 +206,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 15),
         did: "open an event whose process has exited",
         run: |b| {
-            b.begin()?;
-            let other = Partner::begun(b)?;
-            let theirs = other.number(Ask::CreateEvent(SHARABLE))?;
-            let handle = CUipcEventHandle { bytes: token(&other.bytes(Ask::EventHandle(theirs))?)? };
+            b.init_context()?;
+            let other = Partner::start_with_context(b)?;
+            let theirs = other.number(PartnerRequest::CreateEvent(SHARABLE))?;
+            let handle = CUipcEventHandle { bytes: token(&other.bytes(PartnerRequest::EventHandle(theirs))?)? };
             other.exit()?;
             Ok(code(ipc::open_event(b, handle)))
         },
@@ -228,54 +228,54 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 13, 18),
         did: "destroy the context in which an event was opened: query it there and here",
         run: |b| {
-            b.begin()?;
-            let other = Partner::begun(b)?;
-            let theirs = other.number(Ask::CreateEvent(SHARABLE))?;
-            let context = b.another()?;
+            b.init_context()?;
+            let other = Partner::start_with_context(b)?;
+            let theirs = other.number(PartnerRequest::CreateEvent(SHARABLE))?;
+            let context = b.second_context()?;
             let event = open(b, &other, theirs)?;
             context::destroy(b, context)?;
-            b.begin()?;
+            b.init_context()?;
             recorded_there(&other, theirs)?;
-            let there = ready(other.yes(Ask::QueryEvent(theirs)));
+            let there = ready(other.flag(PartnerRequest::QueryEvent(theirs)));
             Ok(format!("there {there}, here {}", ready(event::query(b, event))))
         },
     },
 ];
 
 /// An event of another process, opened here: the process, the event there, the event here.
-fn opened(b: &Bench) -> Result<(Partner, u64, CUevent), Failure> {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let theirs = other.number(Ask::CreateEvent(SHARABLE))?;
+fn opened(b: &Fixture) -> Result<(Partner, u64, CUevent), Failure> {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let theirs = other.number(PartnerRequest::CreateEvent(SHARABLE))?;
     let event = open(b, &other, theirs)?;
     Ok((other, theirs, event))
 }
 
-fn open(b: &Bench, other: &Partner, theirs: u64) -> Result<CUevent, Failure> {
-    let handle = CUipcEventHandle { bytes: token(&other.bytes(Ask::EventHandle(theirs))?)? };
+fn open(b: &Fixture, other: &Partner, theirs: u64) -> Result<CUevent, Failure> {
+    let handle = CUipcEventHandle { bytes: token(&other.bytes(PartnerRequest::EventHandle(theirs))?)? };
     Ok(ipc::open_event(b, handle)?)
 }
 
 /// The other process records the event, and waits for it.
 fn recorded_there(other: &Partner, event: u64) -> Result<(), Failure> {
-    other.does(Ask::Record { event, stream: DEFAULT.0 as u64 })?;
-    other.does(Ask::SynchronizeEvent(event))
+    other.run(PartnerRequest::Record { event, stream: DEFAULT.0 as u64 })?;
+    other.run(PartnerRequest::SynchronizeEvent(event))
 }
 
-/// The other process records the event behind a kernel that runs until its gate opens: the stream of both.
+/// The other process records the event behind a kernel that runs until its latch opens: the stream of both.
 fn recorded_behind_kernel(other: &Partner, event: u64, to: CUdeviceptr, value: u32) -> Result<u64, Failure> {
-    let stream = other.number(Ask::CreateStream)?;
-    other.does(Ask::Spin { stream, to, value })?;
-    other.does(Ask::Record { event, stream })?;
+    let stream = other.number(PartnerRequest::CreateStream)?;
+    other.run(PartnerRequest::Spin { stream, to, value })?;
+    other.run(PartnerRequest::Record { event, stream })?;
     Ok(stream)
 }
 
 fn end_kernel(other: &Partner, stream: u64) -> Result<(), Failure> {
-    other.does(Ask::OpenGate)?;
-    other.does(Ask::SynchronizeStream(stream))
+    other.run(PartnerRequest::OpenGate)?;
+    other.run(PartnerRequest::SynchronizeStream(stream))
 }
 
-fn waited_for(b: &Bench) -> Answer {
+fn waited_for(b: &Fixture) -> Answer {
     let (other, theirs, event) = opened(b)?;
     let theirs = recorded_behind_kernel(&other, theirs, CUdeviceptr::NULL, 0)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
@@ -285,7 +285,7 @@ fn waited_for(b: &Bench) -> Answer {
     Ok(format!("before {before}, after {}", code(stream::synchronize(b, stream))))
 }
 
-fn queried(b: &Bench) -> Answer {
+fn queried(b: &Fixture) -> Answer {
     let (other, theirs, event) = opened(b)?;
     let theirs = recorded_behind_kernel(&other, theirs, CUdeviceptr::NULL, 0)?;
     let before = ready(event::query(b, event));
@@ -293,18 +293,18 @@ fn queried(b: &Bench) -> Answer {
     Ok(format!("{before}; {}, wait {}", ready(event::query(b, event)), code(event::synchronize(b, event))))
 }
 
-fn recorded_by_importer(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn recorded_by_importer(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let ours = event::create(b, SHARABLE)?;
-    let theirs = other.number(Ask::OpenEvent(ipc::event_handle(b, ours)?.bytes.to_vec()))?;
+    let theirs = other.number(PartnerRequest::OpenEvent(ipc::event_handle(b, ours)?.bytes.to_vec()))?;
     let stream = recorded_behind_kernel(&other, theirs, CUdeviceptr::NULL, 0)?;
     let before = ready(event::query(b, ours));
     end_kernel(&other, stream)?;
     Ok(format!("{before}; {}", ready(event::query(b, ours))))
 }
 
-fn recorded_again(b: &Bench) -> Answer {
+fn recorded_again(b: &Fixture) -> Answer {
     let (other, theirs, event) = opened(b)?;
     recorded_there(&other, theirs)?;
     let first = ready(event::query(b, event));
@@ -315,7 +315,7 @@ fn recorded_again(b: &Bench) -> Answer {
 }
 
 /// What can be done with an opened event.
-fn left(b: &Bench, event: CUevent) -> Answer {
+fn left(b: &Fixture, event: CUevent) -> Answer {
     let query = ready(event::query(b, event));
     let waited = code(event::synchronize(b, event));
     let recorded = code(event::record(b, event, DEFAULT));
@@ -323,9 +323,9 @@ fn left(b: &Bench, event: CUevent) -> Answer {
     Ok(format!("{query}, {waited}, {recorded} and {again}, {}", code(event::destroy(b, event))))
 }
 
-fn elapsed(b: &Bench) -> Answer {
+fn elapsed(b: &Fixture) -> Answer {
     let (other, first, start) = opened(b)?;
-    let second = other.number(Ask::CreateEvent(SHARABLE))?;
+    let second = other.number(PartnerRequest::CreateEvent(SHARABLE))?;
     let end = open(b, &other, second)?;
     recorded_there(&other, first)?;
     recorded_there(&other, second)?;
@@ -337,10 +337,10 @@ fn elapsed(b: &Bench) -> Answer {
     Ok(format!("{opened}, {}", code(event::elapsed_ms(b, start, end))))
 }
 
-fn no_context(b: &Bench) -> Answer {
+fn no_context(b: &Fixture) -> Answer {
     let (other, theirs, event) = opened(b)?;
     let ours = event::create(b, SHARABLE)?;
-    let handle = CUipcEventHandle { bytes: token(&other.bytes(Ask::EventHandle(theirs))?)? };
+    let handle = CUipcEventHandle { bytes: token(&other.bytes(PartnerRequest::EventHandle(theirs))?)? };
     context::set_current(b, CUcontext::NULL)?;
     let got = code(ipc::event_handle(b, ours));
     let opened = code(ipc::open_event(b, handle));
@@ -353,12 +353,12 @@ enum Ordered {
     ByWord,
 }
 
-/// A copy here reads, in its stream's order, a word that a kernel of another process writes when its gate opens.
-fn ordered(b: &Bench, by: Ordered) -> Answer {
+/// A copy here reads, in its stream's order, a word that a kernel of another process writes when its latch opens.
+fn ordered(b: &Fixture, by: Ordered) -> Answer {
     let (other, theirs, event) = opened(b)?;
-    let block = other.address(Ask::Alloc(PAGE))?;
-    other.does(Ask::Fill { at: block, value: 0, bytes: 4096 })?;
-    let handle = CUipcMemHandle { bytes: token(&other.bytes(Ask::MemoryHandle(block))?)? };
+    let block = other.address(PartnerRequest::Alloc(PAGE))?;
+    other.run(PartnerRequest::Fill { at: block, value: 0, bytes: 4096 })?;
+    let handle = CUipcMemHandle { bytes: token(&other.bytes(PartnerRequest::MemoryHandle(block))?)? };
     let from = ipc::open_memory(b, handle, LAZY)?;
     let (here, there) = shared_by(b, &other)?;
     let to = zeros(b)?;
@@ -368,7 +368,7 @@ fn ordered(b: &Bench, by: Ordered) -> Answer {
     match by {
         Ordered::ByEvent => stream::wait_event(b, stream, event, 0)?,
         Ordered::ByWord => {
-            other.does(Ask::WriteValue { stream: behind, at: there, value: 1 })?;
+            other.run(PartnerRequest::WriteValue { stream: behind, at: there, value: 1 })?;
             stream::wait_value_64(b, stream, here, 1, wait_value_flags::GEQ)?;
         }
     }
@@ -381,60 +381,63 @@ fn ordered(b: &Bench, by: Ordered) -> Answer {
 
 /// A shared page of zeros, registered here and there: where each device sees it. It releases whoever waits for it at
 /// last.
-fn shared_by(b: &Bench, other: &Partner) -> Result<(CUdeviceptr, CUdeviceptr), Failure> {
-    let (host, descriptor) = shared::memory()?;
+fn shared_by(b: &Fixture, other: &Partner) -> Result<(CUdeviceptr, CUdeviceptr), Failure> {
+    let (host, descriptor) = shared_host::memory()?;
     b.register(host.address(), host.bytes(), SHARED)?;
-    open_at_last(move || host.long().store(1, Ordering::SeqCst));
-    Ok((b.device_address(host.address(), 0)?, CUdeviceptr(other.given(&descriptor, Ask::Register)?)))
+    open_after_deadline(move || host.long().store(1, Ordering::SeqCst));
+    Ok((
+        b.device_address(host.address(), 0)?,
+        CUdeviceptr(other.number_with_descriptor(&descriptor, PartnerRequest::Register)?),
+    ))
 }
 
-fn registered_by_three(b: &Bench) -> Answer {
-    b.begin()?;
-    let [first, second] = [Partner::begun(b)?, Partner::begun(b)?];
-    let (host, descriptor) = shared::memory()?;
+fn registered_by_three(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let [first, second] = [Partner::start_with_context(b)?, Partner::start_with_context(b)?];
+    let (host, descriptor) = shared_host::memory()?;
     let here = code(b.register(host.address(), host.bytes(), SHARED));
-    let of_first = first.given(&descriptor, Ask::Register)?;
-    let of_second = second.given(&descriptor, Ask::Register)?;
-    first.does(Ask::Store { at: CUdeviceptr(of_first), value: 0x0707_0707 })?;
+    let of_first = first.number_with_descriptor(&descriptor, PartnerRequest::Register)?;
+    let of_second = second.number_with_descriptor(&descriptor, PartnerRequest::Register)?;
+    first.run(PartnerRequest::Store { at: CUdeviceptr(of_first), value: 0x0707_0707 })?;
     let read = second.holds(CUdeviceptr(of_second), 4)?;
     Ok(format!("{here}; there {read}, the host here {:#x}", host.word().load(Ordering::SeqCst)))
 }
 
 /// A stream that waits for the word, which is not there yet.
-fn waiting(b: &Bench, at: CUdeviceptr) -> Result<CUstream, CallError> {
+fn waiting(b: &Fixture, at: CUdeviceptr) -> Result<CUstream, CallError> {
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     stream::wait_value_64(b, stream, at, 1, wait_value_flags::GEQ)?;
     Ok(stream)
 }
 
-fn word_of_kernel(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn word_of_kernel(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let (here, there) = shared_by(b, &other)?;
     let stream = waiting(b, here)?;
     let before = ready(stream::query(b, stream));
-    let stored = code(other.does(Ask::Store { at: there, value: 1 }));
+    let stored = code(other.run(PartnerRequest::Store { at: there, value: 1 }));
     Ok(format!("before {before}; store {stored}; after {}", code(stream::synchronize(b, stream))))
 }
 
-fn word_of_host(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let (host, descriptor) = shared::memory()?;
-    open_at_last(move || host.long().store(1, Ordering::SeqCst));
-    let at = CUdeviceptr(other.given(&descriptor, Ask::Register)?);
-    let stream = other.number(Ask::CreateStream)?;
-    other.does(Ask::WaitValue { stream, at, value: 1 })?;
-    let before = ready(other.yes(Ask::QueryStream(stream)));
+fn word_of_host(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let (host, descriptor) = shared_host::memory()?;
+    open_after_deadline(move || host.long().store(1, Ordering::SeqCst));
+    let at = CUdeviceptr(other.number_with_descriptor(&descriptor, PartnerRequest::Register)?);
+    let stream = other.number(PartnerRequest::CreateStream)?;
+    other.run(PartnerRequest::WaitValue { stream, at, value: 1 })?;
+    let before = ready(other.flag(PartnerRequest::QueryStream(stream)));
     host.long().store(1, Ordering::SeqCst);
-    Ok(format!("before {before}, after {}", code(other.does(Ask::SynchronizeStream(stream)))))
+    Ok(format!("before {before}, after {}", code(other.run(PartnerRequest::SynchronizeStream(stream)))))
 }
 
-fn registrant_killed(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn registrant_killed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let (here, there) = shared_by(b, &other)?;
-    other.does(Ask::Store { at: there, value: 0x0707_0707 })?;
+    other.run(PartnerRequest::Store { at: there, value: 0x0707_0707 })?;
     other.kill()?;
     let read = or_code(word_at(b, here), |word| format!("{word:#x}"));
     Ok(format!("reads {read}, fill {}", code(fill::d8(b, here, 1, 16))))

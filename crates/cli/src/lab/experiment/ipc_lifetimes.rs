@@ -4,14 +4,14 @@ use freehold_driver::cuda::{CUdeviceptr, CUipcMemHandle, context, fill, ipc, mem
 
 use super::ipc_memory::{LAZY, opened_there, theirs};
 use super::{Answer, Experiment, Failure};
-use crate::lab::answers::{all, code, or_code};
-use crate::lab::ask::{Ask, token};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{byte_runs, code, or_code};
+use crate::lab::fixture::Fixture;
+use crate::lab::free_memory::{BLOCK, FreeMemory};
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, KERNELS, ONE, kernel, launch, word_at};
-use crate::lab::level::{BLOCK, Level};
 use crate::lab::mapped::PAGE;
 use crate::lab::partner::Partner;
+use crate::lab::partner_request::{PartnerRequest, token};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -61,7 +61,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "open the handle of a block that its process has freed",
         run: |b| {
             let (other, block, handle) = theirs(b, BLOCK)?;
-            other.does(Ask::Free(block))?;
+            other.run(PartnerRequest::Free(block))?;
             Ok(code(ipc::open_memory(b, handle, LAZY)))
         },
     },
@@ -100,115 +100,115 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             let (other, block, at) = opened_there(b, BLOCK)?;
             memory::free(b, block)?;
-            let filled = code(other.does(Ask::Fill { at, value: 0x33, bytes: 4096 }));
-            let stored = code(other.does(Ask::Store { at, value: 0x4444_4444 }));
+            let filled = code(other.run(PartnerRequest::Fill { at, value: 0x33, bytes: 4096 }));
+            let stored = code(other.run(PartnerRequest::Store { at, value: 0x4444_4444 }));
             Ok(format!("{filled}, {stored}, {}", other.holds(at, 4)?))
         },
     },
 ];
 
-fn exporter_ends(b: &Bench, end: impl FnOnce(Partner) -> Result<(), Failure>) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
+fn exporter_ends(b: &Fixture, end: impl FnOnce(Partner) -> Result<(), Failure>) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
     let (other, _, handle) = theirs(b, BLOCK)?;
     let at = ipc::open_memory(b, handle, LAZY)?;
     end(other)?;
-    let taken = level.settles_to_one(b)?;
-    let held = or_code(b.bytes_at(at, 4096), |bytes| all(&bytes));
+    let taken = level.settles_to_one_block(b)?;
+    let held = or_code(b.bytes_at(at, 4096), |bytes| byte_runs(&bytes));
     let closed = code(ipc::close_memory(b, at));
-    Ok(format!("{taken}, holds {held}; close {closed}, {}", level.comes_back(b)?))
+    Ok(format!("{taken}, holds {held}; close {closed}, {}", level.recovers(b)?))
 }
 
-fn importer_ends(b: &Bench, end: impl FnOnce(Partner) -> Result<(), Failure>) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
+fn importer_ends(b: &Fixture, end: impl FnOnce(Partner) -> Result<(), Failure>) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
     let (other, block, at) = opened_there(b, BLOCK)?;
-    other.does(Ask::Fill { at, value: 0x33, bytes: 4096 })?;
+    other.run(PartnerRequest::Fill { at, value: 0x33, bytes: 4096 })?;
     end(other)?;
-    let taken = level.settles_to_one(b)?;
-    let held = or_code(b.bytes_at(block, 4096), |bytes| all(&bytes));
+    let taken = level.settles_to_one_block(b)?;
+    let held = or_code(b.bytes_at(block, 4096), |bytes| byte_runs(&bytes));
     let freed = code(memory::free(b, block));
-    Ok(format!("{taken}, holds {held}; free {freed}, {}", level.comes_back(b)?))
+    Ok(format!("{taken}, holds {held}; free {freed}, {}", level.recovers(b)?))
 }
 
-fn both_killed(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let importer = Partner::begun(b)?;
+fn both_killed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let importer = Partner::start_with_context(b)?;
     let (exporter, _, handle) = theirs(b, BLOCK)?;
-    let at = importer.address(Ask::OpenMemory { handle: handle.bytes.to_vec(), flags: LAZY })?;
+    let at = importer.address(PartnerRequest::OpenMemory { handle: handle.bytes.to_vec(), flags: LAZY })?;
     exporter.kill()?;
     let held = importer.holds(at, 4096)?;
     importer.kill()?;
-    Ok(format!("holds {held}; {}", level.comes_back(b)?))
+    Ok(format!("holds {held}; {}", level.recovers(b)?))
 }
 
-fn freed_while_open(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let level = Level::now(b)?;
+fn freed_while_open(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let level = FreeMemory::now(b)?;
     let block = memory::alloc(b, BLOCK)?;
     fill::d8(b, block, 0x5a, 4096)?;
     context::synchronize(b)?;
     let handle = ipc::memory_handle(b, block)?.bytes.to_vec();
-    let at = other.address(Ask::OpenMemory { handle, flags: LAZY })?;
+    let at = other.address(PartnerRequest::OpenMemory { handle, flags: LAZY })?;
     let freed = code(memory::free(b, block));
     let taken = level.blocks(b)?;
     let held = other.holds(at, 4096)?;
-    other.does(Ask::CloseMemory(at))?;
-    Ok(format!("free {freed}, {taken}, holds {held}; closed {}", level.comes_back(b)?))
+    other.run(PartnerRequest::CloseMemory(at))?;
+    Ok(format!("free {freed}, {taken}, holds {held}; closed {}", level.recovers(b)?))
 }
 
-fn exporting_context_destroyed(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let level = Level::now(b)?;
-    let context = b.another()?;
+fn exporting_context_destroyed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let level = FreeMemory::now(b)?;
+    let context = b.second_context()?;
     let block = memory::alloc(b, BLOCK)?;
     fill::d8(b, block, 0x5a, 4096)?;
     context::synchronize(b)?;
     let handle = ipc::memory_handle(b, block)?.bytes.to_vec();
-    let at = other.address(Ask::OpenMemory { handle, flags: LAZY })?;
+    let at = other.address(PartnerRequest::OpenMemory { handle, flags: LAZY })?;
     context::destroy(b, context)?;
-    b.begin()?;
-    let taken = level.settles_to_one(b)?;
+    b.init_context()?;
+    let taken = level.settles_to_one_block(b)?;
     let held = other.holds(at, 4096)?;
-    other.does(Ask::CloseMemory(at))?;
-    Ok(format!("{taken}, holds {held}; closed {}", level.comes_back(b)?))
+    other.run(PartnerRequest::CloseMemory(at))?;
+    Ok(format!("{taken}, holds {held}; closed {}", level.recovers(b)?))
 }
 
-fn importing_context_destroyed(b: &Bench) -> Answer {
+fn importing_context_destroyed(b: &Fixture) -> Answer {
     let (_other, _, handle) = theirs(b, BLOCK)?;
-    let context = b.another()?;
+    let context = b.second_context()?;
     let at = ipc::open_memory(b, handle, LAZY)?;
     context::destroy(b, context)?;
-    b.begin()?;
-    let read = or_code(b.bytes_at(at, 4096), |bytes| all(&bytes));
+    b.init_context()?;
+    let read = or_code(b.bytes_at(at, 4096), |bytes| byte_runs(&bytes));
     Ok(format!("{read}, {}", code(ipc::close_memory(b, at))))
 }
 
-fn importing_context_destroyed_and_freed(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let level = Level::now(b)?;
-    let block = other.address(Ask::Alloc(BLOCK))?;
-    let handle = other.bytes(Ask::MemoryHandle(block))?;
-    let context = b.another()?;
+fn importing_context_destroyed_and_freed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let level = FreeMemory::now(b)?;
+    let block = other.address(PartnerRequest::Alloc(BLOCK))?;
+    let handle = other.bytes(PartnerRequest::MemoryHandle(block))?;
+    let context = b.second_context()?;
     let handle = CUipcMemHandle { bytes: token(&handle)? };
     ipc::open_memory(b, handle, LAZY)?;
     context::destroy(b, context)?;
-    b.begin()?;
-    other.does(Ask::Free(block))?;
-    Ok(level.comes_back(b)?)
+    b.init_context()?;
+    other.run(PartnerRequest::Free(block))?;
+    Ok(level.recovers(b)?)
 }
 
-fn importer_faults(b: &Bench) -> Answer {
+fn importer_faults(b: &Fixture) -> Answer {
     let (other, block, at) = opened_there(b, PAGE)?;
     let store = kernel(b, KERNELS, c"store")?;
     let wild = CUdeviceptr(0x1234_5600_0000);
-    let there = code(other.does(Ask::Store { at: wild, value: 7 }));
-    let again = code(other.bytes(Ask::Read { at, bytes: 16 }));
-    let held = all(&b.bytes_at(block, 4096)?);
+    let there = code(other.run(PartnerRequest::Store { at: wild, value: 7 }));
+    let again = code(other.bytes(PartnerRequest::Read { at, bytes: 16 }));
+    let held = byte_runs(&b.bytes_at(block, 4096)?);
     launch(b, store, ONE, DEFAULT, &[block.0, 7])?;
     let word = or_code(word_at(b, block), |word| word.to_string());
     Ok(format!("there {there}, then {again}; holds {held}, a kernel here writes {word}"))

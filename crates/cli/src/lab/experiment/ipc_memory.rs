@@ -7,14 +7,14 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment, Failure};
-use crate::lab::answers::{all, code, distance, either, or_code};
-use crate::lab::ask::{Ask, token};
-use crate::lab::bench::{Bench, named};
-use crate::lab::host::Host;
+use crate::lab::answer_text::{byte_runs, choose, code, distance, or_code};
+use crate::lab::fixture::{Fixture, check};
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, KERNELS, ONE, kernel, launch, word_at};
-use crate::lab::mapped::{self, MIB, PAGE, beyond, exportable_pool};
+use crate::lab::mapped::{self, MIB, PAGE, exportable_pool, offset};
 use crate::lab::partner::Partner;
+use crate::lab::partner_request::{PartnerRequest, token};
 
 /// What must be given when a handle is opened.
 pub(super) const LAZY: u32 = ipc_flags::LAZY_ENABLE_PEER_ACCESS;
@@ -47,7 +47,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 1, 5),
         did: "get the handle of null, of a wild address, and of a freed block",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let freed = memory::alloc(b, 64 * MIB)?;
             memory::free(b, freed)?;
             let addresses = [CUdeviceptr::NULL, CUdeviceptr(0x1234_5600_0000), freed];
@@ -58,10 +58,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 1, 6),
         did: "get the handle of pinned, of registered, of managed and of pageable memory",
         run: |b| {
-            b.begin()?;
-            let registered = Host::registered(b, 4096)?.address();
+            b.init_context()?;
+            let registered = HostBuffer::registered(b, 4096)?.address();
             let managed = memory::alloc_managed(b, PAGE, attach_flags::GLOBAL)?;
-            let addresses = [b.alloc_host(4096)?, registered, managed, Host::pageable(4096).address()];
+            let addresses = [b.alloc_host(4096)?, registered, managed, HostBuffer::pageable(4096).address()];
             Ok(addresses.map(|at| code(ipc::memory_handle(b, at))).join(", "))
         },
     },
@@ -69,7 +69,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 1, 7),
         did: "open the handle of one's own block",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let handle = ipc::memory_handle(b, memory::alloc(b, PAGE)?)?;
             Ok(code(ipc::open_memory(b, handle, LAZY)))
         },
@@ -86,7 +86,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 1, 9),
         did: "open a handle whose bytes are all 0, and one whose bytes are all 0xff",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let open = |byte| code(ipc::open_memory(b, CUipcMemHandle { bytes: [byte; 64] }, LAZY));
             Ok(format!("{}, {}", open(0), open(0xff)))
         },
@@ -104,7 +104,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let at = ipc::open_memory(b, handle, LAZY)?;
             let free = code(memory::free(b, at));
             let free_async = code(memory::free_async(b, at, DEFAULT));
-            Ok(format!("{free}, {free_async}, reads {}", or_code(b.bytes_at(at, 4096), |bytes| all(&bytes))))
+            Ok(format!("{free}, {free_async}, reads {}", or_code(b.bytes_at(at, 4096), |bytes| byte_runs(&bytes))))
         },
     },
     Experiment {
@@ -120,7 +120,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "close a block of cuMemAlloc, null, a wild address, and the midst of an opened block",
         run: |b| {
             let (_other, _, handle) = theirs(b, PAGE)?;
-            let midst = beyond(ipc::open_memory(b, handle, LAZY)?, 4096);
+            let midst = offset(ipc::open_memory(b, handle, LAZY)?, 4096);
             let addresses = [memory::alloc(b, PAGE)?, CUdeviceptr::NULL, CUdeviceptr(0x1234_5600_0000), midst];
             Ok(addresses.map(|at| code(ipc::close_memory(b, at))).join(", "))
         },
@@ -140,9 +140,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "another process opens a block and fills it, then its kernel writes a word: what is read here",
         run: |b| {
             let (other, block, at) = opened_there(b, PAGE)?;
-            other.does(Ask::Fill { at, value: 0x33, bytes: 4096 })?;
-            let filled = all(&b.bytes_at(block, 4096)?);
-            other.does(Ask::Store { at, value: 7 })?;
+            other.run(PartnerRequest::Fill { at, value: 0x33, bytes: 4096 })?;
+            let filled = byte_runs(&b.bytes_at(block, 4096)?);
+            other.run(PartnerRequest::Store { at, value: 7 })?;
             Ok(format!("{filled}, word {}", word_at(b, block)?))
         },
     },
@@ -166,11 +166,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "another process closes a block: the exporter fills and reads it, and its handle is opened again",
         run: |b| {
             let (other, block, at) = opened_there(b, PAGE)?;
-            other.does(Ask::CloseMemory(at))?;
+            other.run(PartnerRequest::CloseMemory(at))?;
             fill::d8(b, block, 0x33, 4096)?;
-            let here = all(&b.bytes_at(block, 4096)?);
+            let here = byte_runs(&b.bytes_at(block, 4096)?);
             let handle = ipc::memory_handle(b, block)?.bytes.to_vec();
-            let again = other.address(Ask::OpenMemory { handle, flags: LAZY })?;
+            let again = other.address(PartnerRequest::OpenMemory { handle, flags: LAZY })?;
             Ok(format!("{here}, again {}", other.holds(again, 4096)?))
         },
     },
@@ -183,14 +183,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 1, 20),
         did: "get the handle of a block of another context than the current one, and open it elsewhere",
         run: |b| {
-            b.begin()?;
-            let other = Partner::begun(b)?;
+            b.init_context()?;
+            let other = Partner::start_with_context(b)?;
             let block = memory::alloc(b, PAGE)?;
             fill::d8(b, block, 0x5a, PAGE)?;
             context::synchronize(b)?;
-            b.another()?;
+            b.second_context()?;
             let handle = ipc::memory_handle(b, block)?.bytes.to_vec();
-            let at = other.address(Ask::OpenMemory { handle, flags: LAZY })?;
+            let at = other.address(PartnerRequest::OpenMemory { handle, flags: LAZY })?;
             other.holds(at, 4096)
         },
     },
@@ -198,11 +198,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 1, 21),
         did: "get a handle with no place for it",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let block = memory::alloc(b, PAGE)?;
             // SAFETY: null is a pointer that the call must refuse and does not follow.
             let outcome = unsafe { (b.cuIpcGetMemHandle)(ptr::null_mut(), block) };
-            Ok(code(named(Function::cuIpcGetMemHandle, outcome)))
+            Ok(code(check(Function::cuIpcGetMemHandle, outcome)))
         },
     },
     Experiment {
@@ -212,7 +212,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let (_other, _, handle) = theirs(b, PAGE)?;
             // SAFETY: null is a pointer that the call must refuse and does not follow.
             let outcome = unsafe { (b.cuIpcOpenMemHandle_v2)(ptr::null_mut(), handle, LAZY) };
-            Ok(code(named(Function::cuIpcOpenMemHandle_v2, outcome)))
+            Ok(code(check(Function::cuIpcOpenMemHandle_v2, outcome)))
         },
     },
     Experiment {
@@ -224,7 +224,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 3, 1),
         did: "get the handle of memory of cuMemAllocAsync",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let block = memory::alloc_async(b, PAGE, DEFAULT)?;
             context::synchronize(b)?;
             Ok(code(ipc::memory_handle(b, block)))
@@ -234,8 +234,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 3, 2),
         did: "get the handle of mapped memory of cuMemCreate, and cuMemFree of it",
         run: |b| {
-            b.begin()?;
-            let at = mapped::new(b, PAGE)?.start;
+            b.init_context()?;
+            let at = mapped::map_new(b, PAGE)?.start;
             Ok(format!("{}, {}", code(ipc::memory_handle(b, at)), code(memory::free(b, at))))
         },
     },
@@ -243,7 +243,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 3, 3),
         did: "get the handle of a block of a pool that can be exported",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let block = memory::alloc_from_pool_async(b, PAGE, exportable_pool(b)?, DEFAULT)?;
             context::synchronize(b)?;
             Ok(code(ipc::memory_handle(b, block)))
@@ -253,65 +253,65 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 3, 4),
         did: "whether memory of cuMemAlloc, of cuMemAllocAsync, pinned and managed memory is capable of legacy IPC",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let pooled = memory::alloc_async(b, PAGE, DEFAULT)?;
             let managed = memory::alloc_managed(b, PAGE, attach_flags::GLOBAL)?;
             let addresses = [memory::alloc(b, PAGE)?, pooled, b.alloc_host(4096)?, managed];
-            let ask = |at| or_code(pointer::is_legacy_ipc_capable(b, at), |capable| either(capable, "yes", "no"));
+            let ask = |at| or_code(pointer::is_legacy_ipc_capable(b, at), |capable| choose(capable, "yes", "no"));
             Ok(addresses.map(ask).join(", "))
         },
     },
 ];
 
 /// Another process's block of 0x5a, its address there, and its handle. This process has begun.
-pub(super) fn theirs(b: &Bench, bytes: usize) -> Result<(Partner, CUdeviceptr, CUipcMemHandle), Failure> {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let block = other.address(Ask::Alloc(bytes))?;
-    other.does(Ask::Fill { at: block, value: 0x5a, bytes: 4096 })?;
-    let bytes = token(&other.bytes(Ask::MemoryHandle(block))?)?;
+pub(super) fn theirs(b: &Fixture, bytes: usize) -> Result<(Partner, CUdeviceptr, CUipcMemHandle), Failure> {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let block = other.address(PartnerRequest::Alloc(bytes))?;
+    other.run(PartnerRequest::Fill { at: block, value: 0x5a, bytes: 4096 })?;
+    let bytes = token(&other.bytes(PartnerRequest::MemoryHandle(block))?)?;
     Ok((other, block, CUipcMemHandle { bytes }))
 }
 
 /// A block of 0x5a of this process that another has opened: that process, the address here, and the one there.
-pub(super) fn opened_there(b: &Bench, bytes: usize) -> Result<(Partner, CUdeviceptr, CUdeviceptr), Failure> {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+pub(super) fn opened_there(b: &Fixture, bytes: usize) -> Result<(Partner, CUdeviceptr, CUdeviceptr), Failure> {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let block = memory::alloc(b, bytes)?;
     fill::d8(b, block, 0x5a, 4096)?;
     context::synchronize(b)?;
     let handle = ipc::memory_handle(b, block)?.bytes.to_vec();
-    let at = other.address(Ask::OpenMemory { handle, flags: LAZY })?;
+    let at = other.address(PartnerRequest::OpenMemory { handle, flags: LAZY })?;
     Ok((other, block, at))
 }
 
-fn handles_compared(b: &Bench) -> Answer {
-    b.begin()?;
+fn handles_compared(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, PAGE)?;
     let [first, again] = [ipc::memory_handle(b, block)?, ipc::memory_handle(b, block)?];
     let second = ipc::memory_handle(b, memory::alloc(b, PAGE)?)?;
-    let same = |holds| either(holds, "the same", "others");
+    let same = |holds| choose(holds, "the same", "others");
     Ok(format!("{}, {}", same(first == again), same(first == second)))
 }
 
-fn interior(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn interior(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let block = memory::alloc(b, 2 * PAGE)?;
     fill::d8(b, block, 0x11, PAGE)?;
-    fill::d8(b, beyond(block, PAGE), 0x22, PAGE)?;
+    fill::d8(b, offset(block, PAGE), 0x22, PAGE)?;
     context::synchronize(b)?;
-    let handle = match ipc::memory_handle(b, beyond(block, PAGE)) {
+    let handle = match ipc::memory_handle(b, offset(block, PAGE)) {
         Ok(handle) => handle,
         refused => return Ok(code(refused)),
     };
-    let at = other.address(Ask::OpenMemory { handle: handle.bytes.to_vec(), flags: LAZY })?;
+    let at = other.address(PartnerRequest::OpenMemory { handle: handle.bytes.to_vec(), flags: LAZY })?;
     other.holds(at, 16)
 }
 
-fn small_blocks(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
+fn small_blocks(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
     let mut places = Vec::new();
     let mut held = Vec::new();
     for value in [0x11, 0x22] {
@@ -319,40 +319,40 @@ fn small_blocks(b: &Bench) -> Answer {
         fill::d8(b, block, value, 512)?;
         context::synchronize(b)?;
         let handle = ipc::memory_handle(b, block)?.bytes.to_vec();
-        let at = other.address(Ask::OpenMemory { handle, flags: LAZY })?;
+        let at = other.address(PartnerRequest::OpenMemory { handle, flags: LAZY })?;
         held.push(other.holds(at, 512)?);
         places.push(at);
     }
     Ok(format!("{}, {}", held.join(" "), distance(places[0], places[1])))
 }
 
-fn opened_twice(b: &Bench) -> Answer {
+fn opened_twice(b: &Fixture) -> Answer {
     let (_other, _, handle) = theirs(b, 64 * MIB)?;
     let first = ipc::open_memory(b, handle, LAZY)?;
     let second = match ipc::open_memory(b, handle, LAZY) {
         Ok(second) => second,
         refused => return Ok(code(refused)),
     };
-    let same = either(first == second, "the same", "two addresses");
+    let same = choose(first == second, "the same", "two addresses");
     let closed = code(ipc::close_memory(b, first));
-    let read = or_code(b.bytes_at(second, 4096), |bytes| all(&bytes));
+    let read = or_code(b.bytes_at(second, 4096), |bytes| byte_runs(&bytes));
     let rest = [second, second].map(|at| code(ipc::close_memory(b, at)));
     Ok(format!("{same}; {closed}, reads {read}, {}", rest.join(", ")))
 }
 
-fn opened_by_two(b: &Bench) -> Answer {
+fn opened_by_two(b: &Fixture) -> Answer {
     let (first, block, there) = opened_there(b, PAGE)?;
-    let second = Partner::begun(b)?;
+    let second = Partner::start_with_context(b)?;
     let handle = ipc::memory_handle(b, block)?.bytes.to_vec();
-    let at = second.address(Ask::OpenMemory { handle, flags: LAZY })?;
-    first.does(Ask::CloseMemory(there))?;
+    let at = second.address(PartnerRequest::OpenMemory { handle, flags: LAZY })?;
+    first.run(PartnerRequest::CloseMemory(there))?;
     let read = second.holds(at, 4096)?;
     fill::d8(b, block, 0x33, 4096)?;
     context::synchronize(b)?;
     Ok(format!("{read}, {}", second.holds(at, 4096)?))
 }
 
-fn no_context(b: &Bench) -> Answer {
+fn no_context(b: &Fixture) -> Answer {
     let (_other, _, handle) = theirs(b, PAGE)?;
     let block = memory::alloc(b, PAGE)?;
     let at = ipc::open_memory(b, handle, LAZY)?;
@@ -362,14 +362,14 @@ fn no_context(b: &Bench) -> Answer {
     Ok(format!("{got}, {opened}, {}", code(ipc::close_memory(b, at))))
 }
 
-fn opened_in_two_contexts(b: &Bench) -> Answer {
+fn opened_in_two_contexts(b: &Fixture) -> Answer {
     let (_other, _, handle) = theirs(b, 64 * MIB)?;
     let first = ipc::open_memory(b, handle, LAZY)?;
-    b.another()?;
+    b.second_context()?;
     let second = match ipc::open_memory(b, handle, LAZY) {
         Ok(second) => second,
         refused => return Ok(code(refused)),
     };
-    let same = either(first == second, "the same", "two addresses");
+    let same = choose(first == second, "the same", "two addresses");
     Ok(format!("{same}; {}", [first, second].map(|at| code(ipc::close_memory(b, at))).join(", ")))
 }

@@ -4,15 +4,15 @@ use std::ffi::{CStr, c_void};
 use std::ptr::{from_mut, null_mut};
 use std::thread;
 
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{
     CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUstream, CallError, Function, context,
     function, launch_param, stream, stream_flags,
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, or_code};
-use crate::lab::bench::{Bench, named};
+use crate::lab::answer_text::{code, or_code};
+use crate::lab::fixture::{Fixture, check};
 use crate::lab::id::Id;
 use crate::lab::kernels::{self, DEFAULT, KERNELS, ONE, kernel, word_at, zeros};
 
@@ -56,10 +56,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 5),
         did: "launch 3 times 2 times 2 blocks of 5 times 2 times 3 threads: how many ran",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let threads = kernel(b, KERNELS, c"threads")?;
             let to = zeros(b)?;
-            let shape = Shape { grid: [3, 2, 2], block: [5, 2, 3], shared_bytes: 0 };
+            let shape = LaunchConfig { grid: [3, 2, 2], block: [5, 2, 3], shared_bytes: 0 };
             kernels::launch(b, threads, shape, DEFAULT, &[to.0])?;
             Ok(word_at(b, to)?.to_string())
         },
@@ -92,11 +92,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 9),
         did: "a kernel with 1 KiB of shared memory: launch with 47 KiB more, and with 4 bytes more than that",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let kernel = kernel(b, KERNELS, c"static_shared")?;
             let to = zeros(b)?;
             let [most, more] = [48_128, 48_132].map(|shared_bytes| {
-                let shape = Shape { shared_bytes, ..ONE };
+                let shape = LaunchConfig { shared_bytes, ..ONE };
                 code(kernels::launch(b, kernel, shape, DEFAULT, &[to.0]))
             });
             Ok(format!("{most}, {more}"))
@@ -106,7 +106,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 10),
         did: "launch a null function",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             Ok(code(kernels::launch(b, CUfunction::NULL, ONE, DEFAULT, &[])))
         },
     },
@@ -114,7 +114,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 11),
         did: "launch a kernel that has parameters with no arguments",
         run: |b| {
-            let store = begun(b, c"store")?;
+            let store = init_and_load(b, c"store")?;
             Ok(code(raw(b, store, null_mut(), null_mut())))
         },
     },
@@ -122,7 +122,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 12),
         did: "launch a kernel that has no parameters with no arguments",
         run: |b| {
-            let empty = begun(b, c"empty")?;
+            let empty = init_and_load(b, c"empty")?;
             Ok(code(raw(b, empty, null_mut(), null_mut())))
         },
     },
@@ -155,7 +155,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 18),
         did: "launch with a buffer that is named but has no size",
         run: |b| {
-            let store = begun(b, c"store")?;
+            let store = init_and_load(b, c"store")?;
             let mut buffer = [0_u64; 4];
             let mut extra = [launch_param::BUFFER_POINTER as *mut c_void, from_mut(&mut buffer).cast(), null_mut()];
             Ok(code(raw(b, store, null_mut(), extra.as_mut_ptr())))
@@ -165,21 +165,21 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 19),
         did: "a cooperative launch of 1 block, and of 100000 blocks of 1024 threads",
         run: |b| {
-            let empty = begun(b, c"empty")?;
-            let cooperative = |shape: Shape| {
+            let empty = init_and_load(b, c"empty")?;
+            let cooperative = |shape: LaunchConfig| {
                 // SAFETY: the kernel has no parameters.
                 code(unsafe { launch::cooperative(b, empty, shape, DEFAULT, &mut []) })
             };
-            Ok(format!("{}, {}", cooperative(ONE), cooperative(Shape::line(100_000, 1024))))
+            Ok(format!("{}, {}", cooperative(ONE), cooperative(LaunchConfig::linear(100_000, 1024))))
         },
     },
     Experiment {
         id: Id(4, 9, 20),
         did: "a kernel that requires 32 times 2 threads: launch with 32 times 2, with 64, with 32",
         run: |b| {
-            let required = begun(b, c"required")?;
+            let required = init_and_load(b, c"required")?;
             let [right, line, half] = [[32, 2, 1], [64, 1, 1], [32, 1, 1]].map(|block| {
-                let shape = Shape { grid: [1, 1, 1], block, shared_bytes: 0 };
+                let shape = LaunchConfig { grid: [1, 1, 1], block, shared_bytes: 0 };
                 code(kernels::launch(b, required, shape, DEFAULT, &[]))
             });
             Ok(format!("{right}, {line}, {half}"))
@@ -189,9 +189,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 21),
         did: "a kernel of 64 threads at the most: launch with 64, with 65, with 2 times 32",
         run: |b| {
-            let bounded = begun(b, c"bounded")?;
+            let bounded = init_and_load(b, c"bounded")?;
             let [most, more, square] = [[64, 1, 1], [65, 1, 1], [2, 32, 1]].map(|block| {
-                let shape = Shape { grid: [1, 1, 1], block, shared_bytes: 0 };
+                let shape = LaunchConfig { grid: [1, 1, 1], block, shared_bytes: 0 };
                 code(kernels::launch(b, bounded, shape, DEFAULT, &[]))
             });
             Ok(format!("{most}, {more}, {square}"))
@@ -201,9 +201,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 22),
         did: "launch in a stream of context 1 a function of context 2, which is current",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let foreign = stream::create(b, stream_flags::NON_BLOCKING)?;
-            b.another()?;
+            b.second_context()?;
             let empty = kernel(b, KERNELS, c"empty")?;
             Ok(code(kernels::launch(b, empty, ONE, foreign, &[])))
         },
@@ -212,7 +212,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 23),
         did: "launch in a destroyed stream",
         run: |b| {
-            let empty = begun(b, c"empty")?;
+            let empty = init_and_load(b, c"empty")?;
             let gone = stream::create(b, stream_flags::NON_BLOCKING)?;
             stream::destroy(b, gone)?;
             Ok(code(kernels::launch(b, empty, ONE, gone, &[])))
@@ -222,7 +222,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 24),
         did: "launch in the stream of this thread, and in the legacy one, by their names",
         run: |b| {
-            let empty = begun(b, c"empty")?;
+            let empty = init_and_load(b, c"empty")?;
             let [thread, legacy] = [CUstream::PER_THREAD, CUstream::LEGACY]
                 .map(|stream| code(kernels::launch(b, empty, ONE, stream, &[])));
             Ok(format!("{thread}, {legacy}"))
@@ -232,7 +232,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 25),
         did: "launch in the default stream in a thread with no context current",
         run: |b| {
-            let empty = begun(b, c"empty")?;
+            let empty = init_and_load(b, c"empty")?;
             thread::scope(|scope| {
                 let launched = scope.spawn(|| code(kernels::launch(b, empty, ONE, DEFAULT, &[])));
                 Ok(launched.join().expect("the thread does not panic"))
@@ -282,46 +282,46 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 9, 31),
         did: "cuLaunchKernelEx without a configuration",
         run: |b| {
-            let empty = begun(b, c"empty")?;
+            let empty = init_and_load(b, c"empty")?;
             // SAFETY: a null configuration is the driver's to refuse; the kernel has no parameters.
             let answer = unsafe { (b.cuLaunchKernelEx)(std::ptr::null(), empty, null_mut(), null_mut()) };
-            Ok(code(named(Function::cuLaunchKernelEx, answer)))
+            Ok(code(check(Function::cuLaunchKernelEx, answer)))
         },
     },
     Experiment {
         id: Id(4, 9, 32),
         did: "a refused launch, then a synchronise and a good launch",
         run: |b| {
-            let empty = begun(b, c"empty")?;
-            let refused = code(kernels::launch(b, empty, Shape::line(0, 1), DEFAULT, &[]));
+            let empty = init_and_load(b, c"empty")?;
+            let refused = code(kernels::launch(b, empty, LaunchConfig::linear(0, 1), DEFAULT, &[]));
             let waited = code(context::synchronize(b));
             Ok(format!("{refused}, {waited}, {}", code(kernels::launch(b, empty, ONE, DEFAULT, &[]))))
         },
     },
 ];
 
-fn begun(b: &Bench, name: &CStr) -> Result<CUfunction, CallError> {
-    b.begin()?;
+fn init_and_load(b: &Fixture, name: &CStr) -> Result<CUfunction, CallError> {
+    b.init_context()?;
     kernel(b, KERNELS, name)
 }
 
 /// The code of a launch of `empty` in this shape, and of its end where that is another.
-fn shaped(b: &Bench, grid: [u32; 3], block: [u32; 3]) -> Answer {
-    let empty = begun(b, c"empty")?;
-    let launched = code(kernels::launch(b, empty, Shape { grid, block, shared_bytes: 0 }, DEFAULT, &[]));
+fn shaped(b: &Fixture, grid: [u32; 3], block: [u32; 3]) -> Answer {
+    let empty = init_and_load(b, c"empty")?;
+    let launched = code(kernels::launch(b, empty, LaunchConfig { grid, block, shared_bytes: 0 }, DEFAULT, &[]));
     context::synchronize(b)?;
     Ok(launched)
 }
 
 /// Allows dynamic shared memory and launches with some: what the kernel finds in its last word.
-fn shared(b: &Bench, allowed: Option<i32>, bytes: u32) -> Answer {
-    let dynamic = begun(b, c"dynamic_shared")?;
+fn shared(b: &Fixture, allowed: Option<i32>, bytes: u32) -> Answer {
+    let dynamic = init_and_load(b, c"dynamic_shared")?;
     let to = zeros(b)?;
     let allowed = match allowed {
         None => String::new(),
         Some(allowed) => format!("allow {}, ", code(function::set_attribute(b, dynamic, MAX_SHARED, allowed))),
     };
-    let shape = Shape { shared_bytes: bytes, ..ONE };
+    let shape = LaunchConfig { shared_bytes: bytes, ..ONE };
     let launched = kernels::launch(b, dynamic, shape, DEFAULT, &[to.0, bytes.into()]);
     Ok(match launched {
         Ok(()) => format!("{allowed}launch SUCCESS, {}", or_code(word_at(b, to), |word| word.to_string())),
@@ -330,7 +330,7 @@ fn shared(b: &Bench, allowed: Option<i32>, bytes: u32) -> Answer {
 }
 
 fn raw(
-    b: &Bench,
+    b: &Fixture,
     function: CUfunction,
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
@@ -341,8 +341,8 @@ fn raw(
 }
 
 /// Launches `store` with a buffer of its arguments that is said to have so many bytes.
-fn buffered(b: &Bench, bytes: usize) -> Answer {
-    let store = begun(b, c"store")?;
+fn buffered(b: &Fixture, bytes: usize) -> Answer {
+    let store = init_and_load(b, c"store")?;
     let to = zeros(b)?;
     let mut buffer = [to.0, 23, 0, 0];
     let mut size = bytes;
@@ -357,8 +357,8 @@ fn buffered(b: &Bench, bytes: usize) -> Answer {
     Ok(format!("{}, stored {}", code(launched), or_code(word_at(b, to), |word| word.to_string())))
 }
 
-fn both_ways(b: &Bench) -> Answer {
-    let store = begun(b, c"store")?;
+fn both_ways(b: &Fixture) -> Answer {
+    let store = init_and_load(b, c"store")?;
     let to = zeros(b)?;
     let (mut at, mut value) = (to.0, 31_u64);
     let mut parameters: [*mut c_void; 2] = [from_mut(&mut at).cast(), from_mut(&mut value).cast()];
@@ -374,8 +374,8 @@ fn both_ways(b: &Bench) -> Answer {
     Ok(format!("{}, stored {}", code(launched), or_code(word_at(b, to), |word| word.to_string())))
 }
 
-fn attributed(b: &Bench, attributes: &[CUlaunchAttribute]) -> Answer {
-    let empty = begun(b, c"empty")?;
+fn attributed(b: &Fixture, attributes: &[CUlaunchAttribute]) -> Answer {
+    let empty = init_and_load(b, c"empty")?;
     let mut attributes = attributes.to_vec();
     // SAFETY: the kernel has no parameters.
     let launched = unsafe { launch::with_attributes(b, empty, ONE, DEFAULT, &mut attributes, &mut []) };

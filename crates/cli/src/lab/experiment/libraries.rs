@@ -9,8 +9,8 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code, paced};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{choose, code, code_and_pace, or_code};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, KERNELS, ONE, Spin, launch, word_at, zeros};
 
@@ -38,13 +38,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 4),
         did: "cuLibraryUnload of another library while a kernel runs",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let spin = Spin::new(b)?;
             let (of, empty) = with_kernel(b, c"empty")?;
             launch(b, empty.into(), ONE, DEFAULT, &[])?;
             context::synchronize(b)?;
             spin.run(b, stream::create(b, stream_flags::NON_BLOCKING)?, CUdeviceptr::NULL, 0)?;
-            let answer = paced(spin.gate.during(|| library::unload(b, of)));
+            let answer = code_and_pace(spin.latch.during(|| library::unload(b, of)));
             context::synchronize(b)?;
             Ok(answer)
         },
@@ -53,7 +53,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 5),
         did: "launch a kernel of a library as it is, and as the function that cuKernelGetFunction gives",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let (_, store) = with_kernel(b, c"store")?;
             let to = zeros(b)?;
             launch(b, store.into(), ONE, DEFAULT, &[to.0, 1])?;
@@ -76,10 +76,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 8),
         did: "launch the function of context 1 of a library's kernel, with context 2 current",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let (_, empty) = with_kernel(b, c"empty")?;
             let of_first = kernel::function(b, empty)?;
-            b.another()?;
+            b.second_context()?;
             Ok(code(launch(b, of_first, ONE, DEFAULT, &[])))
         },
     },
@@ -87,10 +87,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 9),
         did: "launch a kernel of a library in a stream of context 1, with context 2 current",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let (_, empty) = with_kernel(b, c"empty")?;
             let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-            b.another()?;
+            b.second_context()?;
             Ok(code(launch(b, empty.into(), ONE, stream, &[])))
         },
     },
@@ -123,7 +123,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 15),
         did: "cuModuleUnload of the module that cuLibraryGetModule gives",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             Ok(code(module::unload(b, library::module(b, of)?)))
         },
@@ -132,18 +132,18 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 16),
         did: "a variable by cuLibraryGetGlobal, and by cuModuleGetGlobal of the library's module",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let by_library = library::global(b, of, c"counter")?;
             let by_module = module::global(b, library::module(b, of)?, c"counter")?;
-            Ok(format!("{} bytes, {}", by_library.bytes, either(by_library == by_module, "the same", "another")))
+            Ok(format!("{} bytes, {}", by_library.bytes, choose(by_library == by_module, "the same", "another")))
         },
     },
     Experiment {
         id: Id(4, 5, 17),
         did: "look up a kernel, a variable and a managed variable that a library does not have",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let kernel = code(library::kernel(b, of, c"missing"));
             let (global, managed) = (library::global(b, of, c"missing"), library::managed(b, of, c"counter"));
@@ -155,16 +155,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 18),
         did: "count the kernels of a library; the name and the library of one",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let (of, empty) = with_kernel(b, c"empty")?;
             let count = library::kernel_count(b, of)?;
             let listed = library::kernels(b, of, count)?.contains(&empty);
             let back = kernel::library(b, empty)? == of;
             Ok(format!(
                 "{count}, {}, {}, {}",
-                either(listed, "listed", "not listed"),
+                choose(listed, "listed", "not listed"),
                 kernel::name(b, empty)?,
-                either(back, "of this library", "of another")
+                choose(back, "of this library", "of another")
             ))
         },
     },
@@ -172,8 +172,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 19),
         did: "load a library twice",
         run: |b| {
-            b.begin()?;
-            Ok(either(load(b, KERNELS)? == load(b, KERNELS)?, "one handle", "two handles"))
+            b.init_context()?;
+            Ok(choose(load(b, KERNELS)? == load(b, KERNELS)?, "one handle", "two handles"))
         },
     },
     Experiment {
@@ -185,9 +185,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 21),
         did: "unload the library after one of its contexts was destroyed",
         run: |b| {
-            let first = b.begin()?;
+            let first = b.init_context()?;
             let (of, empty) = with_kernel(b, c"empty")?;
-            let second = b.another()?;
+            let second = b.second_context()?;
             launch(b, empty.into(), ONE, DEFAULT, &[])?;
             context::destroy(b, second)?;
             context::set_current(b, first)?;
@@ -209,7 +209,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 23),
         did: "load a library of garbage, and of a text that does not compile",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let broken = c".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry broken() { nothing; }\n";
             Ok(format!("{}, {}", code(load(b, c"garbage")), code(load(b, broken))))
         },
@@ -218,7 +218,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 5, 24),
         did: "cuFuncGetAttribute and cuFuncGetName of a library's kernel as it is",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let (_, empty) = with_kernel(b, c"empty")?;
             let as_function = CUfunction::from(empty);
             let threads = function::attribute(b, as_function, CUfunction_attribute::MAX_THREADS_PER_BLOCK);
@@ -228,12 +228,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn load(b: &Bench, text: &CStr) -> Result<CUlibrary, CallError> {
+fn load(b: &Fixture, text: &CStr) -> Result<CUlibrary, CallError> {
     // SAFETY: the text ends in a NUL; there are no options.
     unsafe { library::load(b, text.as_ptr().cast(), &mut Options::new()) }
 }
 
-fn with_kernel(b: &Bench, name: &CStr) -> Result<(CUlibrary, CUkernel), CallError> {
+fn with_kernel(b: &Fixture, name: &CStr) -> Result<(CUlibrary, CUkernel), CallError> {
     let of = load(b, KERNELS)?;
     Ok((of, library::kernel(b, of, name)?))
 }
@@ -245,8 +245,8 @@ struct Loaded {
     function: CUfunction,
 }
 
-fn unloaded(b: &Bench, ask: impl FnOnce(&Bench, Loaded) -> String) -> Answer {
-    b.begin()?;
+fn unloaded(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer {
+    b.init_context()?;
     let (of, empty) = with_kernel(b, c"empty")?;
     let function = kernel::function(b, empty)?;
     launch(b, function, ONE, DEFAULT, &[])?;
@@ -255,8 +255,8 @@ fn unloaded(b: &Bench, ask: impl FnOnce(&Bench, Loaded) -> String) -> Answer {
     Ok(ask(b, Loaded { library: of, kernel: empty, function }))
 }
 
-fn image_overwritten(b: &Bench) -> Answer {
-    b.begin()?;
+fn image_overwritten(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut image = CString::from(KERNELS).into_bytes_with_nul();
     // SAFETY: the text ends in a NUL; there are no options.
     let of = unsafe { library::load(b, image.as_ptr().cast(), &mut Options::new()) }?;
@@ -267,48 +267,48 @@ fn image_overwritten(b: &Bench) -> Answer {
     Ok(word_at(b, to)?.to_string())
 }
 
-fn unload_of_running(b: &Bench) -> Answer {
-    b.begin()?;
+fn unload_of_running(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (of, spins) = with_kernel(b, c"spin")?;
     let spin = Spin::of(b, kernel::function(b, spins)?)?;
     let block = zeros(b)?;
     spin.run(b, stream::create(b, stream_flags::NON_BLOCKING)?, block, 5)?;
-    let pace = paced(spin.gate.during(|| library::unload(b, of)));
+    let pace = code_and_pace(spin.latch.during(|| library::unload(b, of)));
     Ok(format!("{pace}, it stored {}", word_at(b, block)?))
 }
 
-fn functions_of_contexts(b: &Bench) -> Answer {
-    b.begin()?;
+fn functions_of_contexts(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (_, empty) = with_kernel(b, c"empty")?;
     let (first, again) = (kernel::function(b, empty)?, kernel::function(b, empty)?);
-    b.another()?;
+    b.second_context()?;
     let there = kernel::function(b, empty)?;
-    Ok(format!("{}, {}", either(first == again, "the same", "another"), either(first == there, "the same", "another")))
+    Ok(format!("{}, {}", choose(first == again, "the same", "another"), choose(first == there, "the same", "another")))
 }
 
-fn counters_of_contexts(b: &Bench) -> Answer {
-    b.begin()?;
+fn counters_of_contexts(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (of, count) = with_kernel(b, c"count")?;
-    let counted = |b: &Bench| -> Result<(u32, CUdeviceptr), CallError> {
+    let counted = |b: &Fixture| -> Result<(u32, CUdeviceptr), CallError> {
         let to = zeros(b)?;
         launch(b, count.into(), ONE, DEFAULT, &[to.0])?;
         Ok((word_at(b, to)?, library::global(b, of, c"counter")?.base))
     };
     let (first, here) = counted(b)?;
-    b.another()?;
+    b.second_context()?;
     let (second, there) = counted(b)?;
-    Ok(format!("{first}, {second}, {}", either(here == there, "one place", "two places")))
+    Ok(format!("{first}, {second}, {}", choose(here == there, "one place", "two places")))
 }
 
-fn attribute_of_contexts(b: &Bench) -> Answer {
+fn attribute_of_contexts(b: &Fixture) -> Answer {
     const SHARED: CUfunction_attribute = CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    b.begin()?;
+    b.init_context()?;
     let (_, dynamic) = with_kernel(b, c"dynamic_shared")?;
     let before = kernel::attribute(b, dynamic, SHARED, b.device)?;
     kernel::set_attribute(b, dynamic, SHARED, 100_000, b.device)?;
     let of_kernel = kernel::attribute(b, dynamic, SHARED, b.device)?;
     let here = function::attribute(b, kernel::function(b, dynamic)?, SHARED)?;
-    b.another()?;
+    b.second_context()?;
     let there = function::attribute(b, kernel::function(b, dynamic)?, SHARED)?;
     Ok(format!("{before}, then {of_kernel}; {here} and {there}"))
 }

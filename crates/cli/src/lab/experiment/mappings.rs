@@ -6,13 +6,13 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, code, or_code};
-use crate::lab::bench::{Bench, named};
-use crate::lab::host::Host;
+use crate::lab::answer_text::{byte_runs, code, or_code};
+use crate::lab::fixture::{Fixture, check};
+use crate::lab::free_memory::{BLOCK, FreeMemory};
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, KERNELS, ONE, kernel, launch, word_at};
-use crate::lab::level::{BLOCK, Level};
-use crate::lab::mapped::{self, Mapped, PAGE, beyond, plain, reserve, to_write};
+use crate::lab::mapped::{self, Mapped, PAGE, device_prop, offset, read_write_access, reserve};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -58,8 +58,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 4, 11),
         did: "map a released handle",
         run: |b| {
-            b.begin()?;
-            let dead = allocation::create(b, PAGE, &plain(b))?;
+            b.init_context()?;
+            let dead = allocation::create(b, PAGE, &device_prop(b))?;
             allocation::release(b, dead)?;
             mapped_of(b, dead)
         },
@@ -123,14 +123,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 4, 27),
         did: "a copy that begins in a mapping and ends beyond it",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let start = reserve(b, 2 * PAGE)?;
-            let handle = allocation::create(b, PAGE, &plain(b))?;
+            let handle = allocation::create(b, PAGE, &device_prop(b))?;
             mapping::map(b, start, PAGE, 0, handle)?;
-            mapping::set_access(b, start, PAGE, &[to_write(b)])?;
-            let over = beyond(start, PAGE - 2048);
+            mapping::set_access(b, start, PAGE, &[read_write_access(b)])?;
+            let over = offset(start, PAGE - 2048);
             let filled = code(fill::d8(b, over, 1, 4096));
-            Ok(format!("fill {filled}, copy {}", code(b.copy_out(Host::pageable(4096), over))))
+            Ok(format!("fill {filled}, copy {}", code(b.copy_out(HostBuffer::pageable(4096), over))))
         },
     },
     Experiment { id: Id(6, 4, 28), did: "map, set access and unmap with no context current", run: no_context },
@@ -160,7 +160,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(6, 4, 35),
         did: "no context current: in a stream copy to a mapping from pinned and pageable memory, from it to both, to and \
               from a block, and fill it",
-        run: |b| unguided(b, |b| Ok(mapped::new(b, 2 * PAGE)?.start)),
+        run: |b| unguided(b, |b| Ok(mapped::map_new(b, 2 * PAGE)?.start)),
     },
     Experiment {
         id: Id(6, 4, 36),
@@ -180,78 +180,79 @@ struct Onto {
 
 const WHOLE: Onto = Onto { offset: 0, bytes: 2 * PAGE, from: 0 };
 
-fn onto(b: &Bench, Onto { offset, bytes, from }: Onto) -> Answer {
-    b.begin()?;
+fn onto(b: &Fixture, Onto { offset: shift, bytes, from }: Onto) -> Answer {
+    b.init_context()?;
     let start = reserve(b, 4 * PAGE)?;
-    let handle = allocation::create(b, 2 * PAGE, &plain(b))?;
-    Ok(code(mapping::map(b, beyond(start, offset), bytes, from, handle)))
+    let handle = allocation::create(b, 2 * PAGE, &device_prop(b))?;
+    Ok(code(mapping::map(b, offset(start, shift), bytes, from, handle)))
 }
 
-fn not_reserved(b: &Bench) -> Answer {
-    b.begin()?;
-    let handle = allocation::create(b, PAGE, &plain(b))?;
+fn not_reserved(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let handle = allocation::create(b, PAGE, &device_prop(b))?;
     let block = memory::alloc(b, PAGE)?;
     let map = |at| code(mapping::map(b, at, PAGE, 0, handle));
     Ok(format!("{}, {}, {}", map(CUdeviceptr(0x1234_5600_0000)), map(CUdeviceptr::NULL), map(block)))
 }
 
-fn over_another(b: &Bench) -> Answer {
-    b.begin()?;
+fn over_another(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = reserve(b, 4 * PAGE)?;
-    let first = allocation::create(b, 2 * PAGE, &plain(b))?;
-    let second = allocation::create(b, 2 * PAGE, &plain(b))?;
+    let first = allocation::create(b, 2 * PAGE, &device_prop(b))?;
+    let second = allocation::create(b, 2 * PAGE, &device_prop(b))?;
     mapping::map(b, start, 2 * PAGE, 0, first)?;
     let same = code(mapping::map(b, start, 2 * PAGE, 0, second));
-    Ok(format!("{same}, {}", code(mapping::map(b, beyond(start, PAGE), 2 * PAGE, 0, second))))
+    Ok(format!("{same}, {}", code(mapping::map(b, offset(start, PAGE), 2 * PAGE, 0, second))))
 }
 
-fn flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = reserve(b, PAGE)?;
-    let handle = allocation::create(b, PAGE, &plain(b))?;
+    let handle = allocation::create(b, PAGE, &device_prop(b))?;
     // SAFETY: the call takes no pointer.
     let outcome = unsafe { (b.cuMemMap)(start, PAGE, 0, handle, 1) };
-    Ok(code(named(Function::cuMemMap, outcome)))
+    Ok(code(check(Function::cuMemMap, outcome)))
 }
 
-fn mapped_of(b: &Bench, handle: CUmemGenericAllocationHandle) -> Answer {
-    b.begin()?;
+fn mapped_of(b: &Fixture, handle: CUmemGenericAllocationHandle) -> Answer {
+    b.init_context()?;
     let start = reserve(b, PAGE)?;
     Ok(code(mapping::map(b, start, PAGE, 0, handle)))
 }
 
 /// Two pages of addresses with a handle of one page mapped to each.
-fn pair(b: &Bench) -> Result<CUdeviceptr, CallError> {
+fn pair(b: &Fixture) -> Result<CUdeviceptr, CallError> {
     let start = reserve(b, 2 * PAGE)?;
-    for at in [start, beyond(start, PAGE)] {
-        let handle = allocation::create(b, PAGE, &plain(b))?;
+    for at in [start, offset(start, PAGE)] {
+        let handle = allocation::create(b, PAGE, &device_prop(b))?;
         mapping::map(b, at, PAGE, 0, handle)?;
     }
-    mapping::set_access(b, start, 2 * PAGE, &[to_write(b)])?;
+    mapping::set_access(b, start, 2 * PAGE, &[read_write_access(b)])?;
     Ok(start)
 }
 
-fn side_by_side(b: &Bench) -> Answer {
-    b.begin()?;
+fn side_by_side(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = pair(b)?;
-    let across = beyond(start, PAGE - 2048);
+    let across = offset(start, PAGE - 2048);
     let filled = code(fill::d8(b, start, 0x11, 2 * PAGE));
-    let host = Host::pageable(4096);
+    let host = HostBuffer::pageable(4096);
     host.fill(0x22);
     let copied = code(b.copy_in(across, host));
-    let held = [start, across, beyond(start, PAGE + 2048)].map(|at| or_code(b.bytes_at(at, 1024), |bytes| all(&bytes)));
+    let held =
+        [start, across, offset(start, PAGE + 2048)].map(|at| or_code(b.bytes_at(at, 1024), |bytes| byte_runs(&bytes)));
     Ok(format!("fill {filled}, copy {copied}, holds {}", held.join(" ")))
 }
 
-fn side_by_side_kernel(b: &Bench) -> Answer {
-    b.begin()?;
+fn side_by_side_kernel(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = pair(b)?;
     let store = kernel(b, KERNELS, c"store")?;
     fill::d8(b, start, 0x11, 2 * PAGE)?;
     let to = memory::alloc(b, 2 * PAGE)?;
     let copied = code(copy::device_to_device(b, to, start, 2 * PAGE));
-    let held = all(&b.bytes_at(beyond(to, PAGE - 2048), 4096)?);
-    let (last, first) = (beyond(start, PAGE - 4), beyond(start, PAGE));
+    let held = byte_runs(&b.bytes_at(offset(to, PAGE - 2048), 4096)?);
+    let (last, first) = (offset(start, PAGE - 4), offset(start, PAGE));
     launch(b, store, ONE, DEFAULT, &[last.0, 5])?;
     launch(b, store, ONE, DEFAULT, &[first.0, 6])?;
     context::synchronize(b)?;
@@ -259,11 +260,11 @@ fn side_by_side_kernel(b: &Bench) -> Answer {
 }
 
 /// What work in a stream does with the middle of two mapped pages while no context is current.
-fn unguided(b: &Bench, pages: impl FnOnce(&Bench) -> Result<CUdeviceptr, CallError>) -> Answer {
-    b.begin()?;
-    let middle = beyond(pages(b)?, PAGE - 2048);
+fn unguided(b: &Fixture, pages: impl FnOnce(&Fixture) -> Result<CUdeviceptr, CallError>) -> Answer {
+    b.init_context()?;
+    let middle = offset(pages(b)?, PAGE - 2048);
     let block = memory::alloc(b, 4096)?;
-    let (pinned, pageable) = (Host::pinned(b, 4096)?, Host::pageable(4096));
+    let (pinned, pageable) = (HostBuffer::pinned(b, 4096)?, HostBuffer::pageable(4096));
     let work = stream::create(b, stream_flags::NON_BLOCKING)?;
     context::pop_current(b)?;
     let answers = [
@@ -280,133 +281,133 @@ fn unguided(b: &Bench, pages: impl FnOnce(&Bench) -> Result<CUdeviceptr, CallErr
 }
 
 /// One handle of a page, mapped to two addresses.
-fn alias(b: &Bench) -> Result<[CUdeviceptr; 2], CallError> {
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
-    let second = mapped::at_new_addresses(b, allocation, bytes)?;
-    mapping::set_access(b, second, bytes, &[to_write(b)])?;
+fn alias(b: &Fixture) -> Result<[CUdeviceptr; 2], CallError> {
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
+    let second = mapped::map_existing(b, allocation, bytes)?;
+    mapping::set_access(b, second, bytes, &[read_write_access(b)])?;
     Ok([start, second])
 }
 
-fn twice(b: &Bench) -> Answer {
-    b.begin()?;
+fn twice(b: &Fixture) -> Answer {
+    b.init_context()?;
     let [one, other] = alias(b)?;
     fill::d8(b, one, 0x5a, PAGE)?;
-    let forth = all(&b.bytes_at(other, 4096)?);
+    let forth = byte_runs(&b.bytes_at(other, 4096)?);
     fill::d8(b, other, 0x33, PAGE)?;
-    Ok(format!("{forth}, and back {}", all(&b.bytes_at(one, 4096)?)))
+    Ok(format!("{forth}, and back {}", byte_runs(&b.bytes_at(one, 4096)?)))
 }
 
-fn twice_kernel(b: &Bench) -> Answer {
-    b.begin()?;
+fn twice_kernel(b: &Fixture) -> Answer {
+    b.init_context()?;
     let [one, other] = alias(b)?;
     let store = kernel(b, KERNELS, c"store")?;
     launch(b, store, ONE, DEFAULT, &[one.0, 7])?;
     Ok(word_at(b, other)?.to_string())
 }
 
-fn twice_unmapped_once(b: &Bench) -> Answer {
-    b.begin()?;
+fn twice_unmapped_once(b: &Fixture) -> Answer {
+    b.init_context()?;
     let [one, other] = alias(b)?;
     fill::d8(b, one, 0x5a, PAGE)?;
     context::synchronize(b)?;
     let unmapped = code(mapping::unmap(b, one, PAGE));
-    let read = or_code(b.bytes_at(other, 4096), |bytes| all(&bytes));
+    let read = or_code(b.bytes_at(other, 4096), |bytes| byte_runs(&bytes));
     Ok(format!("unmap {unmapped}, reads {read}, and the unmapped one {}", code(b.bytes_at(one, 4096))))
 }
 
-fn unmapped(b: &Bench, offset: usize, bytes: usize) -> Answer {
-    b.begin()?;
+fn unmapped(b: &Fixture, shift: usize, bytes: usize) -> Answer {
+    b.init_context()?;
     let start = reserve(b, 4 * PAGE)?;
-    let handle = allocation::create(b, 2 * PAGE, &plain(b))?;
+    let handle = allocation::create(b, 2 * PAGE, &device_prop(b))?;
     mapping::map(b, start, 2 * PAGE, 0, handle)?;
-    mapping::set_access(b, start, 2 * PAGE, &[to_write(b)])?;
+    mapping::set_access(b, start, 2 * PAGE, &[read_write_access(b)])?;
     fill::d8(b, start, 0x5a, 2 * PAGE)?;
     context::synchronize(b)?;
-    let unmapped = code(mapping::unmap(b, beyond(start, offset), bytes));
-    let read = [start, beyond(start, PAGE)].map(|at| or_code(b.bytes_at(at, 4096), |bytes| all(&bytes)));
+    let unmapped = code(mapping::unmap(b, offset(start, shift), bytes));
+    let read = [start, offset(start, PAGE)].map(|at| or_code(b.bytes_at(at, 4096), |bytes| byte_runs(&bytes)));
     Ok(format!("{unmapped}, reads {}", read.join(" ")))
 }
 
-fn both_unmapped(b: &Bench) -> Answer {
-    b.begin()?;
+fn both_unmapped(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = pair(b)?;
     let unmapped = code(mapping::unmap(b, start, 2 * PAGE));
-    let read = [start, beyond(start, PAGE)].map(|at| code(b.bytes_at(at, 4096)));
+    let read = [start, offset(start, PAGE)].map(|at| code(b.bytes_at(at, 4096)));
     Ok(format!("{unmapped}, reads {}", read.join(" ")))
 }
 
-fn unmapped_with_hole(b: &Bench) -> Answer {
-    b.begin()?;
+fn unmapped_with_hole(b: &Fixture) -> Answer {
+    b.init_context()?;
     let start = reserve(b, 3 * PAGE)?;
-    for at in [start, beyond(start, 2 * PAGE)] {
-        let handle = allocation::create(b, PAGE, &plain(b))?;
+    for at in [start, offset(start, 2 * PAGE)] {
+        let handle = allocation::create(b, PAGE, &device_prop(b))?;
         mapping::map(b, at, PAGE, 0, handle)?;
-        mapping::set_access(b, at, PAGE, &[to_write(b)])?;
+        mapping::set_access(b, at, PAGE, &[read_write_access(b)])?;
     }
     let unmapped = code(mapping::unmap(b, start, 3 * PAGE));
-    let read = [start, beyond(start, 2 * PAGE)].map(|at| code(b.bytes_at(at, 4096)));
+    let read = [start, offset(start, 2 * PAGE)].map(|at| code(b.bytes_at(at, 4096)));
     Ok(format!("{unmapped}, reads {}", read.join(" ")))
 }
 
-fn unmapped_twice(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, bytes, .. } = mapped::new(b, PAGE)?;
+fn unmapped_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, bytes, .. } = mapped::map_new(b, PAGE)?;
     let first = code(mapping::unmap(b, start, bytes));
     Ok(format!("{first}, {}", code(mapping::unmap(b, start, bytes))))
 }
 
-fn unmapped_foreign(b: &Bench) -> Answer {
-    b.begin()?;
+fn unmapped_foreign(b: &Fixture) -> Answer {
+    b.init_context()?;
     let addresses = [reserve(b, PAGE)?, memory::alloc(b, PAGE)?, CUdeviceptr::NULL];
     Ok(addresses.map(|at| code(mapping::unmap(b, at, PAGE))).join(", "))
 }
 
-fn moved(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+fn moved(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
     context::synchronize(b)?;
     mapping::unmap(b, start, bytes)?;
-    let elsewhere = mapped::at_new_addresses(b, allocation, bytes)?;
-    mapping::set_access(b, elsewhere, bytes, &[to_write(b)])?;
-    Ok(all(&b.bytes_at(elsewhere, 4096)?))
+    let elsewhere = mapped::map_existing(b, allocation, bytes)?;
+    mapping::set_access(b, elsewhere, bytes, &[read_write_access(b)])?;
+    Ok(byte_runs(&b.bytes_at(elsewhere, 4096)?))
 }
 
-fn used_after_unmap(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, bytes, .. } = mapped::new(b, PAGE)?;
+fn used_after_unmap(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, bytes, .. } = mapped::map_new(b, PAGE)?;
     mapping::unmap(b, start, bytes)?;
     let filled = code(fill::d8(b, start, 1, 4096));
-    let copied_in = code(b.copy_in(start, Host::pageable(4096)));
-    Ok(format!("{filled}, {copied_in}, {}", code(b.copy_out(Host::pageable(4096), start))))
+    let copied_in = code(b.copy_in(start, HostBuffer::pageable(4096)));
+    Ok(format!("{filled}, {copied_in}, {}", code(b.copy_out(HostBuffer::pageable(4096), start))))
 }
 
-fn no_context(b: &Bench) -> Answer {
+fn no_context(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let start = reserve(b, PAGE)?;
-    let handle = allocation::create(b, PAGE, &plain(b))?;
+    let handle = allocation::create(b, PAGE, &device_prop(b))?;
     let mapped = code(mapping::map(b, start, PAGE, 0, handle));
-    let access = code(mapping::set_access(b, start, PAGE, &[to_write(b)]));
+    let access = code(mapping::set_access(b, start, PAGE, &[read_write_access(b)]));
     let asked = code(mapping::access(b, mapped::on_device(b), start));
     let retained = code(allocation::retain(b, start));
     let unmapped = code(mapping::unmap(b, start, PAGE));
     Ok(format!("map {mapped}, set access {access}, ask for it {asked}, retain {retained}, unmap {unmapped}"))
 }
 
-fn freed(b: &Bench) -> Answer {
-    b.begin()?;
-    let Mapped { start, bytes, .. } = mapped::new(b, PAGE)?;
+fn freed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let Mapped { start, bytes, .. } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
     context::synchronize(b)?;
     let free = code(memory::free(b, start));
     let free_async = code(memory::free_async(b, start, DEFAULT));
-    Ok(format!("{free}, {free_async}, reads {}", or_code(b.bytes_at(start, 4096), |bytes| all(&bytes))))
+    Ok(format!("{free}, {free_async}, reads {}", or_code(b.bytes_at(start, 4096), |bytes| byte_runs(&bytes))))
 }
 
-fn released_while_mapped(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, BLOCK)?;
+fn released_while_mapped(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, BLOCK)?;
     allocation::release(b, allocation)?;
     let released = level.blocks(b)?;
     let filled = code(fill::d8(b, start, 1, 4096));
@@ -416,21 +417,21 @@ fn released_while_mapped(b: &Bench) -> Answer {
     Ok(format!("{released}, fill {filled}; {}", level.blocks(b)?))
 }
 
-fn unmapped_then_released(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, BLOCK)?;
+fn unmapped_then_released(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, BLOCK)?;
     mapping::unmap(b, start, bytes)?;
     let unmapped = level.blocks(b)?;
     allocation::release(b, allocation)?;
     Ok(format!("{unmapped}, {}", level.blocks(b)?))
 }
 
-fn released_while_mapped_twice(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let Mapped { start, allocation, bytes } = mapped::new(b, BLOCK)?;
-    let second = mapped::at_new_addresses(b, allocation, bytes)?;
+fn released_while_mapped_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
+    let Mapped { start, allocation, bytes } = mapped::map_new(b, BLOCK)?;
+    let second = mapped::map_existing(b, allocation, bytes)?;
     allocation::release(b, allocation)?;
     let released = level.blocks(b)?;
     mapping::unmap(b, start, bytes)?;

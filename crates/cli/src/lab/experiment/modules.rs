@@ -9,10 +9,10 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code, paced};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{choose, code, code_and_pace, or_code};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
-use crate::lab::kernels::{self, DEFAULT, KERNELS, ONE, Spin, kernel, launch, load, loaded, word_at, zeros};
+use crate::lab::kernels::{self, DEFAULT, KERNELS, ONE, Spin, function, kernel, launch, load, word_at, zeros};
 
 const THREADS: CUfunction_attribute = CUfunction_attribute::MAX_THREADS_PER_BLOCK;
 
@@ -57,9 +57,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 2, 4),
         did: "cuModuleGetFunction of one name twice",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
-            Ok(either(
+            Ok(choose(
                 module::function(b, of, c"empty")? == module::function(b, of, c"empty")?,
                 "the same handle",
                 "two handles",
@@ -136,7 +136,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             foreign(b, |b, it| {
                 or_code(module::global(b, it.module, c"counter"), |range| {
-                    either(range.base == it.counter, "where it lies in context 1", "elsewhere")
+                    choose(range.base == it.counter, "where it lies in context 1", "elsewhere")
                 })
             })
         },
@@ -175,7 +175,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 3, 19),
         did: "cuModuleGetFunction, cuModuleGetGlobal and cuModuleUnload of a null module",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = CUmodule::NULL;
             let (function, global) = (module::function(b, of, c"empty"), module::global(b, of, c"counter"));
             Ok(format!("{}, {}, {}", code(function), code(global), code(module::unload(b, of))))
@@ -195,7 +195,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 3, 22),
         did: "look up a kernel that is not there, one by a variable's name, and one by no name",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let [missing, variable, nameless] =
                 [c"missing", c"counter", c""].map(|name| code(module::function(b, of, name)));
@@ -206,7 +206,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 3, 23),
         did: "count the kernels of a module, and enumerate them",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let of = load(b, KERNELS)?;
             let count = module::function_count(b, of)?;
             let mut names = module::functions(b, of, count)?
@@ -221,7 +221,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 3, 24),
         did: "the loading mode, and whether a function that was only looked up is loaded",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let function = module::function(b, load(b, KERNELS)?, c"empty")?;
             let before = function::loading_state(b, function)?.0;
             function::load(b, function)?;
@@ -240,9 +240,9 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(b: &Bench) -> Result<Self, CallError> {
+    fn new(b: &Fixture) -> Result<Self, CallError> {
         let module = load(b, KERNELS)?;
-        let function = loaded(b, module, c"empty")?;
+        let function = function(b, module, c"empty")?;
         launch(b, function, ONE, DEFAULT, &[])?;
         context::synchronize(b)?;
         let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
@@ -250,18 +250,18 @@ impl Loaded {
     }
 }
 
-fn unloaded(b: &Bench, ask: impl FnOnce(&Bench, Loaded) -> String) -> Answer {
-    b.begin()?;
+fn unloaded(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer {
+    b.init_context()?;
     let it = Loaded::new(b)?;
     module::unload(b, it.module)?;
     Ok(ask(b, it))
 }
 
 /// Asks about a module of context 1 with context 2 current, and whether all is well in context 1 afterwards.
-fn foreign(b: &Bench, ask: impl FnOnce(&Bench, Loaded) -> String) -> Answer {
-    let first = b.begin()?;
+fn foreign(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer {
+    let first = b.init_context()?;
     let it = Loaded::new(b)?;
-    b.another()?;
+    b.second_context()?;
     let answer = ask(b, it);
     context::synchronize(b)?;
     context::set_current(b, first)?;
@@ -270,93 +270,93 @@ fn foreign(b: &Bench, ask: impl FnOnce(&Bench, Loaded) -> String) -> Answer {
 }
 
 /// Asks about a module whose context is gone, with the primary one current.
-fn orphaned(b: &Bench, ask: impl FnOnce(&Bench, Loaded) -> String) -> Answer {
-    let first = b.begin()?;
-    let second = b.another()?;
+fn orphaned(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer {
+    let first = b.init_context()?;
+    let second = b.second_context()?;
     let it = Loaded::new(b)?;
     context::destroy(b, second)?;
     context::set_current(b, first)?;
     Ok(ask(b, it))
 }
 
-fn image_overwritten(b: &Bench) -> Answer {
-    b.begin()?;
+fn image_overwritten(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut image = CString::from(KERNELS).into_bytes_with_nul();
     // SAFETY: the text ends in a NUL.
     let of = unsafe { module::load(b, image.as_ptr().cast()) }?;
     image.fill(b'x');
     drop(image);
     let to = zeros(b)?;
-    launch(b, loaded(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
+    launch(b, function(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
     let count = word_at(b, to)?;
-    launch(b, loaded(b, of, c"scale")?, ONE, DEFAULT, &[to.0, 3])?;
+    launch(b, function(b, of, c"scale")?, ONE, DEFAULT, &[to.0, 3])?;
     Ok(format!("counter {count}, 3 scaled {}", word_at(b, to)?))
 }
 
-fn unload_of_running(b: &Bench) -> Answer {
-    b.begin()?;
+fn unload_of_running(b: &Fixture) -> Answer {
+    b.init_context()?;
     let of = load(b, KERNELS)?;
-    let spin = Spin::of(b, loaded(b, of, c"spin")?)?;
+    let spin = Spin::of(b, function(b, of, c"spin")?)?;
     let block = zeros(b)?;
     spin.run(b, stream::create(b, stream_flags::NON_BLOCKING)?, block, 5)?;
-    let pace = paced(spin.gate.during(|| module::unload(b, of)));
+    let pace = code_and_pace(spin.latch.during(|| module::unload(b, of)));
     Ok(format!("{pace}, it stored {}", word_at(b, block)?))
 }
 
-fn unload_of_idle(b: &Bench) -> Answer {
-    b.begin()?;
+fn unload_of_idle(b: &Fixture) -> Answer {
+    b.init_context()?;
     let spin = Spin::new(b)?;
     let idle = Loaded::new(b)?;
     spin.run(b, stream::create(b, stream_flags::NON_BLOCKING)?, CUdeviceptr::NULL, 0)?;
-    let answer = paced(spin.gate.during(|| module::unload(b, idle.module)));
+    let answer = code_and_pace(spin.latch.during(|| module::unload(b, idle.module)));
     context::synchronize(b)?;
     Ok(answer)
 }
 
-fn unload_in_idle_context(b: &Bench) -> Answer {
-    let first = b.begin()?;
+fn unload_in_idle_context(b: &Fixture) -> Answer {
+    let first = b.init_context()?;
     let spin = Spin::new(b)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-    let second = b.another()?;
+    let second = b.second_context()?;
     let idle = Loaded::new(b)?;
     context::set_current(b, first)?;
     spin.run(b, stream, CUdeviceptr::NULL, 0)?;
     context::set_current(b, second)?;
-    Ok(paced(spin.gate.during(|| module::unload(b, idle.module))))
+    Ok(code_and_pace(spin.latch.during(|| module::unload(b, idle.module))))
 }
 
-fn asked_beside(b: &Bench) -> Answer {
-    b.begin()?;
+fn asked_beside(b: &Fixture) -> Answer {
+    b.init_context()?;
     let spin = Spin::new(b)?;
     let of = Loaded::new(b)?.module;
     spin.run(b, stream::create(b, stream_flags::NON_BLOCKING)?, CUdeviceptr::NULL, 0)?;
-    let (pace, asked) = spin.gate.during(|| {
+    let (pace, asked) = spin.latch.during(|| {
         module::function(b, of, c"empty")?;
         module::global(b, of, c"counter")
     });
     context::synchronize(b)?;
-    Ok(paced((pace, asked)))
+    Ok(code_and_pace((pace, asked)))
 }
 
 /// What `count` of a module says.
-fn count(b: &Bench, of: CUmodule) -> Result<u32, CallError> {
+fn count(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
     let to = zeros(b)?;
-    launch(b, loaded(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
+    launch(b, function(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
     let count = word_at(b, to)?;
     memory::free(b, to)?;
     Ok(count)
 }
 
-fn loaded_twice(b: &Bench) -> Answer {
-    b.begin()?;
+fn loaded_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (first, second) = (load(b, KERNELS)?, load(b, KERNELS)?);
-    let handles = either(first == second, "one handle", "two handles");
+    let handles = choose(first == second, "one handle", "two handles");
     count(b, first)?;
     Ok(format!("{handles}, {}, {}", count(b, first)?, count(b, second)?))
 }
 
-fn one_of_two_unloaded(b: &Bench) -> Answer {
-    b.begin()?;
+fn one_of_two_unloaded(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (first, second) = (load(b, KERNELS)?, load(b, KERNELS)?);
     count(b, first)?;
     count(b, second)?;
@@ -364,21 +364,21 @@ fn one_of_two_unloaded(b: &Bench) -> Answer {
     Ok(format!("{unloaded}, the second counts to {}", count(b, second)?))
 }
 
-fn loaded_in_two_contexts(b: &Bench) -> Answer {
-    let first_context = b.begin()?;
+fn loaded_in_two_contexts(b: &Fixture) -> Answer {
+    let first_context = b.init_context()?;
     let first = load(b, KERNELS)?;
     let here = module::global(b, first, c"counter")?.base;
-    b.another()?;
+    b.second_context()?;
     let second = load(b, KERNELS)?;
     let there = module::global(b, second, c"counter")?.base;
     let counted = count(b, second)?;
     context::set_current(b, first_context)?;
-    let places = either(here == there, "the same place", "two places");
+    let places = choose(here == there, "the same place", "two places");
     Ok(format!("{places}, {counted}, {}", count(b, first)?))
 }
 
-fn without_context(b: &Bench) -> Answer {
-    b.begin()?;
+fn without_context(b: &Fixture) -> Answer {
+    b.init_context()?;
     let it = Loaded::new(b)?;
     thread::scope(|scope| {
         let asked = scope.spawn(|| {
@@ -395,9 +395,9 @@ fn without_context(b: &Bench) -> Answer {
     })
 }
 
-fn primary_reset(b: &Bench) -> Answer {
+fn primary_reset(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    b.begin()?;
+    b.init_context()?;
     let it = Loaded::new(b)?;
     primary::reset(b, b.device)?;
     let again: CUcontext = primary::retain(b, b.device)?;

@@ -3,9 +3,9 @@
 use freehold_driver::cuda::{CUcontext, CUdeviceptr, CallError, context, driver, fill, memory, pointer};
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{alignment, code, distance, either};
-use crate::lab::bench::Bench;
-use crate::lab::host::Host;
+use crate::lab::answer_text::{alignment, choose, code, distance};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -54,86 +54,86 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// The code of one call with the primary context current.
-fn begun<T>(b: &Bench, call: impl FnOnce(&Bench) -> Result<T, CallError>) -> Answer {
-    b.begin()?;
+fn begun<T>(b: &Fixture, call: impl FnOnce(&Fixture) -> Result<T, CallError>) -> Answer {
+    b.init_context()?;
     Ok(code(call(b)))
 }
 
 /// A block of the first of two contexts, with the second current: block, first, second.
-fn two_contexts(b: &Bench) -> Result<(CUdeviceptr, CUcontext, CUcontext), CallError> {
+fn two_contexts(b: &Fixture) -> Result<(CUdeviceptr, CUcontext, CUcontext), CallError> {
     driver::init(b, 0)?;
-    let first = b.another()?;
+    let first = b.second_context()?;
     let block = memory::alloc(b, 4096)?;
-    let second = b.another()?;
+    let second = b.second_context()?;
     Ok((block, first, second))
 }
 
-fn owner_is_the_context_that_allocated(b: &Bench) -> Answer {
+fn owner_is_the_context_that_allocated(b: &Fixture) -> Answer {
     let (block, first, second) = two_contexts(b)?;
     let owner = pointer::context(b, block)?;
-    Ok(either(owner == first, "context 1", &either(owner == second, "context 2", "neither")))
+    Ok(choose(owner == first, "context 1", &choose(owner == second, "context 2", "neither")))
 }
 
-fn other_context_writes(b: &Bench) -> Answer {
+fn other_context_writes(b: &Fixture) -> Answer {
     let (block, _, _) = two_contexts(b)?;
-    let copied = b.copy_in(block, Host::pageable(4096));
+    let copied = b.copy_in(block, HostBuffer::pageable(4096));
     Ok(format!("copy {}, fill {}", code(copied), code(fill::d32(b, block, 7, 1024))))
 }
 
-fn other_context_frees(b: &Bench) -> Answer {
+fn other_context_frees(b: &Fixture) -> Answer {
     let (block, first, _) = two_contexts(b)?;
     let freed = memory::free(b, block);
     context::set_current(b, first)?;
     Ok(format!("{}, then {}", code(freed), code(memory::free(b, block))))
 }
 
-fn destroyed_context_gives_memory_back(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    let context = b.another()?;
+fn destroyed_context_gives_memory_back(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    let context = b.second_context()?;
     memory::alloc(b, 1 << 30)?;
     context::set_current(b, primary)?;
     let before = memory::info(b)?.free_bytes;
     context::destroy(b, context)?;
     let after = memory::info(b)?.free_bytes;
-    Ok(either(after >= before + (1 << 30), "at least 1 GiB came back at once", "less than 1 GiB came back at once"))
+    Ok(choose(after >= before + (1 << 30), "at least 1 GiB came back at once", "less than 1 GiB came back at once"))
 }
 
-fn free_after_destroy(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    let context = b.another()?;
+fn free_after_destroy(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    let context = b.second_context()?;
     let block = memory::alloc(b, 1 << 20)?;
     context::set_current(b, primary)?;
     context::destroy(b, context)?;
     Ok(code(memory::free(b, block)))
 }
 
-fn free_of_interior(b: &Bench) -> Answer {
-    b.begin()?;
+fn free_of_interior(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let second = code(memory::free(b, CUdeviceptr(block.0 + 1)));
     let later = code(memory::free(b, CUdeviceptr(block.0 + 256)));
     Ok(format!("{second}, {later}, fill {}", code(fill::d8(b, block, 1, 4096))))
 }
 
-fn two_bytes(b: &Bench) -> Answer {
-    b.begin()?;
+fn two_bytes(b: &Fixture) -> Answer {
+    b.init_context()?;
     let first = memory::alloc(b, 1)?;
     Ok(distance(first, memory::alloc(b, 1)?))
 }
 
-fn first_address(b: &Bench) -> Answer {
-    b.begin()?;
+fn first_address(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(format!("on a boundary of {}", alignment(memory::alloc(b, 1)?, 2 << 20)))
 }
 
-fn free_twice(b: &Bench) -> Answer {
-    b.begin()?;
+fn free_twice(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     Ok(format!("{}, then {}", code(memory::free(b, block)), code(memory::free(b, block))))
 }
 
-fn no_context(b: &Bench) -> Answer {
-    b.begin()?;
+fn no_context(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     context::set_current(b, CUcontext::NULL)?;
     let allocated = code(memory::alloc(b, 4096));

@@ -6,11 +6,11 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, paced};
-use crate::lab::bench::Bench;
-use crate::lab::gate::Gate;
-use crate::lab::host::Host;
+use crate::lab::answer_text::{byte_runs, code_and_pace};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
+use crate::lab::latch::Latch;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -36,12 +36,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(2, 1, 5),
         did: "cuMemHostRegister while a non-blocking stream has work",
-        run: |b| beside(b, |_| Ok(Host::pageable(4096)), |b, host| b.register(host.address(), 4096, 0)),
+        run: |b| beside(b, |_| Ok(HostBuffer::pageable(4096)), |b, host| b.register(host.address(), 4096, 0)),
     },
     Experiment {
         id: Id(2, 1, 6),
         did: "cuMemHostUnregister while a non-blocking stream has work",
-        run: |b| beside(b, |b| Host::registered(b, 4096), |b, host| b.unregister(host.address())),
+        run: |b| beside(b, |b| HostBuffer::registered(b, 4096), |b, host| b.unregister(host.address())),
     },
     Experiment {
         id: Id(2, 1, 7),
@@ -76,7 +76,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(2, 1, 13),
         did: "cuCtxCreate while a non-blocking stream has work",
-        run: |b| beside(b, |_| Ok(()), |b, ()| b.another()),
+        run: |b| beside(b, |_| Ok(()), |b, ()| b.second_context()),
     },
     Experiment {
         id: Id(2, 1, 14),
@@ -107,23 +107,25 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(2, 10, 1),
         did: "cuMemcpyHtoD of 1 KiB while a blocking stream has work",
-        run: |b| copy(b, stream_flags::DEFAULT, Host::pageable(1024), |b, to, host| b.copy_in(to, host)),
+        run: |b| copy(b, stream_flags::DEFAULT, HostBuffer::pageable(1024), |b, to, host| b.copy_in(to, host)),
     },
     Experiment {
         id: Id(2, 10, 2),
         did: "cuMemcpyHtoD of 1 KiB while a non-blocking stream has work",
-        run: |b| copy(b, stream_flags::NON_BLOCKING, Host::pageable(1024), |b, to, host| b.copy_in(to, host)),
+        run: |b| copy(b, stream_flags::NON_BLOCKING, HostBuffer::pageable(1024), |b, to, host| b.copy_in(to, host)),
     },
     Experiment {
         id: Id(2, 10, 3),
         did: "cuMemcpyDtoH of 1 KiB while a non-blocking stream has work",
-        run: |b| copy(b, stream_flags::NON_BLOCKING, Host::pageable(1024), |b, from, host| b.copy_out(host, from)),
+        run: |b| {
+            copy(b, stream_flags::NON_BLOCKING, HostBuffer::pageable(1024), |b, from, host| b.copy_out(host, from))
+        },
     },
     Experiment {
         id: Id(2, 10, 4),
         did: "cuMemcpyDtoD while a blocking stream has work",
         run: |b| {
-            copy(b, stream_flags::DEFAULT, Host::pageable(1), |b, to, _| {
+            copy(b, stream_flags::DEFAULT, HostBuffer::pageable(1), |b, to, _| {
                 copy::device_to_device(b, beyond(to), to, 1024)
             })
         },
@@ -132,7 +134,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(2, 10, 5),
         did: "cuMemcpyDtoD of a block with SYNC_MEMOPS set while a blocking stream has work",
         run: |b| {
-            copy(b, stream_flags::DEFAULT, Host::pageable(1), |b, to, _| {
+            copy(b, stream_flags::DEFAULT, HostBuffer::pageable(1), |b, to, _| {
                 pointer::set_attribute(b, to, CUpointer_attribute::SYNC_MEMOPS, 1)?;
                 copy::device_to_device(b, beyond(to), to, 1024)
             })
@@ -141,155 +143,155 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(2, 10, 6),
         did: "cuMemsetD8 of device memory while a blocking stream has work",
-        run: |b| copy(b, stream_flags::DEFAULT, Host::pageable(1), |b, to, _| fill::d8(b, to, 1, 1024)),
+        run: |b| copy(b, stream_flags::DEFAULT, HostBuffer::pageable(1), |b, to, _| fill::d8(b, to, 1, 1024)),
     },
     Experiment {
         id: Id(2, 10, 7),
         did: "cuMemsetD8 of pinned memory while a blocking stream has work",
         run: |b| {
-            b.begin()?;
-            let host = Host::pinned(b, 1024)?;
+            b.init_context()?;
+            let host = HostBuffer::pinned(b, 1024)?;
             copy(b, stream_flags::DEFAULT, host, |b, _, host| fill::d8(b, host.address(), 1, 1024))
         },
     },
     Experiment {
         id: Id(2, 10, 8),
         did: "cuMemcpyHtoDAsync of 1 KiB of pageable memory in a stream that has work",
-        run: |b| copy_in_order(b, Host::pageable(1 << 10), Bench::copy_in_async),
+        run: |b| copy_in_order(b, HostBuffer::pageable(1 << 10), Fixture::copy_in_async),
     },
     Experiment {
         id: Id(2, 10, 9),
         did: "cuMemcpyHtoDAsync of 1 MiB of pageable memory in a stream that has work",
-        run: |b| copy_in_order(b, Host::pageable(1 << 20), Bench::copy_in_async),
+        run: |b| copy_in_order(b, HostBuffer::pageable(1 << 20), Fixture::copy_in_async),
     },
     Experiment {
         id: Id(2, 10, 10),
         did: "cuMemcpyHtoDAsync of 1 MiB of pinned memory in a stream that has work",
         run: |b| {
-            b.begin()?;
-            copy_in_order(b, Host::pinned(b, 1 << 20)?, Bench::copy_in_async)
+            b.init_context()?;
+            copy_in_order(b, HostBuffer::pinned(b, 1 << 20)?, Fixture::copy_in_async)
         },
     },
     Experiment {
         id: Id(2, 10, 11),
         did: "cuMemcpyHtoDAsync of 1 MiB of registered memory in a stream that has work",
         run: |b| {
-            b.begin()?;
-            copy_in_order(b, Host::registered(b, 1 << 20)?, Bench::copy_in_async)
+            b.init_context()?;
+            copy_in_order(b, HostBuffer::registered(b, 1 << 20)?, Fixture::copy_in_async)
         },
     },
     Experiment {
         id: Id(2, 10, 12),
         did: "cuMemcpyDtoHAsync of 1 KiB to pageable memory in a stream that has work",
-        run: |b| copy_in_order(b, Host::pageable(1 << 10), copy_out_async),
+        run: |b| copy_in_order(b, HostBuffer::pageable(1 << 10), copy_out_async),
     },
     Experiment {
         id: Id(2, 10, 13),
         did: "cuMemcpyDtoHAsync of 1 MiB to pinned memory in a stream that has work",
         run: |b| {
-            b.begin()?;
-            copy_in_order(b, Host::pinned(b, 1 << 20)?, copy_out_async)
+            b.init_context()?;
+            copy_in_order(b, HostBuffer::pinned(b, 1 << 20)?, copy_out_async)
         },
     },
     Experiment {
         id: Id(2, 10, 14),
         did: "cuMemcpyHtoDAsync of 1 KiB of pageable memory behind work, overwrite it at once: what arrives",
-        run: |b| overwritten(b, Host::pageable(1024)),
+        run: |b| overwritten(b, HostBuffer::pageable(1024)),
     },
     Experiment {
         id: Id(2, 10, 15),
         did: "cuMemcpyHtoDAsync of 1 KiB of pinned memory behind work, overwrite it at once: what arrives",
         run: |b| {
-            b.begin()?;
-            overwritten(b, Host::pinned(b, 1024)?)
+            b.init_context()?;
+            overwritten(b, HostBuffer::pinned(b, 1024)?)
         },
     },
     Experiment {
         id: Id(2, 10, 16),
         did: "cuMemcpyHtoDAsync of 64 MiB of pageable memory in a stream that has work",
-        run: |b| copy_in_order(b, Host::pageable(64 << 20), Bench::copy_in_async),
+        run: |b| copy_in_order(b, HostBuffer::pageable(64 << 20), Fixture::copy_in_async),
     },
     Experiment {
         id: Id(2, 10, 17),
         did: "cuMemcpyHtoDAsync of 1 MiB of pageable memory behind work, overwrite it at once: what arrives",
-        run: |b| overwritten(b, Host::pageable(1 << 20)),
+        run: |b| overwritten(b, HostBuffer::pageable(1 << 20)),
     },
 ];
 
 /// Whether `call` waits while a non-blocking stream, which has nothing to do with it, has work.
 fn beside<T, U>(
-    b: &Bench,
-    prepare: impl FnOnce(&Bench) -> Result<T, CallError>,
-    call: impl FnOnce(&Bench, T) -> Result<U, CallError>,
+    b: &Fixture,
+    prepare: impl FnOnce(&Fixture) -> Result<T, CallError>,
+    call: impl FnOnce(&Fixture, T) -> Result<U, CallError>,
 ) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let prepared = prepare(b)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-    gate.hold(b, stream)?;
-    let answer = paced(gate.during(|| call(b, prepared)));
+    latch.block_stream(b, stream)?;
+    let answer = code_and_pace(latch.during(|| call(b, prepared)));
     context::synchronize(b)?;
     Ok(answer)
 }
 
-fn wrong_frees(b: &Bench) -> Answer {
+fn wrong_frees(b: &Fixture) -> Answer {
     let null = beside(b, |_| Ok(()), |b, ()| memory::free(b, CUdeviceptr::NULL))?;
     let wild = beside(b, |_| Ok(()), |b, ()| memory::free(b, CUdeviceptr(0x1234_5600)))?;
     Ok(format!("null {null}; wild {wild}"))
 }
 
-fn free_of_idle_context(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn free_of_idle_context(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-    let context = b.another()?;
+    let context = b.second_context()?;
     let block = memory::alloc(b, 4096)?;
-    gate.hold(b, stream)?;
-    let answer = paced(gate.during(|| memory::free(b, block)));
+    latch.block_stream(b, stream)?;
+    let answer = code_and_pace(latch.during(|| memory::free(b, block)));
     context::destroy(b, context)?;
     Ok(answer)
 }
 
-fn free_of_busy_context(b: &Bench) -> Answer {
-    let first = b.begin()?;
-    let gate = Gate::new(b)?;
+fn free_of_busy_context(b: &Fixture) -> Answer {
+    let first = b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     let block = memory::alloc(b, 4096)?;
-    let second = b.another()?;
+    let second = b.second_context()?;
     context::set_current(b, first)?;
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     context::set_current(b, second)?;
-    Ok(paced(gate.during(|| memory::free(b, block))))
+    Ok(code_and_pace(latch.during(|| memory::free(b, block))))
 }
 
-fn free_of_pool_memory(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn free_of_pool_memory(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     let block = memory::alloc_async(b, 4096, stream)?;
-    gate.hold(b, stream)?;
-    Ok(paced(gate.during(|| memory::free(b, block))))
+    latch.block_stream(b, stream)?;
+    Ok(code_and_pace(latch.during(|| memory::free(b, block))))
 }
 
-fn free_in_order_of_plain_memory(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn free_in_order_of_plain_memory(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     let block = memory::alloc(b, 4096)?;
-    gate.hold(b, stream)?;
-    Ok(paced(gate.during(|| memory::free_async(b, block, stream))))
+    latch.block_stream(b, stream)?;
+    Ok(code_and_pace(latch.during(|| memory::free_async(b, block, stream))))
 }
 
-fn free_of_pool_memory_beside_blocking(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn free_of_pool_memory_beside_blocking(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let (busy, idle) = (stream::create(b, stream_flags::DEFAULT)?, stream::create(b, stream_flags::NON_BLOCKING)?);
     let block = memory::alloc_async(b, 4096, idle)?;
-    gate.hold(b, busy)?;
-    Ok(paced(gate.during(|| memory::free(b, block))))
+    latch.block_stream(b, busy)?;
+    Ok(code_and_pace(latch.during(|| memory::free(b, block))))
 }
 
-fn pool_beside_work(b: &Bench) -> Answer {
+fn pool_beside_work(b: &Fixture) -> Answer {
     beside(
         b,
         |b| stream::create(b, stream_flags::NON_BLOCKING),
@@ -300,46 +302,46 @@ fn pool_beside_work(b: &Bench) -> Answer {
     )
 }
 
-fn stream_destroyed(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn stream_destroyed(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let block = memory::alloc(b, 4096)?;
     fill::d8(b, block, 0x11, 4096)?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     context::synchronize(b)?;
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     fill::d8_async(b, block, 0x22, 4096, stream)?;
-    let pace = paced(gate.during(|| stream::destroy(b, stream)));
-    Ok(format!("{pace}, the block holds {}", all(&b.bytes_at(block, 4096)?)))
+    let pace = code_and_pace(latch.during(|| stream::destroy(b, stream)));
+    Ok(format!("{pace}, the block holds {}", byte_runs(&b.bytes_at(block, 4096)?)))
 }
 
-fn context_destroyed(b: &Bench) -> Answer {
+fn context_destroyed(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
-    let context = b.another()?;
-    let gate = Gate::new(b)?;
-    gate.hold(b, stream::create(b, stream_flags::NON_BLOCKING)?)?;
-    Ok(paced(gate.during(|| context::destroy(b, context))))
+    let context = b.second_context()?;
+    let latch = Latch::new(b)?;
+    latch.block_stream(b, stream::create(b, stream_flags::NON_BLOCKING)?)?;
+    Ok(code_and_pace(latch.during(|| context::destroy(b, context))))
 }
 
-fn primary_released(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
-    gate.hold(b, stream::create(b, stream_flags::NON_BLOCKING)?)?;
-    Ok(paced(gate.during(|| primary::release(b, b.device))))
+fn primary_released(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
+    latch.block_stream(b, stream::create(b, stream_flags::NON_BLOCKING)?)?;
+    Ok(code_and_pace(latch.during(|| primary::release(b, b.device))))
 }
 
 /// Whether a call of the default stream on a block of the device waits while a stream with `flags` has work.
 fn copy(
-    b: &Bench,
+    b: &Fixture,
     flags: u32,
-    host: Host,
-    call: impl FnOnce(&Bench, CUdeviceptr, Host) -> Result<(), CallError>,
+    host: HostBuffer,
+    call: impl FnOnce(&Fixture, CUdeviceptr, HostBuffer) -> Result<(), CallError>,
 ) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let block = memory::alloc(b, 8192)?;
-    gate.hold(b, stream::create(b, flags)?)?;
-    let answer = paced(gate.during(|| call(b, block, host)));
+    latch.block_stream(b, stream::create(b, flags)?)?;
+    let answer = code_and_pace(latch.during(|| call(b, block, host)));
     context::synchronize(b)?;
     Ok(answer)
 }
@@ -351,35 +353,35 @@ fn beyond(block: CUdeviceptr) -> CUdeviceptr {
 
 /// Whether an asynchronous copy waits for the work of its own stream.
 fn copy_in_order(
-    b: &Bench,
-    host: Host,
-    call: impl FnOnce(&Bench, CUdeviceptr, Host, CUstream) -> Result<(), CallError>,
+    b: &Fixture,
+    host: HostBuffer,
+    call: impl FnOnce(&Fixture, CUdeviceptr, HostBuffer, CUstream) -> Result<(), CallError>,
 ) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let block = memory::alloc(b, host.bytes())?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-    gate.hold(b, stream)?;
-    let answer = paced(gate.during(|| call(b, block, host, stream)));
+    latch.block_stream(b, stream)?;
+    let answer = code_and_pace(latch.during(|| call(b, block, host, stream)));
     stream::synchronize(b, stream)?;
     Ok(answer)
 }
 
-fn copy_out_async(b: &Bench, from: CUdeviceptr, to: Host, stream: CUstream) -> Result<(), CallError> {
+fn copy_out_async(b: &Fixture, from: CUdeviceptr, to: HostBuffer, stream: CUstream) -> Result<(), CallError> {
     b.copy_out_async(to, from, stream)
 }
 
-fn overwritten(b: &Bench, host: Host) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn overwritten(b: &Fixture, host: HostBuffer) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let block = memory::alloc(b, host.bytes())?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     host.fill(0x11);
-    gate.hold(b, stream)?;
-    let (_, copied) = gate.unless_held(|| b.copy_in_async(block, host, stream));
+    latch.block_stream(b, stream)?;
+    let (_, copied) = latch.unless_held(|| b.copy_in_async(block, host, stream));
     copied?;
     host.fill(0x22);
-    gate.open();
+    latch.open();
     stream::synchronize(b, stream)?;
-    Ok(format!("{} of 0x11 then 0x22", all(&b.bytes_at(block, host.bytes())?)))
+    Ok(format!("{} of 0x11 then 0x22", byte_runs(&b.bytes_at(block, host.bytes())?)))
 }

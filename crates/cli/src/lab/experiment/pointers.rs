@@ -6,9 +6,9 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code, size};
-use crate::lab::bench::Bench;
-use crate::lab::host::Host;
+use crate::lab::answer_text::{choose, code, or_code, size};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -76,13 +76,13 @@ struct Blocks {
     managed: CUdeviceptr,
 }
 
-fn blocks(b: &Bench) -> Result<Blocks, CallError> {
-    let context = b.begin()?;
+fn blocks(b: &Fixture) -> Result<Blocks, CallError> {
+    let context = b.init_context()?;
     let device = memory::alloc(b, 4096)?;
     let pool = memory::alloc_async(b, 4096, CUstream::NULL)?;
     context::synchronize(b)?;
     let pinned = b.alloc_host(4096)?;
-    let registered = Host::registered(b, 4096)?.address();
+    let registered = HostBuffer::registered(b, 4096)?.address();
     let managed = memory::alloc_managed(b, 4096, attach_flags::GLOBAL)?;
     Ok(Blocks { context, device, pool, pinned, registered, managed })
 }
@@ -93,7 +93,7 @@ fn each(addresses: &[(&str, CUdeviceptr)], ask: impl Fn(CUdeviceptr) -> String) 
     answers.join(", ")
 }
 
-fn kind(b: &Bench, at: CUdeviceptr) -> String {
+fn kind(b: &Fixture, at: CUdeviceptr) -> String {
     or_code(pointer::memory_type(b, at), |kind| match kind {
         CUmemorytype::HOST => "host".to_owned(),
         CUmemorytype::DEVICE => "device".to_owned(),
@@ -102,118 +102,118 @@ fn kind(b: &Bench, at: CUdeviceptr) -> String {
     })
 }
 
-fn kinds(b: &Bench) -> Answer {
+fn kinds(b: &Fixture) -> Answer {
     let Blocks { device, pool, pinned, registered, managed, .. } = blocks(b)?;
     let addresses =
         [("device", device), ("pool", pool), ("pinned", pinned), ("registered", registered), ("managed", managed)];
     Ok(each(&addresses, |at| kind(b, at)))
 }
 
-fn kinds_of_nothing(b: &Bench) -> Answer {
-    b.begin()?;
+fn kinds_of_nothing(b: &Fixture) -> Answer {
+    b.init_context()?;
     let freed = memory::alloc(b, 64 << 20)?;
     memory::free(b, freed)?;
-    let pageable = Host::pageable(4096).address();
+    let pageable = HostBuffer::pageable(4096).address();
     let addresses = [("pageable", pageable), ("freed", freed), ("null", CUdeviceptr::NULL)];
     Ok(each(&addresses, |at| kind(b, at)))
 }
 
-fn contexts(b: &Bench) -> Answer {
+fn contexts(b: &Fixture) -> Answer {
     let Blocks { context, pool, pinned, registered, managed, .. } = blocks(b)?;
     let ask = |at| {
         or_code(pointer::context(b, at), |owner| match owner {
             CUcontext::NULL => "null".to_owned(),
-            owner => either(owner == context, "the current one", "another"),
+            owner => choose(owner == context, "the current one", "another"),
         })
     };
     Ok(each(&[("pool", pool), ("pinned", pinned), ("registered", registered), ("managed", managed)], ask))
 }
 
-fn range_of_interior(b: &Bench) -> Answer {
-    b.begin()?;
+fn range_of_interior(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 1000)?;
     let at = CUdeviceptr(block.0 + 300);
     let start = pointer::range_start(b, at)?;
     let bytes = pointer::range_bytes(b, at)?;
     let range = memory::range(b, at)?;
-    let same = either(start == block && range.base == block, "the block's start", "another start");
+    let same = choose(start == block && range.base == block, "the block's start", "another start");
     Ok(format!("{same}, {} by attribute, {} by cuMemGetAddressRange", size(bytes), size(range.bytes as u64)))
 }
 
-fn host_pointers(b: &Bench) -> Answer {
+fn host_pointers(b: &Fixture) -> Answer {
     let Blocks { device, pinned, registered, managed, .. } = blocks(b)?;
     let ask = |at: CUdeviceptr| {
         or_code(pointer::host_pointer(b, at), |host| match host.addr() as u64 {
             0 => "null".to_owned(),
-            host => either(host == at.0, "the same address", "another address"),
+            host => choose(host == at.0, "the same address", "another address"),
         })
     };
     Ok(each(&[("device", device), ("pinned", pinned), ("registered", registered), ("managed", managed)], ask))
 }
 
-fn buffer_ids(b: &Bench) -> Answer {
-    b.begin()?;
+fn buffer_ids(b: &Fixture) -> Answer {
+    b.init_context()?;
     let id = |at| pointer::buffer_id(b, at);
     let (first, second) = (memory::alloc(b, 4096)?, memory::alloc(b, 4096)?);
     let (first_id, second_id) = (id(first)?, id(second)?);
     memory::free(b, second)?;
     let third = memory::alloc(b, 4096)?;
-    let differ = |one: bool| either(one, "the same id", "another id");
-    let again = either(third == second, "same address", "other address");
+    let differ = |one: bool| choose(one, "the same id", "another id");
+    let again = choose(third == second, "same address", "other address");
     Ok(format!("{}; {again}, {}", differ(first_id == second_id), differ(id(third)? == second_id)))
 }
 
-fn managed(b: &Bench) -> Answer {
+fn managed(b: &Fixture) -> Answer {
     let Blocks { device, pinned, managed, .. } = blocks(b)?;
-    let ask = |at| or_code(pointer::is_managed(b, at), |managed| either(managed, "yes", "no"));
+    let ask = |at| or_code(pointer::is_managed(b, at), |managed| choose(managed, "yes", "no"));
     Ok(each(&[("device", device), ("pinned", pinned), ("managed", managed)], ask))
 }
 
-fn pools(b: &Bench) -> Answer {
+fn pools(b: &Fixture) -> Answer {
     let Blocks { device, pool, .. } = blocks(b)?;
     let default = device::default_pool(b, b.device)?;
     let ask = |at| {
         or_code(pointer::pool(b, at), |pool| match pool.0 {
             0 => "null".to_owned(),
-            _ => either(pool == default, "the default pool", "another pool"),
+            _ => choose(pool == default, "the default pool", "another pool"),
         })
     };
     Ok(each(&[("cuMemAlloc", device), ("cuMemAllocAsync", pool)], ask))
 }
 
-fn ordinals(b: &Bench) -> Answer {
+fn ordinals(b: &Fixture) -> Answer {
     let Blocks { device, pinned, managed, .. } = blocks(b)?;
     let ask = |at| {
         or_code(pointer::device_ordinal(b, at), |ordinal| {
-            either(ordinal == b.device.0, "this device", "another device")
+            choose(ordinal == b.device.0, "this device", "another device")
         })
     };
     Ok(each(&[("device", device), ("pinned", pinned), ("managed", managed)], ask))
 }
 
-fn attributes_of_pageable(b: &Bench) -> Answer {
-    b.begin()?;
-    let at = Host::pageable(4096).address();
+fn attributes_of_pageable(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let at = HostBuffer::pageable(4096).address();
     let attributes = [CUpointer_attribute::MEMORY_TYPE, CUpointer_attribute::CONTEXT];
     Ok(or_code(pointer::attributes(b, at, attributes), |values| {
         format!("SUCCESS, type {}, context {}", values[0], values[1])
     }))
 }
 
-fn unknown_attribute(b: &Bench) -> Answer {
-    b.begin()?;
+fn unknown_attribute(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let ask = |number| code(pointer::attribute(b, block, CUpointer_attribute(number)));
     Ok(format!("{}, {}", ask(0), ask(999)))
 }
 
-fn ranges_of_others(b: &Bench) -> Answer {
-    b.begin()?;
+fn ranges_of_others(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 64 << 20)?;
     let freed = memory::alloc(b, 64 << 20)?;
     memory::free(b, freed)?;
     let pinned = b.alloc_host(4096)?;
-    let pageable = Host::pageable(4096).address();
+    let pageable = HostBuffer::pageable(4096).address();
     let beyond = CUdeviceptr(block.0 + (64 << 20));
     let addresses = [("pinned", pinned), ("pageable", pageable), ("freed", freed), ("past the end", beyond)];
     Ok(each(&addresses, |at| code(memory::range(b, at))))

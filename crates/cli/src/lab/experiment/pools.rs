@@ -6,8 +6,8 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{alignment, all, code, distance, either, size};
-use crate::lab::bench::Bench;
+use crate::lab::answer_text::{alignment, byte_runs, choose, code, distance, size};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
 
 const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
@@ -76,33 +76,33 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(3, 5, 20), did: "allocate 0 bytes with cuMemAllocAsync: what it gives", run: nothing },
 ];
 
-fn nothing(b: &Bench) -> Answer {
-    b.begin()?;
+fn nothing(b: &Fixture) -> Answer {
+    b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let block = memory::alloc_async(b, 0, stream)?;
-    let given = either(block == CUdeviceptr::NULL, "null", "an address");
+    let given = choose(block == CUdeviceptr::NULL, "null", "an address");
     Ok(format!("{given}, free {}", code(memory::free_async(b, block, stream))))
 }
 
-fn new_pool(b: &Bench) -> Result<CUmemoryPool, CallError> {
+fn new_pool(b: &Fixture) -> Result<CUmemoryPool, CallError> {
     pool::create(b, &CUmemPoolProps::on_device(b.device))
 }
 
-fn reserved_by(b: &Bench, pool: CUmemoryPool) -> Result<String, CallError> {
+fn reserved_by(b: &Fixture, pool: CUmemoryPool) -> Result<String, CallError> {
     Ok(size(pool::attribute(b, pool, CUmemPool_attribute::RESERVED_MEM_CURRENT)?))
 }
 
-fn used_of(b: &Bench, pool: CUmemoryPool) -> Result<String, CallError> {
+fn used_of(b: &Fixture, pool: CUmemoryPool) -> Result<String, CallError> {
     Ok(size(pool::attribute(b, pool, CUmemPool_attribute::USED_MEM_CURRENT)?))
 }
 
-fn default_is_current(b: &Bench) -> Answer {
-    b.begin()?;
-    Ok(either(device::default_pool(b, b.device)? == device::pool(b, b.device)?, "the same", "two pools"))
+fn default_is_current(b: &Fixture) -> Answer {
+    b.init_context()?;
+    Ok(choose(device::default_pool(b, b.device)? == device::pool(b, b.device)?, "the same", "two pools"))
 }
 
-fn defaults(b: &Bench) -> Answer {
-    b.begin()?;
+fn defaults(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |pool| -> Result<String, CallError> {
         let mut answers = vec![pool::attribute(b, pool, CUmemPool_attribute::RELEASE_THRESHOLD)?.to_string()];
         for attribute in [
@@ -117,8 +117,8 @@ fn defaults(b: &Bench) -> Answer {
     Ok(format!("default {}, new {}", ask(device::default_pool(b, b.device)?)?, ask(new_pool(b)?)?))
 }
 
-fn used_and_reserved(b: &Bench) -> Answer {
-    b.begin()?;
+fn used_and_reserved(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     let mut answers = Vec::new();
     for bytes in [1, MIB] {
@@ -128,8 +128,8 @@ fn used_and_reserved(b: &Bench) -> Answer {
     Ok(answers.join(", "))
 }
 
-fn reserved(b: &Bench) -> Answer {
-    b.begin()?;
+fn reserved(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     memory::alloc_from_pool_async(b, 40 * MIB, pool, stream)?;
     let first = reserved_by(b, pool)?;
@@ -137,8 +137,8 @@ fn reserved(b: &Bench) -> Answer {
     Ok(format!("{first}, {}", reserved_by(b, pool)?))
 }
 
-fn released(b: &Bench) -> Answer {
-    b.begin()?;
+fn released(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     let mut answers = Vec::new();
     for threshold in [0, u64::MAX] {
@@ -151,8 +151,8 @@ fn released(b: &Bench) -> Answer {
     Ok(answers.join(", "))
 }
 
-fn not_released(b: &Bench) -> Answer {
-    b.begin()?;
+fn not_released(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     let block = memory::alloc_from_pool_async(b, 40 * MIB, pool, stream)?;
     stream::synchronize(b, stream)?;
@@ -160,8 +160,8 @@ fn not_released(b: &Bench) -> Answer {
     Ok(format!("{} used of {}", used_of(b, pool)?, reserved_by(b, pool)?))
 }
 
-fn trimmed(b: &Bench) -> Answer {
-    b.begin()?;
+fn trimmed(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     pool::set_attribute(b, pool, CUmemPool_attribute::RELEASE_THRESHOLD, u64::MAX)?;
     memory::alloc_from_pool_async(b, 40 * MIB, pool, stream)?;
@@ -173,8 +173,8 @@ fn trimmed(b: &Bench) -> Answer {
     Ok(format!("{outcome}, {before} before, {} after", reserved_by(b, pool)?))
 }
 
-fn high_mark(b: &Bench) -> Answer {
-    b.begin()?;
+fn high_mark(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     let block = memory::alloc_from_pool_async(b, MIB, pool, stream)?;
     memory::free_async(b, block, stream)?;
@@ -186,69 +186,69 @@ fn high_mark(b: &Bench) -> Answer {
     Ok(format!("high {high}; {one}, {zero}; high {after}"))
 }
 
-fn set_current(b: &Bench) -> Answer {
-    b.begin()?;
+fn set_current(b: &Fixture) -> Answer {
+    b.init_context()?;
     let pool = new_pool(b)?;
     let used = code(pool::set_attribute(b, pool, CUmemPool_attribute::USED_MEM_CURRENT, 0));
     Ok(format!("{used}, {}", code(pool::set_attribute(b, pool, CUmemPool_attribute::RESERVED_MEM_CURRENT, 0))))
 }
 
-fn destroyed(b: &Bench) -> Answer {
-    b.begin()?;
+fn destroyed(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     let block = memory::alloc_from_pool_async(b, MIB, pool, stream)?;
     stream::synchronize(b, stream)?;
     let outcome = code(pool::destroy(b, pool));
     fill::d8_async(b, block, 0x5a, MIB, stream)?;
     stream::synchronize(b, stream)?;
-    let held = all(&b.bytes_at(block, MIB)?);
+    let held = byte_runs(&b.bytes_at(block, MIB)?);
     Ok(format!("{outcome}, holds {held}, free {}", code(memory::free_async(b, block, stream))))
 }
 
-fn destroy_default(b: &Bench) -> Answer {
-    b.begin()?;
+fn destroy_default(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(code(pool::destroy(b, device::default_pool(b, b.device)?)))
 }
 
-fn alloc_of_dead(b: &Bench) -> Answer {
-    b.begin()?;
+fn alloc_of_dead(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     pool::destroy(b, pool)?;
     Ok(code(memory::alloc_from_pool_async(b, MIB, pool, stream)))
 }
 
-fn odd_sizes(b: &Bench) -> Answer {
-    b.begin()?;
+fn odd_sizes(b: &Fixture) -> Answer {
+    b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     Ok(format!("{}, {}", code(memory::alloc_async(b, 0, stream)), code(memory::alloc_async(b, 1 << 50, stream))))
 }
 
-fn steps(b: &Bench) -> Answer {
-    b.begin()?;
+fn steps(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     let (first, second) =
         (memory::alloc_from_pool_async(b, 1, pool, stream)?, memory::alloc_from_pool_async(b, 1, pool, stream)?);
     Ok(format!("{}, {}, {}", distance(first, second), alignment(first, 2 << 20), alignment(second, 2 << 20)))
 }
 
-fn current_pool(b: &Bench) -> Answer {
-    b.begin()?;
+fn current_pool(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (pool, stream) = (new_pool(b)?, stream::create(b, NON_BLOCKING)?);
     device::set_pool(b, b.device, pool)?;
     let block = memory::alloc_async(b, MIB, stream)?;
-    let owner = either(pointer::pool(b, block)? == pool, "the new pool", "another pool");
+    let owner = choose(pointer::pool(b, block)? == pool, "the new pool", "another pool");
     memory::free_async(b, block, stream)?;
     stream::synchronize(b, stream)?;
     let outcome = code(pool::destroy(b, pool));
     let default = device::default_pool(b, b.device)?;
     Ok(format!(
         "{owner}, {outcome}, {}",
-        either(device::pool(b, b.device)? == default, "the default pool", "another pool")
+        choose(device::pool(b, b.device)? == default, "the default pool", "another pool")
     ))
 }
 
-fn odd_pools(b: &Bench) -> Answer {
-    b.begin()?;
+fn odd_pools(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut far = CUmemPoolProps::on_device(b.device);
     far.location.id = 99;
     let mut untyped = CUmemPoolProps::on_device(b.device);
@@ -256,8 +256,8 @@ fn odd_pools(b: &Bench) -> Answer {
     Ok(format!("{}, {}", code(pool::create(b, &far)), code(pool::create(b, &untyped))))
 }
 
-fn bounded(b: &Bench) -> Answer {
-    b.begin()?;
+fn bounded(b: &Fixture) -> Answer {
+    b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let props = CUmemPoolProps { maxSize: 32 * MIB, ..CUmemPoolProps::on_device(b.device) };
     let pool = pool::create(b, &props)?;
@@ -265,13 +265,13 @@ fn bounded(b: &Bench) -> Answer {
     Ok(format!("{large}, 16 MiB {}", code(memory::alloc_from_pool_async(b, 16 * MIB, pool, stream))))
 }
 
-fn no_context(b: &Bench) -> Answer {
+fn no_context(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     Ok(code(memory::alloc_async(b, MIB, CUstream::NULL)))
 }
 
-fn device_memory(b: &Bench) -> Answer {
-    b.begin()?;
+fn device_memory(b: &Fixture) -> Answer {
+    b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let warm = memory::alloc_async(b, MIB, stream)?;
     memory::free_async(b, warm, stream)?;

@@ -12,13 +12,13 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment, Failure};
-use crate::lab::answers::{all, code, either, error_name, ready};
-use crate::lab::ask::Ask;
-use crate::lab::bench::Bench;
-use crate::lab::gate::open_at_last;
+use crate::lab::answer_text::{byte_runs, choose, code, error_name, ready};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
+use crate::lab::latch::open_after_deadline;
 use crate::lab::partner::Partner;
-use crate::lab::shared::{self, SHARED};
+use crate::lab::partner_request::PartnerRequest;
+use crate::lab::shared_host::{self, SHARED};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -61,27 +61,27 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(1, 10, 3), did: "cuMemcpyPeer between two contexts of one device", run: peer_copy },
 ];
 
-fn forked_child(b: &Bench) -> Answer {
-    b.begin()?;
+fn forked_child(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let [init, alloc, free] =
         in_fork(|| [driver::init(b, 0), memory::alloc(b, 4096).map(drop), memory::free(b, block)])?;
     Ok(format!("cuInit {init}, allocate {alloc}, free {free}"))
 }
 
-fn parent_of_fork(b: &Bench) -> Answer {
-    b.begin()?;
+fn parent_of_fork(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     fill::d8(b, block, 0x5a, 4096)?;
     context::synchronize(b)?;
     in_fork(|| [memory::free(b, block)])?;
-    let held = all(&b.bytes_at(block, 4096)?);
+    let held = byte_runs(&b.bytes_at(block, 4096)?);
     Ok(format!("holds {held}, free {}", code(memory::free(b, block))))
 }
 
-fn forked_before_init(b: &Bench) -> Answer {
+fn forked_before_init(b: &Fixture) -> Answer {
     let [init, context, alloc] =
-        in_fork(|| [driver::init(b, 0), b.begin().map(drop), memory::alloc(b, 4096).map(drop)])?;
+        in_fork(|| [driver::init(b, 0), b.init_context().map(drop), memory::alloc(b, 4096).map(drop)])?;
     Ok(format!("{init}, {context}, {alloc}"))
 }
 
@@ -126,32 +126,38 @@ pub(super) fn in_fork<const N: usize>(
     }))
 }
 
-fn freed_by_stranger(b: &Bench) -> Answer {
-    b.begin()?;
+fn freed_by_stranger(b: &Fixture) -> Answer {
+    b.init_context()?;
     let block = memory::alloc(b, 1 << 20)?;
-    Ok(code(Partner::begun(b)?.does(Ask::Free(block))))
+    Ok(code(Partner::start_with_context(b)?.run(PartnerRequest::Free(block))))
 }
 
-fn read_by_stranger(b: &Bench) -> Answer {
-    b.begin()?;
+fn read_by_stranger(b: &Fixture) -> Answer {
+    b.init_context()?;
     let at = memory::alloc(b, 1 << 20)?;
-    let other = Partner::begun(b)?;
-    let read = code(other.bytes(Ask::Read { at, bytes: 16 }));
-    Ok(format!("{read}, {}", code(other.number(Ask::Attribute { at, which: CUpointer_attribute::MEMORY_TYPE.0 }))))
+    let other = Partner::start_with_context(b)?;
+    let read = code(other.bytes(PartnerRequest::Read { at, bytes: 16 }));
+    Ok(format!(
+        "{read}, {}",
+        code(other.number(PartnerRequest::Attribute { at, which: CUpointer_attribute::MEMORY_TYPE.0 }))
+    ))
 }
 
-fn shared_registered(b: &Bench) -> Answer {
-    b.begin()?;
-    let (host, descriptor) = shared::memory()?;
+fn shared_registered(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let (host, descriptor) = shared_host::memory()?;
     let here = code(b.register(host.address(), host.bytes(), SHARED));
-    Ok(format!("{here}, {}", code(Partner::begun(b)?.given(&descriptor, Ask::Register))))
+    Ok(format!(
+        "{here}, {}",
+        code(Partner::start_with_context(b)?.number_with_descriptor(&descriptor, PartnerRequest::Register))
+    ))
 }
 
-fn shared_word(b: &Bench) -> Answer {
-    b.begin()?;
-    let (host, descriptor) = shared::memory()?;
+fn shared_word(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let (host, descriptor) = shared_host::memory()?;
     b.register(host.address(), host.bytes(), SHARED)?;
-    open_at_last(move || host.long().store(2, Ordering::SeqCst));
+    open_after_deadline(move || host.long().store(2, Ordering::SeqCst));
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     stream::wait_value_64(b, stream, b.device_address(host.address(), 0)?, 1, wait_value_flags::GEQ)?;
     let before = ready(stream::query(b, stream));
@@ -162,34 +168,34 @@ fn shared_word(b: &Bench) -> Answer {
 }
 
 /// Another process registers the shared memory, and a stream of it writes the word.
-fn written_elsewhere(b: &Bench, descriptor: &OwnedFd) -> Answer {
-    let other = Partner::begun(b)?;
-    let at = CUdeviceptr(other.given(descriptor, Ask::Register)?);
-    let stream = other.number(Ask::CreateStream)?;
-    other.does(Ask::WriteValue { stream, at, value: 1 })?;
-    Ok(code(other.does(Ask::SynchronizeStream(stream))))
+fn written_elsewhere(b: &Fixture, descriptor: &OwnedFd) -> Answer {
+    let other = Partner::start_with_context(b)?;
+    let at = CUdeviceptr(other.number_with_descriptor(descriptor, PartnerRequest::Register)?);
+    let stream = other.number(PartnerRequest::CreateStream)?;
+    other.run(PartnerRequest::WriteValue { stream, at, value: 1 })?;
+    Ok(code(other.run(PartnerRequest::SynchronizeStream(stream))))
 }
 
-fn peer_of_itself(b: &Bench) -> Answer {
-    let context = b.begin()?;
+fn peer_of_itself(b: &Fixture) -> Answer {
+    let context = b.init_context()?;
     let can = device::can_access_peer(b, b.device, b.device)?;
-    Ok(format!("{}, {}", either(can, "yes", "no"), code(context::enable_peer_access(b, context, 0))))
+    Ok(format!("{}, {}", choose(can, "yes", "no"), code(context::enable_peer_access(b, context, 0))))
 }
 
-fn peer_on_one_device(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    b.another()?;
+fn peer_on_one_device(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    b.second_context()?;
     let disabled = code(context::disable_peer_access(b, primary));
     Ok(format!("{}, {disabled}", code(context::enable_peer_access(b, primary, 0))))
 }
 
-fn peer_copy(b: &Bench) -> Answer {
-    let first = b.begin()?;
+fn peer_copy(b: &Fixture) -> Answer {
+    let first = b.init_context()?;
     let from = memory::alloc(b, 4096)?;
     fill::d8(b, from, 0x5a, 4096)?;
     context::synchronize(b)?;
-    let second = b.another()?;
+    let second = b.second_context()?;
     let to = memory::alloc(b, 4096)?;
     let copied = code(copy::peer(b, to, second, from, first, 4096));
-    Ok(format!("{copied}, {}", all(&b.bytes_at(to, 4096)?)))
+    Ok(format!("{copied}, {}", byte_runs(&b.bytes_at(to, 4096)?)))
 }

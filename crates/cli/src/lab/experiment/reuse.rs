@@ -6,10 +6,10 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{all, code, either, paced};
-use crate::lab::bench::Bench;
-use crate::lab::gate::Gate;
+use crate::lab::answer_text::{byte_runs, choose, code, code_and_pace};
+use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
+use crate::lab::latch::Latch;
 
 const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
 const BYTES: usize = 1 << 20;
@@ -71,74 +71,74 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Keeps the default pool from giving memory back when something synchronises.
-fn keep_all(b: &Bench) -> Result<(), CallError> {
+fn keep_all(b: &Fixture) -> Result<(), CallError> {
     let pool = device::default_pool(b, b.device)?;
     pool::set_attribute(b, pool, CUmemPool_attribute::RELEASE_THRESHOLD, u64::MAX)
 }
 
 fn same(holds: bool) -> String {
-    either(holds, "the same address", "another address")
+    choose(holds, "the same address", "another address")
 }
 
-fn same_stream(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn same_stream(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let first = memory::alloc_async(b, BYTES, stream)?;
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     fill::d8_async(b, first, 1, BYTES, stream)?;
-    let (pace, second) = gate.during(|| {
+    let (pace, second) = latch.during(|| {
         memory::free_async(b, first, stream)?;
         memory::alloc_async(b, BYTES, stream)
     });
     stream::synchronize(b, stream)?;
-    Ok(format!("{}, {}", pace.words(), same(second? == first)))
+    Ok(format!("{}, {}", pace.text(), same(second? == first)))
 }
 
-fn overwritten(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn overwritten(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
     keep_all(b)?;
     let block = memory::alloc_async(b, BYTES, first)?;
     context::synchronize(b)?;
-    gate.hold(b, first)?;
+    latch.block_stream(b, first)?;
     fill::d8_async(b, block, 0xaa, BYTES, first)?;
     memory::free_async(b, block, second)?;
     let owned = memory::alloc_async(b, BYTES, second)?;
     fill::d8_async(b, owned, 0xbb, BYTES, second)?;
-    let (pace, finished) = gate.during(|| stream::synchronize(b, second));
+    let (pace, finished) = latch.during(|| stream::synchronize(b, second));
     finished?;
-    let held = all(&b.bytes_at(owned, BYTES)?);
-    Ok(format!("{}, stream b {}, {held} of 0xbb by b and 0xaa by a", same(owned == block), pace.words()))
+    let held = byte_runs(&b.bytes_at(owned, BYTES)?);
+    Ok(format!("{}, stream b {}, {held} of 0xbb by b and 0xaa by a", same(owned == block), pace.text()))
 }
 
 /// Whether memory freed on one stream behind work is handed out on another, after `depend` on both.
-fn across(b: &Bench, depend: impl FnOnce(&Bench, CUstream, CUstream) -> Result<(), CallError>) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Result<(), CallError>) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     keep_all(b)?;
     let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
     let block = memory::alloc_async(b, BYTES, first)?;
     context::synchronize(b)?;
-    gate.hold(b, first)?;
+    latch.block_stream(b, first)?;
     memory::free_async(b, block, first)?;
     depend(b, first, second)?;
-    let (pace, other) = gate.during(|| memory::alloc_async(b, BYTES, second));
+    let (pace, other) = latch.during(|| memory::alloc_async(b, BYTES, second));
     context::synchronize(b)?;
-    Ok(format!("{}, {}", pace.words(), same(other? == block)))
+    Ok(format!("{}, {}", pace.text(), same(other? == block)))
 }
 
 /// Lets `to` wait for what `from` has been given so far.
-fn depend(b: &Bench, from: CUstream, to: CUstream) -> Result<(), CallError> {
+fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), CallError> {
     let event = event::create(b, event_flags::DISABLE_TIMING)?;
     event::record(b, event, from)?;
     stream::wait_event(b, to, event, 0)
 }
 
 /// Whether memory freed on one stream that was waited for is handed out on another.
-fn after(b: &Bench, set: impl FnOnce(&Bench) -> Result<(), CallError>) -> Answer {
-    b.begin()?;
+fn after(b: &Fixture, set: impl FnOnce(&Fixture) -> Result<(), CallError>) -> Answer {
+    b.init_context()?;
     keep_all(b)?;
     set(b)?;
     let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
@@ -148,32 +148,32 @@ fn after(b: &Bench, set: impl FnOnce(&Bench) -> Result<(), CallError>) -> Answer
     Ok(same(memory::alloc_async(b, BYTES, second)? == block))
 }
 
-fn halves(b: &Bench) -> Answer {
-    b.begin()?;
+fn halves(b: &Fixture) -> Answer {
+    b.init_context()?;
     keep_all(b)?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let block = memory::alloc_async(b, BYTES, stream)?;
     memory::free_async(b, block, stream)?;
     let (first, second) = (memory::alloc_async(b, BYTES / 2, stream)?, memory::alloc_async(b, BYTES / 2, stream)?);
     let inside = |at: freehold_driver::cuda::CUdeviceptr| at >= block && at.0 < block.0 + BYTES as u64;
-    Ok(format!("{}, {}", either(inside(first), "inside it", "outside"), either(inside(second), "inside it", "outside")))
+    Ok(format!("{}, {}", choose(inside(first), "inside it", "outside"), choose(inside(second), "inside it", "outside")))
 }
 
-fn other_stream(b: &Bench) -> Answer {
-    b.begin()?;
+fn other_stream(b: &Fixture) -> Answer {
+    b.init_context()?;
     let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
     let block = memory::alloc_async(b, BYTES, first)?;
     let filled = code(fill::d8_async(b, block, 0x5a, BYTES, second));
     stream::synchronize(b, second)?;
-    Ok(format!("{filled}, {}", all(&b.bytes_at(block, BYTES)?)))
+    Ok(format!("{filled}, {}", byte_runs(&b.bytes_at(block, BYTES)?)))
 }
 
-fn before_its_time(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn before_its_time(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, NON_BLOCKING)?;
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     let block = memory::alloc_async(b, BYTES, stream)?;
-    let answer = paced(gate.during(|| fill::d8(b, block, 0x5a, BYTES)));
-    Ok(format!("{answer}, {}", all(&b.bytes_at(block, BYTES)?)))
+    let answer = code_and_pace(latch.during(|| fill::d8(b, block, 0x5a, BYTES)));
+    Ok(format!("{answer}, {}", byte_runs(&b.bytes_at(block, BYTES)?)))
 }

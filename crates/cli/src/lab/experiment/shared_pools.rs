@@ -11,21 +11,21 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment, Failure};
-use crate::lab::answers::{all, code, either, or_code};
-use crate::lab::ask::{Ask, token};
-use crate::lab::bench::{Bench, named};
+use crate::lab::answer_text::{byte_runs, choose, code, or_code};
+use crate::lab::fixture::{Fixture, check};
+use crate::lab::free_memory::{BLOCK, FreeMemory};
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, word_at};
-use crate::lab::level::{BLOCK, Level};
-use crate::lab::mapped::{self, PAGE, beyond, exportable_pool, shareable, to_read, to_write};
+use crate::lab::mapped::{self, PAGE, exportable_pool, offset, read_access, read_write_access, shareable_prop};
 use crate::lab::partner::Partner;
+use crate::lab::partner_request::{PartnerRequest, token};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(1, 11, 1),
         did: "export a pool that was made for it, one that was not, and the default pool",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let private = pool::create(b, &CUmemPoolProps::on_device(b.device))?;
             let pools = [exportable_pool(b)?, private, device::default_pool(b, b.device)?];
             Ok(pools.map(|pool| code(pool::export(b, pool))).join(", "))
@@ -36,7 +36,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "import a pool of another process and a block of it: what is read",
         run: |b| {
             let shared = shared(b, PAGE)?;
-            Ok(all(&b.bytes_at(shared.here, 4096)?))
+            Ok(byte_runs(&b.bytes_at(shared.here, 4096)?))
         },
     },
     Experiment {
@@ -47,7 +47,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             fill::d8(b, here, 0x33, 4096)?;
             context::synchronize(b)?;
             let read = other.holds(there, 4096)?;
-            other.does(Ask::Store { at: there, value: 7 })?;
+            other.run(PartnerRequest::Store { at: there, value: 7 })?;
             Ok(format!("{read}, word {}", word_at(b, here)?))
         },
     },
@@ -76,7 +76,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             let Shared { pool, other: _other, .. } = shared(b, PAGE)?;
             let asked = or_code(pool::access(b, pool, mapped::on_device(b)), |flags| flags.0.to_string());
-            let set = [to_read(b), to_write(b)].map(|access| code(pool::set_access(b, pool, &[access])));
+            let set = [read_access(b), read_write_access(b)].map(|access| code(pool::set_access(b, pool, &[access])));
             Ok(format!("{asked}, {}", set.join(", ")))
         },
     },
@@ -94,13 +94,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 11, 9),
         did: "export a block of cuMemAlloc, of the default pool, of a pool that cannot be exported, and a mapping",
         run: |b| {
-            b.begin()?;
+            b.init_context()?;
             let private = pool::create(b, &CUmemPoolProps::on_device(b.device))?;
             let blocks = [
                 memory::alloc(b, PAGE)?,
                 memory::alloc_async(b, PAGE, DEFAULT)?,
                 memory::alloc_from_pool_async(b, PAGE, private, DEFAULT)?,
-                mapped::new(b, PAGE)?.start,
+                mapped::map_new(b, PAGE)?.start,
             ];
             Ok(blocks.map(|block| code(pool::export_block(b, block))).join(", "))
         },
@@ -121,8 +121,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "the exporter destroys a pool of which a block is imported: the code, and what is read here",
         run: |b| {
             let Shared { other, theirs, here, .. } = shared(b, PAGE)?;
-            let destroyed = code(other.does(Ask::DestroyPool(theirs)));
-            Ok(format!("{destroyed}, {}", or_code(b.bytes_at(here, 4096), |bytes| all(&bytes))))
+            let destroyed = code(other.run(PartnerRequest::DestroyPool(theirs)));
+            Ok(format!("{destroyed}, {}", or_code(b.bytes_at(here, 4096), |bytes| byte_runs(&bytes))))
         },
     },
     Experiment {
@@ -159,7 +159,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             let Shared { pool, here, other: _other, .. } = shared(b, PAGE)?;
             let destroyed = code(pool::destroy(b, pool));
-            Ok(format!("{destroyed}, {}", or_code(b.bytes_at(here, 4096), |bytes| all(&bytes))))
+            Ok(format!("{destroyed}, {}", or_code(b.bytes_at(here, 4096), |bytes| byte_runs(&bytes))))
         },
     },
     Experiment {
@@ -180,14 +180,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 11, 23),
         did: "import a pool twice: whether the pools are the same; destroy one and import a block of the other",
         run: |b| {
-            b.begin()?;
-            let other = Partner::begun(b)?;
-            let theirs = other.number(Ask::CreatePool)?;
-            let there = other.address(Ask::AllocOf { pool: theirs, bytes: PAGE })?;
-            let descriptor = other.descriptor(Ask::ExportPool(theirs))?;
+            b.init_context()?;
+            let other = Partner::start_with_context(b)?;
+            let theirs = other.number(PartnerRequest::CreatePool)?;
+            let there = other.address(PartnerRequest::AllocOf { pool: theirs, bytes: PAGE })?;
+            let descriptor = other.descriptor(PartnerRequest::ExportPool(theirs))?;
             let [first, second] = [pool::import(b, descriptor.as_fd())?, pool::import(b, descriptor.as_fd())?];
-            let same = either(first == second, "the same", "two pools");
-            let data = CUmemPoolPtrExportData { bytes: token(&other.bytes(Ask::ExportBlock(there))?)? };
+            let same = choose(first == second, "the same", "two pools");
+            let data = CUmemPoolPtrExportData { bytes: token(&other.bytes(PartnerRequest::ExportBlock(there))?)? };
             let destroyed = code(pool::destroy(b, first));
             Ok(format!("{same}; {destroyed}, {}", code(pool::import_block(b, second, data))))
         },
@@ -207,100 +207,100 @@ struct Shared {
     data: CUmemPoolPtrExportData,
 }
 
-fn shared(b: &Bench, bytes: usize) -> Result<Shared, Failure> {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let theirs = other.number(Ask::CreatePool)?;
-    let there = other.address(Ask::AllocOf { pool: theirs, bytes })?;
-    other.does(Ask::Fill { at: there, value: 0x5a, bytes: 4096 })?;
-    let pool = pool::import(b, other.descriptor(Ask::ExportPool(theirs))?.as_fd())?;
-    let data = CUmemPoolPtrExportData { bytes: token(&other.bytes(Ask::ExportBlock(there))?)? };
+fn shared(b: &Fixture, bytes: usize) -> Result<Shared, Failure> {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let theirs = other.number(PartnerRequest::CreatePool)?;
+    let there = other.address(PartnerRequest::AllocOf { pool: theirs, bytes })?;
+    other.run(PartnerRequest::Fill { at: there, value: 0x5a, bytes: 4096 })?;
+    let pool = pool::import(b, other.descriptor(PartnerRequest::ExportPool(theirs))?.as_fd())?;
+    let data = CUmemPoolPtrExportData { bytes: token(&other.bytes(PartnerRequest::ExportBlock(there))?)? };
     let here = pool::import_block(b, pool, data)?;
     Ok(Shared { other, theirs, there, pool, here, data })
 }
 
-fn freed_here_first(b: &Bench, free: impl FnOnce(CUdeviceptr) -> Result<(), CallError>) -> Answer {
+fn freed_here_first(b: &Fixture, free: impl FnOnce(CUdeviceptr) -> Result<(), CallError>) -> Answer {
     let Shared { other, there, here, .. } = shared(b, PAGE)?;
     let freed = code(free(here));
     context::synchronize(b)?;
-    let read = or_code(b.bytes_at(here, 4096), |bytes| all(&bytes));
+    let read = or_code(b.bytes_at(here, 4096), |bytes| byte_runs(&bytes));
     let read_there = other.holds(there, 4096)?;
-    Ok(format!("{freed}, {read}, {read_there}, {}", code(other.does(Ask::FreeAsync(there)))))
+    Ok(format!("{freed}, {read}, {read_there}, {}", code(other.run(PartnerRequest::FreeAsync(there)))))
 }
 
-fn exporter_ends(b: &Bench, end: impl FnOnce(Partner) -> Result<(), Failure>) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
+fn exporter_ends(b: &Fixture, end: impl FnOnce(Partner) -> Result<(), Failure>) -> Answer {
+    b.init_context()?;
+    let level = FreeMemory::now(b)?;
     let Shared { other, here, .. } = shared(b, BLOCK)?;
     end(other)?;
-    let taken = level.settles_to_one(b)?;
-    let held = or_code(b.bytes_at(here, 4096), |bytes| all(&bytes));
+    let taken = level.settles_to_one_block(b)?;
+    let held = or_code(b.bytes_at(here, 4096), |bytes| byte_runs(&bytes));
     let freed = code(memory::free_async(b, here, DEFAULT));
     context::synchronize(b)?;
-    Ok(format!("{taken}, holds {held}; free {freed}, {}", level.comes_back(b)?))
+    Ok(format!("{taken}, holds {held}; free {freed}, {}", level.recovers(b)?))
 }
 
-fn imported_by_bytes(b: &Bench, byte: u8) -> Answer {
+fn imported_by_bytes(b: &Fixture, byte: u8) -> Answer {
     let Shared { pool, other: _other, .. } = shared(b, PAGE)?;
     Ok(code(pool::import_block(b, pool, CUmemPoolPtrExportData { bytes: [byte; 64] })))
 }
 
-fn imported_at_home(b: &Bench) -> Answer {
-    b.begin()?;
+fn imported_at_home(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ours = exportable_pool(b)?;
     let block = memory::alloc_from_pool_async(b, PAGE, ours, DEFAULT)?;
     context::synchronize(b)?;
     let descriptor = pool::export(b, ours)?;
     let data = pool::export_block(b, block)?;
     let import = pool::import(b, descriptor.as_fd());
-    let imported = or_code(import, |import| either(import == ours, "the same pool", "another pool"));
+    let imported = or_code(import, |import| choose(import == ours, "the same pool", "another pool"));
     Ok(format!("{imported}, {}", code(pool::import_block(b, import.unwrap_or(ours), data))))
 }
 
 /// What importing a number as a pool answers.
-fn imported_as_pool(b: &Bench, descriptor: RawFd) -> Result<(), CallError> {
+fn imported_as_pool(b: &Fixture, descriptor: RawFd) -> Result<(), CallError> {
     let mut pool = CUmemoryPool::NULL;
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor as usize);
     let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
     // SAFETY: `pool` outlives the call, which writes one handle to it; the pointer is a number for this kind.
     let outcome = unsafe { (b.cuMemPoolImportFromShareableHandle)(&mut pool, shareable, kind, 0) };
-    named(Function::cuMemPoolImportFromShareableHandle, outcome)
+    check(Function::cuMemPoolImportFromShareableHandle, outcome)
 }
 
-fn imported_others(b: &Bench) -> Answer {
-    b.begin()?;
+fn imported_others(b: &Fixture) -> Answer {
+    b.init_context()?;
     let null = File::open("/dev/null")?;
-    let memory = allocation::export(b, allocation::create(b, PAGE, &shareable(b))?)?;
+    let memory = allocation::export(b, allocation::create(b, PAGE, &shareable_prop(b))?)?;
     let pool = pool::export(b, exportable_pool(b)?)?;
     let codes = [null.as_raw_fd(), -1, memory.as_raw_fd()].map(|number| code(imported_as_pool(b, number)));
     Ok(format!("{}; {}", codes.join(", "), code(allocation::import(b, pool.as_fd()))))
 }
 
-fn imported_twice(b: &Bench) -> Answer {
+fn imported_twice(b: &Fixture) -> Answer {
     let Shared { pool, here, data, other: _other, .. } = shared(b, PAGE)?;
     let again = match pool::import_block(b, pool, data) {
         Ok(again) => again,
         refused => return Ok(code(refused)),
     };
-    let same = either(again == here, "the same", "two addresses");
+    let same = choose(again == here, "the same", "two addresses");
     let first = code(memory::free_async(b, here, DEFAULT));
     context::synchronize(b)?;
-    let read = or_code(b.bytes_at(again, 4096), |bytes| all(&bytes));
+    let read = or_code(b.bytes_at(again, 4096), |bytes| byte_runs(&bytes));
     Ok(format!("{same}; {first}, reads {read}, {}", code(memory::free_async(b, again, DEFAULT))))
 }
 
-fn interior(b: &Bench) -> Answer {
-    b.begin()?;
-    let other = Partner::begun(b)?;
-    let theirs = other.number(Ask::CreatePool)?;
-    let there = other.address(Ask::AllocOf { pool: theirs, bytes: 8192 })?;
-    other.does(Ask::Fill { at: there, value: 0x11, bytes: 4096 })?;
-    other.does(Ask::Fill { at: beyond(there, 4096), value: 0x22, bytes: 4096 })?;
-    let data = match other.bytes(Ask::ExportBlock(beyond(there, 4096))) {
+fn interior(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let other = Partner::start_with_context(b)?;
+    let theirs = other.number(PartnerRequest::CreatePool)?;
+    let there = other.address(PartnerRequest::AllocOf { pool: theirs, bytes: 8192 })?;
+    other.run(PartnerRequest::Fill { at: there, value: 0x11, bytes: 4096 })?;
+    other.run(PartnerRequest::Fill { at: offset(there, 4096), value: 0x22, bytes: 4096 })?;
+    let data = match other.bytes(PartnerRequest::ExportBlock(offset(there, 4096))) {
         Ok(data) => CUmemPoolPtrExportData { bytes: token(&data)? },
         refused => return Ok(code(refused)),
     };
-    let pool = pool::import(b, other.descriptor(Ask::ExportPool(theirs))?.as_fd())?;
+    let pool = pool::import(b, other.descriptor(PartnerRequest::ExportPool(theirs))?.as_fd())?;
     let here = pool::import_block(b, pool, data)?;
-    Ok(all(&b.bytes_at(here, 16)?))
+    Ok(byte_runs(&b.bytes_at(here, 16)?))
 }

@@ -8,11 +8,11 @@ use freehold_driver::cuda::{
 };
 
 use super::{Answer, Experiment};
-use crate::lab::answers::{code, either, or_code, paced, ready};
-use crate::lab::bench::Bench;
-use crate::lab::gate::{Gate, warm};
-use crate::lab::host::Host;
+use crate::lab::answer_text::{choose, code, code_and_pace, or_code, ready};
+use crate::lab::fixture::Fixture;
+use crate::lab::host_buffer::HostBuffer;
 use crate::lab::id::Id;
+use crate::lab::latch::{Latch, warm};
 
 const BLOCKING: u32 = stream_flags::DEFAULT;
 const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
@@ -132,67 +132,67 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn id_while_captured(b: &Bench, mode: CUstreamCaptureMode) -> Answer {
-    b.begin()?;
+fn id_while_captured(b: &Fixture, mode: CUstreamCaptureMode) -> Answer {
+    b.init_context()?;
     let (captured, other) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
     capture::begin(b, captured, mode)?;
     let (own, others) = (code(stream::id(b, captured)), code(stream::id(b, other)));
     Ok(format!("{own}, {others}, {}", code(capture::end(b, captured))))
 }
 
-fn without_context(b: &Bench) -> Answer {
-    b.begin()?;
+fn without_context(b: &Fixture) -> Answer {
+    b.init_context()?;
     let own = stream::create(b, NON_BLOCKING)?;
     context::set_current(b, CUcontext::NULL)?;
     let (queried, waited) = (ready(stream::query(b, own)), code(stream::synchronize(b, own)));
     Ok(format!("{queried}, {waited}, {}", ready(stream::query(b, CUstream::NULL))))
 }
 
-fn handle_comes_back(b: &Bench) -> Answer {
-    b.begin()?;
+fn handle_comes_back(b: &Fixture) -> Answer {
+    b.init_context()?;
     let first = stream::create(b, NON_BLOCKING)?;
     let before = stream::id(b, first)?;
     stream::destroy(b, first)?;
     let second = stream::create(b, NON_BLOCKING)?;
-    let handle = either(first == second, "the same handle", "another handle");
-    Ok(format!("{handle}, {}", either(stream::id(b, second)? == before, "the same id", "another id")))
+    let handle = choose(first == second, "the same handle", "another handle");
+    Ok(format!("{handle}, {}", choose(stream::id(b, second)? == before, "the same id", "another id")))
 }
 
 /// Whether what is put into the second stream overtakes what the first one holds.
 fn order(
-    b: &Bench,
-    first: impl FnOnce(&Bench) -> Result<CUstream, CallError>,
-    second: impl FnOnce(&Bench) -> Result<CUstream, CallError>,
+    b: &Fixture,
+    first: impl FnOnce(&Fixture) -> Result<CUstream, CallError>,
+    second: impl FnOnce(&Fixture) -> Result<CUstream, CallError>,
 ) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
-    let end = Host::registered(b, 4096)?;
+    b.init_context()?;
+    let latch = Latch::new(b)?;
+    let end = HostBuffer::registered(b, 4096)?;
     let (first, second) = (first(b)?, second(b)?);
-    gate.hold(b, first)?;
+    latch.block_stream(b, first)?;
     stream::write_value_32(b, second, b.device_address(end.address(), 0)?, 1, 0)?;
-    let overtaken = gate.overtaken_by(b, second, end.word())?;
+    let overtaken = latch.overtaken_by(b, second, end.word())?;
     context::synchronize(b)?;
-    Ok(either(overtaken, "written at once", "waited for the work"))
+    Ok(choose(overtaken, "written at once", "waited for the work"))
 }
 
-fn two_threads(b: &Bench) -> Answer {
-    let context = b.begin()?;
-    let gate = Gate::new(b)?;
-    let end = Host::registered(b, 4096)?;
+fn two_threads(b: &Fixture) -> Answer {
+    let context = b.init_context()?;
+    let latch = Latch::new(b)?;
+    let end = HostBuffer::registered(b, 4096)?;
     let address = b.device_address(end.address(), 0)?;
-    gate.hold(b, CUstream::PER_THREAD)?;
+    latch.block_stream(b, CUstream::PER_THREAD)?;
     let other = || {
         context::set_current(b, context)?;
         stream::write_value_32(b, CUstream::PER_THREAD, address, 1, 0)?;
-        gate.overtaken_by(b, CUstream::PER_THREAD, end.word())
+        latch.overtaken_by(b, CUstream::PER_THREAD, end.word())
     };
     let overtaken = thread::scope(|scope| scope.spawn(other).join().expect("the thread only calls"))?;
     context::synchronize(b)?;
-    Ok(either(overtaken, "written at once", "waited for the work"))
+    Ok(choose(overtaken, "written at once", "waited for the work"))
 }
 
-fn ids_of_defaults(b: &Bench) -> Answer {
-    let context = b.begin()?;
+fn ids_of_defaults(b: &Fixture) -> Answer {
+    let context = b.init_context()?;
     let null = stream::id(b, CUstream::NULL)?;
     let legacy = stream::id(b, CUstream::LEGACY)?;
     let mine = stream::id(b, CUstream::PER_THREAD)?;
@@ -201,7 +201,7 @@ fn ids_of_defaults(b: &Bench) -> Answer {
         stream::id(b, CUstream::PER_THREAD)
     };
     let theirs = thread::scope(|scope| scope.spawn(other).join().expect("the thread only asks"))?;
-    let same = |holds| either(holds, "the same", "another");
+    let same = |holds| choose(holds, "the same", "another");
     Ok(format!(
         "default {}, thread's {}, other thread's {}",
         same(legacy == null),
@@ -210,39 +210,39 @@ fn ids_of_defaults(b: &Bench) -> Answer {
     ))
 }
 
-fn query_of_default(b: &Bench) -> Answer {
-    b.begin()?;
+fn query_of_default(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut answers = Vec::new();
     for flags in [BLOCKING, NON_BLOCKING] {
-        let gate = Gate::new(b)?;
-        gate.hold(b, stream::create(b, flags)?)?;
+        let latch = Latch::new(b)?;
+        latch.block_stream(b, stream::create(b, flags)?)?;
         answers.push(ready(stream::query(b, CUstream::LEGACY)));
-        gate.open();
+        latch.open();
         context::synchronize(b)?;
     }
     Ok(answers.join(", "))
 }
 
-fn synchronize_default(b: &Bench) -> Answer {
-    b.begin()?;
+fn synchronize_default(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut answers = Vec::new();
     for flags in [BLOCKING, NON_BLOCKING] {
-        let gate = Gate::new(b)?;
-        gate.hold(b, stream::create(b, flags)?)?;
-        answers.push(paced(gate.during(|| stream::synchronize(b, CUstream::LEGACY))));
+        let latch = Latch::new(b)?;
+        latch.block_stream(b, stream::create(b, flags)?)?;
+        answers.push(code_and_pace(latch.during(|| stream::synchronize(b, CUstream::LEGACY))));
         context::synchronize(b)?;
     }
     Ok(answers.join(", "))
 }
 
-fn priorities(b: &Bench) -> Answer {
-    b.begin()?;
+fn priorities(b: &Fixture) -> Answer {
+    b.init_context()?;
     let range = context::stream_priorities(b)?;
     Ok(format!("least {}, greatest {}", range.least, range.greatest))
 }
 
-fn clamped(b: &Bench) -> Answer {
-    b.begin()?;
+fn clamped(b: &Fixture) -> Answer {
+    b.init_context()?;
     let mut answers = Vec::new();
     for priority in [-100, 100] {
         let stream = stream::create_with_priority(b, NON_BLOCKING, priority);
@@ -254,48 +254,48 @@ fn clamped(b: &Bench) -> Answer {
     Ok(answers.join(", "))
 }
 
-fn unknown_flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn unknown_flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(format!("{}, {}", code(stream::create(b, 2)), code(stream::create(b, 4))))
 }
 
-fn query(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn query(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, NON_BLOCKING)?;
     let idle = ready(stream::query(b, stream));
-    gate.hold(b, stream)?;
+    latch.block_stream(b, stream)?;
     let busy = ready(stream::query(b, stream));
-    gate.open();
+    latch.open();
     stream::synchronize(b, stream)?;
     Ok(format!("idle {idle}, with work {busy}"))
 }
 
-fn destroy_null(b: &Bench) -> Answer {
-    b.begin()?;
+fn destroy_null(b: &Fixture) -> Answer {
+    b.init_context()?;
     Ok(code(stream::destroy(b, CUstream::NULL)))
 }
 
-fn query_of_destroyed(b: &Bench) -> Answer {
-    b.begin()?;
+fn query_of_destroyed(b: &Fixture) -> Answer {
+    b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     stream::destroy(b, stream)?;
     Ok(ready(stream::query(b, stream)))
 }
 
-fn flags(b: &Bench) -> Answer {
-    b.begin()?;
+fn flags(b: &Fixture) -> Answer {
+    b.init_context()?;
     let ask = |stream| or_code(stream::flags(b, stream), |flags| flags.to_string());
     let (blocking, non_blocking) = (ask(stream::create(b, BLOCKING)?), ask(stream::create(b, NON_BLOCKING)?));
     Ok(format!("{blocking}, {non_blocking}, {}", ask(CUstream::NULL)))
 }
 
-fn other_context(b: &Bench) -> Answer {
-    b.begin()?;
+fn other_context(b: &Fixture) -> Answer {
+    b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
-    let word = Host::registered(b, 4096)?;
+    let word = HostBuffer::registered(b, 4096)?;
     let address = b.device_address(word.address(), 0)?;
-    b.another()?;
+    b.second_context()?;
     let other = code(stream::write_value_32(b, stream, address, 1, 0));
     context::set_current(b, CUcontext::NULL)?;
     let none = code(stream::write_value_32(b, stream, address, 2, 0));
@@ -303,55 +303,55 @@ fn other_context(b: &Bench) -> Answer {
     Ok(format!("{other}, {none}, synchronise {finished}, word {}", word.word().load(Ordering::SeqCst)))
 }
 
-fn contexts(b: &Bench) -> Answer {
-    let first = b.begin()?;
+fn contexts(b: &Fixture) -> Answer {
+    let first = b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
-    let second = b.another()?;
+    let second = b.second_context()?;
     let ask = |stream| {
         or_code(stream::context(b, stream), |context| {
-            either(context == first, "context 1", &either(context == second, "context 2", "another"))
+            choose(context == first, "context 1", &choose(context == second, "context 2", "another"))
         })
     };
     Ok(format!("{}, {}", ask(stream), ask(CUstream::NULL)))
 }
 
-fn synchronize_other(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
+fn synchronize_other(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
     let stream = stream::create(b, NON_BLOCKING)?;
-    b.another()?;
+    b.second_context()?;
     warm(b)?;
-    gate.hold(b, stream)?;
-    Ok(paced(gate.during(|| context::synchronize(b))))
+    latch.block_stream(b, stream)?;
+    Ok(code_and_pace(latch.during(|| context::synchronize(b))))
 }
 
-fn synchronize_context(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
-    gate.hold(b, stream::create(b, NON_BLOCKING)?)?;
-    Ok(paced(gate.during(|| context::synchronize(b))))
+fn synchronize_context(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
+    latch.block_stream(b, stream::create(b, NON_BLOCKING)?)?;
+    Ok(code_and_pace(latch.during(|| context::synchronize(b))))
 }
 
-fn context_gone(b: &Bench) -> Answer {
-    let primary = b.begin()?;
-    let context = b.another()?;
+fn context_gone(b: &Fixture) -> Answer {
+    let primary = b.init_context()?;
+    let context = b.second_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
     context::destroy(b, context)?;
     context::set_current(b, primary)?;
     Ok(ready(stream::query(b, stream)))
 }
 
-fn contexts_apart(b: &Bench) -> Answer {
-    b.begin()?;
-    let gate = Gate::new(b)?;
-    let end = Host::registered(b, 4096)?;
+fn contexts_apart(b: &Fixture) -> Answer {
+    b.init_context()?;
+    let latch = Latch::new(b)?;
+    let end = HostBuffer::registered(b, 4096)?;
     let address = b.device_address(end.address(), 0)?;
     let first = stream::create(b, BLOCKING)?;
-    b.another()?;
+    b.second_context()?;
     warm(b)?;
     let second = stream::create(b, BLOCKING)?;
-    gate.hold(b, first)?;
+    latch.block_stream(b, first)?;
     stream::write_value_32(b, second, address, 1, 0)?;
-    let overtaken = gate.overtaken_by(b, second, end.word())?;
-    Ok(either(overtaken, "written at once", "waited for the work"))
+    let overtaken = latch.overtaken_by(b, second, end.word())?;
+    Ok(choose(overtaken, "written at once", "waited for the work"))
 }

@@ -7,135 +7,149 @@ use freehold_driver::CallError;
 use freehold_driver::opencl::event::Status;
 use freehold_driver::opencl::{Event, event, memory, queue};
 
-use super::bench::{BYTES, Bench, Hold, said};
-use crate::lab::answers::{all, code, either, or_code, paced};
+use super::fixture::{BYTES, Fixture, Latch, status_text};
+use crate::lab::answer_text::{byte_runs, choose, code, code_and_pace, or_code};
 use crate::lab::experiment::{Answer, Experiment};
-use crate::lab::id::{Id, O};
+use crate::lab::id::{Id, OPENCL};
 
 /// How long work is looked at that may never begin.
-const PATIENCE: Duration = Duration::from_millis(500);
+const COMPLETION_TIMEOUT: Duration = Duration::from_millis(500);
 
-pub(super) const EXPERIMENTS: &[Experiment<Bench>] = &[
-    Experiment { id: Id(O, 5, 1), did: "the status of a new user event, and of one that was set", run: user },
-    Experiment { id: Id(O, 5, 2), did: "set a user event twice", run: set_twice },
-    Experiment { id: Id(O, 5, 3), did: "set a user event to 1, which is neither done nor failed", run: set_running },
-    Experiment { id: Id(O, 5, 4), did: "set the event of a command", run: set_command },
+pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
+    Experiment { id: Id(OPENCL, 5, 1), did: "the status of a new user event, and of one that was set", run: user },
+    Experiment { id: Id(OPENCL, 5, 2), did: "set a user event twice", run: set_twice },
     Experiment {
-        id: Id(O, 5, 5),
+        id: Id(OPENCL, 5, 3),
+        did: "set a user event to 1, which is neither done nor failed",
+        run: set_running,
+    },
+    Experiment { id: Id(OPENCL, 5, 4), did: "set the event of a command", run: set_command },
+    Experiment {
+        id: Id(OPENCL, 5, 5),
         did: "a user event fails: what a fill does that waits for it, and the queue behind it",
         run: failed,
     },
     Experiment {
-        id: Id(O, 5, 6),
+        id: Id(OPENCL, 5, 6),
         did: "the status of a marker behind work that is held, and when it is done",
         run: marker,
     },
     Experiment {
-        id: Id(O, 5, 7),
+        id: Id(OPENCL, 5, 7),
         did: "put in a marker and ask for its status, without a flush: does it complete",
         run: unflushed,
     },
     Experiment {
-        id: Id(O, 5, 8),
+        id: Id(OPENCL, 5, 8),
         did: "queue 2 waits for an event of queue 1, which is not flushed; flush queue 2: does it go on",
         run: unflushed_other,
     },
     Experiment {
-        id: Id(O, 5, 9),
+        id: Id(OPENCL, 5, 9),
         did: "release the event of a pending fill: does the release wait, and is the fill done",
         run: released_while_pending,
     },
     Experiment {
-        id: Id(O, 5, 10),
+        id: Id(OPENCL, 5, 10),
         did: "release an event that another queue waits for, let it pass: does that queue go on",
         run: released_while_awaited,
     },
-    Experiment { id: Id(O, 5, 11), did: "wait for an event of another context", run: other_context },
-    Experiment { id: Id(O, 5, 12), did: "wait for no events", run: none },
-    Experiment { id: Id(O, 5, 13), did: "the times of a command in a queue without timing, and with it", run: times },
+    Experiment { id: Id(OPENCL, 5, 11), did: "wait for an event of another context", run: other_context },
+    Experiment { id: Id(OPENCL, 5, 12), did: "wait for no events", run: none },
+    Experiment {
+        id: Id(OPENCL, 5, 13),
+        did: "the times of a command in a queue without timing, and with it",
+        run: times,
+    },
 ];
 
-fn user(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let made = event::create_user(desk.context)?;
-    let new = said(event::status(made)?);
+fn user(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let made = event::create_user(session.context)?;
+    let new = status_text(event::status(made)?);
     event::set_status(made, 0)?;
-    Ok(format!("{new}, {}", said(event::status(made)?)))
+    Ok(format!("{new}, {}", status_text(event::status(made)?)))
 }
 
-fn set_twice(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let made = event::create_user(desk.context)?;
+fn set_twice(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let made = event::create_user(session.context)?;
     let first = code(event::set_status(made, 0));
     Ok(format!("{first}, then {}", code(event::set_status(made, 0))))
 }
 
-fn set_running(b: &Bench) -> Answer {
-    let made = event::create_user(b.begin()?.context)?;
+fn set_running(b: &Fixture) -> Answer {
+    let made = event::create_user(b.open_session()?.context)?;
     Ok(code(event::set_status(made, 1)))
 }
 
-fn set_command(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let hold = Hold::new(&desk, desk.queue)?;
-    let marker = queue::marker(desk.queue, &[])?;
+fn set_command(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let hold = Latch::new(&session, session.queue)?;
+    let marker = queue::marker(session.queue, &[])?;
     let answer = code(event::set_status(marker, 0));
     hold.open();
-    queue::finish(desk.queue)?;
+    queue::finish(session.queue)?;
     Ok(answer)
 }
 
-fn failed(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let buffer = desk.buffer(0)?;
-    let user = event::create_user(desk.context)?;
-    let waits = memory::fill(desk.queue, buffer, 0, BYTES, &[1], &[user])?;
-    let behind = memory::fill(desk.queue, buffer, 0, 1024, &[2], &[])?;
-    queue::flush(desk.queue)?;
+fn failed(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let buffer = session.buffer(0)?;
+    let user = event::create_user(session.context)?;
+    let waits = memory::fill(session.queue, buffer, 0, BYTES, &[1], &[user])?;
+    let behind = memory::fill(session.queue, buffer, 0, 1024, &[2], &[])?;
+    queue::flush(session.queue)?;
     event::set_status(user, -5)?;
-    let finished = code(queue::finish(desk.queue));
-    let ended = |event| or_code(event::status(event), said);
+    let finished = code(queue::finish(session.queue));
+    let ended = |event| or_code(event::status(event), status_text);
     let (waits, behind) = (ended(waits), ended(behind));
-    let fresh = super::bench::Desk { queue: desk.queue()?, ..desk };
-    let bytes = or_code(fresh.bytes(buffer), |bytes| format!("{} and {}", all(&bytes[..1024]), all(&bytes[1024..])));
+    let fresh = super::fixture::Session { queue: session.queue()?, ..session };
+    let bytes = or_code(fresh.bytes(buffer), |bytes| {
+        format!("{} and {}", byte_runs(&bytes[..1024]), byte_runs(&bytes[1024..]))
+    });
     Ok(format!("the queue {finished}, the fill {waits}, the next {behind}, the buffer {bytes}"))
 }
 
-fn marker(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let hold = Hold::new(&desk, desk.queue)?;
-    let marker = queue::marker(desk.queue, &[])?;
+fn marker(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let hold = Latch::new(&session, session.queue)?;
+    let marker = queue::marker(session.queue, &[])?;
     let before = event::status(marker)?;
     hold.open();
-    queue::finish(desk.queue)?;
-    Ok(format!("{}, {}", either(before == Status::Complete, "COMPLETE", "not COMPLETE"), said(event::status(marker)?)))
+    queue::finish(session.queue)?;
+    Ok(format!(
+        "{}, {}",
+        choose(before == Status::Complete, "COMPLETE", "not COMPLETE"),
+        status_text(event::status(marker)?)
+    ))
 }
 
-fn unflushed(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let marker = queue::marker(desk.queue, &[])?;
+fn unflushed(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let marker = queue::marker(session.queue, &[])?;
     let completes = completes(marker)?;
-    queue::finish(desk.queue)?;
-    Ok(either(completes, "yes", "no"))
+    queue::finish(session.queue)?;
+    Ok(choose(completes, "yes", "no"))
 }
 
-fn unflushed_other(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let other = desk.queue()?;
-    let first = queue::marker(desk.queue, &[])?;
+fn unflushed_other(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let other = session.queue()?;
+    let first = queue::marker(session.queue, &[])?;
     queue::barrier(other, &[first])?;
     let second = queue::marker(other, &[])?;
     queue::flush(other)?;
     let completes = completes(second)?;
-    queue::finish(desk.queue)?;
+    queue::finish(session.queue)?;
     queue::finish(other)?;
-    Ok(either(completes, "yes", "no"))
+    Ok(choose(completes, "yes", "no"))
 }
 
 /// Whether an event completes while it is looked at.
 fn completes(looked_at: Event) -> Result<bool, CallError> {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < COMPLETION_TIMEOUT {
         if event::status(looked_at)? == Status::Complete {
             return Ok(true);
         }
@@ -144,22 +158,22 @@ fn completes(looked_at: Event) -> Result<bool, CallError> {
     Ok(false)
 }
 
-fn released_while_pending(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let buffer = desk.buffer(0)?;
-    let hold = Hold::new(&desk, desk.queue)?;
-    let filled = memory::fill(desk.queue, buffer, 0, BYTES, &[0x5a], &[])?;
-    let released = paced(hold.during(|| event::release(filled)));
-    Ok(format!("{released}, {}", all(&desk.bytes(buffer)?)))
+fn released_while_pending(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let buffer = session.buffer(0)?;
+    let hold = Latch::new(&session, session.queue)?;
+    let filled = memory::fill(session.queue, buffer, 0, BYTES, &[0x5a], &[])?;
+    let released = code_and_pace(hold.during(|| event::release(filled)));
+    Ok(format!("{released}, {}", byte_runs(&session.bytes(buffer)?)))
 }
 
-fn released_while_awaited(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let other = desk.queue()?;
-    let buffer = desk.buffer(0)?;
-    let hold = Hold::new(&desk, desk.queue)?;
-    let marker = queue::marker(desk.queue, &[])?;
-    queue::flush(desk.queue)?;
+fn released_while_awaited(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let other = session.queue()?;
+    let buffer = session.buffer(0)?;
+    let hold = Latch::new(&session, session.queue)?;
+    let marker = queue::marker(session.queue, &[])?;
+    queue::flush(session.queue)?;
     queue::barrier(other, &[marker])?;
     event::release(marker)?;
     let filled = memory::fill(other, buffer, 0, BYTES, &[0x5a], &[])?;
@@ -167,32 +181,32 @@ fn released_while_awaited(b: &Bench) -> Answer {
     let before = event::status(filled)? == Status::Complete;
     hold.open();
     queue::finish(other)?;
-    Ok(format!("{}, then {}", either(before, "at once", "it waits"), all(&desk.bytes(buffer)?)))
+    Ok(format!("{}, then {}", choose(before, "at once", "it waits"), byte_runs(&session.bytes(buffer)?)))
 }
 
-fn other_context(b: &Bench) -> Answer {
-    let (desk, other) = (b.begin()?, b.begin()?);
-    let marker = queue::marker(desk.queue, &[])?;
+fn other_context(b: &Fixture) -> Answer {
+    let (session, other) = (b.open_session()?, b.open_session()?);
+    let marker = queue::marker(session.queue, &[])?;
     Ok(code(queue::barrier(other.queue, &[marker])))
 }
 
-fn none(b: &Bench) -> Answer {
-    b.begin()?;
+fn none(b: &Fixture) -> Answer {
+    b.open_session()?;
     Ok(code(event::wait(&[])))
 }
 
-fn times(b: &Bench) -> Answer {
-    let desk = b.begin()?;
-    let timed = queue::create_timed(desk.context, desk.device)?;
-    let buffer = desk.buffer(0)?;
+fn times(b: &Fixture) -> Answer {
+    let session = b.open_session()?;
+    let timed = queue::create_timed(session.context, session.device)?;
+    let buffer = session.buffer(0)?;
     let ask = |queue| {
         let filled = memory::fill(queue, buffer, 0, BYTES, &[1], &[])?;
         queue::finish(queue)?;
         event::times_ns(filled)
     };
-    let without = code(ask(desk.queue));
+    let without = code(ask(session.queue));
     Ok(format!(
         "{without}, {}",
-        or_code(ask(timed), |(began, ended)| either(began <= ended, "in order", "turned round"))
+        or_code(ask(timed), |(began, ended)| choose(began <= ended, "in order", "turned round"))
     ))
 }

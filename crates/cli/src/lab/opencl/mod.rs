@@ -2,34 +2,34 @@
 
 use super::experiment::Experiment;
 
-pub(crate) mod bench;
+pub(crate) mod fixture;
 
 mod contexts;
-mod counts;
 mod events;
 mod faults;
-mod parts;
 mod programs;
 mod queues;
+mod reference_counts;
 mod releases;
-mod shared;
+mod sub_buffers;
+mod svm;
 
-use bench::Bench;
+use fixture::Fixture;
 
-const GROUPS: [&[Experiment<Bench>]; 9] = [
+const GROUPS: [&[Experiment<Fixture>]; 9] = [
     contexts::EXPERIMENTS,
-    counts::EXPERIMENTS,
+    reference_counts::EXPERIMENTS,
     events::EXPERIMENTS,
     faults::EXPERIMENTS,
-    parts::EXPERIMENTS,
+    sub_buffers::EXPERIMENTS,
     programs::EXPERIMENTS,
     queues::EXPERIMENTS,
     releases::EXPERIMENTS,
-    shared::EXPERIMENTS,
+    svm::EXPERIMENTS,
 ];
 
 /// Every experiment, in the order of the ids.
-pub(crate) fn all() -> Vec<&'static Experiment<Bench>> {
+pub(crate) fn all() -> Vec<&'static Experiment<Fixture>> {
     let mut experiments: Vec<_> = GROUPS.iter().flat_map(|group| group.iter()).collect();
     experiments.sort_by_key(|experiment| experiment.id);
     experiments

@@ -12,9 +12,9 @@ use std::time::Duration;
 use freehold::timeline::perfetto::{self, Point, Span, TraceFile};
 use freehold_driver::cuda::{CUerror, Function};
 
-use super::{Line, Part, Place, Role, Value, now};
-use crate::lab::answers::error_name;
-use crate::lab::experiment::Asked;
+use super::{CallThread, ExperimentTrace, Role, TraceLine, Value, now};
+use crate::lab::answer_text::error_name;
+use crate::lab::experiment::ExperimentInfo;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the trace {} cannot be written: {source}", .path.display())]
@@ -37,15 +37,21 @@ impl Trace {
         Ok(Self { path: path.to_owned(), merged: Mutex::new(merged) })
     }
 
-    pub(crate) fn part(&self) -> Result<Part, TraceError> {
-        Part::new().map_err(|source| self.failed(source))
+    pub(crate) fn new_experiment(&self) -> Result<ExperimentTrace, TraceError> {
+        ExperimentTrace::new().map_err(|source| self.failed(source))
     }
 
     /// Adds the part of the `nth` experiment of the run, which has ended with this answer.
-    pub(crate) fn add(&self, nth: usize, experiment: Asked, answer: &str, part: Part) -> Result<(), TraceError> {
+    pub(crate) fn add(
+        &self,
+        nth: usize,
+        experiment: ExperimentInfo,
+        answer: &str,
+        part: ExperimentTrace,
+    ) -> Result<(), TraceError> {
         let name = format!("{} {}", experiment.id, experiment.did);
         let add = || -> io::Result<()> {
-            let ended = Ended { name, answer: answer.to_owned(), lines: part.lines()? };
+            let ended = FinishedExperiment { name, answer: answer.to_owned(), lines: part.lines()? };
             self.merged.lock().unwrap_or_else(PoisonError::into_inner).add(nth, ended)
         };
         add().map_err(|source| self.failed(source))
@@ -63,10 +69,10 @@ impl Trace {
 }
 
 /// What is left of an experiment.
-struct Ended {
+struct FinishedExperiment {
     name: String,
     answer: String,
-    lines: Vec<Line>,
+    lines: Vec<TraceLine>,
 }
 
 /// The file, and the experiments that ended before their turn.
@@ -75,9 +81,9 @@ struct Merged<W: Write> {
     /// The time that is the trace's zero.
     zero: Duration,
     next: usize,
-    early: BTreeMap<usize, Ended>,
+    finished_early: BTreeMap<usize, FinishedExperiment>,
     /// The numbers given to processes and threads so far. Those of the system come again in a long run.
-    numbers: u32,
+    next_process: u32,
     spans: u64,
 }
 
@@ -87,18 +93,18 @@ struct Process {
     threads: BTreeMap<u32, perfetto::Thread>,
     /// When it was last heard of.
     last: Duration,
-    lives: Vec<Life>,
+    allocation_events: Vec<AllocationEvent>,
 }
 
 impl Process {
     fn new(number: u32) -> Self {
-        Self { number, threads: BTreeMap::new(), last: Duration::ZERO, lives: Vec::new() }
+        Self { number, threads: BTreeMap::new(), last: Duration::ZERO, allocation_events: Vec::new() }
     }
 }
 
 /// A call that was made, with what is shown of it.
 struct Call {
-    place: Place,
+    place: CallThread,
     function: String,
     start: Duration,
     end: Duration,
@@ -109,7 +115,7 @@ struct Call {
 
 /// An end of a block's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Life {
+struct AllocationEvent {
     at: Duration,
     address: u64,
     /// None where the block was freed.
@@ -119,31 +125,31 @@ struct Life {
 impl<W: Write> Merged<W> {
     fn new(out: W, zero: Duration) -> io::Result<Self> {
         let file = TraceFile::new(out)?;
-        Ok(Self { file, zero, next: 0, early: BTreeMap::new(), numbers: 0, spans: 0 })
+        Ok(Self { file, zero, next: 0, finished_early: BTreeMap::new(), next_process: 0, spans: 0 })
     }
 
-    fn add(&mut self, nth: usize, ended: Ended) -> io::Result<()> {
-        self.early.insert(nth, ended);
-        while let Some(ended) = self.early.remove(&self.next) {
+    fn add(&mut self, nth: usize, ended: FinishedExperiment) -> io::Result<()> {
+        self.finished_early.insert(nth, ended);
+        while let Some(ended) = self.finished_early.remove(&self.next) {
             self.write(ended)?;
             self.next += 1;
         }
         self.file.flush()
     }
 
-    fn write(&mut self, ended: Ended) -> io::Result<()> {
+    fn write(&mut self, ended: FinishedExperiment) -> io::Result<()> {
         let mut processes = self.name(&ended)?;
         let calls = calls(ended.lines, self.zero);
         for call in &calls {
             let process = processes.get_mut(&call.place.process).expect("every process of a line is named");
             process.last = process.last.max(call.end);
-            process.lives.extend(life(call));
+            process.allocation_events.extend(allocation_event(call));
             let arguments = shown(call);
             let arguments: Vec<_> = arguments.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
             self.file.slice(process.threads[&call.place.thread], &call.function, call.start, call.end, &arguments)?;
         }
         for process in processes.values_mut() {
-            self.write_lives(process)?;
+            self.write_allocation_events(process)?;
         }
         // The first that was named is the experiment's own, unless it ended before it could say so.
         let own = processes.values().min_by_key(|process| process.number);
@@ -155,20 +161,20 @@ impl<W: Write> Merged<W> {
     }
 
     /// Names all processes and threads that the lines are of.
-    fn name(&mut self, ended: &Ended) -> io::Result<BTreeMap<u32, Process>> {
+    fn name(&mut self, ended: &FinishedExperiment) -> io::Result<BTreeMap<u32, Process>> {
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
         for line in &ended.lines {
             let (place, at, role) = match line {
-                Line::Began { place, role, at_ns } => (place, *at_ns, Some(*role)),
-                Line::Called { place, at_ns, .. } => (place, *at_ns, None),
-                Line::Returned { place, end_ns, .. } => (place, *end_ns, None),
+                TraceLine::Began { place, role, at_ns } => (place, *at_ns, Some(*role)),
+                TraceLine::Called { place, at_ns, .. } => (place, *at_ns, None),
+                TraceLine::Returned { place, end_ns, .. } => (place, *end_ns, None),
             };
             let process = match processes.entry(place.process) {
                 Entry::Occupied(there) => there.into_mut(),
                 Entry::Vacant(new) => {
-                    self.numbers += 1;
-                    self.file.process(self.numbers, &process_name(&ended.name, role))?;
-                    new.insert(Process::new(self.numbers))
+                    self.next_process += 1;
+                    self.file.process(self.next_process, &process_name(&ended.name, role))?;
+                    new.insert(Process::new(self.next_process))
                 }
             };
             process.last = process.last.max(since(self.zero, at));
@@ -177,8 +183,8 @@ impl<W: Write> Merged<W> {
                 let (id, name) = if others == 0 {
                     (process.number, "main".to_owned())
                 } else {
-                    self.numbers += 1;
-                    (self.numbers, format!("thread {}", others + 1))
+                    self.next_process += 1;
+                    (self.next_process, format!("thread {}", others + 1))
                 };
                 let thread = perfetto::Thread { process: process.number, id };
                 self.file.thread(thread, &name)?;
@@ -190,11 +196,11 @@ impl<W: Write> Merged<W> {
 
     /// A block lives from the return of the call that allocated it to the call that freed it; else until its address is
     /// handed out again, or its process is last heard of.
-    fn write_lives(&mut self, process: &mut Process) -> io::Result<()> {
+    fn write_allocation_events(&mut self, process: &mut Process) -> io::Result<()> {
         // Threads write their lines as their calls return, which is not the order in which blocks begin and end.
-        process.lives.sort_by_key(|life| life.at);
+        process.allocation_events.sort_by_key(|life| life.at);
         let mut open: BTreeMap<u64, (u64, String)> = BTreeMap::new();
-        for life in &process.lives {
+        for life in &process.allocation_events {
             if let Some((id, name)) = open.remove(&life.address) {
                 self.file.span_end(Span { process: process.number, id, name: &name }, life.at)?;
             }
@@ -220,20 +226,20 @@ fn process_name(experiment: &str, role: Option<Role>) -> String {
 }
 
 /// The calls of some lines, by the time of their start, an outer one before those inside it.
-fn calls(lines: Vec<Line>, zero: Duration) -> Vec<Call> {
+fn calls(lines: Vec<TraceLine>, zero: Duration) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
-    let mut open: BTreeMap<Place, Vec<Call>> = BTreeMap::new();
+    let mut open: BTreeMap<CallThread, Vec<Call>> = BTreeMap::new();
     let mut last = Duration::ZERO;
     for line in lines {
         match line {
-            Line::Began { at_ns, .. } => last = last.max(since(zero, at_ns)),
-            Line::Called { place, function, at_ns, arguments } => {
+            TraceLine::Began { at_ns, .. } => last = last.max(since(zero, at_ns)),
+            TraceLine::Called { place, function, at_ns, arguments } => {
                 let start = since(zero, at_ns);
                 last = last.max(start);
                 let call = Call { place, function, start, end: start, code: None, arguments };
                 open.entry(place).or_default().push(call);
             }
-            Line::Returned { place, function, start_ns, end_ns, code, arguments } => {
+            TraceLine::Returned { place, function, start_ns, end_ns, code, arguments } => {
                 open.entry(place).or_default().pop();
                 let (start, end) = (since(zero, start_ns), since(zero, end_ns));
                 last = last.max(end);
@@ -248,7 +254,7 @@ fn calls(lines: Vec<Line>, zero: Duration) -> Vec<Call> {
 }
 
 /// What a call did to the life of a block, where it did.
-fn life(call: &Call) -> Option<Life> {
+fn allocation_event(call: &Call) -> Option<AllocationEvent> {
     use Function::*;
     if call.code != Some(0) {
         return None;
@@ -266,12 +272,12 @@ fn life(call: &Call) -> Option<Life> {
         | cuMemAllocAsync
         | cuMemAllocFromPoolAsync
         | cuMemAllocHost_v2
-        | cuMemHostAlloc => Some(Life { at: call.end, address, bytes: Some(count("bytes")?) }),
+        | cuMemHostAlloc => Some(AllocationEvent { at: call.end, address, bytes: Some(count("bytes")?) }),
         cuMemAllocPitch_v2 => {
             let bytes = count("width_bytes")?.saturating_mul(count("height")?);
-            Some(Life { at: call.end, address, bytes: Some(bytes) })
+            Some(AllocationEvent { at: call.end, address, bytes: Some(bytes) })
         }
-        cuMemFree_v2 | cuMemFreeAsync | cuMemFreeHost => Some(Life { at: call.start, address, bytes: None }),
+        cuMemFree_v2 | cuMemFreeAsync | cuMemFreeHost => Some(AllocationEvent { at: call.start, address, bytes: None }),
         _ => None,
     }
 }

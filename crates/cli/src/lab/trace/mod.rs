@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::merge::{Trace, TraceError};
-pub(crate) use self::record::watched;
+pub(crate) use self::record::traced;
 
 mod merge;
 mod record;
@@ -28,18 +28,25 @@ pub(crate) enum Role {
 
 /// One line of a part. Times are nanoseconds of the system's monotonic clock, which all processes share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Line {
+enum TraceLine {
     /// A process begins.
-    Began { place: Place, role: Role, at_ns: u64 },
+    Began { place: CallThread, role: Role, at_ns: u64 },
     /// A call is about to be made.
-    Called { place: Place, function: String, at_ns: u64, arguments: Vec<(String, Value)> },
+    Called { place: CallThread, function: String, at_ns: u64, arguments: Vec<(String, Value)> },
     /// The last call of the thread that had not returned has.
-    Returned { place: Place, function: String, start_ns: u64, end_ns: u64, code: u32, arguments: Vec<(String, Value)> },
+    Returned {
+        place: CallThread,
+        function: String,
+        start_ns: u64,
+        end_ns: u64,
+        code: u32,
+        arguments: Vec<(String, Value)>,
+    },
 }
 
 /// Where a call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Place {
+struct CallThread {
     process: u32,
     thread: u32,
 }
@@ -54,11 +61,11 @@ enum Value {
 
 /// The lines of one experiment, which nothing is left of when the lab ends.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ExperimentTrace {
     file: File,
 }
 
-impl Part {
+impl ExperimentTrace {
     fn new() -> io::Result<Self> {
         let descriptor: OwnedFd = memfd_create("freehold-lab-trace", MemfdFlags::CLOEXEC)?;
         Ok(Self { file: File::from(descriptor) })
@@ -70,7 +77,7 @@ impl Part {
     }
 
     /// The whole lines. A process that was killed may have left a piece of one.
-    fn lines(mut self) -> io::Result<Vec<Line>> {
+    fn lines(mut self) -> io::Result<Vec<TraceLine>> {
         let mut text = Vec::new();
         self.file.read_to_end(&mut text)?;
         Ok(text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
@@ -102,13 +109,13 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn began(thread: u32) -> Line {
-        Line::Began { place: Place { process: 7, thread }, role: Role::Partner, at_ns: 5 }
+    fn began(thread: u32) -> TraceLine {
+        TraceLine::Began { place: CallThread { process: 7, thread }, role: Role::Partner, at_ns: 5 }
     }
 
     #[test]
-    fn those_who_open_a_part_add_to_its_end() {
-        let part = Part::new().unwrap();
+    fn processes_append_to_a_trace_file() {
+        let part = ExperimentTrace::new().unwrap();
         let (one, other) = (open(&part.path()).unwrap(), open(&part.path()).unwrap());
         for (mut file, thread) in [(&one, 1), (&other, 2), (&one, 3)] {
             let line = serde_json::to_string(&began(thread)).unwrap() + "\n";
@@ -119,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_not_whole_is_left_out_and_those_before_it_are_not() {
-        let part = Part::new().unwrap();
+        let part = ExperimentTrace::new().unwrap();
         let line = serde_json::to_string(&began(1)).unwrap();
         open(&part.path()).unwrap().write_all(format!("{line}\n{}", &line[..20]).as_bytes()).unwrap();
         assert_eq!(part.lines().unwrap(), [began(1)]);

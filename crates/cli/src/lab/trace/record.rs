@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::Api;
-use freehold_driver::cuda::watch::{self, Argument, Moment};
+use freehold_driver::cuda::watch::{self, Argument, CallEvent};
 
-use super::{Line, Place, Role, Value, now, ns, open};
+use super::{CallThread, Role, TraceLine, Value, now, ns, open};
 
 /// The table of `api`, whose calls are added to the part at `path`.
-pub(crate) fn watched(api: &Api, path: &Path, role: Role) -> io::Result<Api> {
+pub(crate) fn traced(api: &Api, path: &Path, role: Role) -> io::Result<Api> {
     let recorder = Recorder { file: open(path)?, clock: Clock::new(), has_failed: AtomicBool::new(false) };
-    recorder.write(&Line::Began { place: Place::here(), role, at_ns: ns(recorder.clock.time) })?;
-    Ok(watch::watch(api, move |moment| recorder.note(moment)))
+    recorder.write(&TraceLine::Began { place: CallThread::here(), role, at_ns: ns(recorder.clock.time) })?;
+    Ok(watch::watch(api, move |event| recorder.note(event)))
 }
 
 struct Recorder {
@@ -28,16 +28,16 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn note(&self, moment: Moment<'_>) {
-        let place = Place::here();
-        let line = match moment {
-            Moment::Called { function, arguments } => Line::Called {
+    fn note(&self, event: CallEvent<'_>) {
+        let place = CallThread::here();
+        let line = match event {
+            CallEvent::Enter { function, arguments } => TraceLine::Called {
                 place,
                 function: function.name().to_owned(),
                 at_ns: ns(now()),
                 arguments: told(arguments),
             },
-            Moment::Returned { function, start, end, outcome, arguments } => Line::Returned {
+            CallEvent::Exit { function, start, end, outcome, arguments } => TraceLine::Returned {
                 place,
                 function: function.name().to_owned(),
                 start_ns: self.clock.ns(start),
@@ -54,14 +54,14 @@ impl Recorder {
         }
     }
 
-    fn write(&self, line: &Line) -> io::Result<()> {
+    fn write(&self, line: &TraceLine) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
         (&self.file).write_all(&text)
     }
 }
 
-/// One moment by both clocks, so that an `Instant` can be told to another process.
+/// One event by both clocks, so that an `Instant` can be told to another process.
 struct Clock {
     instant: Instant,
     time: Duration,
@@ -77,7 +77,7 @@ impl Clock {
     }
 }
 
-impl Place {
+impl CallThread {
     fn here() -> Self {
         // SAFETY: the call takes nothing and cannot fail.
         let thread = unsafe { libc::gettid() };
@@ -92,7 +92,7 @@ fn told(arguments: &[Argument]) -> Vec<(String, Value)> {
             watch::Value::Handle(handle) => Value::Handle(handle),
             watch::Value::Count(count) => Value::Count(count),
             watch::Value::Signed(number) => Value::Signed(number),
-            watch::Value::Untold => return None,
+            watch::Value::Opaque => return None,
         };
         Some((argument.name.to_owned(), value))
     });

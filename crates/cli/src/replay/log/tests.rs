@@ -1,9 +1,9 @@
 //! Logs of every kind: whole ones, and ones that were cut or damaged.
 
-use freehold_testing::{Random, at_effort, covered, seed};
+use freehold_testing::{Random, at_effort, report_covered, seed};
 
 use super::super::Op;
-use super::super::lives::Oddities;
+use super::super::history::Anomalies;
 use super::*;
 
 const TIMELINE: &[u8] = include_bytes!("../../../tests/logs/timeline.json");
@@ -15,7 +15,7 @@ const WORKLOAD: &[u8] = include_bytes!("../../../tests/logs/three-streams.txt");
 const SAMPLES: [&[u8]; 5] = [TIMELINE, RMM, PICKLE, JSON, WORKLOAD];
 
 /// Each kind of op, streams, and what was odd.
-fn summary(bytes: &[u8]) -> (Kind, [usize; 3], u32, Oddities) {
+fn summary(bytes: &[u8]) -> (Kind, [usize; 3], u32, Anomalies) {
     let Log { kind, history } = read(bytes).unwrap();
     let count = |is_so: fn(&Op) -> bool| history.ops.iter().filter(|op| is_so(op)).count();
     let counts = [
@@ -28,8 +28,8 @@ fn summary(bytes: &[u8]) -> (Kind, [usize; 3], u32, Oddities) {
 
 #[test]
 fn every_kind_is_recognised_by_what_it_holds() {
-    assert_eq!(summary(WORKLOAD), (Kind::Workload, [3, 3, 2], 3, Oddities::default()));
-    let odd = Oddities {
+    assert_eq!(summary(WORKLOAD), (Kind::Workload, [3, 3, 2], 3, Anomalies::default()));
+    let odd = Anomalies {
         unreadable: 1,
         unreadable_line: Some(15),
         of_no_bytes: 1,
@@ -37,12 +37,12 @@ fn every_kind_is_recognised_by_what_it_holds() {
         alive_at_start: 1,
         double_frees: 1,
         alive_at_end: 1,
-        ..Oddities::default()
+        ..Anomalies::default()
     };
     assert_eq!(summary(RMM), (Kind::Rmm, [6, 5, 0], 4, odd));
-    let odd = Oddities { failed_then: 1, alive_at_start: 2, alive_at_end: 2, ..Oddities::default() };
+    let odd = Anomalies { failed_then: 1, alive_at_start: 2, alive_at_end: 2, ..Anomalies::default() };
     assert_eq!(summary(PICKLE), (Kind::Snapshot, [10, 8, 0], 2, odd));
-    assert_eq!(summary(TIMELINE), (Kind::Timeline, [3, 3, 1], 2, Oddities::default()));
+    assert_eq!(summary(TIMELINE), (Kind::Timeline, [3, 3, 1], 2, Anomalies::default()));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_snapshot_is_the_same_as_pickle_and_as_json() {
 }
 
 #[test]
-fn a_file_of_no_kind_is_told_which_kinds_there_are() {
+fn an_unknown_file_format_error_lists_the_formats() {
     for (bytes, beginning) in [
         (&b""[..], "it is empty; replay reads a timeline that Freehold recorded, RMM's CSV log, "),
         (b" \n\n", "it is empty; "),
@@ -118,7 +118,7 @@ fn a_log_with_any_bytes_changed_is_read_or_refused() {
     let mut random = Random(seed());
     let mut below = |end: usize| random.below(end as u64) as usize;
     let changed = at_effort(200, 2000, 100_000);
-    covered(changed * SAMPLES.len() as u64, "changed logs");
+    report_covered(changed * SAMPLES.len() as u64, "changed logs");
     for sample in SAMPLES {
         for _ in 0..changed {
             let mut bytes = sample.to_vec();

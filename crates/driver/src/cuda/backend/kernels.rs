@@ -2,8 +2,8 @@
 
 use std::ffi::CStr;
 
-use super::{Context, Result, converted, within};
-use crate::backend::{Arguments, ImageKind, Kernels, Limits, Parameter, Passed, Shape};
+use super::{Context, Result, converted, with_current};
+use crate::backend::{ArgKind, Arguments, ImageKind, Kernels, LaunchConfig, LaunchLimits, Parameter};
 use crate::cuda::call::CallError;
 use crate::cuda::code::CUerror;
 use crate::cuda::extension::ReadArgument;
@@ -20,7 +20,7 @@ const LOG_BYTES: usize = 8 << 10;
 const PARAMETERS_MAX: usize = 8192;
 
 impl Kernels for Context {
-    fn takes(&self, kind: ImageKind) -> bool {
+    fn supports(&self, kind: ImageKind) -> bool {
         match kind {
             ImageKind::Ptx | ImageKind::Binary => true,
             ImageKind::OpenCl | ImageKind::SpirV => false,
@@ -32,14 +32,14 @@ impl Kernels for Context {
         let mut options = module::Options::new()
             .with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize)
             .with(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES, log.len());
-        let loaded = within(&self.api, self.raw, || {
+        let loaded = with_current(&self.api, self.raw, || {
             // SAFETY: the caller vouches that the image ends in a NUL or is as long as its headers say; `log` has the length
             // that is stated for it and outlives the call.
             unsafe { module::load_with(&self.api, image.as_ptr().cast(), &mut options) }
         });
         match loaded {
             Ok(module) => Ok(Module::made(module)),
-            Err(error) if is_of_the_image(error.code) => {
+            Err(error) if is_image_error(error.code) => {
                 let text = log.split(|&byte| byte == 0).next().expect("what is split has a first part");
                 Err(LoadError::Image { code: error.code.into(), log: String::from_utf8_lossy(text).trim_end().into() })
             }
@@ -48,12 +48,12 @@ impl Kernels for Context {
     }
 
     unsafe fn unload(&self, module: Module) -> Result<()> {
-        self.calmly(|api| module::unload(api, module.into()))
+        self.with_current_relaxed(|api| module::unload(api, module.into()))
     }
 
     unsafe fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
-        self.within(|api| {
-            let Some(function) = found(module::function(api, module.into(), name))? else { return Ok(None) };
+        self.with_current(|api| {
+            let Some(function) = optional(module::function(api, module.into(), name))? else { return Ok(None) };
             // Loaded now, so that no launch has to: a load waits for kernels that run.
             function::load(api, function)?;
             Ok(Some(Kernel::made(function)))
@@ -61,7 +61,7 @@ impl Kernels for Context {
     }
 
     unsafe fn kernel_names(&self, module: Module) -> Result<Vec<String>> {
-        self.within(|api| {
+        self.with_current(|api| {
             let count = module::function_count(api, module.into())?;
             let functions = module::functions(api, module.into(), count)?;
             functions.into_iter().map(|function| function::name(api, function)).collect()
@@ -69,7 +69,7 @@ impl Kernels for Context {
     }
 
     unsafe fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
-        self.within(|api| {
+        self.with_current(|api| {
             let at = |index| function::parameter(api, kernel.into(), index);
             let mut parameters = Vec::new();
             while parameters.len() < PARAMETERS_MAX {
@@ -84,8 +84,8 @@ impl Kernels for Context {
         })
     }
 
-    unsafe fn limits(&self, kernel: Kernel) -> Result<Limits> {
-        self.within(|api| {
+    unsafe fn limits(&self, kernel: Kernel) -> Result<LaunchLimits> {
+        self.with_current(|api| {
             let of_device = |attribute| Ok(device::attribute(api, self.device, attribute)?.cast_unsigned().into());
             let of_kernel = |attribute| {
                 let value = function::attribute(api, kernel.into(), attribute)?;
@@ -94,7 +94,7 @@ impl Kernels for Context {
             let axes = |[x, y, z]: [CUdevice_attribute; 3]| {
                 Ok::<[u64; 3], CallError>([of_device(x)?, of_device(y)?, of_device(z)?])
             };
-            Ok(Limits {
+            Ok(LaunchLimits {
                 threads_max: of_device(CUdevice_attribute::MAX_THREADS_PER_BLOCK)?,
                 block_threads: axes([
                     CUdevice_attribute::MAX_BLOCK_DIM_X,
@@ -112,39 +112,45 @@ impl Kernels for Context {
         })
     }
 
-    unsafe fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>> {
-        self.within(|api| {
-            let range = found(module::global(api, module.into(), name))?;
+    unsafe fn global(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>> {
+        self.with_current(|api| {
+            let range = optional(module::global(api, module.into(), name))?;
             Ok(range.map(|range| (range.base.0, range.bytes)))
         })
     }
 
     #[inline]
-    unsafe fn launch(&self, kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()> {
-        let Arguments { pointers, passed } = arguments;
+    unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        shape: LaunchConfig,
+        stream: Stream,
+        arguments: Arguments<'_>,
+    ) -> Result<()> {
+        let Arguments { pointers, kinds: passed } = arguments;
         let mut launch = || {
             // SAFETY: the caller vouches for an argument of its size for each parameter; what the kernel does is its own.
             unsafe { launch::kernel(&self.api, kernel.into(), shape, stream.into(), pointers) }
         };
         let Some(extension) = self.extension else { return Ok(launch()?) };
-        match reads(passed) {
+        match read_only_arguments(passed) {
             reads if reads.is_empty() => Ok(launch()?),
-            reads => Ok(extension.reading(&reads, launch)?),
+            reads => Ok(extension.with_read_only(&reads, launch)?),
         }
     }
 }
 
 /// The arguments that the kernel only reads.
-fn reads(passed: &[Passed]) -> Vec<ReadArgument> {
-    let read = |(parameter, passed): (usize, &Passed)| match *passed {
-        Passed::ReadOnly { start, bytes } => Some(ReadArgument { start, bytes, parameter: parameter as u32, pad: 0 }),
-        Passed::Address | Passed::Value { .. } => None,
+fn read_only_arguments(passed: &[ArgKind]) -> Vec<ReadArgument> {
+    let read = |(parameter, passed): (usize, &ArgKind)| match *passed {
+        ArgKind::ReadOnly { start, bytes } => Some(ReadArgument { start, bytes, parameter: parameter as u32, pad: 0 }),
+        ArgKind::Address | ArgKind::Value { .. } => None,
     };
     passed.iter().enumerate().filter_map(read).collect()
 }
 
 /// What was looked for by a name, if there is one.
-fn found<T>(outcome: std::result::Result<T, CallError>) -> std::result::Result<Option<T>, CallError> {
+fn optional<T>(outcome: std::result::Result<T, CallError>) -> std::result::Result<Option<T>, CallError> {
     match outcome {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.code == CUerror::NOT_FOUND => Ok(None),
@@ -153,7 +159,7 @@ fn found<T>(outcome: std::result::Result<T, CallError>) -> std::result::Result<O
 }
 
 /// Whether a load failed because of what the image is.
-fn is_of_the_image(code: CUerror) -> bool {
+fn is_image_error(code: CUerror) -> bool {
     matches!(
         code,
         CUerror::INVALID_IMAGE

@@ -5,46 +5,46 @@ use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::super::kernel::{self, Place};
+use super::super::kernel::{self, AddressQualifier};
 use super::super::{handle, memory, program};
 use super::{Context, Result, call, locked};
-use crate::backend::{Arguments, ImageKind, Kernels, Limits, Parameter, Passed, Shape};
+use crate::backend::{ArgKind, Arguments, ImageKind, Kernels, LaunchConfig, LaunchLimits, Parameter};
 use crate::error::LoadError;
 use crate::handle::{Kernel, Module, Stream};
 
 /// Built so that what kernels take is known, and built otherwise.
-const TOLD: &CStr = c"-cl-kernel-arg-info";
-const UNTOLD: &CStr = c"";
+const ARG_INFO: &CStr = c"-cl-kernel-arg-info";
+const NO_ARG_INFO: &CStr = c"";
 
 /// What was loaded.
 #[derive(Debug, Default)]
-pub(super) struct Loaded {
-    last: AtomicU64,
-    modules: Mutex<HashMap<u64, Unit>>,
-    kernels: RwLock<HashMap<u64, Arc<Entry>>>,
+pub(super) struct ModuleTable {
+    last_id: AtomicU64,
+    modules: Mutex<HashMap<u64, LoadedProgram>>,
+    kernels: RwLock<HashMap<u64, Arc<KernelEntry>>>,
 }
 
 /// A module.
 #[derive(Debug)]
-struct Unit {
+struct LoadedProgram {
     program: handle::Program,
     /// The program that says what kernels of the same names take, where `program` itself does not.
-    teller: Option<handle::Program>,
+    arg_info_program: Option<handle::Program>,
     /// The kernels of it that were asked for.
     kernels: Vec<Kernel>,
 }
 
 /// A kernel.
 #[derive(Debug)]
-struct Entry {
+struct KernelEntry {
     /// Held while arguments are set and the launch is put in: there is one set of arguments.
-    turn: Mutex<handle::Kernel>,
-    taken: Vec<Taken>,
+    raw: Mutex<handle::Kernel>,
+    parameters: Vec<ParameterKind>,
 }
 
 /// What a kernel takes at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
+enum ParameterKind {
     /// An address of memory.
     Address,
     /// Memory of the group, which is no argument of a launch: its shape says how much.
@@ -55,30 +55,30 @@ enum Taken {
     Unknown,
 }
 
-impl Loaded {
+impl ModuleTable {
     pub(super) fn close(&self) -> Result<()> {
         let modules: Vec<_> = locked(&self.modules).drain().collect();
         modules.into_iter().try_for_each(|(_, unit)| self.unload(unit))
     }
 
-    fn unload(&self, unit: Unit) -> Result<()> {
+    fn unload(&self, unit: LoadedProgram) -> Result<()> {
         let gone: Vec<_> = {
             let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
             unit.kernels.iter().filter_map(|kernel| kernels.remove(&kernel.0)).collect()
         };
         // OpenCL keeps what is pending: launches of these go on.
-        gone.iter().try_for_each(|entry| kernel::release(*locked(&entry.turn)))?;
-        unit.teller.map_or(Ok(()), program::release)?;
+        gone.iter().try_for_each(|entry| kernel::release(*locked(&entry.raw)))?;
+        unit.arg_info_program.map_or(Ok(()), program::release)?;
         program::release(unit.program)
     }
 
-    fn entry(&self, kernel: Kernel) -> Result<Arc<Entry>> {
+    fn entry(&self, kernel: Kernel) -> Result<Arc<KernelEntry>> {
         let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
-        kernels.get(&kernel.0).cloned().ok_or_else(|| call::wrong_kernel("clEnqueueNDRangeKernel"))
+        kernels.get(&kernel.0).cloned().ok_or_else(|| call::invalid_kernel("clEnqueueNDRangeKernel"))
     }
 
-    fn next(&self) -> u64 {
-        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn program(&self, module: Module) -> Result<handle::Program> {
@@ -88,72 +88,72 @@ impl Loaded {
     /// The program of a module, and the one that tells of it.
     fn programs(&self, module: Module) -> Result<(handle::Program, Option<handle::Program>)> {
         let modules = locked(&self.modules);
-        let unit = modules.get(&module.0).ok_or_else(|| call::wrong_program("clGetProgramInfo"))?;
-        Ok((unit.program, unit.teller))
+        let unit = modules.get(&module.0).ok_or_else(|| call::invalid_program("clGetProgramInfo"))?;
+        Ok((unit.program, unit.arg_info_program))
     }
 }
 
 impl Kernels for Context {
-    fn takes(&self, kind: ImageKind) -> bool {
+    fn supports(&self, kind: ImageKind) -> bool {
         match kind {
             ImageKind::OpenCl => true,
-            ImageKind::SpirV => self.found.facts.takes_spirv,
+            ImageKind::SpirV => self.device.info.supports_spirv,
             ImageKind::Ptx | ImageKind::Binary => false,
         }
     }
 
     unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError> {
         let unit = match kind {
-            ImageKind::SpirV => self.spirv(image)?,
-            _ => self.text(&String::from_utf8_lossy(image.strip_suffix(b"\0").unwrap_or(image)), TOLD)?,
+            ImageKind::SpirV => self.build_spirv(image)?,
+            _ => self.build_source(&String::from_utf8_lossy(image.strip_suffix(b"\0").unwrap_or(image)), ARG_INFO)?,
         };
-        let module = Module(self.loaded.next());
-        locked(&self.loaded.modules).insert(module.0, unit);
+        let module = Module(self.modules.next_id());
+        locked(&self.modules.modules).insert(module.0, unit);
         Ok(module)
     }
 
     unsafe fn unload(&self, module: Module) -> Result<()> {
-        let unit = locked(&self.loaded.modules).remove(&module.0);
-        self.loaded.unload(unit.ok_or_else(|| call::wrong_program("clReleaseProgram"))?)
+        let unit = locked(&self.modules.modules).remove(&module.0);
+        self.modules.unload(unit.ok_or_else(|| call::invalid_program("clReleaseProgram"))?)
     }
 
     unsafe fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
-        let (program, teller) = self.loaded.programs(module)?;
+        let (program, arg_info_program) = self.modules.programs(module)?;
         let raw = match kernel::create(program, name) {
             Ok(raw) => raw,
             Err(error) if call::is_unknown_name(error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let taken = taken(raw, teller.map(|teller| (teller, name)));
+        let taken = parameter_kinds(raw, arg_info_program.map(|arg_info_program| (arg_info_program, name)));
         let taken = taken.or_else(|error| kernel::release(raw).and(Err(error)))?;
-        let made = Kernel(self.loaded.next());
-        let entry = Arc::new(Entry { turn: Mutex::new(raw), taken });
-        self.loaded.kernels.write().unwrap_or_else(PoisonError::into_inner).insert(made.0, entry);
-        if let Some(unit) = locked(&self.loaded.modules).get_mut(&module.0) {
+        let made = Kernel(self.modules.next_id());
+        let entry = Arc::new(KernelEntry { raw: Mutex::new(raw), parameters: taken });
+        self.modules.kernels.write().unwrap_or_else(PoisonError::into_inner).insert(made.0, entry);
+        if let Some(unit) = locked(&self.modules.modules).get_mut(&module.0) {
             unit.kernels.push(made);
         }
         Ok(Some(made))
     }
 
     unsafe fn kernel_names(&self, module: Module) -> Result<Vec<String>> {
-        program::kernel_names(self.loaded.program(module)?)
+        program::kernel_names(self.modules.program(module)?)
     }
 
     unsafe fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
-        let entry = self.loaded.entry(kernel)?;
-        let bytes = |taken: &Taken| match taken {
-            Taken::Address => Some(Some(size_of::<u64>())),
-            Taken::Local => None,
-            Taken::Value(bytes) => Some(*bytes),
-            Taken::Unknown => Some(None),
+        let entry = self.modules.entry(kernel)?;
+        let bytes = |taken: &ParameterKind| match taken {
+            ParameterKind::Address => Some(Some(size_of::<u64>())),
+            ParameterKind::Local => None,
+            ParameterKind::Value(bytes) => Some(*bytes),
+            ParameterKind::Unknown => Some(None),
         };
-        Ok(entry.taken.iter().filter_map(bytes).map(|bytes| Parameter { bytes }).collect())
+        Ok(entry.parameters.iter().filter_map(bytes).map(|bytes| Parameter { bytes }).collect())
     }
 
     /// OpenCL tells the size of a group, whose every direction is bound by it.
-    unsafe fn limits(&self, _kernel: Kernel) -> Result<Limits> {
-        let items = self.found.facts.group_items_max;
-        Ok(Limits {
+    unsafe fn limits(&self, _kernel: Kernel) -> Result<LaunchLimits> {
+        let items = self.device.info.group_items_max;
+        Ok(LaunchLimits {
             threads_max: items,
             block_threads: [items; 3],
             grid_blocks: [u64::MAX; 3],
@@ -163,16 +163,22 @@ impl Kernels for Context {
     }
 
     /// OpenCL has no names for variables of a program.
-    unsafe fn variable(&self, _module: Module, _name: &CStr) -> Result<Option<(u64, usize)>> {
+    unsafe fn global(&self, _module: Module, _name: &CStr) -> Result<Option<(u64, usize)>> {
         Ok(None)
     }
 
-    unsafe fn launch(&self, kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()> {
-        let entry = self.loaded.entry(kernel)?;
-        let turn = locked(&entry.turn);
+    unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        shape: LaunchConfig,
+        stream: Stream,
+        arguments: Arguments<'_>,
+    ) -> Result<()> {
+        let entry = self.modules.entry(kernel)?;
+        let turn = locked(&entry.raw);
         // SAFETY: the caller vouches for an argument of its size for each parameter.
-        let parts = unsafe { self.set_arguments(*turn, &entry.taken, shape, &arguments) }?;
-        let put = self.streams.put(stream, |queue| {
+        let parts = unsafe { self.set_arguments(*turn, &entry.parameters, shape, &arguments) }?;
+        let put = self.streams.enqueue(stream, |queue| {
             let (groups, group) = (shape.grid.map(|count| count as usize), shape.block.map(|count| count as usize));
             // SAFETY: every argument is set; memory that it names is its owner's to keep until the stream has passed this.
             unsafe { kernel::launch(queue, *turn, groups, group, &[]) }
@@ -187,26 +193,31 @@ impl Kernels for Context {
 impl Context {
     /// A text that is compiled with `told`. Some drivers refuse with it what they take without: NVIDIA's 580 a text that has a
     /// kernel without parameters.
-    fn text(&self, text: &str, told: &CStr) -> std::result::Result<Unit, LoadError> {
+    fn build_source(&self, text: &str, told: &CStr) -> std::result::Result<LoadedProgram, LoadError> {
         if let Ok(program) = self.build(program::from_source(self.raw, text), told) {
-            return Ok(Unit { program, teller: None, kernels: Vec::new() });
+            return Ok(LoadedProgram { program, arg_info_program: None, kernels: Vec::new() });
         }
-        let program = self.build(program::from_source(self.raw, text), UNTOLD)?;
-        match self.teller(program, text, told) {
-            Ok(teller) => Ok(Unit { program, teller, kernels: Vec::new() }),
+        let program = self.build(program::from_source(self.raw, text), NO_ARG_INFO)?;
+        match self.build_arg_info_program(program, text, told) {
+            Ok(arg_info_program) => Ok(LoadedProgram { program, arg_info_program, kernels: Vec::new() }),
             Err(error) => program::release(program).and(Err(error)).map_err(LoadError::Call),
         }
     }
 
-    fn spirv(&self, image: &[u8]) -> std::result::Result<Unit, LoadError> {
+    fn build_spirv(&self, image: &[u8]) -> std::result::Result<LoadedProgram, LoadError> {
         let make = || program::from_spirv(self.raw, image);
-        let program = self.build(make(), TOLD).or_else(|_| self.build(make(), UNTOLD))?;
-        Ok(Unit { program, teller: None, kernels: Vec::new() })
+        let program = self.build(make(), ARG_INFO).or_else(|_| self.build(make(), NO_ARG_INFO))?;
+        Ok(LoadedProgram { program, arg_info_program: None, kernels: Vec::new() })
     }
 
     /// The same text once more, in which those kernels have a parameter that have none: it is compiled with `told` where that was
     /// what the driver refused. Nothing where it was not.
-    fn teller(&self, program: handle::Program, text: &str, told: &CStr) -> Result<Option<handle::Program>> {
+    fn build_arg_info_program(
+        &self,
+        program: handle::Program,
+        text: &str,
+        told: &CStr,
+    ) -> Result<Option<handle::Program>> {
         let mut whole = String::new();
         for name in program::kernel_names(program)? {
             let bare = CString::new(name.as_str()).expect("a name of OpenCL C has no zero");
@@ -227,11 +238,11 @@ impl Context {
 
     /// A program that was made, built. Of one that is refused nothing is left.
     fn build(&self, made: Result<handle::Program>, options: &CStr) -> std::result::Result<handle::Program, LoadError> {
-        let program = made.map_err(|error| of_image(error, String::new()))?;
-        let Err(error) = program::build(program, self.found.device, options) else { return Ok(program) };
-        let log = program::log(program, self.found.device);
+        let program = made.map_err(|error| image_error(error, String::new()))?;
+        let Err(error) = program::build(program, self.device.device, options) else { return Ok(program) };
+        let log = program::log(program, self.device.device);
         program::release(program)?;
-        Err(of_image(error, log?))
+        Err(image_error(error, log?))
     }
 }
 
@@ -243,21 +254,21 @@ impl Context {
     unsafe fn set_arguments(
         &self,
         raw: handle::Kernel,
-        taken: &[Taken],
-        shape: Shape,
+        taken: &[ParameterKind],
+        shape: LaunchConfig,
         arguments: &Arguments<'_>,
     ) -> Result<Vec<handle::Memory>> {
         let mut parts = Vec::new();
-        let mut given = arguments.pointers.iter().zip(arguments.passed);
+        let mut given = arguments.pointers.iter().zip(arguments.kinds);
         for (index, taken) in (0_u32..).zip(taken) {
-            if *taken == Taken::Local {
+            if *taken == ParameterKind::Local {
                 kernel::set_local(raw, index, shape.shared_bytes as usize)?;
                 continue;
             }
-            let Some((&start, &passed)) = given.next() else { return Err(call::wrong_argument("clSetKernelArg")) };
+            let Some((&start, &passed)) = given.next() else { return Err(call::invalid_argument("clSetKernelArg")) };
             let is_address = match (taken, passed) {
-                (Taken::Address, _) => passed.bytes() == size_of::<u64>(),
-                (Taken::Unknown, Passed::Address | Passed::ReadOnly { .. }) => true,
+                (ParameterKind::Address, _) => passed.bytes() == size_of::<u64>(),
+                (ParameterKind::Unknown, ArgKind::Address | ArgKind::ReadOnly { .. }) => true,
                 _ => false,
             };
             if is_address {
@@ -282,32 +293,35 @@ unsafe fn bytes_at<'a>(start: *mut c_void, bytes: usize) -> &'a [u8] {
 }
 
 /// What a kernel takes, as it says itself, or the kernel of that name of another program.
-fn taken(raw: handle::Kernel, teller: Option<(handle::Program, &CStr)>) -> Result<Vec<Taken>> {
+fn parameter_kinds(
+    raw: handle::Kernel,
+    arg_info_program: Option<(handle::Program, &CStr)>,
+) -> Result<Vec<ParameterKind>> {
     let count = kernel::parameter_count(raw)?;
-    let Some((program, name)) = teller else { return told(raw, count) };
+    let Some((program, name)) = arg_info_program else { return query_parameter_kinds(raw, count) };
     let twin = kernel::create(program, name)?;
-    let taken = told(twin, count);
+    let taken = query_parameter_kinds(twin, count);
     kernel::release(twin)?;
     taken
 }
 
 /// What a kernel says that its first parameters are.
-fn told(raw: handle::Kernel, count: u32) -> Result<Vec<Taken>> {
+fn query_parameter_kinds(raw: handle::Kernel, count: u32) -> Result<Vec<ParameterKind>> {
     (0..count)
         .map(|index| match kernel::parameter(raw, index) {
-            Ok(parameter) => Ok(match parameter.place {
-                Place::Global | Place::Constant => Taken::Address,
-                Place::Local => Taken::Local,
-                Place::Private => Taken::Value(bytes_of(&parameter.type_name)),
+            Ok(parameter) => Ok(match parameter.qualifier {
+                AddressQualifier::Global | AddressQualifier::Constant => ParameterKind::Address,
+                AddressQualifier::Local => ParameterKind::Local,
+                AddressQualifier::Private => ParameterKind::Value(scalar_bytes(&parameter.type_name)),
             }),
-            Err(error) if call::is_untold_parameter(error) => Ok(Taken::Unknown),
+            Err(error) if call::is_arg_info_unavailable(error) => Ok(ParameterKind::Unknown),
             Err(error) => Err(error),
         })
         .collect()
 }
 
 /// How many bytes a type of OpenCL C has, where it is one that every program knows.
-fn bytes_of(name: &str) -> Option<usize> {
+fn scalar_bytes(name: &str) -> Option<usize> {
     let digits = name.len() - name.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
     let (scalar, count) = name.split_at(name.len() - digits);
     let scalar = match scalar {
@@ -328,8 +342,8 @@ fn bytes_of(name: &str) -> Option<usize> {
 }
 
 /// A load that failed: because of the image, as the compiler says, or for another reason.
-fn of_image(error: crate::error::CallError, log: String) -> LoadError {
-    if call::is_of_image(error) {
+fn image_error(error: crate::error::CallError, log: String) -> LoadError {
+    if call::is_image_error(error) {
         LoadError::Image { code: error.code, log: log.into() }
     } else {
         LoadError::Call(error)
@@ -340,9 +354,9 @@ fn of_image(error: crate::error::CallError, log: String) -> LoadError {
 mod tests {
     use super::*;
     use crate::backend::{Backend, Pattern};
-    use crate::error::Meaning;
-    use crate::opencl::Manner;
-    use crate::opencl::find;
+    use crate::error::ErrorKind;
+    use crate::opencl::MemoryModel;
+    use crate::opencl::discovery;
     use std::sync::OnceLock;
 
     const KERNELS: &str = "
@@ -355,10 +369,11 @@ mod tests {
 
     /// A context on the first device, where this machine has one.
     fn context() -> Option<Context> {
-        static FOUND: OnceLock<std::result::Result<Vec<find::Found>, find::Absence>> = OnceLock::new();
+        static FOUND: OnceLock<std::result::Result<Vec<discovery::InstalledDevice>, discovery::DiscoveryError>> =
+            OnceLock::new();
         // SAFETY: one thread asks, and the others wait for it.
-        match FOUND.get_or_init(|| unsafe { find::devices() }) {
-            Ok(all) => Some(Context::on(all[0].clone(), Manner::Buffers).unwrap()),
+        match FOUND.get_or_init(|| unsafe { discovery::devices() }) {
+            Ok(all) => Some(Context::new(all[0].clone(), MemoryModel::Buffers).unwrap()),
             Err(absence) => {
                 println!("nothing was tested: {absence}");
                 None
@@ -368,28 +383,31 @@ mod tests {
 
     /// A kernel of a text that is compiled with [`REFUSED`].
     fn kernel(context: &Context, text: &str, name: &CStr) -> Kernel {
-        let unit = context.text(text, REFUSED).unwrap();
-        locked(&context.loaded.modules).insert(1, unit);
-        context.loaded.last.store(1, Ordering::Relaxed);
+        let unit = context.build_source(text, REFUSED).unwrap();
+        locked(&context.modules.modules).insert(1, unit);
+        context.modules.last_id.store(1, Ordering::Relaxed);
         // SAFETY: the module is there.
         unsafe { context.kernel(Module(1), name) }.unwrap().unwrap()
     }
 
     #[test]
-    fn a_text_that_is_refused_for_a_kernel_without_parameters_is_told_of_all_the_same() {
+    fn argument_info_survives_a_rejected_build() {
         let Some(context) = context() else { return };
         // As NVIDIA's driver does: whatever has no parameter is refused, and is taken when it has one.
         let text = format!("#if defined(REFUSED) && !defined(nothing)\n#error refused\n#endif\n{KERNELS}");
         let add = kernel(&context, &text, c"add");
-        assert_eq!(context.loaded.entry(add).unwrap().taken, [Taken::Address, Taken::Value(Some(4))]);
+        assert_eq!(
+            context.modules.entry(add).unwrap().parameters,
+            [ParameterKind::Address, ParameterKind::Value(Some(4))]
+        );
         // SAFETY: the module is there.
         let nothing = unsafe { context.kernel(Module(1), c"nothing") }.unwrap().unwrap();
         // SAFETY: it is a kernel of this context.
         assert_eq!(unsafe { context.parameters(nothing) }.unwrap(), []);
-        let stream = context.make_stream().unwrap();
-        let none = Arguments { pointers: &mut [], passed: &[] };
+        let stream = context.create_stream().unwrap();
+        let none = Arguments { pointers: &mut [], kinds: &[] };
         // SAFETY: the kernel takes nothing.
-        unsafe { context.launch(nothing, Shape::line(1, 1), stream, none) }.unwrap();
+        unsafe { context.launch(nothing, LaunchConfig::linear(1, 1), stream, none) }.unwrap();
         // SAFETY: the stream was made above.
         unsafe { context.wait_until_idle(stream) }.unwrap();
         // SAFETY: nothing of it is used any more.
@@ -397,24 +415,24 @@ mod tests {
     }
 
     #[test]
-    fn of_a_text_that_tells_nothing_the_driver_checks_the_arguments() {
+    fn without_argument_info_the_driver_checks_the_arguments() {
         let Some(context) = context() else { return };
         let add = kernel(&context, &format!("#ifdef REFUSED\n#error refused\n#endif\n{KERNELS}"), c"add");
         // SAFETY: it is a kernel of this context.
         assert_eq!(unsafe { context.parameters(add) }.unwrap(), [Parameter { bytes: None }; 2]);
-        let (stream, mut x) = (context.make_stream().unwrap(), context.alloc(4096).unwrap());
+        let (stream, mut x) = (context.create_stream().unwrap(), context.alloc(4096).unwrap());
         // SAFETY: there are as many bytes at `x`, and nothing else uses them.
-        unsafe { context.fill(x, Pattern::One(0), 4096, stream) }.unwrap();
+        unsafe { context.fill(x, Pattern::U8(0), 4096, stream) }.unwrap();
         let mut more = 7_u64;
         let mut launch = |bytes| {
             let mut pointers = [(&raw mut x).cast(), (&raw mut more).cast()];
-            let passed = [Passed::Address, Passed::Value { bytes }];
-            let arguments = Arguments { pointers: &mut pointers, passed: &passed };
+            let passed = [ArgKind::Address, ArgKind::Value { bytes }];
+            let arguments = Arguments { pointers: &mut pointers, kinds: &passed };
             // SAFETY: there are as many bytes as are told, and the driver refuses another number than it wants.
-            unsafe { context.launch(add, Shape::line(1, 1), stream, arguments) }
+            unsafe { context.launch(add, LaunchConfig::linear(1, 1), stream, arguments) }
         };
         let refused = launch(8).unwrap_err();
-        assert_eq!((refused.code.name, refused.meaning), (Some("CL_INVALID_ARG_SIZE"), Meaning::Refused));
+        assert_eq!((refused.code.name, refused.kind), (Some("CL_INVALID_ARG_SIZE"), ErrorKind::Other));
         launch(4).unwrap();
         let mut found = [0_u8; 4];
         // SAFETY: there is room for four bytes until the stream was waited for.
@@ -427,9 +445,10 @@ mod tests {
     }
 
     #[test]
-    fn a_text_with_a_mistake_is_refused_with_what_is_said_of_it_alone() {
+    fn a_source_with_an_error_is_rejected_with_its_own_log() {
         let Some(context) = context() else { return };
-        let failed = context.text("__kernel void f(__global int *x) { *x = unheard_of; }", REFUSED).unwrap_err();
+        let failed =
+            context.build_source("__kernel void f(__global int *x) { *x = unheard_of; }", REFUSED).unwrap_err();
         assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
         // SAFETY: nothing of it is used any more.
         unsafe { context.close() }.unwrap();
@@ -437,12 +456,12 @@ mod tests {
 
     #[test]
     fn a_type_of_opencl_has_the_bytes_that_its_name_says() {
-        assert_eq!(["uint", "float", "ulong", "uchar", "unsigned int"].map(bytes_of), [4, 4, 8, 1, 4].map(Some));
-        assert_eq!(["float4", "float3", "uchar16", "double2"].map(bytes_of), [16, 16, 16, 16].map(Some));
+        assert_eq!(["uint", "float", "ulong", "uchar", "unsigned int"].map(scalar_bytes), [4, 4, 8, 1, 4].map(Some));
+        assert_eq!(["float4", "float3", "uchar16", "double2"].map(scalar_bytes), [16, 16, 16, 16].map(Some));
     }
 
     #[test]
-    fn a_type_of_the_program_s_own_is_not_guessed() {
-        assert_eq!(["pair", "float5", "struct s", "", "3"].map(bytes_of), [None; 5]);
+    fn the_size_of_a_user_defined_type_is_not_guessed() {
+        assert_eq!(["pair", "float5", "struct s", "", "3"].map(scalar_bytes), [None; 5]);
     }
 }

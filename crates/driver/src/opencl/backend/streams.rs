@@ -14,40 +14,40 @@ use crate::handle::{Event, Stream};
 pub(super) struct Streams {
     context: ContextId,
     device: DeviceId,
-    lines: RwLock<HashMap<u64, Arc<Line>>>,
+    queues: RwLock<HashMap<u64, Arc<StreamQueue>>>,
     /// Streams that were destroyed while they had work: some drivers' release of a queue waits for it.
-    leaving: Mutex<Vec<Arc<Line>>>,
-    events: Mutex<HashMap<u64, Slot>>,
+    draining: Mutex<Vec<Arc<StreamQueue>>>,
+    events: Mutex<HashMap<u64, EventSlot>>,
     last_event: AtomicU64,
 }
 
 /// A stream.
 #[derive(Debug)]
-struct Line {
+struct StreamQueue {
     queue: Queue,
     /// The last command that was put in; nothing once it is known to be done. Held while commands are put in.
-    last: Mutex<Option<Arc<Point>>>,
+    last: Mutex<Option<Arc<OwnedEvent>>>,
 }
 
 /// An event of the library's.
 #[derive(Debug)]
-struct Slot {
+struct EventSlot {
     /// Nothing where it was never recorded, or is known to have passed.
-    point: Option<Arc<Point>>,
+    recorded: Option<Arc<OwnedEvent>>,
     is_timed: bool,
 }
 
 /// A command's event, which is given back with the last who looks at it.
 #[derive(Debug)]
-pub(super) struct Point(handle::Event);
+pub(super) struct OwnedEvent(handle::Event);
 
-impl Point {
+impl OwnedEvent {
     pub(super) fn event(&self) -> handle::Event {
         self.0
     }
 
     /// Whether the command is done.
-    fn has_passed(&self) -> Result<bool> {
+    fn is_complete(&self) -> Result<bool> {
         match event::status(self.0)? {
             Status::Complete => Ok(true),
             Status::Failed(_) => Err(call::failed_command("clGetEventInfo")),
@@ -60,7 +60,7 @@ impl Point {
     }
 }
 
-impl Drop for Point {
+impl Drop for OwnedEvent {
     fn drop(&mut self) {
         if let Err(error) = event::release(self.0) {
             tracing::warn!(target: "freehold", %error, "an event of OpenCL stays");
@@ -91,22 +91,22 @@ impl Drop for Latch {
     }
 }
 
-impl Line {
+impl StreamQueue {
     /// Puts a command in, behind all that is there, and sends it to the device.
-    fn put(&self, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
+    fn enqueue(&self, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
         let mut last = locked(&self.last);
-        *last = Some(Arc::new(Point(command(self.queue)?)));
+        *last = Some(Arc::new(OwnedEvent(command(self.queue)?)));
         queue::flush(self.queue)
     }
 
     /// The last command, unless all are known to be done.
-    fn last(&self) -> Option<Arc<Point>> {
+    fn last(&self) -> Option<Arc<OwnedEvent>> {
         locked(&self.last).clone()
     }
 
     fn is_idle(&self) -> Result<bool> {
         let Some(last) = self.last() else { return Ok(true) };
-        let is_idle = last.has_passed()?;
+        let is_idle = last.is_complete()?;
         if is_idle {
             let mut now = locked(&self.last);
             // More may have been put in meanwhile.
@@ -127,35 +127,35 @@ impl Streams {
         Self {
             context,
             device,
-            lines: RwLock::default(),
-            leaving: Mutex::default(),
+            queues: RwLock::default(),
+            draining: Mutex::default(),
             events: Mutex::default(),
             last_event: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn make(&self) -> Result<Stream> {
-        self.sweep()?;
+    pub(super) fn create(&self) -> Result<Stream> {
+        self.release_drained()?;
         let queue = queue::create_timed(self.context, self.device)?;
-        let line = Arc::new(Line { queue, last: Mutex::new(None) });
+        let line = Arc::new(StreamQueue { queue, last: Mutex::new(None) });
         let stream = Stream(queue.0 as u64);
-        self.lines.write().unwrap_or_else(PoisonError::into_inner).insert(stream.0, line);
+        self.queues.write().unwrap_or_else(PoisonError::into_inner).insert(stream.0, line);
         Ok(stream)
     }
 
     pub(super) fn destroy(&self, stream: Stream) -> Result<()> {
-        let line = self.lines.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.0);
-        let line = line.ok_or_else(|| call::wrong_queue("clReleaseCommandQueue"))?;
-        locked(&self.leaving).push(line);
-        self.sweep()
+        let line = self.queues.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.0);
+        let line = line.ok_or_else(|| call::invalid_queue("clReleaseCommandQueue"))?;
+        locked(&self.draining).push(line);
+        self.release_drained()
     }
 
     /// Gives the queues of streams back that were destroyed and have no work left. One whose work failed goes, too, and is told of.
-    fn sweep(&self) -> Result<()> {
+    fn release_drained(&self) -> Result<()> {
         let mut failed = Ok(());
         let gone = {
-            let mut leaving = locked(&self.leaving);
-            let mut is_over = |line: &Arc<Line>| {
+            let mut leaving = locked(&self.draining);
+            let mut is_over = |line: &Arc<StreamQueue>| {
                 line.is_idle().unwrap_or_else(|error| {
                     failed = Err(error);
                     true
@@ -170,52 +170,52 @@ impl Streams {
     }
 
     pub(super) fn is_idle(&self, stream: Stream) -> Result<bool> {
-        self.line(stream, "clGetEventInfo")?.is_idle()
+        self.queue(stream, "clGetEventInfo")?.is_idle()
     }
 
     pub(super) fn wait_until_idle(&self, stream: Stream) -> Result<()> {
-        self.line(stream, "clWaitForEvents")?.wait()
+        self.queue(stream, "clWaitForEvents")?.wait()
     }
 
     /// Puts a command into a stream.
-    pub(super) fn put(&self, stream: Stream, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
-        self.line(stream, "clFlush")?.put(command)
+    pub(super) fn enqueue(&self, stream: Stream, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
+        self.queue(stream, "clFlush")?.enqueue(command)
     }
 
-    fn line(&self, stream: Stream, call: &'static str) -> Result<Arc<Line>> {
-        let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
-        lines.get(&stream.0).cloned().ok_or_else(|| call::wrong_queue(call))
+    fn queue(&self, stream: Stream, call: &'static str) -> Result<Arc<StreamQueue>> {
+        let lines = self.queues.read().unwrap_or_else(PoisonError::into_inner);
+        lines.get(&stream.0).cloned().ok_or_else(|| call::invalid_queue(call))
     }
 
     /// Waits for all work of all streams, those that were destroyed too.
     pub(super) fn synchronize(&self) -> Result<()> {
-        let mut lines: Vec<_> = self.lines.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        lines.extend(locked(&self.leaving).iter().cloned());
+        let mut lines: Vec<_> = self.queues.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        lines.extend(locked(&self.draining).iter().cloned());
         lines.iter().try_for_each(|line| line.wait())?;
-        self.sweep()
+        self.release_drained()
     }
 
     /// Waits for all work, and gives all queues and events back.
     pub(super) fn close(&self) -> Result<()> {
         self.synchronize()?;
         locked(&self.events).clear();
-        let lines: Vec<_> = self.lines.write().unwrap_or_else(PoisonError::into_inner).drain().collect();
+        let lines: Vec<_> = self.queues.write().unwrap_or_else(PoisonError::into_inner).drain().collect();
         lines.into_iter().try_for_each(|(_, line)| queue::release(line.queue))?;
-        self.sweep()
+        self.release_drained()
     }
 
     // Events.
 
-    pub(super) fn make_event(&self) -> Event {
-        self.add_event(Slot { point: None, is_timed: false })
+    pub(super) fn create_event(&self) -> Event {
+        self.add_event(EventSlot { recorded: None, is_timed: false })
     }
 
     /// An event for which a stream notes the time.
-    pub(super) fn make_timed_event(&self) -> Event {
-        self.add_event(Slot { point: None, is_timed: true })
+    pub(super) fn create_timed_event(&self) -> Event {
+        self.add_event(EventSlot { recorded: None, is_timed: true })
     }
 
-    fn add_event(&self, slot: Slot) -> Event {
+    fn add_event(&self, slot: EventSlot) -> Event {
         let made = Event(self.last_event.fetch_add(1, Ordering::Relaxed) + 1);
         locked(&self.events).insert(made.0, slot);
         made
@@ -223,27 +223,27 @@ impl Streams {
 
     pub(super) fn destroy_event(&self, event: Event) -> Result<()> {
         let gone = locked(&self.events).remove(&event.0);
-        gone.map(drop).ok_or_else(|| call::wrong_event("clReleaseEvent"))
+        gone.map(drop).ok_or_else(|| call::invalid_event("clReleaseEvent"))
     }
 
     pub(super) fn record(&self, event: Event, stream: Stream) -> Result<()> {
-        let line = self.line(stream, "clEnqueueMarkerWithWaitList")?;
-        let is_timed = self.at(event, |slot| slot.is_timed)?;
+        let line = self.queue(stream, "clEnqueueMarkerWithWaitList")?;
+        let is_timed = self.with_slot(event, |slot| slot.is_timed)?;
         if is_timed {
-            line.put(|queue| queue::marker(queue, &[]))?;
+            line.enqueue(|queue| queue::marker(queue, &[]))?;
         }
         let last = line.last();
-        self.at(event, |slot| slot.point = last)
+        self.with_slot(event, |slot| slot.recorded = last)
     }
 
-    pub(super) fn has_passed(&self, event: Event) -> Result<bool> {
-        let Some(point) = self.point(event)? else { return Ok(true) };
-        let has_passed = point.has_passed()?;
+    pub(super) fn is_complete(&self, event: Event) -> Result<bool> {
+        let Some(point) = self.recorded_event(event)? else { return Ok(true) };
+        let has_passed = point.is_complete()?;
         if has_passed {
-            self.at(event, |slot| {
+            self.with_slot(event, |slot| {
                 // It may have been recorded anew meanwhile; and the time of a timed one is asked for later.
-                if !slot.is_timed && slot.point.as_ref().is_some_and(|now| Arc::ptr_eq(now, &point)) {
-                    slot.point = None;
+                if !slot.is_timed && slot.recorded.as_ref().is_some_and(|now| Arc::ptr_eq(now, &point)) {
+                    slot.recorded = None;
                 }
             })?;
         }
@@ -251,31 +251,31 @@ impl Streams {
     }
 
     pub(super) fn wait(&self, event: Event) -> Result<()> {
-        self.point(event)?.map_or(Ok(()), |point| point.wait())
+        self.recorded_event(event)?.map_or(Ok(()), |point| point.wait())
     }
 
-    pub(super) fn hold(&self, stream: Stream, event: Event) -> Result<()> {
-        let Some(point) = self.point(event)? else { return Ok(()) };
-        self.put(stream, |queue| queue::barrier(queue, &[point.event()]))
+    pub(super) fn stream_wait_event(&self, stream: Stream, event: Event) -> Result<()> {
+        let Some(point) = self.recorded_event(event)? else { return Ok(()) };
+        self.enqueue(stream, |queue| queue::barrier(queue, &[point.event()]))
     }
 
     pub(super) fn latch(&self, stream: Stream) -> Result<Latch> {
         let latch = Latch { event: event::create_user(self.context)?, is_open: AtomicBool::new(false) };
-        self.put(stream, |queue| queue::barrier(queue, &[latch.event]))?;
+        self.enqueue(stream, |queue| queue::barrier(queue, &[latch.event]))?;
         Ok(latch)
     }
 
     /// Where a timed event was recorded.
-    pub(super) fn timed_point(&self, event: Event) -> Result<Arc<Point>> {
-        self.point(event)?.ok_or_else(|| call::wrong_event("clGetEventProfilingInfo"))
+    pub(super) fn timed_event(&self, event: Event) -> Result<Arc<OwnedEvent>> {
+        self.recorded_event(event)?.ok_or_else(|| call::invalid_event("clGetEventProfilingInfo"))
     }
 
-    fn point(&self, event: Event) -> Result<Option<Arc<Point>>> {
-        self.at(event, |slot| slot.point.clone())
+    fn recorded_event(&self, event: Event) -> Result<Option<Arc<OwnedEvent>>> {
+        self.with_slot(event, |slot| slot.recorded.clone())
     }
 
-    fn at<T>(&self, event: Event, look: impl FnOnce(&mut Slot) -> T) -> Result<T> {
+    fn with_slot<T>(&self, event: Event, look: impl FnOnce(&mut EventSlot) -> T) -> Result<T> {
         let mut events = locked(&self.events);
-        events.get_mut(&event.0).map(look).ok_or_else(|| call::wrong_event("clGetEventInfo"))
+        events.get_mut(&event.0).map(look).ok_or_else(|| call::invalid_event("clGetEventInfo"))
     }
 }

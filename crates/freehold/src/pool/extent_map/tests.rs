@@ -3,7 +3,7 @@
 //!
 //! `FREEHOLD_SEED` names the only seed to run.
 
-use freehold_testing::{Random, at_effort, covered, print_seed, seeds};
+use freehold_testing::{Random, at_effort, print_seed, report_covered, seeds};
 
 use super::*;
 
@@ -405,7 +405,7 @@ fn random_operations_on_a_parted_heap_leave_what_a_list_says_and_no_place_in_two
 
 fn under_seeds(extents: fn() -> ExtentMap) {
     let (seeds, steps) = (seeds(4, 40, 400), at_effort(500, 2000, 2000));
-    covered(seeds.clone().count() as u64 * steps, "operations of heaps");
+    report_covered(seeds.clone().count() as u64 * steps, "operations of heaps");
     for seed in seeds {
         print_seed(seed);
         let mut run = Run::new(seed, extents());

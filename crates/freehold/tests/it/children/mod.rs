@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use freehold_testing::{child, covered, print_seed};
+use freehold_testing::{child, print_seed, report_covered};
 
 /// Processes at once.
 const AT_ONCE: usize = 2;
@@ -27,15 +27,15 @@ pub(crate) fn alone(name: &str, body: impl FnOnce()) {
 /// [`alone`] with variables of the environment.
 #[track_caller]
 pub(crate) fn alone_with(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
-    child::alone_with(name, &[variables, &[("FREEHOLD_SOFT_MACHINE", &machine())]].concat(), body);
+    child::run_in_child_with(name, &[variables, &[("FREEHOLD_SOFT_MACHINE", &machine())]].concat(), body);
 }
 
 /// What was wrong in the child of the test `name` under the schedule of a seed: what it said, or how it ended.
 pub(crate) fn wrong_under(name: &str, seed: u64, variables: &[(&str, &str)]) -> Option<String> {
     let (number, schedule, machine) = (seed.to_string(), format!("seed:{seed}"), machine());
     let own = [("FREEHOLD_SEED", &*number), ("FREEHOLD_SOFT_SCHEDULE", &schedule), ("FREEHOLD_SOFT_MACHINE", &machine)];
-    let mut outcome = child::start(name, &[variables, &own].concat());
-    match outcome.said.pop() {
+    let mut outcome = child::run(name, &[variables, &own].concat());
+    match outcome.reported.pop() {
         None if outcome.passed() => None,
         None => Some(format!("{}\n{}", outcome.status, outcome.output)),
         said => said,
@@ -59,6 +59,6 @@ pub(crate) fn all_wrong(name: &str, seeds: RangeInclusive<u64>, variables: &[(&s
     thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(run))));
     let found = found.into_inner().unwrap();
     found.iter().for_each(|&(seed, _)| print_seed(seed));
-    covered(seeds.count() as u64, "seeds of random programs");
+    report_covered(seeds.count() as u64, "seeds of random programs");
     found.into_iter().map(|(seed, wrong)| format!("FREEHOLD_SEED={seed}: {wrong}")).collect()
 }

@@ -10,7 +10,7 @@ use freehold::{Device, Error, ExternalAccess, Grid, Image, Kernel, Module, Strea
 use freehold_driver::cuda;
 use freehold_driver::opencl::{self, Latch};
 use freehold_driver::{Backend, CallError, handle};
-use freehold_testing::STUCK;
+use freehold_testing::HANG_TIMEOUT;
 
 use crate::own::{self, Own};
 
@@ -128,7 +128,7 @@ impl Rig {
             // SAFETY: the memory was just made, and has so many bytes.
             unsafe { pinned.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
             // SAFETY: it is there until the stream was waited for.
-            let put = unsafe { backend.upload_beside(to.address(), pinned.as_ptr(), from.len(), stream) };
+            let put = unsafe { backend.upload_by_copy_engine(to.address(), pinned.as_ptr(), from.len(), stream) };
             // SAFETY: the stream was made for this.
             unsafe { backend.wait_until_idle(stream) }.unwrap();
             // SAFETY: nothing uses it any more.
@@ -150,7 +150,7 @@ impl Rig {
     /// Has the driver do something in a stream that the library does not know, and waits for it.
     fn past_the_library(&self, put: impl FnOnce(&dyn Backend, handle::Stream) -> Result<(), CallError>) {
         let act = |backend: &dyn Backend| {
-            let stream = backend.make_stream().unwrap();
+            let stream = backend.create_stream().unwrap();
             put(backend, stream).unwrap();
             // SAFETY: the stream was made above.
             unsafe { backend.wait_until_idle(stream) }.unwrap();
@@ -159,7 +159,7 @@ impl Rig {
         };
         match &self.driver {
             Driver::Words(own) => {
-                let backend = cuda::Context::adopting(own.api, own::opened().device, own.primary).unwrap();
+                let backend = cuda::Context::adopt(own.api, own::opened().device, own.primary).unwrap();
                 act(&backend);
             }
             Driver::Latches(context, _) => act(&**context),
@@ -191,7 +191,7 @@ impl Watched {
         let (news, ended) = mpsc::channel();
         let (late, watched) = (opened_late.clone(), latch.clone());
         thread::spawn(move || {
-            if ended.recv_timeout(STUCK) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(HANG_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 late.store(true, Ordering::SeqCst);
                 watched.open().unwrap();
             }

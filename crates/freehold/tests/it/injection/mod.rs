@@ -37,7 +37,7 @@ use freehold::PoolStats;
 use freehold::{Device, Error, Result};
 use freehold_driver::cuda::faults::{Fault, Faults};
 use freehold_driver::cuda::{CUcontext, CUerror, Function};
-use freehold_testing::{STUCK, at_effort, covered};
+use freehold_testing::{HANG_TIMEOUT, at_effort, report_covered};
 
 struct Scenario {
     name: &'static str,
@@ -157,7 +157,7 @@ fn sweep(machine: &Machine, scenario: &Scenario, code: CUerror) -> u64 {
             Err(error) => Err(error.clone()),
         };
         let mut calls = Calls::of(&faults);
-        let fired = faults.fired();
+        let fired = faults.has_fired();
         if fired {
             let call = faults.record()[case.nth as usize - 1];
             calls.0[call as usize] -= 1;
@@ -208,7 +208,7 @@ fn rest(machine: &Machine, device: Device, calls: &mut Calls) {
         if contexts == 0 && device.stats() == PoolStats::default() {
             break;
         }
-        assert!(begun.elapsed() < STUCK, "{contexts} contexts and {:?} are left", device.stats());
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{contexts} contexts and {:?} are left", device.stats());
         std::thread::yield_now();
     }
     drop(device);
@@ -226,7 +226,7 @@ fn sweep_all(machine: &Machine, scenarios: &[Scenario], code: CUerror) {
         all += calls;
     }
     eprintln!("{all} calls failed with {code} in {:.1} s", begun.elapsed().as_secs_f64());
-    covered(all, "failed calls");
+    report_covered(all, "failed calls");
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn sweep_faults(machine: &Machine, scenario: &Scenario) -> u64 {
         let device = unsafe { Device::new(*faults.api(), machine.ordinal) };
         let outcome = device.as_ref().map_err(Error::clone).and_then(scenario.run);
         let (mut calls, made) = (faults.record(), faults.calls());
-        if !faults.fired() {
+        if !faults.has_fired() {
             outcome.unwrap();
             drop((device, faults));
             machine.forget_everything();
@@ -355,7 +355,7 @@ fn a_fault_that_stays_is_said_by_every_later_call() {
             all += sweep_faults(&machine, scenario);
         }
         eprintln!("{all} calls failed with a fault that stays in {:.1} s", begun.elapsed().as_secs_f64());
-        covered(all, "failed calls");
+        report_covered(all, "failed calls");
     });
 }
 
@@ -374,7 +374,7 @@ fn for_every_n_the_nth_call_of_closing_a_device_fails_and_nobody_panics() {
             device.synchronize().unwrap();
             let faults = Faults::plan(machine.api(), Fault { function: None, nth, code: CUerror::INVALID_VALUE });
             drop(device);
-            let fired = faults.fired();
+            let fired = faults.has_fired();
             drop(faults);
             assert_eq!(machine.current(), CUcontext::NULL);
             machine.forget_everything();

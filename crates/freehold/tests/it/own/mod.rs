@@ -10,7 +10,7 @@ use freehold::open::Opened;
 use freehold::{Block, Context, Device, Grid, Image, Kernel, Module, Stream};
 use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{Api, CUcontext, context, host, host_alloc_flags, primary};
-use freehold_testing::STUCK;
+use freehold_testing::HANG_TIMEOUT;
 
 /// How many values the blocks of these tests have.
 pub(crate) const N: usize = 1000;
@@ -171,7 +171,7 @@ impl Gate {
         let (news, ended) = mpsc::channel();
         let late = opened_late.clone();
         thread::spawn(move || {
-            if ended.recv_timeout(STUCK) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(HANG_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 late.store(true, Ordering::SeqCst);
                 word.atomic().store(1, Ordering::SeqCst);
             }

@@ -7,7 +7,7 @@ use freehold::{Block, Device, Stream};
 use freehold_mpi::{Path, World};
 
 use crate::Failure;
-use crate::raw::Raw;
+use crate::raw_mpi::RawBuffer;
 use crate::report::{Report, Row};
 
 #[derive(clap::Args)]
@@ -35,11 +35,11 @@ const ROUND: Duration = Duration::from_millis(8);
 const TIMES_MAX: usize = 2000;
 
 /// A message that says that others have come.
-const ANSWER_BYTES: usize = 4;
+const ACK_BYTES: usize = 4;
 
 pub(crate) fn run(world: &World, arguments: &Arguments, is_json: bool) -> Result<(), Failure> {
     if world.size() < 2 {
-        return Err(Failure::of_call(
+        return Err(Failure::from_call(
             "a message needs two ranks: start this with mpirun -n 2 freehold mpi bench".to_owned(),
         ));
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(world: &World, arguments: &Arguments, is_json: bool) -> Result
     };
     if lengths.is_empty() || !lengths.iter().chain([&arguments.bytes_max]).all(|bytes| (1..=BYTES_MAX).contains(bytes))
     {
-        return Err(Failure::of_call(format!("--bytes and --bytes-max are from 1 to {BYTES_MAX}")));
+        return Err(Failure::from_call(format!("--bytes and --bytes-max are from 1 to {BYTES_MAX}")));
     }
     let rig = Rig::new(world, arguments, lengths.iter().copied().max().unwrap_or(1))?;
     let mut rows = Vec::new();
@@ -80,25 +80,25 @@ struct Rig<'a> {
 
 /// How messages go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Ours,
+enum Method {
+    Freehold,
     RawHost,
     RawDevice,
 }
 
 /// What is done again and again.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum Pattern {
     /// A message there, and one back.
-    Echo,
+    PingPong,
     /// Messages at once, and the answer that all have come.
     Window,
 }
 
 /// What messages are sent from, and received into.
-struct Memories {
+struct Buffers {
     block: Block<u8>,
-    answer: Block<u8>,
+    ack: Block<u8>,
     /// What arrives at once has a block each: into one block each would wait for the one before it.
     targets: Vec<Block<u8>>,
 }
@@ -106,23 +106,26 @@ struct Memories {
 impl<'a> Rig<'a> {
     fn new(world: &'a World, arguments: &Arguments, bytes_max: usize) -> Result<Self, Failure> {
         let stream = world.device().stream()?;
-        let host = vec![1; bytes_max.max(ANSWER_BYTES)];
+        let host = vec![1; bytes_max.max(ACK_BYTES)];
         Ok(Self { world, stream, host, peer: 1 - world.rank(), is_quick: arguments.quick })
     }
 
     /// One row: the medians of what each way takes, in turns.
     fn measure(&self, bytes: usize) -> Result<Row, Failure> {
         let block = self.stream.zeros::<u8>(bytes)?;
-        let answer = self.stream.zeros::<u8>(ANSWER_BYTES)?;
+        let answer = self.stream.zeros::<u8>(ACK_BYTES)?;
         let arrivals = if self.world.rank() == 1 { window(bytes) } else { 0 };
         let targets = (0..arrivals).map(|_| self.stream.zeros::<u8>(bytes)).collect::<freehold::Result<_>>()?;
         self.stream.synchronize()?;
-        let mut memories = Memories { block, answer, targets };
-        let is_direct = self.world.choice().transfers == Path::Direct;
-        let ways: &[Way] =
-            if is_direct { &[Way::Ours, Way::RawHost, Way::RawDevice] } else { &[Way::Ours, Way::RawHost] };
-        let echoes = self.alternated(Turn::Echo, ways, &mut memories)?;
-        let windows = self.alternated(Turn::Window, ways, &mut memories)?;
+        let mut memories = Buffers { block, ack: answer, targets };
+        let is_direct = self.world.path_choice().transfers == Path::Direct;
+        let ways: &[Method] = if is_direct {
+            &[Method::Freehold, Method::RawHost, Method::RawDevice]
+        } else {
+            &[Method::Freehold, Method::RawHost]
+        };
+        let echoes = self.interleaved(Pattern::PingPong, ways, &mut memories)?;
+        let windows = self.interleaved(Pattern::Window, ways, &mut memories)?;
         let copy = if is_direct { None } else { Some(self.copied_bytes_per_s(&mut memories.block)?) };
         let rate = |turn_ns: f64| (bytes * window(bytes)) as f64 / turn_ns * 1e9;
         let median_of = |rounds: &[Vec<f64>], way: usize| median(rounds.get(way)?.clone());
@@ -142,8 +145,9 @@ impl<'a> Rig<'a> {
     }
 
     /// What a turn of each way takes in each round, in nanoseconds; the ways take turns.
-    fn alternated(&self, turn: Turn, ways: &[Way], memories: &mut Memories) -> Result<Vec<Vec<f64>>, Failure> {
-        let times = ways.iter().map(|&way| self.fitting(turn, way, memories)).collect::<Result<Vec<_>, _>>()?;
+    fn interleaved(&self, turn: Pattern, ways: &[Method], memories: &mut Buffers) -> Result<Vec<Vec<f64>>, Failure> {
+        let times =
+            ways.iter().map(|&way| self.iterations_that_fit(turn, way, memories)).collect::<Result<Vec<_>, _>>()?;
         let is_slow = times.contains(&1);
         let rounds = if self.is_quick {
             1
@@ -155,27 +159,27 @@ impl<'a> Rig<'a> {
         let mut taken = vec![Vec::with_capacity(rounds); ways.len()];
         for _ in 0..rounds {
             for ((&way, &times), taken) in ways.iter().zip(&times).zip(&mut taken) {
-                taken.push(self.turns_ns(times, turn, way, memories)?);
+                taken.push(self.time_exchanges_ns(times, turn, way, memories)?);
             }
         }
         Ok(taken)
     }
 
     /// How many turns a round has: as many as fit, which the first rank finds out.
-    fn fitting(&self, turn: Turn, way: Way, memories: &mut Memories) -> Result<usize, Failure> {
+    fn iterations_that_fit(&self, turn: Pattern, way: Method, memories: &mut Buffers) -> Result<usize, Failure> {
         if self.is_quick {
-            self.turns_ns(1, turn, way, memories)?;
+            self.time_exchanges_ns(1, turn, way, memories)?;
             return Ok(2);
         }
         let mut times = 1;
         // The first warms up.
-        self.turns_ns(1, turn, way, memories)?;
+        self.time_exchanges_ns(1, turn, way, memories)?;
         loop {
-            let turn_ns = self.turns_ns(times, turn, way, memories)?;
+            let turn_ns = self.time_exchanges_ns(times, turn, way, memories)?;
             let fitting = (ROUND.as_nanos() as f64 / turn_ns) as usize;
             // Few turns of short ones tell little.
-            let is_known = self.agreed(usize::from(times * 4 >= fitting)) == 1;
-            times = self.agreed(fitting.clamp(1, if is_known { TIMES_MAX } else { times * 8 }));
+            let is_known = self.max_over_ranks(usize::from(times * 4 >= fitting)) == 1;
+            times = self.max_over_ranks(fitting.clamp(1, if is_known { TIMES_MAX } else { times * 8 }));
             if is_known {
                 return Ok(times);
             }
@@ -183,9 +187,9 @@ impl<'a> Rig<'a> {
     }
 
     /// What the first rank says.
-    fn agreed(&self, mine: usize) -> usize {
+    fn max_over_ranks(&self, mine: usize) -> usize {
         let mut word = [mine as u64];
-        let raw = Raw { address: word.as_mut_ptr().expose_provenance() as u64, bytes: 8 };
+        let raw = RawBuffer { address: word.as_mut_ptr().expose_provenance() as u64, bytes: 8 };
         if self.world.rank() == 0 {
             // SAFETY: the word is memory of the host, which outlives the call.
             unsafe { raw.send(self.peer) };
@@ -198,18 +202,24 @@ impl<'a> Rig<'a> {
     }
 
     /// What one of so many turns takes.
-    fn turns_ns(&self, times: usize, turn: Turn, way: Way, memories: &mut Memories) -> Result<f64, Failure> {
+    fn time_exchanges_ns(
+        &self,
+        times: usize,
+        turn: Pattern,
+        way: Method,
+        memories: &mut Buffers,
+    ) -> Result<f64, Failure> {
         let began = Instant::now();
         for _ in 0..times {
             match turn {
-                Turn::Echo => self.echo(way, &mut memories.block)?,
-                Turn::Window => self.window(way, memories)?,
+                Pattern::PingPong => self.ping_pong(way, &mut memories.block)?,
+                Pattern::Window => self.window(way, memories)?,
             }
         }
         Ok(began.elapsed().as_nanos() as f64 / times as f64)
     }
 
-    fn echo(&self, way: Way, block: &mut Block<u8>) -> Result<(), Failure> {
+    fn ping_pong(&self, way: Method, block: &mut Block<u8>) -> Result<(), Failure> {
         if self.world.rank() == 0 {
             self.send(way, block)?;
             self.receive(way, block)
@@ -219,7 +229,7 @@ impl<'a> Rig<'a> {
         }
     }
 
-    fn window(&self, way: Way, Memories { block, answer, targets }: &mut Memories) -> Result<(), Failure> {
+    fn window(&self, way: Method, Buffers { block, ack: answer, targets }: &mut Buffers) -> Result<(), Failure> {
         if self.world.rank() == 0 {
             self.send_many(way, block, window(block.len()))?;
             self.receive(way, answer)
@@ -229,35 +239,35 @@ impl<'a> Rig<'a> {
         }
     }
 
-    fn raw(&self, way: Way, block: &Block<u8>) -> Raw {
+    fn raw(&self, way: Method, block: &Block<u8>) -> RawBuffer {
         match way {
-            Way::RawDevice => Raw { address: block.address(), bytes: block.len() },
-            Way::Ours | Way::RawHost => {
-                Raw { address: self.host.as_ptr().expose_provenance() as u64, bytes: block.len() }
+            Method::RawDevice => RawBuffer { address: block.address(), bytes: block.len() },
+            Method::Freehold | Method::RawHost => {
+                RawBuffer { address: self.host.as_ptr().expose_provenance() as u64, bytes: block.len() }
             }
         }
     }
 
-    fn send(&self, way: Way, block: &Block<u8>) -> Result<(), Failure> {
+    fn send(&self, way: Method, block: &Block<u8>) -> Result<(), Failure> {
         match way {
-            Way::Ours => self.world.send(&self.stream, block, self.peer, 1)?,
+            Method::Freehold => self.world.send(&self.stream, block, self.peer, 1)?,
             // SAFETY: memory of the host, or of a device that the library takes, which outlives the call.
-            Way::RawHost | Way::RawDevice => unsafe { self.raw(way, block).send(self.peer) },
+            Method::RawHost | Method::RawDevice => unsafe { self.raw(way, block).send(self.peer) },
         }
         Ok(())
     }
 
-    fn receive(&self, way: Way, block: &mut Block<u8>) -> Result<(), Failure> {
+    fn receive(&self, way: Method, block: &mut Block<u8>) -> Result<(), Failure> {
         match way {
-            Way::Ours => self.world.recv(&self.stream, block, self.peer, 1).map(drop)?,
+            Method::Freehold => self.world.recv(&self.stream, block, self.peer, 1).map(drop)?,
             // SAFETY: as above; nobody reads the memory meanwhile.
-            Way::RawHost | Way::RawDevice => unsafe { self.raw(way, block).recv(self.peer) },
+            Method::RawHost | Method::RawDevice => unsafe { self.raw(way, block).recv(self.peer) },
         }
         Ok(())
     }
 
-    fn send_many(&self, way: Way, block: &Block<u8>, window: usize) -> Result<(), Failure> {
-        if way != Way::Ours {
+    fn send_many(&self, way: Method, block: &Block<u8>, window: usize) -> Result<(), Failure> {
+        if way != Method::Freehold {
             // SAFETY: as for one message.
             unsafe { self.raw(way, block).send_many(self.peer, window) };
             return Ok(());
@@ -267,8 +277,8 @@ impl<'a> Rig<'a> {
         Ok(begun.into_iter().try_for_each(freehold_mpi::Request::<()>::wait)?)
     }
 
-    fn receive_many(&self, way: Way, block: &Block<u8>, targets: &mut [Block<u8>]) -> Result<(), Failure> {
-        if way != Way::Ours {
+    fn receive_many(&self, way: Method, block: &Block<u8>, targets: &mut [Block<u8>]) -> Result<(), Failure> {
+        if way != Method::Freehold {
             // SAFETY: as for one message.
             unsafe { self.raw(way, block).recv_many(self.peer, targets.len()) };
             return Ok(());

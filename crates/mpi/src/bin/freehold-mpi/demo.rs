@@ -34,27 +34,27 @@ pub(crate) struct Arguments {
 pub(crate) fn run(world: &World, arguments: &Arguments, json: bool) -> Result<(), Failure> {
     let Arguments { size, steps, seed } = *arguments;
     let plan = Plan { size, steps, workers: world.size() as u32, seed };
-    plan.check().map_err(|error| Failure::of_call(error.to_string()))?;
+    plan.check().map_err(|error| Failure::from_call(error.to_string()))?;
     let stream = world.device().stream()?;
     let began = Instant::now();
     let own = solve(world, &stream, &plan)?;
-    let Some(field) = gathered(world, &stream, &plan, own)? else { return Ok(()) };
+    let Some(field) = gather_field(world, &stream, &plan, own)? else { return Ok(()) };
     let took = began.elapsed();
     let alone = Gpu::on(world.device()).and_then(|gpu| anywhere::solve(&gpu, &plan, |_| {}));
-    let alone = alone.map_err(|error| Failure { said: error.to_string(), status: 1 })?;
+    let alone = alone.map_err(|error| Failure { message: error.to_string(), status: 1 })?;
     let (field, same, device) = (digest(&field), digest(&alone) == digest(&field), world.device().name()?);
     if json {
-        let (ranks, took_ns, path) = (world.size(), took.as_nanos() as u64, world.choice().transfers.name());
+        let (ranks, took_ns, path) = (world.size(), took.as_nanos() as u64, world.path_choice().transfers.name());
         let report = serde_json::json!({ "device": device, "ranks": ranks, "size": size, "steps": steps, "seed": seed,
             "messages": path, "took_ns": took_ns, "field": field, "same": same });
         println!("{report}");
     } else {
         println!("{device}\n{size} x {size} cells, {steps} steps, seed {seed}: {:.1} s", took.as_secs_f64());
-        println!("{} ranks, messages {}\nfield     {field}", world.size(), world.choice().transfers.name());
+        println!("{} ranks, messages {}\nfield     {field}", world.size(), world.path_choice().transfers.name());
         println!("          {}the same to the last bit as that of one process", if same { "" } else { "NOT " });
     }
     let said = "the field differs from that of one process".to_owned();
-    if same { Ok(()) } else { Err(Failure { said, status: 1 }) }
+    if same { Ok(()) } else { Err(Failure { message: said, status: 1 }) }
 }
 
 /// The rows of this rank after all steps.
@@ -98,21 +98,21 @@ fn solve(world: &World, stream: &Stream, plan: &Plan) -> Result<Vec<f32>, Failur
 /// What a rank gives to its neighbours of its own rows, and takes of theirs.
 fn edges(world: &World, own: &std::ops::Range<usize>, size: usize) -> Vec<Edge> {
     let row = STEPS as usize * size;
-    let part = |start: usize| Rows { start, row, rows: 1, pitch: row };
+    let part = |start: usize| Rows { start, row_len: row, rows: 1, pitch: row };
     let mut edges = Vec::new();
     if world.rank() > 0 {
         let (give, take) = (part(own.start), part(own.start - row));
-        edges.push(Edge { rank: world.rank() - 1, give, give_tag: UP, take, take_tag: DOWN });
+        edges.push(Edge { rank: world.rank() - 1, send: give, send_tag: UP, recv: take, recv_tag: DOWN });
     }
     if world.rank() + 1 < world.size() {
         let (give, take) = (part(own.end - row), part(own.end));
-        edges.push(Edge { rank: world.rank() + 1, give, give_tag: DOWN, take, take_tag: UP });
+        edges.push(Edge { rank: world.rank() + 1, send: give, send_tag: DOWN, recv: take, recv_tag: UP });
     }
     edges
 }
 
 /// All rows, at rank 0.
-fn gathered(world: &World, stream: &Stream, plan: &Plan, own: Vec<f32>) -> Result<Option<Vec<f32>>, Failure> {
+fn gather_field(world: &World, stream: &Stream, plan: &Plan, own: Vec<f32>) -> Result<Option<Vec<f32>>, Failure> {
     if world.rank() > 0 {
         world.send(stream, &stream.upload(&own)?, 0, FIELD)?;
         return Ok(None);

@@ -2,13 +2,13 @@
 
 mod bench;
 mod demo;
-mod raw;
+mod raw_mpi;
 mod report;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use freehold_mpi::{Choice, World};
+use freehold_mpi::{PathChoice, World};
 
 /// Device buffers through MPI: which path they take here, and why.
 ///
@@ -56,18 +56,18 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         None => path(&arguments),
         Some(Command::Bench(bench)) => {
-            world(&arguments).and_then(|world| closed(bench::run(&world, bench, arguments.json), world))
+            world(&arguments).and_then(|world| close_world(bench::run(&world, bench, arguments.json), world))
         }
         Some(Command::Probe) => probe(&arguments),
-        Some(Command::Try { what }) => try_here(*what, &arguments),
+        Some(Command::Try { what }) => run_probe_child(*what, &arguments),
         Some(Command::Demo(demo)) => {
-            world(&arguments).and_then(|world| closed(demo::run(&world, demo, arguments.json), world))
+            world(&arguments).and_then(|world| close_world(demo::run(&world, demo, arguments.json), world))
         }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {}", failure.said);
+            eprintln!("error: {}", failure.message);
             ExitCode::from(failure.status)
         }
     }
@@ -76,13 +76,13 @@ fn main() -> ExitCode {
 /// Why the command did not do what it was to: 2 if it was called wrongly, 1 else.
 #[derive(Debug)]
 struct Failure {
-    said: String,
+    message: String,
     status: u8,
 }
 
 impl Failure {
-    fn of_call(said: String) -> Self {
-        Self { said, status: 2 }
+    fn from_call(said: String) -> Self {
+        Self { message: said, status: 2 }
     }
 }
 
@@ -90,14 +90,14 @@ impl From<freehold_mpi::Error> for Failure {
     fn from(error: freehold_mpi::Error) -> Self {
         use freehold_mpi::Error;
         let is_of_call = matches!(error, Error::UnknownPath { .. } | Error::Misconfigured { .. });
-        Self { said: error.to_string(), status: if is_of_call { 2 } else { 1 } }
+        Self { message: error.to_string(), status: if is_of_call { 2 } else { 1 } }
     }
 }
 
 impl From<freehold::Error> for Failure {
     fn from(error: freehold::Error) -> Self {
         let is_of_call = matches!(error, freehold::Error::Open(_));
-        Self { said: error.to_string(), status: if is_of_call { 2 } else { 1 } }
+        Self { message: error.to_string(), status: if is_of_call { 2 } else { 1 } }
     }
 }
 
@@ -107,7 +107,7 @@ fn world(arguments: &Arguments) -> Result<World, Failure> {
 }
 
 /// What came of a command, and of the end of MPI behind it. After a failure the world is dropped, which tells nobody.
-fn closed(done: Result<(), Failure>, world: World) -> Result<(), Failure> {
+fn close_world(done: Result<(), Failure>, world: World) -> Result<(), Failure> {
     done?;
     Ok(world.close()?)
 }
@@ -115,7 +115,7 @@ fn closed(done: Result<(), Failure>, world: World) -> Result<(), Failure> {
 fn path(arguments: &Arguments) -> Result<(), Failure> {
     let world = world(arguments)?;
     if world.rank() == 0 {
-        let Choice { transfers, collectives, why } = world.choice();
+        let PathChoice { transfers, collectives, reason: why } = world.path_choice();
         let (library, device) = (freehold_mpi::library(), world.device().name()?);
         if arguments.json {
             let report = serde_json::json!({
@@ -131,8 +131,8 @@ fn path(arguments: &Arguments) -> Result<(), Failure> {
             println!("library      {library}");
             println!("device       {device}");
             println!("ranks        {}", world.size());
-            println!("messages     {}: {}", transfers.name(), transfers.meaning());
-            println!("collectives  {}: {}", collectives.name(), collectives.meaning());
+            println!("messages     {}: {}", transfers.name(), transfers.description());
+            println!("collectives  {}: {}", collectives.name(), collectives.description());
             println!("because      {why}");
         }
     }
@@ -147,14 +147,14 @@ fn probe(arguments: &Arguments) -> Result<(), Failure> {
         if arguments.json {
             println!("{}", serde_json::to_string(&probe).expect("text becomes JSON"));
         } else {
-            print!("{}", report::story(&probe));
+            print!("{}", report::describe_probe(&probe));
         }
     }
     world.barrier()?;
     Ok(world.close()?)
 }
 
-fn try_here(what: What, arguments: &Arguments) -> Result<(), Failure> {
+fn run_probe_child(what: What, arguments: &Arguments) -> Result<(), Failure> {
     // A process that dies of this leaves nothing behind.
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, none) {
@@ -162,8 +162,8 @@ fn try_here(what: What, arguments: &Arguments) -> Result<(), Failure> {
     }
     let device = freehold::open::device(arguments.device.as_deref())?;
     let tried = match what {
-        What::Messages => freehold_mpi::Tried::Messages,
-        What::Reductions => freehold_mpi::Tried::Reductions,
+        What::Messages => freehold_mpi::ProbeKind::Messages,
+        What::Reductions => freehold_mpi::ProbeKind::Reductions,
     };
     Ok(freehold_mpi::try_here(tried, &device)?)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use freehold_mpi::{Attempt, Ending, Path, Probe, World};
+use freehold_mpi::{Attempt, AttemptOutcome, Path, Probe, World};
 use serde::Serialize;
 
 use crate::Failure;
@@ -68,13 +68,13 @@ impl Row {
 
 impl Report {
     pub(crate) fn new(world: &World, rows: Vec<Row>) -> Result<Self, Failure> {
-        let path = world.choice().transfers;
+        let path = world.path_choice().transfers;
         Ok(Self {
             library: freehold_mpi::library(),
             device: world.device().name()?,
             ranks: world.size(),
             path: path.name(),
-            why: world.choice().why.clone(),
+            why: world.path_choice().reason.clone(),
             rows: rows.into_iter().map(|row| row.judged(path)).collect(),
         })
     }
@@ -89,7 +89,7 @@ impl Report {
         let mut text = format!("{library}, {device}, {ranks} ranks, {path}: {why}\n\n");
         let heads =
             ["bytes", "µs", "raw host", "raw device", "GB/s", "raw host", "raw device", "pinned copy", "target"];
-        line(&mut text, &heads.map(str::to_owned));
+        write_row(&mut text, &heads.map(str::to_owned));
         for Judged { row, met, part_of_slower } in rows {
             let us = |ns: f64| format!("{:.2}", ns / 1e3);
             let rate = |rate: f64| format!("{:.3}", rate / 1e9);
@@ -104,7 +104,7 @@ impl Report {
                 Some(true) => format!("{what} met"),
                 Some(false) => format!("{what} missed"),
             };
-            line(
+            write_row(
                 &mut text,
                 &[
                     row.bytes.to_string(),
@@ -124,15 +124,15 @@ impl Report {
 }
 
 /// A probe as a person reads it: each attempt with all that was said, then what it comes to.
-pub(crate) fn story(probe: &Probe) -> String {
+pub(crate) fn describe_probe(probe: &Probe) -> String {
     let Probe { takes_messages, takes_reductions, why, attempts, withheld } = probe;
     let mut text = format!("withheld     {}\n", withheld.join(" "));
     for Attempt { command, took_ms, ending, printed, complained } in attempts {
         let ending = match ending {
-            Ending::Taken => "took device memory".to_owned(),
-            Ending::Died(how) => format!("died of it: {how}"),
-            Ending::Late => "was not done in time, and was ended".to_owned(),
-            Ending::NotBegun(why) => format!("did not begin: {why}"),
+            AttemptOutcome::Taken => "took device memory".to_owned(),
+            AttemptOutcome::Died(how) => format!("died of it: {how}"),
+            AttemptOutcome::Late => "was not done in time, and was ended".to_owned(),
+            AttemptOutcome::NotBegun(why) => format!("did not begin: {why}"),
         };
         text += &format!("\n$ {command}\nafter {took_ms} ms  {ending}\n");
         for (name, said) in [("printed", printed), ("complained", complained)] {
@@ -144,7 +144,7 @@ pub(crate) fn story(probe: &Probe) -> String {
     text + &format!("\nmessages {messages} device memory, collective calls {collectives} it\nbecause      {why}\n")
 }
 
-fn line(text: &mut String, cells: &[String; 9]) {
+fn write_row(text: &mut String, cells: &[String; 9]) {
     let widths = [10, 12, 12, 12, 10, 10, 12, 12, 18];
     for (cell, width) in cells.iter().zip(widths) {
         write!(text, "{cell:>width$}").expect("text can be written to memory");

@@ -1,35 +1,40 @@
 use super::*;
 
-const MAIN: Place = Place { process: 700, thread: 700 };
-const OTHER: Place = Place { process: 700, thread: 701 };
-const CHILD: Place = Place { process: 800, thread: 800 };
+const MAIN: CallThread = CallThread { process: 700, thread: 700 };
+const OTHER: CallThread = CallThread { process: 700, thread: 701 };
+const CHILD: CallThread = CallThread { process: 800, thread: 800 };
 
-fn began(place: Place, role: Role) -> Line {
-    Line::Began { place, role, at_ns: 1_000 }
+fn began(place: CallThread, role: Role) -> TraceLine {
+    TraceLine::Began { place, role, at_ns: 1_000 }
 }
 
-fn called(place: Place, function: &str, at_ns: u64) -> Line {
-    Line::Called { place, function: function.to_owned(), at_ns, arguments: Vec::new() }
+fn called(place: CallThread, function: &str, at_ns: u64) -> TraceLine {
+    TraceLine::Called { place, function: function.to_owned(), at_ns, arguments: Vec::new() }
 }
 
-fn returned(place: Place, function: &str, (start_ns, end_ns): (u64, u64), arguments: &[(&str, Value)]) -> Line {
+fn returned(
+    place: CallThread,
+    function: &str,
+    (start_ns, end_ns): (u64, u64),
+    arguments: &[(&str, Value)],
+) -> TraceLine {
     let arguments = arguments.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-    Line::Returned { place, function: function.to_owned(), start_ns, end_ns, code: 0, arguments }
+    TraceLine::Returned { place, function: function.to_owned(), start_ns, end_ns, code: 0, arguments }
 }
 
-fn alloc(place: Place, times: (u64, u64), address: u64) -> Line {
+fn alloc(place: CallThread, times: (u64, u64), address: u64) -> TraceLine {
     returned(place, "cuMemAlloc_v2", times, &[("start", Value::Address(address)), ("bytes", Value::Count(512))])
 }
 
-fn free(place: Place, times: (u64, u64), address: u64) -> Line {
+fn free(place: CallThread, times: (u64, u64), address: u64) -> TraceLine {
     returned(place, "cuMemFree_v2", times, &[("start", Value::Address(address))])
 }
 
 /// The events after those that only name, in a few words each. The trace begins at 1000 ns.
-fn events(parts: Vec<(usize, &str, Vec<Line>)>) -> Vec<String> {
+fn events(parts: Vec<(usize, &str, Vec<TraceLine>)>) -> Vec<String> {
     let mut merged = Merged::new(Vec::new(), Duration::from_nanos(1_000)).unwrap();
     for (nth, name, lines) in parts {
-        merged.add(nth, Ended { name: name.to_owned(), answer: "SUCCESS".to_owned(), lines }).unwrap();
+        merged.add(nth, FinishedExperiment { name: name.to_owned(), answer: "SUCCESS".to_owned(), lines }).unwrap();
     }
     let text = merged.file.finish().unwrap();
     let events: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
@@ -92,7 +97,7 @@ fn experiments_are_written_in_their_order_whichever_ends_first() {
 
 #[test]
 fn a_partner_and_a_forked_child_are_processes_of_their_own() {
-    let forked = Place { process: 900, thread: 900 };
+    let forked = CallThread { process: 900, thread: 900 };
     let lines = vec![
         began(MAIN, Role::Experiment),
         began(CHILD, Role::Partner),
@@ -117,7 +122,7 @@ fn a_partner_and_a_forked_child_are_processes_of_their_own() {
 }
 
 #[test]
-fn a_call_that_does_not_return_lasts_until_the_last_that_was_heard() {
+fn a_call_that_never_returns_lasts_until_the_last_event() {
     let lines = vec![
         called(MAIN, "cuCtxSynchronize", 2_000),
         called(OTHER, "cuInit", 2_400),
@@ -140,7 +145,7 @@ fn a_call_inside_another_comes_after_it_and_both_return() {
 }
 
 #[test]
-fn a_block_that_nobody_frees_lives_until_its_process_is_last_heard_of() {
+fn an_unfreed_block_lives_until_the_last_event_of_its_process() {
     let lines = vec![alloc(MAIN, (2_000, 3_000), 0x200), returned(MAIN, "cuInit", (3_000, 7_000), &[])];
     assert_eq!(events(vec![(0, "x", lines)])[4..6], ["b 1 512 bytes at 0x200 2", "e 1 512 bytes at 0x200 6"]);
 }
@@ -180,7 +185,7 @@ fn a_free_that_returns_after_its_address_was_handed_out_again_ends_the_older_blo
 #[test]
 fn a_refused_free_ends_no_block() {
     let mut refused = free(MAIN, (4_000, 5_000), 0x200);
-    if let Line::Returned { code, .. } = &mut refused {
+    if let TraceLine::Returned { code, .. } = &mut refused {
         *code = 1;
     }
     let written = events(vec![(0, "x", vec![alloc(MAIN, (2_000, 3_000), 0x200), refused])]);

@@ -1,0 +1,731 @@
+//! The broker for programs that use a device: leases that are used like blocks, and how they come and go.
+//!
+//! What a lease was used for is told by a fence: a word of this process's semaphores that a stream of the device writes behind that
+//! work. Whoever has the memory next waits for it, on the device or not at all. No host waits.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::{Deref, RangeBounds};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use freehold::{
+    Departure, Device, ForkGuard, Imported, ImportedSlice, OwnsSlice, Permission, Pod, SharedSemaphores, Source,
+    Stream, ViewMut,
+};
+
+use super::calls::SharedSession;
+use super::link::{Given, Granted, LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
+use super::unmapper;
+use crate::call_codec::Owner;
+use crate::call_ring::PROCESS_ENDED;
+use crate::name::{Name, NameError};
+use crate::ring::{Sleeper, SpinWait, Waiter};
+use crate::socket_path;
+use crate::wire::{Access, BrokerStats, Fence, Id, Policy, Reply, Request, RequestError};
+
+/// Streams that write words behind the work of leases: work that takes long holds up the words of its own stream only.
+const SIGNAL_STREAMS: usize = 4;
+
+/// Why the broker did not do what it was asked.
+#[derive(thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    Device(Box<freehold::Error>),
+    #[error("the broker's memory is on another GPU ({}): choose that one with FREEHOLD_DEVICE or --device", uuid(.device))]
+    OtherDevice { device: [u8; 16] },
+    #[error("it was not so within {timeout:?}")]
+    TimedOut { timeout: std::time::Duration },
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// As `nvidia-smi -L` prints it.
+fn uuid(device: &[u8; 16]) -> String {
+    let digits: String = device.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])
+}
+
+impl From<freehold::Error> for Error {
+    fn from(error: freehold::Error) -> Self {
+        Self::Device(Box::new(error))
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// More than there is of anything, where a length is beyond all numbers: the broker refuses that.
+fn bytes_of<T>(len: usize) -> u64 {
+    (len as u64).saturating_mul(size_of::<T>() as u64)
+}
+
+/// A connection to the broker, for a device. A handle: it is hung up with the last one, and the last lease.
+#[derive(Clone, Debug)]
+pub struct Broker {
+    pub(super) inner: Arc<BrokerInner>,
+}
+
+/// What is mapped goes first, and then the connection: the broker takes who says goodbye for one that has nothing mapped.
+#[derive(Debug)]
+pub(super) struct BrokerInner {
+    mappings: Mutex<Mappings>,
+    device: Device,
+    link: Mutex<Link>,
+    waiter: Arc<Waiter>,
+    spin: SpinWait,
+    /// Who waits for what is given, one after the other. Taken before the link.
+    receiving: Mutex<()>,
+    tenant: Id,
+    /// Leases that are arguments of calls, and the fence behind the last.
+    last_calls: Mutex<HashMap<Id, Fence>>,
+    /// Where its kernels run.
+    session: SharedSession,
+    /// Asked before any lock is taken: a child may have inherited it locked, by a thread that it does not have.
+    fork_guard: ForkGuard,
+}
+
+#[derive(Debug)]
+struct Mappings {
+    /// Segments that are mapped here, for reading or for both.
+    segments: HashMap<(Id, bool), Imported>,
+    /// Segments that are to be left, and what of them is mapped until its work has passed.
+    unmapping: Vec<(Id, Vec<Departure>)>,
+    /// The semaphores of others.
+    semaphores: HashMap<Id, Arc<SharedSemaphores>>,
+    own_semaphores: Arc<SharedSemaphores>,
+    signal_streams: Vec<SignalStream>,
+    next_stream: usize,
+}
+
+/// A stream, and the word that it writes.
+#[derive(Debug)]
+struct SignalStream {
+    stream: Stream,
+    last_value: u64,
+}
+
+impl Broker {
+    /// Connects to this user's broker.
+    ///
+    /// # Errors
+    /// [`LinkError::NoBroker`] where none is running.
+    pub fn connect(device: &Device) -> Result<Self> {
+        Self::connect_at(device, &socket_path::resolve())
+    }
+
+    /// Connects to the broker at a path.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_at(device: &Device, path: &Path) -> Result<Self> {
+        Self::from_link(device, Link::connect(path)?)
+    }
+
+    /// A tenant that is connected.
+    pub(crate) fn from_link(device: &Device, link: Link) -> Result<Self> {
+        let theirs = link.device().to_le_bytes();
+        if theirs != [0; 16] && theirs != device.uuid()? {
+            return Err(Error::OtherDevice { device: theirs });
+        }
+        let own = {
+            let (descriptor, words) = link.semaphores();
+            Arc::new(device.clock(descriptor.as_fd(), words)?)
+        };
+        let signal_streams = (0..SIGNAL_STREAMS).map(|_| Ok(SignalStream { stream: device.stream()?, last_value: 0 }));
+        let signal_streams = signal_streams.collect::<Result<Vec<_>>>()?;
+        let (segments, leaving, semaphores) = (HashMap::new(), Vec::new(), HashMap::new());
+        let mappings = Mutex::new(Mappings {
+            segments,
+            unmapping: leaving,
+            semaphores,
+            own_semaphores: own,
+            signal_streams,
+            next_stream: 0,
+        });
+        let fork_guard = ForkGuard::new().map_err(LinkError::from_system)?;
+        let (tenant, (waiter, spin)) = (link.tenant(), link.waiter()?);
+        let (waiter, device) = (Arc::new(waiter), device.clone());
+        let (link, receiving) = (Mutex::new(link), Mutex::new(()));
+        let (called, session, shared_waiter) = (Mutex::default(), SharedSession::default(), waiter.clone());
+        let inner = BrokerInner {
+            device,
+            link,
+            waiter: shared_waiter,
+            spin,
+            receiving,
+            tenant,
+            last_calls: called,
+            session,
+            fork_guard,
+            mappings,
+        };
+        let inner = Arc::new(inner);
+        unmapper::start(&inner, waiter).map_err(LinkError::from_system)?;
+        Ok(Self { inner })
+    }
+
+    pub(super) fn session(&self) -> SharedSession {
+        self.inner.session.clone()
+    }
+
+    /// Where others of this process wait for what the broker says.
+    pub(crate) fn waiter(&self) -> Arc<Waiter> {
+        self.inner.waiter.clone()
+    }
+
+    /// Who this process is at the broker: what others [`give`](Self::give) leases to.
+    pub fn tenant(&self) -> Id {
+        self.inner.tenant
+    }
+
+    /// What the numbers of its leases are numbers of.
+    pub(super) fn owner(&self) -> Owner {
+        Owner::of(&self.inner)
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// The connection itself, for requests that this type has no method for.
+    ///
+    /// # Safety
+    /// The broker takes a number for what it names. What this `Broker` has made is not changed over the connection: no live [`Lease`] of
+    /// it is returned or given away, no segment detached, and [`Link::given`] takes nothing that [`receive`](Self::receive) waits for.
+    ///
+    /// # Errors
+    /// [`LinkError::ForkedChild`].
+    pub unsafe fn link(&self) -> Result<MutexGuard<'_, Link>> {
+        self.connection()
+    }
+
+    /// How long a request looks for its reply before it sleeps.
+    ///
+    /// # Errors
+    /// [`LinkError::ForkedChild`].
+    pub fn set_patience(&self, spin_policy: SpinPolicy) -> Result<()> {
+        self.connection()?.spin_policy = spin_policy;
+        Ok(())
+    }
+
+    /// Takes a name away. Its memory stays until the leases of it are over.
+    ///
+    /// # Errors
+    /// [`Refusal::NoName`], [`Refusal::ForeignName`] where another user published it.
+    pub fn drop_name(&self, name: &str) -> Result<()> {
+        self.connection()?.call(Request::Drop { name: Name::parse(name)? })?;
+        Ok(())
+    }
+
+    pub(crate) fn connection(&self) -> Result<MutexGuard<'_, Link>> {
+        self.check_fork()?;
+        Ok(self.inner.link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn check_fork(&self) -> Result<()> {
+        if self.inner.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
+    }
+
+    /// Memory of the broker's for `len` elements, for work in a stream. It is this process's until it is dropped, given, or
+    /// published, and dies with it unless it was.
+    pub fn reserve<T: Pod>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
+        let granted = self.connection()?.reserve(bytes_of::<T>(len))?;
+        self.map_lease(stream, granted, Some(len))
+    }
+
+    /// As [`reserve`](Self::reserve), as often as there are lengths: all of it, or none. Quicker than one by one: requests are on
+    /// their way side by side.
+    pub fn reserve_all<T: Pod>(&self, stream: &Stream, lens: &[usize]) -> Result<Vec<Lease<T>>> {
+        let bytes: Vec<u64> = lens.iter().map(|&len| bytes_of::<T>(len)).collect();
+        let granted = self.connection()?.reserve_all(&bytes)?;
+        self.map_leases(stream, granted, lens.iter().copied().map(Some))
+    }
+
+    /// Gives a lease's memory a name. It stays when this process ends. Others that lease it wait, on the device, for the work
+    /// that was put into streams with it so far. This waits for calls that it is an argument of.
+    ///
+    /// # Errors
+    /// The lease, and why: the name is taken, or none.
+    pub fn publish<T: Pod>(
+        &self,
+        name: &str,
+        mut lease: Lease<T>,
+        policy: Policy,
+    ) -> std::result::Result<(), (Lease<T>, Error)> {
+        match self.try_publish(name, &mut lease, policy) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((lease, error)),
+        }
+    }
+
+    fn try_publish<T: Pod>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<()> {
+        let name = Name::parse(name)?;
+        self.wait_last_call(lease.id)?;
+        let fence = self.fence_after_uses(lease.slice(), lease.id)?;
+        lease.fence = fence;
+        self.connection()?.call(Request::Publish { lease: lease.id, policy, fence, name })?;
+        Ok(())
+    }
+
+    /// Copies a block into memory of the broker's, in the order of a stream, and gives that a name.
+    pub fn publish_copy<T: Pod>(
+        &self,
+        stream: &Stream,
+        name: &str,
+        from: &impl Source<T>,
+        policy: Policy,
+    ) -> Result<()> {
+        let mut lease = self.reserve::<T>(stream, from.len())?;
+        stream.copy(from, &mut lease)?;
+        self.publish(name, lease, policy).map_err(|(_, error)| error)
+    }
+
+    /// A lease of what has a name, for work in a stream, which waits on the device for what is still written. For reading it is
+    /// mapped so that the device refuses a write.
+    pub fn lease<T: Pod>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
+        let name = Name::parse(name)?;
+        let mut link = self.connection()?;
+        let Reply::Number { id, .. } = link.call(Request::Find { name })?.reply else {
+            return Err(LinkError::Malformed.into());
+        };
+        let granted = link.lease(id, access)?;
+        drop(link);
+        self.map_lease(stream, granted, None)
+    }
+
+    /// As [`lease`](Self::lease), of many names: all of them, or none.
+    pub fn lease_all<T: Pod>(&self, stream: &Stream, names: &[&str], access: Access) -> Result<Vec<Lease<T>>> {
+        let mut link = self.connection()?;
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let Reply::Number { id, .. } = link.call(Request::Find { name: Name::parse(name)? })?.reply else {
+                return Err(LinkError::Malformed.into());
+            };
+            found.push((id, access));
+        }
+        let granted = link.lease_all(&found)?;
+        drop(link);
+        self.map_leases(stream, granted, std::iter::repeat(None))
+    }
+
+    /// Makes a lease another process's, which may end it when this one has long gone. This waits for calls that it is an argument
+    /// of. Work with it that is pending goes on; where this process ends before it has passed, the other one is told
+    /// ([`Lease::is_unfinished`]).
+    ///
+    /// # Errors
+    /// The lease, and why.
+    pub fn give<T: Pod>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
+        let fence = self.wait_last_call(lease.id).and_then(|()| self.fence_after_uses(lease.slice(), lease.id));
+        let given = fence.and_then(|fence| Ok(self.connection()?.give(lease.id, to, fence)?));
+        match given {
+            Ok(()) => {
+                lease.mark_returned();
+                Ok(())
+            }
+            Err(error) => Err((lease, error)),
+        }
+    }
+
+    /// Waits for a lease that another process gives to this one: of all its whole elements.
+    pub fn receive<T: Pod>(&self, stream: &Stream) -> Result<Lease<T>> {
+        let given = self.wait_given()?;
+        self.map_lease(stream, given.granted, None)
+    }
+
+    /// Waits without the connection, which others use meanwhile.
+    fn wait_given(&self) -> Result<Given> {
+        self.check_fork()?;
+        let _turn = self.inner.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ring, spin, spin_policy) = (&self.inner.waiter, self.inner.spin, self.connection()?.spin_policy);
+        let mut began = Instant::now();
+        loop {
+            // Counted before it is looked for: whoever takes it out of the ring since then counts too.
+            let seen = ring.replied();
+            if let Some(given) = self.connection()?.next_given() {
+                return Ok(given);
+            }
+            for turn in 1_u32.. {
+                if ring.replied() != seen {
+                    break;
+                }
+                spin.spin_once();
+                let is_over = matches!(spin_policy, SpinPolicy::For(longest) if turn.is_multiple_of(spin.spins_max()) && began.elapsed() >= longest);
+                if is_over {
+                    ring.sleep(Sleeper::Receiver, seen, LIVENESS_INTERVAL);
+                }
+                if is_over || turn % (1 << 20) == 0 {
+                    break;
+                }
+            }
+            // Nothing came for long: a broker that is gone for good gives nothing any more.
+            if ring.replied() == seen && began.elapsed() > LIVENESS_INTERVAL {
+                self.connection()?.check_alive()?;
+                began = Instant::now();
+            }
+        }
+    }
+
+    /// Sums of everything at the broker.
+    pub fn stats(&self) -> Result<BrokerStats> {
+        match self.connection()?.call(Request::Stats)?.reply {
+            Reply::Stats(stats) => Ok(stats),
+            _ => Err(LinkError::Malformed.into()),
+        }
+    }
+
+    /// The leases of what the broker granted. Where one fails, all go back.
+    fn map_leases<T: Pod>(
+        &self,
+        stream: &Stream,
+        granted: Vec<Granted>,
+        lens: impl Iterator<Item = Option<usize>>,
+    ) -> Result<Vec<Lease<T>>> {
+        let mut left = granted.into_iter().zip(lens);
+        let taken = left.by_ref().map(|(granted, len)| self.map_lease(stream, granted, len)).collect();
+        for (granted, _) in left {
+            self.connection()?.return_lease(granted.lease, Fence::default())?;
+        }
+        taken
+    }
+
+    /// The lease of what the broker granted. What fails gives it back.
+    fn map_lease<T: Pod>(&self, stream: &Stream, granted: Granted, len: Option<usize>) -> Result<Lease<T>> {
+        let taken = self.map_segment(&granted).and_then(|import| {
+            self.wait_fence(stream, granted.fence)?;
+            let len = len.unwrap_or(granted.bytes as usize / size_of::<T>().max(1));
+            Ok(import.part::<T>(stream, granted.offset, len)?)
+        });
+        match taken {
+            Ok(slice) => Ok(Lease {
+                broker: self.clone(),
+                id: granted.lease,
+                slice: Box::new(slice),
+                access: granted.access,
+                fence: Fence::default(),
+                is_returned: false,
+            }),
+            Err(error) => {
+                // The first error says more.
+                let _ = self.connection().map(|mut link| link.return_lease(granted.lease, Fence::default()));
+                Err(error)
+            }
+        }
+    }
+
+    /// The segment of a lease, mapped here.
+    fn map_segment(&self, granted: &Granted) -> Result<Imported> {
+        self.begin_unmaps()?;
+        let is_written = granted.access == Access::Write;
+        let key = (granted.segment, is_written);
+        if let Some(known) = self.mappings().segments.get(&key) {
+            return Ok(known.clone());
+        }
+        let (descriptor, bytes) = self.connection()?.file(Request::Attach { segment: granted.segment })?;
+        let permission = if is_written { Permission::ReadWrite } else { Permission::Read };
+        let import = self.inner.device.import(descriptor.as_fd(), bytes, permission)?;
+        self.mappings().segments.insert(key, import.clone());
+        Ok(import)
+    }
+
+    /// Gives up what nobody has anything in any more, and says so where it is unmapped.
+    pub(super) fn begin_unmaps(&self) -> Result<()> {
+        let mut has_left = false;
+        loop {
+            let Some(segment) = self.connection()?.next_unmap() else { break };
+            has_left = true;
+            let mut mappings = self.mappings();
+            let imports = [true, false].map(|is_written| mappings.segments.remove(&(segment, is_written)));
+            // A broker that took over may say it again.
+            if !mappings.unmapping.iter().any(|&(known, _)| known == segment) {
+                let departures = imports.iter().flatten().map(Imported::departure).collect();
+                mappings.unmapping.push((segment, departures));
+            }
+            drop(mappings);
+            drop(imports);
+        }
+        if has_left { self.finish_unmaps().map(drop) } else { Ok(()) }
+    }
+
+    /// Says of segments that are unmapped by now that they are. Whether none is left to unmap.
+    pub(super) fn finish_unmaps(&self) -> Result<bool> {
+        self.check_fork()?;
+        let mut outcome = Ok(());
+        let mut is_gone = |departure: &Departure| {
+            departure.is_over().unwrap_or_else(|error| {
+                outcome = Err(error);
+                false
+            })
+        };
+        let mut mappings = self.mappings();
+        mappings.unmapping.iter_mut().for_each(|(_, departures)| departures.retain(|departure| !is_gone(departure)));
+        let gone: Vec<_> = mappings.unmapping.extract_if(.., |(_, departures)| departures.is_empty()).collect();
+        let is_done = mappings.unmapping.is_empty();
+        drop(mappings);
+        for (segment, _) in gone {
+            self.connection()?.detach(segment)?;
+        }
+        outcome?;
+        Ok(is_done)
+    }
+
+    /// A second lease of what a tenant has leased that this worker serves, and what has to pass before it is used.
+    pub(crate) fn borrow(&self, stream: &Stream, lease: Id, of: Id) -> Result<(Lease<u8>, Fence)> {
+        let granted = self.connection()?.borrow(lease, of)?;
+        let ready = granted.fence;
+        let lease = self.map_lease(stream, Granted { fence: Fence::default(), ..granted }, None)?;
+        Ok((lease, ready))
+    }
+
+    /// Lets a stream's next work wait, on the device, for a fence: of a [call](crate::Call::fence), or of another process of this
+    /// user. One that has passed is not waited for.
+    pub fn wait_fence(&self, stream: &Stream, fence: Fence) -> Result<()> {
+        if fence.value == 0 {
+            return Ok(());
+        }
+        let semaphores = match self.semaphores(fence.tenant) {
+            // All of its work has passed.
+            Err(Error::Link(LinkError::Request { error: RequestError::NoTenant, .. })) => return Ok(()),
+            semaphores => semaphores?,
+        };
+        let (word, value) = (fence.semaphore as usize, fence.value);
+        if word < semaphores.len() && semaphores.read(word).wrapping_sub(value).cast_signed() < 0 {
+            stream.wait_word(&semaphores, word, value)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn semaphores(&self, tenant: Id) -> Result<Arc<SharedSemaphores>> {
+        let mappings = self.mappings();
+        if tenant == self.inner.tenant {
+            return Ok(mappings.own_semaphores.clone());
+        }
+        if let Some(known) = mappings.semaphores.get(&tenant) {
+            return Ok(known.clone());
+        }
+        drop(mappings);
+        let (descriptor, bytes) = self.connection()?.file(Request::Semaphores { tenant })?;
+        let semaphores = Arc::new(self.inner.device.clock(descriptor.as_fd(), bytes as usize / 8)?);
+        let mut mappings = self.mappings();
+        let ended: Vec<Id> = mappings
+            .semaphores
+            .iter()
+            .filter(|(_, semaphores)| semaphores.read(0) >= PROCESS_ENDED)
+            .map(|(&tenant, _)| tenant)
+            .collect();
+        let gone: Vec<_> = ended.iter().filter_map(|tenant| mappings.semaphores.remove(tenant)).collect();
+        mappings.semaphores.insert(tenant, semaphores.clone());
+        drop(mappings);
+        drop(gone);
+        Ok(semaphores)
+    }
+
+    /// The fence behind all work with the slice of a lease so far, and behind all calls that it is an argument of.
+    fn fence_after_uses<T: Pod>(&self, slice: &ImportedSlice<T>, lease: Id) -> Result<Fence> {
+        // It stays known until the lease is over: what is refused is tried again behind the same fence.
+        let called = self.last_calls().get(&lease).copied();
+        if !slice.pending() {
+            return Ok(called.unwrap_or_default());
+        }
+        let semaphores = match called.map(|fence| self.semaphores(fence.tenant)) {
+            // All of its work has passed.
+            None | Some(Err(Error::Link(LinkError::Request { error: RequestError::NoTenant, .. }))) => None,
+            Some(semaphores) => Some(semaphores?),
+        };
+        self.signal_after(|signal_stream| {
+            if let Some((semaphores, fence)) = semaphores.zip(called) {
+                signal_stream.wait_word(&semaphores, fence.semaphore as usize, fence.value)?;
+            }
+            slice.gather(signal_stream)
+        })
+    }
+
+    fn last_calls(&self) -> MutexGuard<'_, HashMap<Id, Fence>> {
+        self.inner.last_calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for calls that a lease is an argument of: a worker may not have borrowed it yet, and could not any more.
+    fn wait_last_call(&self, lease: Id) -> Result<()> {
+        let Some(fence) = self.last_calls().get(&lease).copied() else { return Ok(()) };
+        let semaphores = match self.semaphores(fence.tenant) {
+            // All of its work has passed.
+            Err(Error::Link(LinkError::Request { error: RequestError::NoTenant, .. })) => {
+                self.remove_last_call(lease, fence);
+                return Ok(());
+            }
+            semaphores => semaphores?,
+        };
+        for turn in 1_u32.. {
+            if semaphores.read(fence.semaphore as usize) >= fence.value {
+                break;
+            }
+            self.inner.spin.spin_once();
+            if turn % (1 << 20) == 0 {
+                self.connection()?.check_alive()?;
+            }
+        }
+        self.remove_last_call(lease, fence);
+        Ok(())
+    }
+
+    /// Forgets a call that has passed, unless the lease has become an argument of another meanwhile.
+    fn remove_last_call(&self, lease: Id, fence: Fence) {
+        let mut called = self.last_calls();
+        if called.get(&lease) == Some(&fence) {
+            called.remove(&lease);
+        }
+    }
+
+    /// Notes that a lease is an argument of a call: it is given back behind that.
+    pub(super) fn record_call(&self, lease: Id, fence: Fence) {
+        self.last_calls().insert(lease, fence);
+    }
+
+    /// The fence behind all work of a stream so far: calls, and streams of other processes of this user, can wait for it.
+    pub fn fence(&self, stream: &Stream) -> Result<Fence> {
+        self.check_fork()?;
+        let event = stream.event()?;
+        self.signal_after(|signal_stream| signal_stream.wait(&event))
+    }
+
+    /// The fence behind what `gather` has a stream of this process's wait for.
+    fn signal_after(&self, gather: impl FnOnce(&Stream) -> freehold::Result<()>) -> Result<Fence> {
+        let mut mappings = self.mappings();
+        let own = mappings.own_semaphores.clone();
+        let is_free = |(word, signal_stream): (usize, &SignalStream)| {
+            (own.read(word) >= signal_stream.last_value).then_some(word)
+        };
+        let next = mappings.next_stream;
+        let word = mappings.signal_streams.iter().enumerate().find_map(is_free).unwrap_or(next);
+        mappings.next_stream = (next + 1) % SIGNAL_STREAMS;
+        let signal_stream = &mut mappings.signal_streams[word];
+        gather(&signal_stream.stream)?;
+        signal_stream.stream.write_word(&own, word, signal_stream.last_value + 1)?;
+        signal_stream.last_value += 1;
+        Ok(Fence { tenant: self.inner.tenant, semaphore: word as u32, value: signal_stream.last_value })
+    }
+
+    fn mappings(&self) -> MutexGuard<'_, Mappings> {
+        self.inner.mappings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Memory of the broker's, used like a block: `&lease` and `&mut lease` are arguments of kernels and ends of copies. Dropped, it is given
+/// back behind the work that used it.
+#[derive(Debug)]
+pub struct Lease<T: Pod> {
+    broker: Broker,
+    id: Id,
+    slice: Box<ImportedSlice<T>>,
+    access: Access,
+    /// Behind the work that was told of when it was published.
+    fence: Fence,
+    is_returned: bool,
+}
+
+impl<T: Pod> Lease<T> {
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        self.broker.owner()
+    }
+
+    /// Its number at the broker.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Whether another process gave it with work pending, and ended before that work was known to have passed: what is in it may be
+    /// half written. Certain once a stream
+    /// has come past what it was received in, which waits for that work, or for the end of that process.
+    ///
+    /// # Errors
+    /// [`LinkError::ForkedChild`].
+    pub fn is_unfinished(&self) -> Result<bool> {
+        Ok(self.broker.connection()?.is_unfinished(self.id))
+    }
+
+    /// The elements of a range, to write.
+    ///
+    /// # Errors
+    /// Where the lease has fewer.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> freehold::Result<ViewMut<'_, T>> {
+        self.slice.view_mut(range)
+    }
+
+    fn slice(&self) -> &ImportedSlice<T> {
+        &self.slice
+    }
+
+    /// Gives it back. Nothing waits: it is somebody else's when the work with it has passed.
+    ///
+    /// # Errors
+    /// The lease, and why the device or the broker refused.
+    pub fn close(mut self) -> std::result::Result<(), (Self, Error)> {
+        match self.return_lease() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn return_lease(&mut self) -> Result<()> {
+        if self.is_returned {
+            return Ok(());
+        }
+        self.broker.check_fork()?;
+        let fence = self.broker.fence_after_uses(self.slice(), self.id)?;
+        // What was told before may be later than what is pending now.
+        let fence = if fence.value == 0 { self.fence } else { fence };
+        self.broker.connection()?.return_lease(self.id, fence)?;
+        self.mark_returned();
+        Ok(())
+    }
+
+    /// Notes that the broker has it again, or another process.
+    fn mark_returned(&mut self) {
+        self.is_returned = true;
+        self.broker.last_calls().remove(&self.id);
+    }
+}
+
+impl<T: Pod> Deref for Lease<T> {
+    type Target = ImportedSlice<T>;
+
+    fn deref(&self) -> &ImportedSlice<T> {
+        self.slice()
+    }
+}
+
+// SAFETY: the slice is made with the lease and never replaced, and no other value refers to it: `deref` lends it for as long as the
+// lease is borrowed.
+unsafe impl<T: Pod> OwnsSlice for Lease<T> {
+    type Element = T;
+
+    fn slice(&self) -> &ImportedSlice<T> {
+        &self.slice
+    }
+}
+
+impl<T: Pod> Drop for Lease<T> {
+    fn drop(&mut self) {
+        // It is the parent's.
+        if self.broker.inner.fork_guard.is_child() {
+            return;
+        }
+        if let Err(error) = self.return_lease() {
+            tracing::warn!(target: "freehold", %error, "a lease could not be given back: it ends with this process");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Many leases at once: their requests lie in the ring side by side, and the broker answers one while the next is on its way.
+
+use super::{Granted, Link, LinkError};
+use crate::wire::{Access, Fence, Id, Request};
+
+/// How many requests are on their way at a time. The ring holds more.
+const BATCH_MAX: usize = 64;
+
+impl Link {
+    /// Memory of its own, as often as there are lengths: all of it, or none.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve), of the first that was refused; the others are given back.
+    pub fn reserve_all(&mut self, bytes: &[u64]) -> Result<Vec<Granted>, LinkError> {
+        self.request_leases(bytes.iter().map(|&bytes| Request::Reserve { bytes }))
+    }
+
+    /// Leases of what has names: all of them, or none.
+    ///
+    /// # Errors
+    /// As [`lease`](Self::lease), of the first that was refused; the others are given back.
+    pub fn lease_all(&mut self, names: &[(Id, Access)]) -> Result<Vec<Granted>, LinkError> {
+        self.request_leases(names.iter().map(|&(name, access)| Request::Lease { name, access }))
+    }
+
+    fn request_leases(
+        &mut self,
+        mut requests: impl ExactSizeIterator<Item = Request>,
+    ) -> Result<Vec<Granted>, LinkError> {
+        let mut granted = Vec::with_capacity(requests.len());
+        while requests.len() != 0 {
+            if let Err(error) = self.request_batch(requests.by_ref().take(BATCH_MAX), &mut granted) {
+                for lease in granted {
+                    self.return_lease(lease.lease, Fence::default())?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(granted)
+    }
+
+    fn request_batch(
+        &mut self,
+        requests: impl Iterator<Item = Request>,
+        granted: &mut Vec<Granted>,
+    ) -> Result<(), LinkError> {
+        // So that the ring has room for all of them: a request that waited for room would let replies pass by.
+        self.wait(|link| {
+            link.drain();
+            link.unanswered == 0
+        })?;
+        let mut numbers = [0; BATCH_MAX];
+        let mut count = 0;
+        for request in requests {
+            numbers[count] = self.push_request(request)?;
+            count += 1;
+        }
+        let mut first = Ok(());
+        for &number in &numbers[..count] {
+            first = first.and(self.reply_to(number)?.try_into().map(|one| granted.push(one)));
+        }
+        first
+    }
+}

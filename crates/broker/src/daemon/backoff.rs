@@ -1,0 +1,60 @@
+//! When something that failed is tried again: each time later. Nobody sleeps for it.
+
+use std::time::{Duration, Instant};
+
+const DELAY_MIN: Duration = Duration::from_millis(10);
+const DELAY_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backoff {
+    until: Option<Instant>,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(super) const NONE: Self = Self { until: None, next: DELAY_MIN };
+
+    /// It failed.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.until = Some(now + self.next);
+        self.next = (self.next * 2).min(DELAY_MAX);
+    }
+
+    /// It works.
+    pub(super) fn reset(&mut self) {
+        *self = Self::NONE;
+    }
+
+    pub(super) fn has_elapsed(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| until <= now)
+    }
+
+    /// How long it still lasts. Nothing where it is over.
+    pub(super) fn remaining(&self, now: Instant) -> Option<Duration> {
+        self.until.filter(|&until| until > now).map(|until| until - now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pause_is_twice_as_long_up_to_two_seconds() {
+        let now = Instant::now();
+        let mut backoff = Backoff::NONE;
+        assert!(backoff.has_elapsed(now));
+        let delays: Vec<u128> = (0..10)
+            .map(|_| {
+                backoff.start(now);
+                backoff.remaining(now).unwrap().as_millis()
+            })
+            .collect();
+        assert_eq!(delays, [10, 20, 40, 80, 160, 320, 640, 1280, 2000, 2000]);
+        assert!(!backoff.has_elapsed(now + Duration::from_millis(1999)));
+        assert!(backoff.has_elapsed(now + Duration::from_secs(2)));
+        backoff.reset();
+        backoff.start(now);
+        assert_eq!(backoff.remaining(now), Some(Duration::from_millis(10)));
+    }
+}

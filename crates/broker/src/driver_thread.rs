@@ -1,0 +1,103 @@
+//! The broker's thread that calls the driver: it makes memory of the device, as descriptors, and closes them. What takes the
+//! driver long keeps no tenant waiting that did not ask for it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use freehold::open::{self, Opened};
+use freehold_driver::cuda::{
+    CUerror, CUmemAllocationHandleType, CUmemAllocationProp, CallError, allocation, context, primary,
+};
+
+use crate::wire::Id;
+
+/// What the thread is to do.
+#[derive(Debug)]
+enum DriverTask {
+    CreateSegment { segment: Id, bytes: u64 },
+    Close(Arc<OwnedFd>),
+}
+
+/// A segment's descriptor, or the driver's code.
+pub(crate) type CreatedSegment = (Id, Result<OwnedFd, u32>);
+
+#[derive(Debug)]
+pub(crate) struct DriverThread {
+    tasks: Sender<DriverTask>,
+    created: Receiver<CreatedSegment>,
+}
+
+impl DriverThread {
+    /// Starts the thread, which rings `eventfd` for each segment that it has made.
+    pub(crate) fn start(device: Option<String>, eventfd: Arc<OwnedFd>) -> Self {
+        let (tasks, todo) = channel::<DriverTask>();
+        let (done, made) = channel();
+        thread::spawn(move || {
+            let mut device = Driver { selector: device, opened: None };
+            for task in todo {
+                match task {
+                    DriverTask::CreateSegment { segment, bytes } => {
+                        if done.send((segment, device.create_segment(bytes))).is_err() {
+                            return;
+                        }
+                        // The counter of a eventfd is far from full.
+                        let _ = rustix::io::write(&*eventfd, &1u64.to_ne_bytes());
+                    }
+                    DriverTask::Close(descriptor) => drop(descriptor),
+                }
+            }
+        });
+        Self { tasks, created: made }
+    }
+
+    pub(crate) fn create_segment(&self, segment: Id, bytes: u64) {
+        self.tasks.send(DriverTask::CreateSegment { segment, bytes }).expect("the thread ends with the process");
+    }
+
+    pub(crate) fn close(&self, descriptor: Arc<OwnedFd>) {
+        self.tasks.send(DriverTask::Close(descriptor)).expect("the thread ends with the process");
+    }
+
+    pub(crate) fn created(&self) -> impl Iterator<Item = CreatedSegment> {
+        self.created.try_iter()
+    }
+}
+
+/// The driver, opened when it is first needed.
+#[derive(Debug)]
+struct Driver {
+    selector: Option<String>,
+    opened: Option<Opened>,
+}
+
+impl Driver {
+    fn create_segment(&mut self, bytes: u64) -> Result<OwnedFd, u32> {
+        let Opened { api, device, .. } = self.opened()?;
+        let prop = CUmemAllocationProp::on_device(*device, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR);
+        let code = |error: CallError| error.code.number();
+        let handle = allocation::create(api, bytes as usize, &prop).map_err(code)?;
+        let exported = allocation::export(api, handle);
+        // The descriptor alone keeps the memory (fact 1.4).
+        let released = allocation::release(api, handle);
+        let descriptor = exported.map_err(code)?;
+        released.map_err(code)?;
+        Ok(descriptor)
+    }
+
+    fn opened(&mut self) -> Result<&Opened, u32> {
+        if self.opened.is_none() {
+            // SAFETY: what is called of the driver here names what was made here.
+            let opened = unsafe { open::open(self.selector.as_deref()) }.map_err(|error| {
+                tracing::error!(target: "freehold", %error, "the device does not open");
+                CUerror::NO_DEVICE.number()
+            })?;
+            let current = primary::retain(&opened.api, opened.device);
+            let current = current.and_then(|primary| context::set_current(&opened.api, primary));
+            current.map_err(|error| error.code.number())?;
+            self.opened = Some(opened);
+        }
+        Ok(self.opened.as_ref().expect("it was opened"))
+    }
+}

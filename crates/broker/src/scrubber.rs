@@ -1,0 +1,78 @@
+//! The scrubber: a process that overwrites memory with zeros, on the device. It is the broker's, so that the broker itself maps
+//! nothing that was a tenant's.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+
+use freehold::open;
+use freehold_driver::cuda::{
+    Api, CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError,
+    address, allocation, context, fill, mapping, primary,
+};
+use rustix::net::RecvFlags;
+
+use crate::ring::Slot;
+use crate::seqpacket::{self, ReceiveError};
+
+/// Cleans what comes until the broker hangs up.
+///
+/// # Errors
+/// The device does not open, or the socket fails.
+pub(crate) fn run(device: Option<&str>, control_socket: impl AsFd) -> io::Result<()> {
+    // SAFETY: what is called of the driver here names what was made here, and what the broker handed over.
+    let opened = unsafe { open::open(device) }.map_err(io::Error::other)?;
+    let (api, device) = (opened.api, opened.device);
+    let primary = primary::retain(&api, device).map_err(io::Error::other)?;
+    context::set_current(&api, primary).map_err(io::Error::other)?;
+    loop {
+        let mut received = match seqpacket::receive(&control_socket, RecvFlags::empty()) {
+            Ok(received) => received,
+            Err(ReceiveError::Closed) => return Ok(()),
+            Err(ReceiveError::System(error)) => return Err(error.into()),
+            Err(ReceiveError::WouldBlock | ReceiveError::Malformed) => continue,
+        };
+        let Some(descriptor) = received.descriptors.pop() else { continue };
+        let [_, _, whole, offset, bytes, ..] = received.slot.map(|word| word as usize);
+        let is_zeroed = match scrub(&api, device, &descriptor, whole, offset..offset + bytes) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(target: "freehold", %error, "memory could not be zeroed");
+                false
+            }
+        };
+        drop(descriptor);
+        let mut reply = Slot::default();
+        reply[..2].copy_from_slice(&received.slot[..2]);
+        reply[2] = u64::from(is_zeroed);
+        match seqpacket::send(&control_socket, &reply, &[], &[]) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Overwrites bytes of a segment, which is mapped whole: a driver maps no part of one.
+fn scrub(
+    api: &Api,
+    device: CUdevice,
+    descriptor: &OwnedFd,
+    bytes: usize,
+    range: Range<usize>,
+) -> Result<(), CallError> {
+    let handle = allocation::import(api, descriptor.as_fd())?;
+    let mapped = (|| {
+        let base = address::reserve(api, bytes, 2 << 20, CUdeviceptr::NULL)?;
+        let filled = mapping::map(api, base, bytes, 0, handle).and_then(|()| {
+            let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: device.0 };
+            let access = [CUmemAccessDesc { location, flags: CUmemAccess_flags::PROT_READWRITE }];
+            let filled = mapping::set_access(api, base, bytes, &access)
+                .and_then(|()| fill::d8(api, CUdeviceptr(base.0 + range.start as u64), 0, range.len()))
+                .and_then(|()| context::synchronize(api));
+            filled.and(mapping::unmap(api, base, bytes))
+        });
+        filled.and(address::free(api, base, bytes))
+    })();
+    mapped.and(allocation::release(api, handle))
+}

@@ -1,0 +1,112 @@
+//! Messages with descriptors over a socket of whole messages (`SOCK_SEQPACKET`): none is ever read by half, and who hangs up is
+//! heard of.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use zerocopy::IntoBytes;
+
+use crate::ring::Slot;
+use crate::wire::TAIL_BYTES_MAX;
+
+/// How many descriptors a message has at the most.
+pub(crate) const DESCRIPTORS_MAX: usize = 4;
+
+/// Room for what comes beside a message: who sent it, and one descriptor more than there may be, so that more are found out. It
+/// begins at a word and ends at one: else the system may write a message whose end, rounded up to a word, lies beyond. Such a
+/// one is not found by who reads, and its descriptors stay open.
+#[repr(align(8))]
+struct ControlBuffer([MaybeUninit<u8>; CONTROL_BYTES]);
+
+const CONTROL_BYTES: usize = {
+    const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+    let credentials = HEADER_BYTES + size_of::<libc::ucred>();
+    let descriptors = HEADER_BYTES + (DESCRIPTORS_MAX + 1) * size_of::<libc::c_int>();
+    credentials.next_multiple_of(8) + descriptors.next_multiple_of(8)
+};
+
+/// A message as it came.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) slot: Slot,
+    pub(crate) tail: Vec<u8>,
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// The process that sent it, where the socket tells that.
+    pub(crate) sender: Option<u32>,
+}
+
+/// What came instead of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReceiveError {
+    /// The other side has hung up.
+    Closed,
+    /// Nothing is there, and nobody was to wait.
+    WouldBlock,
+    /// Too short, too long, or with more descriptors than a message has. They are closed again.
+    Malformed,
+    System(Errno),
+}
+
+/// Sends a message without waiting: [`Errno::AGAIN`] where the other side does not read.
+pub(crate) fn send(socket: impl AsFd, slot: &Slot, tail: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        let is_pushed = beside.push(SendAncillaryMessage::ScmRights(descriptors));
+        assert!(is_pushed, "a message has at most {DESCRIPTORS_MAX} descriptors");
+    }
+    let parts = [IoSlice::new(slot.as_bytes()), IoSlice::new(tail)];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    loop {
+        match sendmsg(&socket, &parts, &mut beside, flags) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The next message. `RecvFlags::DONTWAIT` does not wait for one.
+pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, ReceiveError> {
+    // One byte more than a message has: who sends so much is found out.
+    let mut bytes = [0; 64 + TAIL_BYTES_MAX + 1];
+    let mut space = ControlBuffer([MaybeUninit::uninit(); CONTROL_BYTES]);
+    let mut beside = RecvAncillaryBuffer::new(&mut space.0);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        match recvmsg(&socket, &mut parts, &mut beside, flags | RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => break received,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(ReceiveError::WouldBlock),
+            Err(Errno::CONNRESET) => return Err(ReceiveError::Closed),
+            Err(error) => return Err(ReceiveError::System(error)),
+        }
+    };
+    // Taken first: what is not taken stays open.
+    let (mut descriptors, mut sender) = (Vec::new(), None);
+    for message in beside.drain() {
+        match message {
+            RecvAncillaryMessage::ScmRights(rights) => descriptors.extend(rights),
+            RecvAncillaryMessage::ScmCredentials(peer) => {
+                sender = Some(peer.pid.as_raw_nonzero().get().cast_unsigned());
+            }
+            _ => {}
+        }
+    }
+    if received.bytes == 0 {
+        return Err(ReceiveError::Closed);
+    }
+    let is_cut = received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+    if is_cut || descriptors.len() > DESCRIPTORS_MAX || !(64..=64 + TAIL_BYTES_MAX).contains(&received.bytes) {
+        return Err(ReceiveError::Malformed);
+    }
+    let mut slot = Slot::default();
+    slot.as_mut_bytes().copy_from_slice(&bytes[..64]);
+    Ok(Received { slot, tail: bytes[64..received.bytes].to_vec(), descriptors, sender })
+}

@@ -1,0 +1,168 @@
+//! Points that have not passed: which leases and names wait for which word of whose semaphores. A word is looked at once, however
+//! many wait for it.
+
+use super::slot_map::index;
+use super::{DirtyRecord, Effect, Environment, PreviousVersion, SEMAPHORES, State, Tenant};
+use crate::wire::{Fence, Id, Policy, Reply, RequestError};
+
+/// What waits for a fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FenceWaiter {
+    /// Its memory is somebody else's then.
+    Lease(Id),
+    /// What it names is whole then.
+    Name(Id),
+    /// What was given with this lease is whole then. Its giver stays until that is so.
+    Given(Id),
+}
+
+impl State {
+    /// A fence of a tenant's own semaphores, or of its worker's: nobody speaks for another.
+    pub(super) fn check_fence(&self, tenant: Id, fence: Fence) -> Result<Fence, RequestError> {
+        if fence.value == 0 {
+            return Ok(Fence::default());
+        }
+        if fence.semaphore >= SEMAPHORES {
+            return Err(RequestError::Malformed);
+        }
+        // Its worker works for it, and what that one did not finish when it ended has passed.
+        let session = self.tenants.get(tenant).and_then(|tenant| tenant.session);
+        if fence.tenant == tenant || fence.tenant == Id(0) || self.tenants.get(fence.tenant).is_some() {
+            let is_of_worker = session.is_some_and(|session| session.worker == fence.tenant);
+            return Ok(if is_of_worker { fence } else { Fence { tenant, ..fence } });
+        }
+        Ok(Fence::default())
+    }
+
+    /// Remembers what waits for a fence.
+    pub(super) fn add_fence_waiter(&mut self, fence: Fence, waiter: FenceWaiter) {
+        let Some(tenant) = self.tenants.get_mut(fence.tenant).filter(|_| fence.value > 0) else { return };
+        tenant.fence_waiters.insert((fence.semaphore, fence.value, waiter));
+        self.awaited_tenants.insert(fence.tenant);
+    }
+
+    pub(super) fn remove_fence_waiter(&mut self, fence: Fence, waiter: FenceWaiter) {
+        let Some(tenant) = self.tenants.get_mut(fence.tenant) else { return };
+        tenant.fence_waiters.remove(&(fence.semaphore, fence.value, waiter));
+        if tenant.fence_waiters.is_empty() {
+            self.awaited_tenants.remove(&fence.tenant);
+        }
+    }
+
+    /// Whether something waits for fences, or tenants have gone whose fences have not passed.
+    pub(crate) fn has_fence_waiters(&self) -> bool {
+        !self.awaited_tenants.is_empty() || !self.closing.is_empty()
+    }
+
+    /// Sees which fences have passed: leases end, names are whole, tenants that go are gone.
+    pub(crate) fn poll_fences(&mut self, environment: &impl Environment) {
+        let mut next = self.awaited_tenants.first().copied();
+        while let Some(tenant) = next {
+            self.poll_fences_of(tenant, environment);
+            next = self
+                .awaited_tenants
+                .range((std::ops::Bound::Excluded(tenant), std::ops::Bound::Unbounded))
+                .next()
+                .copied();
+        }
+        let is_over = |tenant: &Id| self.tenants.get(*tenant).is_none_or(Tenant::is_drained);
+        let gone: Vec<Id> = self.closing.iter().copied().filter(is_over).collect();
+        gone.into_iter().for_each(|tenant| self.remove_tenant(tenant, environment));
+    }
+
+    /// Sees which fences of a tenant have passed. Of each word the first is looked at, and more only where that has passed.
+    pub(super) fn poll_fences_of(&mut self, tenant: Id, environment: &impl Environment) {
+        let mut word = 0;
+        loop {
+            // What one that is gone had returned is its worker's to use until that has come to the end.
+            let Some(known) = self.tenants.get(tenant).filter(|known| !known.has_exited) else { return };
+            let Some(&(at, value, waiter)) = known.fence_waiters.range((word, 0, FenceWaiter::Lease(Id(0)))..).next()
+            else {
+                return;
+            };
+            let fence = Fence { tenant, semaphore: at, value };
+            if !environment.is_complete(fence) {
+                word = at + 1;
+                continue;
+            }
+            word = at;
+            match waiter {
+                FenceWaiter::Lease(lease) => self.end_lease(lease, Some(Fence::default())),
+                FenceWaiter::Name(name) => self.complete_name(name),
+                FenceWaiter::Given(lease) => self.complete_given(lease, true),
+            }
+            self.remove_fence_waiter(fence, waiter);
+        }
+    }
+
+    /// Has a name be ready when a fence has passed, and not before.
+    pub(super) fn set_ready(&mut self, name: Id, fence: Fence) {
+        let named = self.named.get_mut(name).expect("it is there");
+        let before = std::mem::replace(&mut named.ready, fence);
+        self.remove_fence_waiter(before, FenceWaiter::Name(name));
+        self.add_fence_waiter(fence, FenceWaiter::Name(name));
+    }
+
+    /// What a name stands for is whole: what it stood for before is no more.
+    fn complete_name(&mut self, name: Id) {
+        let Some(named) = self.named.get_mut(name) else { return };
+        named.ready = Fence::default();
+        let before = named.previous.take();
+        self.mark_dirty(DirtyRecord::Name(index(name)));
+        if let Some(PreviousVersion { block, .. }) = before {
+            self.unpublish_block(block);
+        }
+    }
+
+    /// Nothing has to pass any more before a lease is used that was given: the work of who gave it has, or never will.
+    fn complete_given(&mut self, lease: Id, is_whole: bool) {
+        let Some(given) = self.leases.get_mut(lease) else { return };
+        (given.given, given.is_unfinished) = (Some(Fence::default()), given.is_unfinished || !is_whole);
+        let holder = given.holder;
+        self.mark_dirty(DirtyRecord::Lease(index(lease)));
+        if !is_whole {
+            self.effects.push(Effect::Notify { to: holder, reply: Reply::Unfinished { lease } });
+        }
+    }
+
+    /// Names whose last state a tenant that is gone has not finished are what they were before, or are no more. Those that it gave
+    /// what it has not finished are told so, before anything lets their streams pass.
+    pub(super) fn abandon_incomplete(&mut self, tenant: Id) {
+        let waiter = self.tenants.get(tenant).map(|tenant| tenant.fence_waiters.clone()).unwrap_or_default();
+        for (word, value, waiter) in waiter {
+            let fence = Fence { tenant, semaphore: word, value };
+            let name = match waiter {
+                FenceWaiter::Name(name) => name,
+                FenceWaiter::Given(lease) => {
+                    self.complete_given(lease, false);
+                    self.remove_fence_waiter(fence, waiter);
+                    continue;
+                }
+                FenceWaiter::Lease(_) => continue,
+            };
+            self.remove_fence_waiter(fence, waiter);
+            let named = self.named.get_mut(name).expect("what waits is there");
+            named.ready = Fence::default();
+            match (named.policy, named.previous.take()) {
+                (Policy::Open, before) => {
+                    debug_assert!(before.is_none(), "what all write in place has no state before");
+                    self.mark_dirty(DirtyRecord::Name(index(name)));
+                }
+                (_, Some(PreviousVersion { block, version })) => {
+                    let half = std::mem::replace(&mut named.block, block);
+                    named.version = version;
+                    self.mark_dirty(DirtyRecord::Name(index(name)));
+                    self.unpublish_block(half);
+                }
+                (_, None) => self.remove_name(name),
+            }
+        }
+    }
+
+    /// Takes a block from its name: it goes with the last lease of it.
+    pub(super) fn unpublish_block(&mut self, block: Id) {
+        self.change_block(block, |block| block.is_named = false);
+        self.mark_dirty(DirtyRecord::Block(index(block)));
+        self.free_block(block);
+    }
+}

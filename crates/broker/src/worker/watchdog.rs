@@ -1,0 +1,416 @@
+//! How far the calls of all that are served have come, and the thread that ends this process when a kernel takes too long: the one
+//! that launches may be held up by that kernel itself.
+//!
+//! Streams write each number twice: into the worker's semaphores, which tenants have too and wait at, and into words that this process
+//! shares with nobody. Limits are held against the latter alone.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use freehold::{Device, SharedSemaphores, Stream};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use super::kill_self;
+use crate::call_failure::{CallFailure, FailureReport, SuspectCount};
+use crate::call_ring::{CallRing, STREAMS, semaphore_of};
+use crate::ring::Waiter;
+use crate::state::SEMAPHORES;
+use crate::wire::Id;
+
+/// The longest time between two looks.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(100);
+
+/// Messages that are kept for the end: one for each stream.
+pub(super) const EXIT_REPORTS_RESERVED: u32 = STREAMS;
+
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    /// The worker's semaphores. Tenants have it too: what it says is for them, and is believed of nothing that is limited.
+    shared: Arc<SharedSemaphores>,
+    /// As many words that nobody else has, with the same numbers; and behind them one for each stream that counts its waits.
+    own: SharedSemaphores,
+    /// Where this process says that it is alive.
+    waiter: Arc<Waiter>,
+    limit: Duration,
+    tenants: Mutex<Vec<Arc<TenantProgress>>>,
+}
+
+/// The calls of one tenant.
+#[derive(Debug)]
+pub(super) struct TenantProgress {
+    tenant: Id,
+    calls: Arc<CallRing>,
+    streams: [StreamProgress; STREAMS as usize],
+    /// Held by who tells the tenant something.
+    reporting: Mutex<()>,
+}
+
+/// The calls of one stream, by their numbers.
+#[derive(Debug)]
+pub(super) struct StreamProgress {
+    word: usize,
+    /// The last that was put in.
+    last_call: AtomicU64,
+    /// How many waits the stream waits for, or has waited for.
+    wait_count: AtomicU64,
+    inner: Mutex<StreamQueue>,
+}
+
+#[derive(Debug, Default)]
+struct StreamQueue {
+    /// Those behind which the stream writes the word, and have not passed.
+    signals: VecDeque<u64>,
+    /// Calls that wait for words of others before they begin.
+    waits: VecDeque<SemaphoreWait>,
+    /// Kernels that were launched and have not come to their end: their numbers and names.
+    kernels: VecDeque<(u64, Arc<str>)>,
+    /// The first that has not come to its end, and since when it is that.
+    oldest: (u64, Option<Instant>),
+}
+
+/// A call that begins when a word of this process's own has come to a value.
+#[derive(Debug)]
+struct SemaphoreWait {
+    number: u64,
+    word: usize,
+    value: u64,
+    /// The word is another stream's, which is written a little after the call begins.
+    is_other_stream: bool,
+}
+
+/// The word that counts the waits of a stream which writes another one.
+fn wait_word(word: usize) -> usize {
+    SEMAPHORES as usize + word
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watchdog {
+    pub(super) fn start(
+        device: &Device,
+        shared: Arc<SharedSemaphores>,
+        waiter: Arc<Waiter>,
+        limit: Duration,
+    ) -> io::Result<Arc<Self>> {
+        let watchdog = Arc::new(Self::new(device, shared, waiter, limit)?);
+        let watched = watchdog.clone();
+        let period = (limit / 4).clamp(Duration::from_millis(1), CHECK_INTERVAL_MAX);
+        let run = move || {
+            loop {
+                thread::park_timeout(period);
+                watched.check();
+            }
+        };
+        thread::Builder::new().name("freehold-watch".into()).spawn(run)?;
+        Ok(watchdog)
+    }
+
+    fn new(device: &Device, shared: Arc<SharedSemaphores>, waiter: Arc<Waiter>, limit: Duration) -> io::Result<Self> {
+        // A file that is closed at once: no descriptor is left that somebody could be given.
+        let file = memfd_create("freehold-progress", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let words = 2 * SEMAPHORES as usize;
+        ftruncate(&file, 8 * words as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let own = device.clock(file.as_fd(), words).map_err(io::Error::other)?;
+        Ok(Self { shared, own, waiter, limit, tenants: Mutex::default() })
+    }
+
+    /// Makes a stream report that all calls up to a number have finished: to the waiting tenant first.
+    pub(super) fn signal(&self, stream: &Stream, word: usize, number: u64) -> freehold::Result<()> {
+        stream.write_word(&self.shared, word, number)?;
+        stream.write_word(&self.own, word, number)
+    }
+
+    /// How far a stream has come, by its word.
+    pub(super) fn done(&self, word: usize) -> u64 {
+        self.own.read(word)
+    }
+
+    pub(super) fn add(&self, tenant: Id, session_index: u32, calls: Arc<CallRing>) {
+        let progress = |stream: usize| StreamProgress::new(semaphore_of(session_index, stream as u32) as usize);
+        let entry =
+            TenantProgress { tenant, calls, streams: std::array::from_fn(progress), reporting: Mutex::default() };
+        lock(&self.tenants).push(Arc::new(entry));
+    }
+
+    pub(super) fn progress_of(&self, tenant: Id) -> Arc<TenantProgress> {
+        lock(&self.tenants).iter().find(|entry| entry.tenant == tenant).expect("who has a session has an entry").clone()
+    }
+
+    pub(super) fn remove(&self, tenant: Id) {
+        lock(&self.tenants).retain(|entry| entry.tenant != tenant);
+    }
+
+    /// Says that this process is alive, and ends it where a kernel has run for too long.
+    fn check(&self) {
+        self.waiter.record_heartbeat();
+        let entries = lock(&self.tenants).clone();
+        for entry in entries {
+            let now = Instant::now();
+            if entry.streams.iter().any(|progress| progress.has_hung(self, now)) {
+                let limit_ms = self.limit.as_millis() as u64;
+                self.exit(CallFailure::Hung { limit_ms, among: SuspectCount::default() });
+            }
+        }
+    }
+
+    /// Ends this process. Whoever is served hears why, of the calls that had begun, and that what is behind them was not carried
+    /// out.
+    pub(super) fn exit(&self, failure: CallFailure) -> ! {
+        let entries = lock(&self.tenants).clone();
+        self.report_exit(&entries, failure);
+        kill_self()
+    }
+
+    /// Tells whoever is served which of its kernels may have gone wrong: the one that did, where it can be known.
+    fn report_exit(&self, entries: &[Arc<TenantProgress>], failure: CallFailure) {
+        let now = Instant::now();
+        let is_hang = matches!(failure, CallFailure::Hung { .. });
+        // Where one hangs, it is known in which stream; a fault may be of any that had begun.
+        let may_be = |progress: &StreamProgress| !is_hang || progress.has_hung(self, now);
+        let suspects: Vec<Vec<Suspects>> = entries
+            .iter()
+            .map(|entry| {
+                let stream_states = (0..).zip(&entry.streams).filter(|(_, progress)| may_be(progress));
+                stream_states.filter_map(|(stream, progress)| progress.suspects(self, stream)).collect()
+            })
+            .collect();
+        let count = |of: &[Suspects]| of.iter().map(|progress| progress.kernels.len() as u32).sum::<u32>();
+        let all: u32 = suspects.iter().map(|of| count(of)).sum();
+        for (entry, own) in entries.iter().zip(&suspects) {
+            let among = SuspectCount { own: count(own), others: all - count(own) };
+            let failure = match failure {
+                CallFailure::Faulted { code, .. } => CallFailure::Faulted { code, among },
+                CallFailure::Hung { limit_ms, .. } => CallFailure::Hung { limit_ms, among },
+                other => other,
+            };
+            let names: Vec<&str> = own.iter().flat_map(|progress| &progress.kernels).map(|name| &**name).collect();
+            let text = if among.is_certain() { String::new() } else { names.join(", ") };
+            for &Suspects { stream, number, last, .. } in own {
+                entry.report(&FailureReport { stream, number, last, failure }, &text);
+            }
+            if own.is_empty() {
+                entry.report(
+                    &FailureReport { stream: 0, number: 0, last: 0, failure: CallFailure::SharedWorkerFaulted },
+                    "",
+                );
+            }
+            entry.calls.notify_progress();
+        }
+    }
+}
+
+/// Kernels of a stream of which one may have gone wrong, and the numbers of their calls.
+#[derive(Debug, PartialEq, Eq)]
+struct Suspects {
+    stream: u32,
+    number: u64,
+    last: u64,
+    kernels: Vec<Arc<str>>,
+}
+
+impl TenantProgress {
+    /// Tells the tenant something. There is room for it.
+    pub(super) fn report(&self, report: &FailureReport, text: &str) {
+        let _alone = lock(&self.reporting);
+        if self.calls.room() > 0 {
+            self.calls.push_failure(&report.to_words(), text);
+        }
+    }
+
+    pub(super) fn stream(&self, stream: u32) -> &StreamProgress {
+        &self.streams[stream as usize]
+    }
+}
+
+impl StreamProgress {
+    fn new(word: usize) -> Self {
+        Self { word, last_call: AtomicU64::new(0), wait_count: AtomicU64::new(0), inner: Mutex::default() }
+    }
+
+    pub(super) fn word(&self) -> usize {
+        self.word
+    }
+
+    pub(super) fn done(&self, watchdog: &Watchdog) -> u64 {
+        watchdog.done(self.word)
+    }
+
+    /// How far the tenant was told that the stream has come, or has written itself: good for what helps nobody but the tenant.
+    pub(super) fn reported(&self, watchdog: &Watchdog) -> u64 {
+        watchdog.shared.read(self.word)
+    }
+
+    pub(super) fn last_call(&self) -> u64 {
+        self.last_call.load(Ordering::Relaxed)
+    }
+
+    /// A call was put in: the name of its kernel, where one was launched.
+    pub(super) fn begin(&self, number: u64, kernel: Option<Arc<str>>) {
+        if let Some(kernel) = kernel {
+            lock(&self.inner).kernels.push_back((number, kernel));
+        }
+        self.last_call.store(number, Ordering::Release);
+    }
+
+    /// The stream writes the word behind a call.
+    pub(super) fn record_signal(&self, number: u64) {
+        lock(&self.inner).signals.push_back(number);
+    }
+
+    /// A call begins when what was put into the stream so far has passed: it waits for words that others write as they like, so
+    /// the stream itself tells when it goes on.
+    pub(super) fn record_fence_wait(&self, watchdog: &Watchdog, stream: &Stream, number: u64) -> freehold::Result<()> {
+        let (word, value) = (wait_word(self.word), self.wait_count.load(Ordering::Relaxed) + 1);
+        stream.write_word(&watchdog.own, word, value)?;
+        self.wait_count.store(value, Ordering::Relaxed);
+        lock(&self.inner).waits.push_back(SemaphoreWait { number, word, value, is_other_stream: false });
+        Ok(())
+    }
+
+    /// A call begins when another stream has come to a call.
+    pub(super) fn record_stream_wait(&self, number: u64, word: usize, value: u64) {
+        lock(&self.inner).waits.push_back(SemaphoreWait { number, word, value, is_other_stream: true });
+    }
+
+    /// The kernels that may run: those up to the first signal that has not passed, unless they wait for others.
+    fn suspects(&self, watchdog: &Watchdog, stream: u32) -> Option<Suspects> {
+        let (done, put) = (self.done(watchdog), self.last_call.load(Ordering::Acquire));
+        let inner = lock(&self.inner);
+        let is_shut = |wait: &SemaphoreWait| watchdog.done(wait.word) < wait.value;
+        let is_waiting =
+            inner.waits.iter().any(|wait| wait.number == done + 1 && !wait.is_other_stream && is_shut(wait));
+        let end = inner.signals.iter().copied().find(|&signal| signal > done).unwrap_or(put);
+        let running = inner.kernels.iter().filter(|(number, _)| (done + 1..=end).contains(number));
+        let (numbers, kernels): (Vec<u64>, Vec<Arc<str>>) = running.cloned().unzip();
+        let (&number, &last) = (numbers.first()?, numbers.last()?);
+        (!is_waiting).then_some(Suspects { stream, number, last, kernels })
+    }
+
+    /// Whether the first call that has not come to its end has run for longer than one may.
+    fn has_hung(&self, watchdog: &Watchdog, now: Instant) -> bool {
+        let (done, put) = (self.done(watchdog), self.last_call.load(Ordering::Acquire));
+        let mut inner = lock(&self.inner);
+        let StreamQueue { signals, waits, kernels: launched, oldest } = &mut *inner;
+        while signals.front().is_some_and(|&signal| signal <= done) {
+            signals.pop_front();
+        }
+        while waits.front().is_some_and(|wait| wait.number <= done) {
+            waits.pop_front();
+        }
+        while launched.front().is_some_and(|(number, _)| *number <= done) {
+            launched.pop_front();
+        }
+        // A signal is written before a call that waits, so that it is the first where it waits.
+        let is_shut = |wait: &SemaphoreWait| watchdog.done(wait.word) < wait.value;
+        let is_waiting = waits.iter().take_while(|wait| wait.number == done + 1).any(is_shut);
+        if done >= put || is_waiting || oldest.0 != done + 1 {
+            *oldest = (done + 1, (done < put && !is_waiting).then_some(now));
+            return false;
+        }
+        let since = *oldest.1.get_or_insert(now);
+        // The word tells nothing of the calls between two signals: each may take so long.
+        let calls = signals.front().map_or(1, |&signal| signal - done);
+        now.duration_since(since) > watchdog.limit.saturating_mul(u32::try_from(calls).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::{RING_BYTES, TenantRing};
+    use crate::shared_memory::SharedMemory;
+
+    const LIMIT: Duration = Duration::from_secs(4);
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    /// A progress with so many calls, and when its time starts. Tests write its words in place of streams: word 0 is the progress's.
+    fn progress(calls: u64) -> (Watchdog, StreamProgress, Instant) {
+        let device = freehold::open::device(Some("soft")).unwrap();
+        let semaphores = SharedMemory::create("clock", SEMAPHORES as usize * 8).unwrap();
+        let semaphores = Arc::new(device.clock(semaphores.file(), SEMAPHORES as usize).unwrap());
+        let ring = TenantRing::new(SharedMemory::create("ring", RING_BYTES).unwrap());
+        let watchdog = Watchdog::new(&device, semaphores, Arc::new(ring.waiter().unwrap()), LIMIT).unwrap();
+        let progress = StreamProgress::new(0);
+        (1..=calls).for_each(|number| progress.begin(number, Some("kernel".into())));
+        (watchdog, progress, Instant::now())
+    }
+
+    #[test]
+    fn a_kernel_has_hung_when_it_has_run_for_longer_than_it_may() {
+        let (watchdog, progress, start) = progress(1);
+        progress.record_signal(1);
+        assert!(!progress.has_hung(&watchdog, start));
+        assert!(!progress.has_hung(&watchdog, start + LIMIT));
+        assert!(progress.has_hung(&watchdog, start + LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn a_kernel_runs_from_when_the_one_before_it_has_ended() {
+        let (watchdog, progress, start) = progress(2);
+        [1, 2].iter().for_each(|&number| progress.record_signal(number));
+        assert!(!progress.has_hung(&watchdog, start));
+        watchdog.own.write(0, 1);
+        assert!(!progress.has_hung(&watchdog, start + LIMIT));
+        assert!(!progress.has_hung(&watchdog, start + 2 * LIMIT));
+        assert!(progress.has_hung(&watchdog, start + 2 * LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_word_does_not_run() {
+        let (watchdog, progress, start) = progress(1);
+        progress.record_signal(1);
+        // The stream stands at the word of another, and has not told that it goes on.
+        progress.inner.lock().unwrap().waits.push_back(SemaphoreWait {
+            number: 1,
+            word: wait_word(0),
+            value: 1,
+            is_other_stream: false,
+        });
+        assert!(!progress.has_hung(&watchdog, start));
+        assert!(!progress.has_hung(&watchdog, start + 100 * LIMIT));
+        watchdog.own.write(wait_word(0), 1);
+        let open = start + 200 * LIMIT;
+        assert!(!progress.has_hung(&watchdog, open));
+        assert!(!progress.has_hung(&watchdog, open + LIMIT));
+        assert!(progress.has_hung(&watchdog, open + LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn what_tenants_write_into_the_clock_gives_no_call_more_time() {
+        let (watchdog, progress, start) = progress(2);
+        progress.record_signal(2);
+        for (look, forged) in [0, 1, 2, 3, 1 << 40, u64::MAX].into_iter().enumerate() {
+            watchdog.shared.write(0, forged);
+            assert_eq!((progress.done(&watchdog), progress.reported(&watchdog)), (0, forged));
+            assert!(!progress.has_hung(&watchdog, start + MOMENT * look as u32));
+        }
+        assert!(progress.has_hung(&watchdog, start + 2 * LIMIT + MOMENT));
+        assert_eq!(progress.suspects(&watchdog, 0).map(|suspects| (suspects.number, suspects.last)), Some((1, 2)));
+    }
+
+    #[test]
+    fn each_call_up_to_a_mark_may_run_for_as_long_as_one_may() {
+        let (watchdog, progress, start) = progress(3);
+        progress.record_signal(3);
+        assert!(!progress.has_hung(&watchdog, start));
+        assert!(!progress.has_hung(&watchdog, start + 3 * LIMIT));
+        assert!(progress.has_hung(&watchdog, start + 3 * LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn a_stream_without_calls_has_not_hung() {
+        let (watchdog, progress, start) = progress(1);
+        progress.record_signal(1);
+        watchdog.own.write(0, 1);
+        assert!(!progress.has_hung(&watchdog, start));
+        assert!(!progress.has_hung(&watchdog, start + 100 * LIMIT));
+    }
+}

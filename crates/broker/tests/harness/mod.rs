@@ -1,0 +1,309 @@
+//! A broker of its own for one test, on a software device of its own.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use freehold_broker::wire::{BrokerStats, Reply, Request};
+use freehold_broker::{BrokerLimits, Config, Link};
+use freehold_testing::HANG_TIMEOUT;
+
+pub(crate) use freehold_testing::Random;
+
+pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
+
+/// How long a kernel may run at a worker of most tests, none of which waits for that: no machine is so slow that a kernel which
+/// ends by itself takes as long.
+const LAUNCH_MS: u64 = 1_000_000;
+
+/// The same where a test waits until a kernel is ended for it.
+pub(crate) const SHORT_LAUNCH: Duration = Duration::from_secs(1);
+
+/// How many launches of one process a worker takes before the first has come to its end.
+pub(crate) const LAUNCHES: u64 = 100;
+
+/// The device of all processes: the software one, unless FREEHOLD_DEVICE names another.
+pub(crate) fn device() -> String {
+    std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
+}
+
+/// Whether it is the software one, whose memory has descriptors of a known name and length.
+pub(crate) fn is_soft() -> bool {
+    device() == "soft"
+}
+
+pub(crate) fn config(socket: PathBuf) -> Config {
+    Config {
+        program: std::env::current_exe().expect("a program has a path"),
+        leading_args: vec!["part".into()],
+        socket,
+        device: Some(device()),
+        device_uuid: 0,
+        memory_bytes: MEMORY_BYTES,
+        spin_us: 20,
+        limits: BrokerLimits { launches_max: Some(LAUNCHES), ..BrokerLimits::default() },
+    }
+}
+
+/// Segments are multiples of this.
+const SEGMENT_BYTES: u64 = 2 << 20;
+
+/// The descriptors of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OpenFds {
+    /// Of segments, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// Of anything else, how many.
+    pub(crate) others: usize,
+}
+
+pub(crate) struct Harness {
+    folder: PathBuf,
+    /// The software device's, which all processes of the harness share.
+    machine: String,
+    serve: Child,
+}
+
+impl Harness {
+    /// A broker that serves.
+    pub(crate) fn new() -> Self {
+        Self::with(None, None, None)
+    }
+
+    /// A broker whose workers end kernels that run for longer.
+    pub(crate) fn with_launches_of(limit: Duration) -> Self {
+        Self::with(None, None, Some(limit))
+    }
+
+    /// A broker that serves the users of a group too.
+    pub(crate) fn of_group(group: u32) -> Self {
+        Self::with(Some(group), None, None)
+    }
+
+    /// A broker that says that its device has this UUID.
+    pub(crate) fn of_device(uuid: u128) -> Self {
+        Self::with(None, Some(uuid), None)
+    }
+
+    fn with(group: Option<u32>, uuid: Option<u128>, launches: Option<Duration>) -> Self {
+        static HARNESSES: AtomicU32 = AtomicU32::new(0);
+        let number = HARNESSES.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("freehold-stage-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for the socket");
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
+        let dash = || "-".to_owned();
+        command.arg(group.map_or_else(dash, |group| group.to_string()));
+        command.arg(uuid.map_or_else(dash, |uuid| uuid.to_string()));
+        command.arg(launches.map_or(LAUNCH_MS, |limit| limit.as_millis() as u64).to_string());
+        let machine = format!("stage-{}-{number}", std::process::id());
+        command.env("FREEHOLD_SOFT_MACHINE", &machine);
+        command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
+        let mut serve = command.spawn().expect("this program runs");
+        let mut line = String::new();
+        let output = serve.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("the broker says that it is ready");
+        assert_eq!(line, "ready\n");
+        Self { folder, machine, serve }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("broker")
+    }
+
+    /// What fdstore, broker and scrubber have said to whoever watches them.
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        Link::connect(&self.socket()).expect("a broker serves")
+    }
+
+    fn device_command(&self, task: &str, to: u64) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("device").arg(self.socket()).arg(task).arg(to.to_string());
+        command.env("FREEHOLD_SOFT_MACHINE", &self.machine).stdout(Stdio::piped());
+        command
+    }
+
+    /// Lets a process do something with a device: what it said, unless it was killed.
+    pub(crate) fn device(&self, task: &str, to: u64) -> Option<String> {
+        let output = self.device_command(task, to).output().expect("this program runs");
+        output.status.code()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// Runs a process of this harness to its end: what it said, unless it failed.
+    pub(crate) fn process(&self, words: &[OsString]) -> Option<String> {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine).stderr(Stdio::inherit());
+        let output = command.output().expect("this program runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// Starts a process of this harness, which is spoken with over pipes.
+    pub(crate) fn start(&self, words: &[OsString]) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs")
+    }
+
+    /// Starts a process that does something with a device: it, and who it is at the broker.
+    pub(crate) fn start_device(&self, task: &str) -> (Child, u64) {
+        self.start_device_for(task, 0)
+    }
+
+    /// As [`start_device`](Self::start_device), for another process.
+    pub(crate) fn start_device_for(&self, task: &str, to: u64) -> (Child, u64) {
+        let mut child = self.device_command(task, to).spawn().expect("this program runs");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it says who it is");
+        let tenant = line.trim_end().parse().expect("a number");
+        (child, tenant)
+    }
+
+    /// Lets a process of another user speak to the broker: what it said.
+    pub(crate) fn as_user(&self, user: u32, task: &str) -> String {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("stranger").arg(self.socket()).arg(user.to_string()).arg(task);
+        let output = command.output().expect("this program runs");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    /// The processes of a part, by what they were told.
+    pub(crate) fn processes(&self, part: &str) -> Vec<u32> {
+        processes(&self.socket(), part)
+    }
+
+    /// Kills a part, and does not wait until it is dead.
+    pub(crate) fn kill(&self, part: &str) -> bool {
+        let processes = self.processes(part);
+        processes.iter().for_each(|&process| kill(process));
+        !processes.is_empty()
+    }
+
+    /// What the descriptors of a part are of.
+    pub(crate) fn open_fds(&self, part: &str) -> OpenFds {
+        let process = *self.processes(part).first().expect("the part is there");
+        let mut held = OpenFds::default();
+        for entry in std::fs::read_dir(format!("/proc/{process}/fd")).expect("a process has descriptors").flatten() {
+            let of = std::fs::read_link(entry.path()).unwrap_or_default();
+            let of = of.to_string_lossy();
+            // Memory of a GPU has descriptors of the driver's.
+            if of.contains("nvidia") {
+                continue;
+            }
+            if of.starts_with("/memfd:freehold-memory") {
+                // The file of a segment has a page more than the segment.
+                let bytes = std::fs::metadata(entry.path()).map_or(0, |file| file.len());
+                held.memory_bytes += bytes - bytes % SEGMENT_BYTES;
+            } else {
+                held.others += 1;
+            }
+        }
+        held
+    }
+
+    /// Waits until broker and fdstore have the descriptors of all memory that was made, each once. What else they have.
+    pub(crate) fn descriptors(&self, link: &mut Link, fdstore: &str) -> [usize; 2] {
+        until("broker and fdstore have one descriptor for each segment", || {
+            let made_bytes = stats(link).segment_bytes;
+            let held = ["broker", fdstore].map(|part| self.open_fds(part));
+            let is_all = !is_soft() || held.iter().all(|held| held.memory_bytes == made_bytes);
+            (is_all && stats(link).segment_bytes == made_bytes).then_some(held.map(|held| held.others))
+        })
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        // The fdstore last: it would start the broker again.
+        for part in [
+            "serve", "keeper", "broker", "cleaner", "worker", "tenant", "witness", "hoarder", "serve", "keeper",
+            "broker",
+        ] {
+            self.kill(part);
+        }
+        let _ = self.serve.wait();
+        until("all processes are gone", || {
+            ["serve", "keeper", "broker"].iter().all(|part| !self.kill(part)).then_some(())
+        });
+        let said = self.stderr();
+        let _ = std::fs::remove_dir_all(&self.folder);
+        if std::thread::panicking() {
+            eprintln!("{said}");
+        } else {
+            assert!(!said.contains("panicked"), "a process of the broker panicked:\n{said}");
+        }
+    }
+}
+
+/// The processes of a part of the broker at a socket, by what they were told.
+pub(crate) fn processes(socket: &Path, part: &str) -> Vec<u32> {
+    let is_ours = |process: &u32| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
+        words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
+    };
+    let all = std::fs::read_dir("/proc")
+        .expect("there are processes")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    all.filter(is_ours).collect()
+}
+
+/// Kills a part of the broker at a socket, and does not wait until it is dead.
+pub(crate) fn kill_role(socket: &Path, part: &str) {
+    processes(socket, part).into_iter().for_each(kill);
+}
+
+pub(crate) fn kill(process: u32) {
+    let process = rustix::process::Pid::from_raw(process.cast_signed()).expect("a process has a number");
+    // It may be gone already.
+    let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+}
+
+/// Looks again and again until there is something.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < HANG_TIMEOUT, "waited {HANG_TIMEOUT:?} until {what}");
+        pause();
+    }
+}
+
+/// Between two looks: leaves the processor to those that are waited for.
+fn pause() {
+    std::thread::park_timeout(Duration::from_micros(200));
+}
+
+/// Looks again and again until what is seen is what is wanted.
+pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
+    let begun = Instant::now();
+    loop {
+        let seen = look();
+        if seen == wanted {
+            return;
+        }
+        assert!(
+            begun.elapsed() < HANG_TIMEOUT,
+            "waited {HANG_TIMEOUT:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen"
+        );
+        pause();
+    }
+}
+
+pub(crate) fn stats(link: &mut Link) -> BrokerStats {
+    match link.call(Request::Stats).expect("a broker serves").reply {
+        Reply::Stats(stats) => stats,
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,244 @@
+//! Who is asked for memory: the library through its C interface, and the driver's two pairs of calls. Each takes and gives in
+//! the order of a stream, as far as it knows streams.
+//!
+//! What is asked of them, and how it is timed, is not known here.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+
+use freehold::open;
+use freehold_capi::{
+    FreeholdError, freehold_alloc, freehold_announce_captures, freehold_last_error, freehold_last_error_code,
+    freehold_record_use, freehold_reserved_bytes, freehold_stream_retire, freehold_trim, freehold_try_free,
+};
+use freehold_driver::cuda::{
+    Api, CUdevice, CUdeviceptr, CUerror, CUmemoryPool, CUstream, CallError, context, device, memory, pool,
+};
+
+/// Why an allocator did not do what it was asked, as its user is told it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Driver(#[from] CallError),
+    #[error("Freehold's pool: {0}")]
+    Pool(Box<str>),
+}
+
+/// The same as it comes back from a call that is timed: short, so that it fits into registers. It is made a [`Failure`] in the
+/// thread that it came back in, before that thread's next call.
+pub(crate) trait AllocError: Into<Failure> {
+    /// Whether there is not enough memory, and nothing else is wrong.
+    fn is_out_of_memory(&self) -> bool;
+}
+
+/// One that gives memory and takes it back. What it does on the way is what is timed, so nothing is added to it.
+pub(crate) trait Allocator {
+    const NAME: &'static str;
+
+    type Refusal: AllocError;
+
+    fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, Self::Refusal>;
+
+    /// `bytes` are those of the allocation.
+    fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), Self::Refusal>;
+
+    /// Says that another stream uses a block. An allocator that cannot be told leaves it to its user to order the streams.
+    #[inline]
+    fn record_use(&self, _start: CUdeviceptr, _stream: CUstream) -> Result<(), Self::Refusal> {
+        Ok(())
+    }
+
+    /// The memory of the device that the allocator holds, in use or not.
+    fn reserved_bytes(&self) -> Result<u64, Failure>;
+}
+
+/// One that keeps what it took back.
+pub(crate) trait CachingAllocator: Allocator {
+    /// Gives back to the device what is kept.
+    fn trim(&self) -> Result<(), Failure>;
+}
+
+/// Freehold's pool, through its C interface.
+#[derive(Debug)]
+pub(crate) struct FreeholdAllocator<'a> {
+    api: &'a Api,
+    device: c_int,
+}
+
+/// The C interface has refused something; its thread's last error says why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CApiError(());
+
+impl AllocError for CApiError {
+    fn is_out_of_memory(&self) -> bool {
+        freehold_last_error_code() == FreeholdError::OutOfMemory as c_int
+    }
+}
+
+impl From<CApiError> for Failure {
+    #[cold]
+    fn from(CApiError(()): CApiError) -> Self {
+        // SAFETY: the text ends in a NUL, and stays until this thread's next call, which is after it was copied.
+        let text = unsafe { CStr::from_ptr(freehold_last_error()) };
+        Self::Pool(text.to_string_lossy().into())
+    }
+}
+
+impl<'a> FreeholdAllocator<'a> {
+    /// The device is opened here, not by the first allocation.
+    pub(crate) fn new(api: &'a Api, on: CUdevice) -> freehold::Result<Self> {
+        // SAFETY: it is told of streams through the C interface alone, by whoever made them.
+        unsafe { open::foreign_pool(on.0) }?;
+        // Nothing here is captured: without the promise each call asks the driver whether its stream is capturing.
+        freehold_announce_captures();
+        Ok(Self { api, device: on.0 })
+    }
+
+    /// Tells the pool that streams are about to be destroyed.
+    pub(crate) fn close(self, streams: &[CUstream]) -> Result<(), Failure> {
+        let retired = streams.iter().try_for_each(|&stream| check(freehold_stream_retire(handle(stream).cast())));
+        Ok(retired?)
+    }
+}
+
+impl Allocator for FreeholdAllocator<'_> {
+    const NAME: &'static str = "freehold";
+
+    type Refusal = CApiError;
+
+    #[inline]
+    fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, CApiError> {
+        // The C interface takes sizes with a sign. No device has as much as the largest of them.
+        let size = isize::try_from(bytes).unwrap_or(isize::MAX);
+        let start = freehold_alloc(size, self.device, handle(stream).cast());
+        if start.is_null() { Err(CApiError(())) } else { Ok(CUdeviceptr(start.addr() as u64)) }
+    }
+
+    #[inline]
+    fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), CApiError> {
+        check(freehold_try_free(pointer(start), bytes.cast_signed() as isize, self.device, handle(stream).cast()))
+    }
+
+    #[inline]
+    fn record_use(&self, start: CUdeviceptr, stream: CUstream) -> Result<(), CApiError> {
+        check(freehold_record_use(pointer(start), handle(stream).cast()))
+    }
+
+    fn reserved_bytes(&self) -> Result<u64, Failure> {
+        Ok(freehold_reserved_bytes(self.device) as u64)
+    }
+}
+
+impl CachingAllocator for FreeholdAllocator<'_> {
+    fn trim(&self) -> Result<(), Failure> {
+        // The first call marks the streams, which pass the marks while they are waited for.
+        check(freehold_trim(self.device, 0))?;
+        context::synchronize(self.api)?;
+        Ok(check(freehold_trim(self.device, 0))?)
+    }
+}
+
+#[inline]
+fn pointer(start: CUdeviceptr) -> *mut c_void {
+    ptr::without_provenance_mut(start.0 as usize)
+}
+
+#[inline]
+fn handle(stream: CUstream) -> *mut c_void {
+    ptr::without_provenance_mut(stream.0)
+}
+
+#[inline]
+fn check(code: c_int) -> Result<(), CApiError> {
+    if code == FreeholdError::None as c_int { Ok(()) } else { Err(CApiError(())) }
+}
+
+impl AllocError for CallError {
+    fn is_out_of_memory(&self) -> bool {
+        self.code == CUerror::OUT_OF_MEMORY
+    }
+}
+
+/// `cuMemAllocAsync` and `cuMemFreeAsync`, from the device's pool, which gives nothing back of itself.
+#[derive(Debug)]
+pub(crate) struct AsyncAllocator<'a> {
+    api: &'a Api,
+    pool: CUmemoryPool,
+    threshold_bytes: u64,
+}
+
+impl<'a> AsyncAllocator<'a> {
+    pub(crate) fn new(api: &'a Api, on: CUdevice) -> Result<Self, CallError> {
+        let pool = device::default_pool(api, on)?;
+        let threshold_bytes = pool::release_threshold_bytes(api, pool)?;
+        pool::set_release_threshold(api, pool, u64::MAX)?;
+        Ok(Self { api, pool, threshold_bytes })
+    }
+
+    /// Gives the memory back to the device. All of it was freed, and the streams have passed that.
+    pub(crate) fn close(self) -> Result<(), CallError> {
+        pool::set_release_threshold(self.api, self.pool, self.threshold_bytes)?;
+        pool::trim(self.api, self.pool, 0)
+    }
+}
+
+impl Allocator for AsyncAllocator<'_> {
+    const NAME: &'static str = "cuMemAllocAsync";
+
+    type Refusal = CallError;
+
+    #[inline]
+    fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, CallError> {
+        memory::alloc_async(self.api, bytes as usize, stream)
+    }
+
+    #[inline]
+    fn free(&self, start: CUdeviceptr, _bytes: u64, stream: CUstream) -> Result<(), CallError> {
+        memory::free_async(self.api, start, stream)
+    }
+
+    fn reserved_bytes(&self) -> Result<u64, Failure> {
+        Ok(pool::reserved_bytes(self.api, self.pool)?)
+    }
+}
+
+impl CachingAllocator for AsyncAllocator<'_> {
+    fn trim(&self) -> Result<(), Failure> {
+        Ok(pool::trim(self.api, self.pool, 0)?)
+    }
+}
+
+/// `cuMemAlloc` and `cuMemFree`, which know no streams: a release waits for all of them.
+#[derive(Debug)]
+pub(crate) struct DriverAllocator<'a> {
+    api: &'a Api,
+    /// What the device had free before.
+    free_bytes: usize,
+}
+
+impl<'a> DriverAllocator<'a> {
+    pub(crate) fn new(api: &'a Api) -> Result<Self, CallError> {
+        Ok(Self { api, free_bytes: memory::info(api)?.free_bytes })
+    }
+}
+
+impl Allocator for DriverAllocator<'_> {
+    const NAME: &'static str = "cuMemAlloc";
+
+    type Refusal = CallError;
+
+    #[inline]
+    fn alloc(&self, bytes: u64, _stream: CUstream) -> Result<CUdeviceptr, CallError> {
+        memory::alloc(self.api, bytes as usize)
+    }
+
+    #[inline]
+    fn free(&self, start: CUdeviceptr, _bytes: u64, _stream: CUstream) -> Result<(), CallError> {
+        memory::free(self.api, start)
+    }
+
+    /// What the device has lost since: nobody tells it of one process alone.
+    fn reserved_bytes(&self) -> Result<u64, Failure> {
+        Ok(self.free_bytes.saturating_sub(memory::info(self.api)?.free_bytes) as u64)
+    }
+}

@@ -1,0 +1,46 @@
+//! A vector of 1 GiB that becomes one of 2 GiB: with memory that the driver makes, and with memory that the pool has kept.
+
+use freehold::{Device, DeviceVec};
+
+use super::super::Result;
+use super::super::stats::timed;
+
+/// What the vector holds, and what it grows by.
+const HALF_BYTES: usize = 1 << 30;
+
+/// Addresses are cheap: so many that no growth comes near their end.
+const ROOM_BYTES: usize = 4 << 30;
+
+/// What growing took, each time.
+pub(super) struct Growths {
+    /// With memory that the driver makes.
+    pub(super) cold_ns: Vec<f64>,
+    /// With memory that the pool has kept.
+    pub(super) kept_ns: Vec<f64>,
+}
+
+/// Grows a vector so many times in both ways. Nothing is pending meanwhile.
+pub(super) fn growths(device: &Device, repetitions: usize) -> Result<Growths> {
+    let stream = device.stream()?;
+    let mut vector = DeviceVec::<u8>::with_room(&stream, ROOM_BYTES)?;
+    vector.reserve(&stream, HALF_BYTES)?;
+    vector.resize(&stream, HALF_BYTES, 0)?;
+    stream.synchronize()?;
+    let mut grow = || -> Result<f64> {
+        let (grown, time) = timed(|| vector.reserve(&stream, HALF_BYTES));
+        grown?;
+        vector.shrink_to_fit()?;
+        device.tidy()?;
+        Ok(time)
+    };
+    let mut growths = Growths { cold_ns: Vec::new(), kept_ns: Vec::new() };
+    for _ in 0..repetitions {
+        device.trim()?;
+        growths.cold_ns.push(grow()?);
+        growths.kept_ns.push(grow()?);
+    }
+    drop(vector);
+    device.synchronize()?;
+    device.trim()?;
+    Ok(growths)
+}

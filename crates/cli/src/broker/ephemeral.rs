@@ -1,0 +1,100 @@
+//! A broker that a command starts for itself, in a folder of its own; both go with it, also where it is killed.
+
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+#[derive(Debug)]
+pub(crate) struct EphemeralBroker {
+    folder: PathBuf,
+    process: Child,
+    /// The device, as the broker tells it.
+    pub(crate) device: String,
+    /// Where clients elsewhere find it, if it listens.
+    pub(crate) url: Option<String>,
+}
+
+impl EphemeralBroker {
+    /// Starts it with so much memory, by a thread that stays as long as it is to; `more` says what else it is told.
+    pub(crate) fn start(memory: &str, device: Option<&str>, more: impl FnOnce(&mut Command)) -> io::Result<Self> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("{}{number}", prefix(process)));
+        // Nobody else's, and nobody else writes to it.
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve", "--memory", memory, "--socket"]).arg(folder.join("broker")).stdout(Stdio::piped());
+        // It ends when this process has, in its own way: a terminal's Ctrl-C is not for it.
+        command.args(["--own-of", &process.to_string()]).process_group(0);
+        if let Some(device) = device {
+            command.args(["--device", device]);
+        }
+        more(&mut command);
+        let mut serve = command.spawn()?;
+        let output = serve.stdout.take().expect("it is piped");
+        let mut own = Self { folder, process: serve, device: String::new(), url: None };
+        for (at, line) in BufReader::new(output).lines().map_while(Result::ok).enumerate() {
+            if at == 0 {
+                own.device = line;
+            } else if let Some(url) = line.strip_prefix("clients elsewhere find it at ") {
+                own.url = Some(url.replace("127.0.0.1", "localhost"));
+            } else if line.starts_with("stop it with ") {
+                return Ok(own);
+            }
+        }
+        Err(io::Error::other("it did not start: what it says above is why"))
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("broker")
+    }
+
+    /// For what else the command needs while it runs.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for EphemeralBroker {
+    fn drop(&mut self) {
+        let keeper = Pid::from_child(&self.process);
+        // The keeper ends its broker; one that was killed has another by now, which nobody here knows. A folder that stays is
+        // the system's to clear.
+        let _ = rustix::process::kill_process(keeper, Signal::TERM);
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// How the folders of a process's brokers begin.
+fn prefix(process: u32) -> String {
+    format!("freehold-own-{process}-")
+}
+
+/// In what was started: has it ended by a signal when the process that it is for has ended, and fails where that has happened
+/// already.
+pub(crate) fn die_with(process: u32, signal: Signal) -> io::Result<()> {
+    set_parent_process_death_signal(Some(signal))?;
+    match getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == process) {
+        true => Ok(()),
+        false => Err(io::Error::other("whom it was started for is gone")),
+    }
+}
+
+/// In the broker, when it has ended: removes the folder, which nobody else does where the process was killed.
+pub(super) fn remove_folder(process: u32, socket: &Path) {
+    let of_it =
+        |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix(process)));
+    if let Some(folder) = socket.parent().filter(of_it) {
+        // What stays is the system's to clear.
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}

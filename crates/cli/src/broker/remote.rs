@@ -1,0 +1,175 @@
+//! A broker on another machine: where its gate is, what is shown there, and the commands over it.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use freehold::Grid;
+use freehold_broker::wire::{MemoryKind, RequestError};
+use freehold_broker::{Access, Policy};
+use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, Token};
+use indicatif::ProgressBar;
+
+use super::call::CallArgument;
+use super::{Failure, names};
+
+/// How much is written at once to what is no regular file.
+const CHUNK_BYTES: usize = 16 << 20;
+
+/// Above the options that every command has, behind its own.
+const HEADING: &str = "A broker elsewhere";
+
+#[derive(clap::Args)]
+pub(crate) struct RemoteOptions {
+    /// A broker elsewhere, as in https://host:7070; without it FREEHOLD_AT, or the broker of this machine
+    #[arg(long, global = true, help_heading = HEADING, value_name = "URL")]
+    at: Option<String>,
+    /// The file with the token that broker and clients share; without it FREEHOLD_TOKEN
+    #[arg(long, global = true, help_heading = HEADING, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A certificate, as PEM, that vouches for the broker elsewhere; without it those that this machine trusts
+    #[arg(long, global = true, help_heading = HEADING, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl RemoteOptions {
+    /// Whether it was said on the command line that the broker is elsewhere.
+    pub(crate) fn is_on_command_line(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Whether the broker is elsewhere, however that was said.
+    pub(crate) fn is_set(&self) -> bool {
+        self.url().is_some()
+    }
+
+    fn url(&self) -> Option<String> {
+        self.at.clone().or_else(|| std::env::var("FREEHOLD_AT").ok().filter(|url| !url.is_empty()))
+    }
+
+    /// The connection, if the broker is elsewhere.
+    pub(crate) fn connect(&self) -> Result<Option<Remote>, Failure> {
+        let Some(url) = self.url() else { return Ok(None) };
+        let ca = self.ca.as_deref().map(read).transpose()?;
+        Ok(Some(Remote::connect(&url, &self.token()?, ca.as_deref())?))
+    }
+
+    /// What clients show.
+    pub(super) fn token(&self) -> Result<Token, Failure> {
+        let text = match &self.token_file {
+            Some(path) => read_token(path)?,
+            None => std::env::var("FREEHOLD_TOKEN").map_err(|_| {
+                let sentence =
+                    "there is no token: say --token-file FILE, or set FREEHOLD_TOKEN; `openssl rand -hex 32` makes one";
+                Failure::Wrong(sentence.to_owned())
+            })?,
+        };
+        Token::parse(&text).map_err(|wrong| Failure::Wrong(wrong.to_string()))
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
+}
+
+/// The text of a file that not everybody reads.
+fn read_token(path: &Path) -> Result<String, Failure> {
+    let wrong = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", path.display()));
+    let mode = std::fs::metadata(path).map_err(wrong)?.permissions().mode();
+    if mode & 0o004 != 0 {
+        let path = path.display();
+        return Err(Failure::Wrong(format!("{path}: everybody may read the token: say `chmod 600 {path}`")));
+    }
+    std::fs::read_to_string(path).map_err(wrong)
+}
+
+/// Uploads a file, and gives it a name.
+pub(super) fn put(remote: &Remote, name: &str, file: &File, bytes: u64, bar: &ProgressBar) -> Result<(), Failure> {
+    match remote.find(name) {
+        Ok(_) => return Err(Failure::Broker(RequestError::NameTaken.into())),
+        Err(failure) if failure.code == Code::NotFound => {}
+        Err(failure) => return Err(failure.into()),
+    }
+    let block = remote.alloc(bytes)?;
+    remote.upload_with(&block, 0, bytes, |at, piece| {
+        file.read_exact_at(piece, at)?;
+        bar.inc(piece.len() as u64);
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    remote.publish(name, block, Policy::Restore).map_err(|(_, failure)| failure.into())
+}
+
+pub(super) fn lease(remote: &Remote, name: &str) -> Result<RemoteBlock, Failure> {
+    Ok(remote.lease(name, Access::Read)?)
+}
+
+/// Writes all of a block to a file.
+pub(super) fn get(
+    remote: &Remote,
+    block: &RemoteBlock,
+    path: &Path,
+    file: &mut File,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", path.display()));
+    if file.metadata().map_err(failed)?.is_file() {
+        remote.download_with(block, 0, block.bytes(), |at, data| {
+            bar.inc(data.len() as u64);
+            file.write_all_at(data, at)
+        })?;
+        return Ok(());
+    }
+    // A pipe takes bytes in their order alone.
+    let mut piece = vec![0; CHUNK_BYTES.min(block.bytes() as usize)];
+    let mut at = 0;
+    while at < block.bytes() {
+        let wanted = piece.len().min((block.bytes() - at) as usize);
+        remote.download(block, at, &mut piece[..wanted])?;
+        file.write_all(&piece[..wanted]).map_err(failed)?;
+        at += wanted as u64;
+        bar.set_position(at);
+    }
+    Ok(())
+}
+
+pub(super) fn list(remote: &Remote) -> Result<Vec<names::NameEntry>, Failure> {
+    let listed = remote.names()?.into_iter().map(|one| names::NameEntry {
+        name: one.name,
+        bytes: one.bytes,
+        memory: if one.host { MemoryKind::Host } else { MemoryKind::Device },
+        user: one.user,
+        // Numbers of users mean something on their own machine alone.
+        user_name: None,
+        process: Some(one.process).filter(|&process| process != 0),
+        readers: one.readers,
+        writers: one.writers,
+        age_s: one.age_s,
+        version: one.version,
+    });
+    Ok(listed.collect())
+}
+
+/// Has a kernel launched, on memory that has names, and waits for it. How long it took.
+pub(super) fn call(
+    remote: &Remote,
+    module: &str,
+    kernel: &str,
+    grid: Grid,
+    wishes: &[CallArgument],
+) -> Result<Duration, Failure> {
+    let module = remote.module(module)?;
+    module.expect_kernel(kernel)?;
+    let given = wishes.iter().map(|wish| match wish {
+        CallArgument::Value(value) => RemoteArgument::Value(value),
+        CallArgument::Named { name, access, offset_bytes } => {
+            RemoteArgument::Named(name.as_str(), *access, *offset_bytes)
+        }
+    });
+    let given: Vec<_> = given.collect();
+    let began = Instant::now();
+    remote.launch(&module, kernel, grid, &given)?.wait()?;
+    Ok(began.elapsed())
+}

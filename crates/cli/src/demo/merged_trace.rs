@@ -1,0 +1,96 @@
+//! The timelines of all workers as one: their times by one clock, each under a name of its own; and what they say of the run.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use freehold_mesh::notes::{Event, Note};
+use freehold_mesh::parent::trace_file;
+use serde_json::{Value, json};
+
+/// Threads of a file have numbers that no other thread of it has.
+const THREAD_IDS_PER_WORKER: u64 = 1 << 24;
+
+/// What belongs to refinement: the look, and the lists of tiles.
+const REFINEMENT_EVENTS: [&str; 2] = ["flag", "upload"];
+
+/// What takes no time of the device's: words that streams write and await.
+const WAIT_EVENTS: [&str; 2] = ["wait for word", "write word"];
+
+#[derive(Debug)]
+pub(super) struct Merged {
+    pub(super) text: String,
+    /// What the device worked, over all workers; and of that for refinement.
+    pub(super) busy_us: f64,
+    pub(super) refining_us: f64,
+    /// The longest call of the library's that put work into a stream.
+    pub(super) longest_call_us: f64,
+}
+
+/// Puts the files that workers wrote together.
+pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
+    let began_ns = notes.first().map_or(0, |note| note.at_ns);
+    let mut merged = Merged { text: String::new(), busy_us: 0.0, refining_us: 0.0, longest_call_us: 0.0 };
+    let mut lines = Vec::new();
+    let mut lives: HashMap<u32, u32> = HashMap::new();
+    let opened = notes.iter().filter(|note| note.event == Event::Opened);
+    for (number, note) in (1..).zip(opened) {
+        let life = lives.entry(note.worker).and_modify(|life| *life += 1).or_insert(0);
+        let name = match life {
+            0 => format!("worker {}", note.worker),
+            _ => format!("worker {}, its replacement", note.worker),
+        };
+        let offset_us = (note.at_ns - began_ns) as f64 / 1e3;
+        lines.push(json!({ "ph": "M", "pid": note.process, "name": "process_name", "args": { "name": name } }));
+        let killed = notes.iter().find(|other| other.process == note.process && other.event == Event::Killed);
+        if let Some(killed) = killed {
+            let at_us = (killed.at_ns - began_ns) as f64 / 1e3;
+            lines.push(
+                json!({ "ph": "i", "pid": note.process, "tid": number * THREAD_IDS_PER_WORKER, "ts": at_us, "s": "g",
+                "name": format!("{name} is killed") }),
+            );
+        }
+        let text = fs::read_to_string(trace_file(folder, note.worker, *life))?;
+        for line in text.lines() {
+            // Brackets are no events; the last line of one that was killed may be half an event.
+            let Ok(mut event) = serde_json::from_str::<Value>(line.trim_end_matches(',')) else { continue };
+            // What it calls itself is the same for all.
+            if !event.is_object() || event["name"] == "process_name" {
+                continue;
+            }
+            merged.count(&event);
+            for at in ["/ts", "/args/asked after us"] {
+                if let Some(time) = event.pointer_mut(at) {
+                    *time = json!(time.as_f64().unwrap_or_default() + offset_us);
+                }
+            }
+            if let Some(thread) = event["tid"].as_u64() {
+                event["tid"] = json!(thread + number * THREAD_IDS_PER_WORKER);
+            }
+            lines.push(event);
+        }
+    }
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    merged.text = format!("[\n{}\n]\n", lines.join(",\n"));
+    Ok(merged)
+}
+
+impl Merged {
+    /// What part of the device's work refinement is.
+    pub(super) fn refinement_part(&self) -> f64 {
+        if self.busy_us > 0.0 { self.refining_us / self.busy_us } else { 0.0 }
+    }
+
+    fn count(&mut self, event: &Value) {
+        let (Some(name), Some(took_us)) = (event["name"].as_str(), event["dur"].as_f64()) else { return };
+        if event["args"]["stream"].is_u64() && !event["args"]["used blocks"].is_null() && !WAIT_EVENTS.contains(&name) {
+            self.busy_us += took_us;
+            if REFINEMENT_EVENTS.contains(&name) {
+                self.refining_us += took_us;
+            }
+        } else if name.starts_with("put ") {
+            self.longest_call_us = self.longest_call_us.max(took_us);
+        }
+    }
+}

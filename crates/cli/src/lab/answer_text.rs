@@ -1,0 +1,121 @@
+//! The words of answers: the same on every run on one device, so no address, no handle and no duration.
+
+use freehold_driver::Code;
+use freehold_driver::cuda::{CUdeviceptr, CUerror};
+
+use super::experiment::Failure;
+use super::latch::Pace;
+
+/// The code of a call as answers spell it: `SUCCESS`, `INVALID_VALUE`.
+pub(crate) fn code<T, E: Into<Failure>>(outcome: Result<T, E>) -> String {
+    or_code(outcome, |_| "SUCCESS".to_owned())
+}
+
+/// What a query answered, as the code that the driver gave.
+pub(crate) fn ready<E: Into<Failure>>(outcome: Result<bool, E>) -> String {
+    or_code(outcome, |done| choose(done, "SUCCESS", "NOT_READY"))
+}
+
+pub(crate) fn error_name(code: CUerror) -> String {
+    match code.name() {
+        Some(name) => name.to_string_lossy().trim_start_matches("CUDA_ERROR_").to_owned(),
+        None => format!("error {}", code.number()),
+    }
+}
+
+/// A code of OpenCL's as answers spell it.
+pub(crate) fn short_name(code: Code) -> String {
+    match code.name {
+        Some(name) => name.trim_start_matches("CL_").to_owned(),
+        None => format!("error {}", code.number),
+    }
+}
+
+/// What a call answered, here or in another process, in the words of `say`, or its code.
+pub(crate) fn or_code<T, E: Into<Failure>>(outcome: Result<T, E>, say: impl FnOnce(T) -> String) -> String {
+    match outcome.map_err(Into::into) {
+        Ok(value) => say(value),
+        Err(Failure::Call(error)) => error_name(error.code),
+        Err(Failure::OpenCl(error)) => short_name(error.code),
+        Err(failure) => failure.to_string(),
+    }
+}
+
+/// The pace of a call, and its code where it is another than `SUCCESS`.
+pub(crate) fn code_and_pace<T, E: Into<Failure>>((pace, outcome): (Pace, Result<T, E>)) -> String {
+    match outcome {
+        Ok(_) => pace.text().to_owned(),
+        Err(error) => format!("{}: {}", pace.text(), code::<T, E>(Err(error))),
+    }
+}
+
+/// `yes` where `holds`, else `no`.
+pub(crate) fn choose(holds: bool, yes: &str, no: &str) -> String {
+    if holds { yes.to_owned() } else { no.to_owned() }
+}
+
+/// How far `second` lies from `first`.
+pub(crate) fn distance(first: CUdeviceptr, second: CUdeviceptr) -> String {
+    match first.0.abs_diff(second.0) {
+        0 => "the same address".to_owned(),
+        bytes => format!("{} apart", size(bytes)),
+    }
+}
+
+/// A size in the largest unit that divides it.
+pub(crate) fn size(bytes: u64) -> String {
+    let whole = bytes.trailing_zeros();
+    match bytes {
+        0 => "0 bytes".to_owned(),
+        _ if whole >= 30 => format!("{} GiB", bytes >> 30),
+        _ if whole >= 20 => format!("{} MiB", bytes >> 20),
+        _ if whole >= 10 => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// The largest power of two, up to `most`, that divides an address.
+pub(crate) fn alignment(address: CUdeviceptr, most: u64) -> String {
+    let alignment = 1_u64 << address.0.trailing_zeros().min(63);
+    if alignment >= most { format!("{} or more", size(most)) } else { size(alignment) }
+}
+
+/// What a block holds whose bytes are all alike.
+pub(crate) fn byte_runs(bytes: &[u8]) -> String {
+    match bytes.first() {
+        Some(&first) if bytes.iter().all(|&byte| byte == first) => format!("{first:#04x}"),
+        Some(_) => "mixed".to_owned(),
+        None => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freehold_driver::cuda::{CallError, Function};
+
+    #[test]
+    fn a_code_loses_its_prefix() {
+        let refused = CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE };
+        assert_eq!(code::<(), _>(Err(refused)), "INVALID_VALUE");
+        assert_eq!(code::<_, CallError>(Ok(())), "SUCCESS");
+    }
+
+    #[test]
+    fn a_code_without_a_name_is_its_number() {
+        assert_eq!(error_name(CUerror::new(998).unwrap()), "error 998");
+    }
+
+    #[test]
+    fn a_size_is_formatted_in_the_largest_unit_that_divides_it() {
+        assert_eq!(size(512), "512 bytes");
+        assert_eq!(size(2 << 20), "2 MiB");
+        assert_eq!(size((2 << 20) + 1024), "2049 KiB");
+    }
+
+    #[test]
+    fn an_alignment_is_formatted_up_to_the_given_maximum() {
+        assert_eq!(alignment(CUdeviceptr(0x7f00_0020_0200), 1 << 21), "512 bytes");
+        assert_eq!(alignment(CUdeviceptr(0x7f00_0000_0000), 1 << 21), "2 MiB or more");
+    }
+}

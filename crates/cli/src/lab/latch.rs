@@ -1,0 +1,176 @@
+//! Work that is pending for as long as an experiment wants: a stream that waits for a word, or a kernel that spins at it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, fill, memory, stream, wait_value_flags};
+
+use super::cpu_time::CpuTime;
+use super::fixture::Fixture;
+use super::host_buffer::HostBuffer;
+
+/// How long a call may take that does not wait for work, of the time that the threads of this process have.
+const PROMPT: Duration = Duration::from_millis(250);
+
+/// Between two looks at whether a stream has come to its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Between two looks at what time the threads have had while a call is in progress.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// After this long, of the time that the threads have, a latch opens by itself. No experiment needs it so long, and a
+/// process that is killed while a latch of its is closed leaves a device that cannot end the context.
+const OPEN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Between two looks at whether it is so late.
+const FINAL_WAIT: Duration = Duration::from_millis(100);
+
+/// A word of the host. A stream that meets it goes no further until it is open, at the latest when it is dropped.
+///
+/// The word is memory of the process and not of a context, so that it outlives every context.
+pub(crate) struct Latch {
+    host: HostBuffer,
+    address: CUdeviceptr,
+}
+
+/// Where, behind the word, a kernel that spins at the latch says that it has begun.
+const STARTED_OFFSET: usize = 64;
+
+/// What a call did while work was pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Waited,
+    AtOnce,
+}
+
+impl Pace {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Waited => "waited for the work",
+            Self::AtOnce => "returned at once",
+        }
+    }
+}
+
+impl Latch {
+    /// A closed latch for the streams of every context. The current one has done some work of each sort when it is
+    /// made, because the first work of a sort may wait for the device.
+    pub(crate) fn new(bench: &Fixture) -> Result<Self, CallError> {
+        warm(bench)?;
+        let host = HostBuffer::registered(bench, 4096)?;
+        open_after_deadline(move || host.word().store(1, Ordering::SeqCst));
+        Ok(Self { host, address: bench.device_address(host.address(), 0)? })
+    }
+
+    /// Holds `stream` here until the latch opens.
+    pub(crate) fn block_stream(&self, bench: &Fixture, stream: CUstream) -> Result<(), CallError> {
+        stream::wait_value_32(bench, stream, self.address, 1, wait_value_flags::GEQ)
+    }
+
+    /// Where a kernel looks for the word, which is not zero when the latch is open.
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+
+    /// Where a kernel says that it has begun, with a word that is not zero.
+    pub(crate) fn started_address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.address.0 + STARTED_OFFSET as u64)
+    }
+
+    /// Waits until a kernel of `stream` spins at the latch, or the latch has opened by itself.
+    pub(crate) fn wait_for_kernel(&self, bench: &Fixture, stream: CUstream) -> Result<(), CallError> {
+        while self.host.byte(STARTED_OFFSET).load(Ordering::SeqCst) == 0 && self.host.word().load(Ordering::SeqCst) == 0
+        {
+            stream::query(bench, stream)?;
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn open(&self) {
+        self.host.word().store(1, Ordering::SeqCst);
+    }
+
+    /// Whether `call` waits for the work that the latch holds. The latch is open afterwards.
+    pub(crate) fn during<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
+        let outcome = self.unless_held(call);
+        self.open();
+        outcome
+    }
+
+    /// The same, but the latch is open afterwards only if the call has waited.
+    pub(crate) fn unless_held<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
+        unless_opened(|| self.open(), call)
+    }
+
+    /// Whether `stream` comes to the end of its work while the latch is closed. The latch is open afterwards.
+    ///
+    /// The driver is asked again and again, because one that schedules at its calls gets on in no other way.
+    /// Its end is read from the word that it writes last: a query of a default stream may ask for others too.
+    pub(crate) fn overtaken_by(&self, bench: &Fixture, stream: CUstream, end: &AtomicU32) -> Result<bool, CallError> {
+        let mut clock = CpuTime::new();
+        while end.load(Ordering::SeqCst) == 0 && clock.advance(POLL_INTERVAL) < PROMPT {
+            stream::query(bench, stream)?;
+            thread::sleep(POLL_INTERVAL);
+        }
+        let overtaken = end.load(Ordering::SeqCst) != 0;
+        self.open();
+        Ok(overtaken)
+    }
+}
+
+impl Drop for Latch {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+/// Whether `call` waits until `open` lets it go on, which is called only if it does.
+pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -> T) -> (Pace, T) {
+    let (returned, news) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let opener = scope.spawn(move || {
+            let mut clock = CpuTime::new();
+            while clock.advance(SLICE) < PROMPT {
+                if news.recv_timeout(SLICE) != Err(RecvTimeoutError::Timeout) {
+                    return Pace::AtOnce;
+                }
+            }
+            open();
+            Pace::Waited
+        });
+        let answer = call();
+        drop(returned);
+        (opener.join().expect("the opener does not panic"), answer)
+    })
+}
+
+/// Calls `open` when an experiment has surely failed to.
+pub(crate) fn open_after_deadline(open: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        let mut clock = CpuTime::new();
+        while clock.advance(FINAL_WAIT) < OPEN_DEADLINE {
+            thread::sleep(FINAL_WAIT);
+        }
+        open();
+    });
+}
+
+/// Some work of each sort in the current context.
+pub(crate) fn warm(bench: &Fixture) -> Result<(), CallError> {
+    const BYTES: usize = 1 << 20;
+    let block = memory::alloc(bench, 2 * BYTES)?;
+    fill::d8(bench, block, 0, BYTES)?;
+    fill::d16(bench, block, 0, BYTES / 2)?;
+    fill::d32(bench, block, 0, BYTES / 4)?;
+    copy::device_to_device(bench, CUdeviceptr(block.0 + BYTES as u64), block, BYTES)?;
+    let pooled = memory::alloc_async(bench, BYTES, CUstream::NULL)?;
+    memory::free_async(bench, pooled, CUstream::NULL)?;
+    let host = HostBuffer::pageable(4096);
+    bench.copy_in(block, host)?;
+    bench.copy_out(host, block)?;
+    context::synchronize(bench)?;
+    memory::free(bench, block)
+}

@@ -1,0 +1,114 @@
+//! Who is asked: a CUDA driver or OpenCL, with what that decides for the lab.
+
+use freehold::open::{self, Kind, OpenError, Opened};
+use freehold_driver::cuda::{device, driver};
+use freehold_driver::opencl::discovery::InstalledDevice;
+
+use super::experiment::{self, ExperimentInfo, QUESTIONS};
+use super::id::{Id, OPENCL};
+use super::opencl;
+use super::reference::Reference;
+
+/// What OpenCL is asked; the second number of an id is the place here, which begins with 1.
+pub(crate) const OPENCL_QUESTIONS: [&str; 9] = [
+    "who may release memory, and what counts there are",
+    "when a release takes effect",
+    "what parts of buffers may be, and how long they live",
+    "what shared virtual memory bears",
+    "what events say, and those that the host sets",
+    "what becomes of work when its queue goes",
+    "what a context keeps alive",
+    "how long a program and its kernels live",
+    "what a kernel that goes wrong ends",
+];
+
+/// The device that is asked, as far as the lab has to know it.
+pub(crate) struct Target {
+    /// One sentence: which device, and why this one.
+    pub(crate) why: String,
+    /// What names it to a process of ours.
+    pub(crate) selector: String,
+    /// How many experiments run at once.
+    pub(crate) parallelism: usize,
+    pub(crate) experiments: Vec<ExperimentInfo>,
+    /// Who it is, with no answers yet.
+    pub(crate) record: Reference,
+    /// What was recorded of its kind, if that is built in.
+    pub(crate) built_in: Option<Reference>,
+}
+
+/// Experiments of the software device that run at once, for each processor.
+const AT_ONCE_EACH: usize = 3;
+
+impl Target {
+    pub(crate) fn open(selector: Option<&str>) -> Result<Self, OpenError> {
+        match open::opencl::open(selector)? {
+            Some(opened) => Ok(Self::opencl(&opened)),
+            // SAFETY: the driver is asked about the device alone.
+            None => Ok(Self::cuda(&unsafe { open::open(selector) }?)),
+        }
+    }
+
+    fn cuda(opened: &Opened) -> Self {
+        let (release, at_once) = match opened.kind {
+            // Every experiment has a machine of its own, and the longest ones wait for most of their time.
+            Kind::Soft => {
+                let processors = std::thread::available_parallelism().map_or(1, usize::from);
+                (env!("CARGO_PKG_VERSION").to_owned(), AT_ONCE_EACH * processors)
+            }
+            // A GPU is shared, and experiments look at its free memory and its time.
+            Kind::Cuda => (kernel_driver().unwrap_or_else(|| "unknown".to_owned()), 1),
+        };
+        let device = device::name(&opened.api, opened.device).unwrap_or_else(|error| error.to_string());
+        let cuda = driver::version(&opened.api)
+            .map_or_else(|error| error.to_string(), |version| format!("{}.{}", version / 1000, version % 1000 / 10));
+        Self {
+            why: opened.why.clone(),
+            selector: opened.selector(),
+            parallelism: at_once,
+            experiments: experiment::all().into_iter().map(|experiment| experiment.info()).collect(),
+            record: Reference { device, driver: release, cuda: Some(cuda), opencl: None, answers: Default::default() },
+            built_in: Some(Reference::built_in()),
+        }
+    }
+
+    fn opencl(opened: &open::opencl::Opened) -> Self {
+        let (facts, platform) = (&opened.found.info, &opened.found.platform_name);
+        Self {
+            why: opened.why(),
+            selector: device_name(&opened.found),
+            parallelism: 1,
+            experiments: opencl::all().into_iter().map(|experiment| experiment.info()).collect(),
+            record: Reference {
+                device: facts.name.clone(),
+                driver: facts.driver.clone(),
+                cuda: None,
+                opencl: Some(platform.clone()),
+                answers: Default::default(),
+            },
+            built_in: Reference::for_platform(platform),
+        }
+    }
+}
+
+/// What names an OpenCL device to a process of ours: its number may be another's there.
+pub(crate) fn device_name(found: &InstalledDevice) -> String {
+    found.uuid().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The question that an experiment belongs to, and the number in front of it.
+pub(crate) fn question(id: Id) -> (String, &'static str) {
+    match id {
+        Id(OPENCL, fact, _) => (format!("o.{fact}"), OPENCL_QUESTIONS[usize::from(fact) - 1]),
+        Id(number, ..) => (number.to_string(), QUESTIONS[usize::from(number)]),
+    }
+}
+
+/// The release of NVIDIA's kernel module, the number that `nvidia-smi` calls the driver's.
+fn kernel_driver() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let release = text
+        .split_whitespace()
+        .find(|word| word.contains('.') && word.split('.').all(|number| number.parse::<u32>().is_ok()))?;
+    Some(release.to_owned())
+}

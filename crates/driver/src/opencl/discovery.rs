@@ -1,0 +1,116 @@
+//! What this machine has of OpenCL: platforms, which are vendors' drivers, and their devices.
+
+use opencl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
+use opencl3::platform::platform::{
+    CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_info, get_platform_data, get_platform_ids,
+};
+use std::fmt;
+
+use super::call::{self, check};
+use super::device::{self, DeviceInfo};
+use super::handle::{DeviceId, PlatformId};
+use crate::error::CallError;
+
+/// Where the system's loader finds OpenCL.
+pub const LIBRARY: &str = "libOpenCL.so.1";
+
+/// A device, whose driver it is of, and what it says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledDevice {
+    pub(crate) device: DeviceId,
+    /// The platform's name: `Portable Computing Language`, `NVIDIA CUDA`.
+    pub platform_name: String,
+    /// `OpenCL 3.0 CUDA 13.0.97`.
+    pub platform_version: String,
+    pub info: DeviceInfo,
+}
+
+impl InstalledDevice {
+    /// Its handle, from which all others of OpenCL's come.
+    ///
+    /// # Safety
+    /// Whoever has the handle vouches for what is called with it, and with those that are made of it: each is passed while it is not
+    /// released yet, to calls of its own kind, and memory that kernels and copies reach is not referred to meanwhile.
+    pub unsafe fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// What tells the device from all others, in every process: what its driver says, or else what it says of itself.
+    pub fn uuid(&self) -> [u8; 16] {
+        device::uuid(self.device).unwrap_or_else(|| self.derived_uuid())
+    }
+
+    fn derived_uuid(&self) -> [u8; 16] {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut uuid = [0; 16];
+        for (half, salt) in uuid.chunks_mut(8).zip([0_u8, 1]) {
+            let mut hasher = DefaultHasher::new();
+            (salt, &self.platform_name, &self.info.name, &self.info.driver).hash(&mut hasher);
+            half.copy_from_slice(&hasher.finish().to_le_bytes());
+        }
+        uuid
+    }
+}
+
+/// Why there is no OpenCL device.
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DiscoveryError {
+    #[error("libOpenCL.so.1 is not on this machine")]
+    NoLibrary,
+    #[error("libOpenCL.so.1 knows of no vendor's driver")]
+    NoPlatform,
+    #[error("no OpenCL driver has a device")]
+    NoDevice,
+    #[error("OpenCL does not start: {0}")]
+    Call(CallError),
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for DiscoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<CallError> for DiscoveryError {
+    fn from(error: CallError) -> Self {
+        match error.code.number {
+            call::NO_LIBRARY => Self::NoLibrary,
+            call::NO_PLATFORM => Self::NoPlatform,
+            _ => Self::Call(error),
+        }
+    }
+}
+
+/// Every device of every platform, at least one: GPUs first, and otherwise in the order of the platforms. A device's number is
+/// its place here.
+///
+/// # Safety
+/// No other thread is within this call: drivers start at the first question, and PoCL's start does not bear two that ask at once.
+pub unsafe fn devices() -> Result<Vec<InstalledDevice>, DiscoveryError> {
+    let mut all = Vec::new();
+    let platforms = check("clGetPlatformIDs", get_platform_ids())?;
+    if platforms.is_empty() {
+        return Err(DiscoveryError::NoPlatform);
+    }
+    for raw in platforms {
+        let platform = PlatformId::of(raw);
+        let platform_name = text(platform, CL_PLATFORM_NAME)?;
+        let platform_version = text(platform, CL_PLATFORM_VERSION)?;
+        for raw in check("clGetDeviceIDs", get_device_ids(platform.raw(), CL_DEVICE_TYPE_ALL))? {
+            let device = DeviceId::of(raw);
+            let (platform_name, platform_version) = (platform_name.clone(), platform_version.clone());
+            all.push(InstalledDevice { device, platform_name, platform_version, info: device::info(device)? });
+        }
+    }
+    if all.is_empty() {
+        return Err(DiscoveryError::NoDevice);
+    }
+    all.sort_by_key(|found| !found.info.is_gpu);
+    Ok(all)
+}
+
+fn text(platform: PlatformId, what: cl_platform_info) -> Result<String, CallError> {
+    let bytes = check("clGetPlatformInfo", get_platform_data(platform.raw(), what))?;
+    Ok(device::text(&bytes))
+}

@@ -1,0 +1,93 @@
+//! Raw MPI, as the yardstick: the library's own calls on memory of the host, or of a device that it takes.
+
+use std::ffi::c_int;
+
+use mpi::ffi;
+
+/// Memory that raw calls send and receive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawBuffer {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
+impl RawBuffer {
+    fn start(self) -> *mut std::ffi::c_void {
+        std::ptr::with_exposed_provenance_mut(self.address as usize)
+    }
+
+    /// # Safety
+    /// The library can read the memory.
+    pub(crate) unsafe fn send(self, to: i32) {
+        // SAFETY: constants of the library.
+        let kind = unsafe { ffi::RSMPI_UINT8_T };
+        // SAFETY: as above.
+        let comm = unsafe { ffi::RSMPI_COMM_WORLD };
+        // SAFETY: the caller vouches for the memory; it is shorter than a count can tell.
+        let code = unsafe { ffi::MPI_Send(self.start(), self.bytes as c_int, kind, to, 1, comm) };
+        assert_eq!(code, 0, "MPI_Send");
+    }
+
+    /// # Safety
+    /// The library can write the memory, which is nobody else's.
+    pub(crate) unsafe fn recv(self, from: i32) {
+        // SAFETY: constants of the library.
+        let kind = unsafe { ffi::RSMPI_UINT8_T };
+        // SAFETY: as above.
+        let comm = unsafe { ffi::RSMPI_COMM_WORLD };
+        // SAFETY: as above.
+        let ignored = unsafe { ffi::RSMPI_STATUS_IGNORE };
+        // SAFETY: the caller vouches for the memory; it is shorter than a count can tell.
+        let code = unsafe { ffi::MPI_Recv(self.start(), self.bytes as c_int, kind, from, 1, comm, ignored) };
+        assert_eq!(code, 0, "MPI_Recv");
+    }
+
+    /// Sends the memory so often, all at once, and waits.
+    ///
+    /// # Safety
+    /// As for [`send`](Self::send).
+    pub(crate) unsafe fn send_many(self, to: i32, times: usize) {
+        let begun = |_| {
+            // SAFETY: constants of the library.
+            let kind = unsafe { ffi::RSMPI_UINT8_T };
+            // SAFETY: as above.
+            let comm = unsafe { ffi::RSMPI_COMM_WORLD };
+            // SAFETY: as above.
+            let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+            // SAFETY: the caller vouches for the memory, until the wait below.
+            let code = unsafe { ffi::MPI_Isend(self.start(), self.bytes as c_int, kind, to, 1, comm, &mut request) };
+            assert_eq!(code, 0, "MPI_Isend");
+            request
+        };
+        wait_all((0..times).map(begun).collect());
+    }
+
+    /// Receives into the memory so often, all at once, and waits.
+    ///
+    /// # Safety
+    /// As for [`recv`](Self::recv).
+    pub(crate) unsafe fn recv_many(self, from: i32, times: usize) {
+        let begun = |_| {
+            // SAFETY: constants of the library.
+            let kind = unsafe { ffi::RSMPI_UINT8_T };
+            // SAFETY: as above.
+            let comm = unsafe { ffi::RSMPI_COMM_WORLD };
+            // SAFETY: as above.
+            let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+            // SAFETY: the caller vouches for the memory, until the wait below. That all messages go to one place is what the
+            // benchmark is defined by; nobody reads them.
+            let code = unsafe { ffi::MPI_Irecv(self.start(), self.bytes as c_int, kind, from, 1, comm, &mut request) };
+            assert_eq!(code, 0, "MPI_Irecv");
+            request
+        };
+        wait_all((0..times).map(begun).collect());
+    }
+}
+
+fn wait_all(mut requests: Vec<ffi::MPI_Request>) {
+    // SAFETY: a constant of the library.
+    let ignored = unsafe { ffi::RSMPI_STATUSES_IGNORE };
+    // SAFETY: the list holds so many live requests, and outlives the call.
+    let code = unsafe { ffi::MPI_Waitall(requests.len() as c_int, requests.as_mut_ptr(), ignored) };
+    assert_eq!(code, 0, "MPI_Waitall");
+}

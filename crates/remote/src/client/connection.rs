@@ -1,0 +1,329 @@
+//! The connections to a server: how they are made, why they cannot be, and calls that are tried again when one is lost. Knows nothing
+//! of sessions.
+
+use std::error::Error;
+use std::io;
+use std::net::IpAddr;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use freehold_broker::MODULE_BYTES_MAX;
+use hyper_util::rt::TokioIo;
+use rustls::CertificateError;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tonic::codegen::{BoxFuture, Service};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
+use tonic::{Code, Request, Response, Status};
+
+use crate::error::{Executed, RemoteError};
+use crate::idle_timeout::{IDLE_MAX, IdleTimeout, PING_INTERVAL, PONG_TIMEOUT};
+use crate::proto::TotalsRequest;
+use crate::proto::freehold_client::FreeholdClient;
+use crate::token::Token;
+use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a lost connection is tried again.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
+
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(10);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// The most connections of one client: large transfers are divided among them.
+const CHANNELS_MAX: usize = 4;
+
+pub(super) type Client = FreeholdClient<InterceptedService<Channel, BearerToken>>;
+
+/// Shows the token with every call.
+#[derive(Clone, Debug)]
+pub(super) struct BearerToken(MetadataValue<Ascii>);
+
+impl Interceptor for BearerToken {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", self.0.clone());
+        Ok(request)
+    }
+}
+
+/// Connections to one server.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    url: String,
+    channels: Vec<Channel>,
+    token: BearerToken,
+    pub(super) retry_timeout: Duration,
+}
+
+impl Connection {
+    pub(super) async fn connect(url: &str, token: &Token, ca: Option<&[u8]>) -> Result<Self, RemoteError> {
+        let endpoint = endpoint(url, ca)?;
+        let mut token_header: MetadataValue<Ascii> = token.header().parse().expect("a token is visible letters");
+        token_header.set_sensitive(true);
+        let channel = endpoint.connect_with_connector(Connector).await.map_err(|error| connect_error(url, &error))?;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let channel_count = (processors / 2).clamp(1, CHANNELS_MAX);
+        let mut channels = vec![channel];
+        channels.extend((1..channel_count).map(|_| endpoint.connect_with_connector_lazy(Connector)));
+        let connection =
+            Self { url: url.to_owned(), channels, token: BearerToken(token_header), retry_timeout: RETRY_TIMEOUT };
+        match tokio::time::timeout(CONNECT_TIMEOUT, connection.client(0).totals(TotalsRequest {})).await {
+            Ok(Ok(_)) => Ok(connection),
+            Ok(Err(status)) => Err(RemoteError::from_status(&status).unwrap_or_else(|| connect_error(url, &status))),
+            Err(_) => Err(RemoteError::connection(format!(
+                "{url} did not answer for {} s: look at the address",
+                CONNECT_TIMEOUT.as_secs()
+            ))),
+        }
+    }
+
+    pub(super) fn channel_count(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub(super) fn client(&self, channel: usize) -> Client {
+        let client = FreeholdClient::with_interceptor(self.channels[channel].clone(), self.token.clone());
+        // The longest is what a module's kernels take, which is less than its text.
+        client.max_decoding_message_size(MODULE_BYTES_MAX)
+    }
+
+    /// Asks until somebody answers, or timeout is over. What is asked is the same each time, so that it is carried out once.
+    pub(super) async fn retry<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+        &self,
+        channel: usize,
+        request: M,
+        ask: impl Fn(Client, M) -> F,
+    ) -> Result<R, RemoteError> {
+        let (mut tries, mut waiting) = (0_u32, RetryDelay::new(self.retry_timeout));
+        loop {
+            let status = match tokio::time::timeout_at(waiting.end, ask(self.client(channel), request.clone())).await {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => return Err(self.lost_error("nothing came")),
+            };
+            match self.server_error(&status) {
+                // Where the session went meanwhile, nobody can say any more what became of the first try.
+                Some(failure) if failure.is_session_expired && tries > 0 => {
+                    return Err(failure.with_executed(Executed::Unknown));
+                }
+                Some(failure) => return Err(failure),
+                None if waiting.wait().await => tries += 1,
+                None => return Err(self.lost_error(status.message())),
+            }
+        }
+    }
+
+    /// What the server said, unless the connection was lost before it said anything.
+    pub(super) fn server_error(&self, status: &Status) -> Option<RemoteError> {
+        let said = RemoteError::from_status(status);
+        if said.is_none() && status.code() == Code::Unimplemented {
+            return Some(not_a_server(&self.url));
+        }
+        said
+    }
+
+    pub(super) fn lost_error(&self, why: &str) -> RemoteError {
+        let seconds = self.retry_timeout.as_secs();
+        let message =
+            format!("the connection to {} was lost and did not come back within {seconds} s: {why}", self.url);
+        RemoteError::connection(message).with_executed(Executed::Unknown)
+    }
+}
+
+/// Makes connections that are given up when nothing moves in them.
+#[derive(Clone, Copy, Debug)]
+struct Connector;
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<IdleTimeout<TcpStream>>;
+    type Error = io::Error;
+    type Future = BoxFuture<Self::Response, io::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(async move {
+            let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+            let stream = TcpStream::connect((strip_brackets(uri.host().unwrap_or_default()), port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(TokioIo::new(IdleTimeout::new(stream, IDLE_MAX)))
+        })
+    }
+}
+
+/// A host without the brackets that numbers of version 6 have in an address.
+fn strip_brackets(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// A time that is waited for a connection, with pauses that become longer.
+pub(super) struct RetryDelay {
+    timeout: Duration,
+    pub(super) end: Instant,
+    next: Duration,
+}
+
+impl RetryDelay {
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { timeout, end: Instant::now() + timeout, next: RETRY_DELAY_MIN }
+    }
+
+    /// Begins again: something came.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.timeout);
+    }
+
+    /// Waits before the next try. Whether there is time for one.
+    pub(super) async fn wait(&mut self) -> bool {
+        if Instant::now() + self.next >= self.end {
+            return false;
+        }
+        tokio::time::sleep(self.next).await;
+        self.next = (self.next * 2).min(RETRY_DELAY_MAX);
+        true
+    }
+}
+
+fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, RemoteError> {
+    let wrong = || RemoteError::invalid_argument(format!("{url:?} is no address of a server: say https://HOST:PORT"));
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
+    let mut endpoint = Endpoint::from(uri.clone())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PONG_TIMEOUT)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(4 * WINDOW_BYTES)
+        .max_frame_size(CHUNK_BYTES_MAX as u32);
+    match scheme {
+        "https" => {
+            let mut tls = ClientTlsConfig::new();
+            tls = match ca {
+                Some(ca) if is_certificate(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
+                Some(_) => {
+                    return Err(RemoteError::invalid_argument("the file of --ca has no certificate: name one of PEM"));
+                }
+                None => tls.with_native_roots(),
+            };
+            endpoint = endpoint.tls_config(tls).map_err(|error| connect_error(url, &error))?;
+        }
+        "http" if is_loopback(host) => {}
+        "http" => {
+            let message = format!("{url}: without TLS everybody on the way reads the token; say https://{host}");
+            return Err(RemoteError::invalid_argument(message));
+        }
+        _ => return Err(wrong()),
+    }
+    Ok(endpoint)
+}
+
+fn is_certificate(pem: &[u8]) -> bool {
+    std::str::from_utf8(pem).is_ok_and(|text| text.contains("-----BEGIN CERTIFICATE-----"))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || strip_brackets(host).parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+fn not_a_server(url: &str) -> RemoteError {
+    RemoteError::connection(format!("what listens at {url} is no server of Freehold: look at the address"))
+}
+
+/// Why a first connection did not come about. Nothing was asked for.
+fn connect_error(url: &str, error: &(dyn Error + 'static)) -> RemoteError {
+    let mut last = error;
+    let mut message = None;
+    while message.is_none() {
+        message = explain(url, last);
+        match last.source() {
+            Some(source) => last = source,
+            None => break,
+        }
+    }
+    let message = message.unwrap_or_else(|| match url.starts_with("http:") {
+        true => format!("{url} does not answer without TLS ({last}): say https:// if it has a certificate"),
+        false => format!("{url} cannot be reached: {last}"),
+    });
+    RemoteError::connection(message)
+}
+
+fn explain(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
+    if error.downcast_ref::<Status>().is_some_and(|status| status.code() == Code::Unimplemented) {
+        return Some(not_a_server(url).message);
+    }
+    let system = error.downcast_ref::<io::Error>();
+    if system.is_some_and(|system| system.kind() == io::ErrorKind::ConnectionRefused) {
+        return Some(format!(
+            "nobody listens at {url}: start `freehold serve --listen ADDRESS` there, or look at the address"
+        ));
+    }
+    let inner = system.and_then(|system| system.get_ref()).and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner.or_else(|| error.downcast_ref::<rustls::Error>())? {
+        rustls::Error::InvalidCertificate(wrong) => {
+            Some(format!("the certificate of {url} {}", explain_certificate(wrong)))
+        }
+        rustls::Error::InvalidMessage(_) => Some(format!("what listens at {url} speaks no TLS: say http://")),
+        wrong => Some(format!("{url}: {wrong}")),
+    }
+}
+
+/// What a certificate is, and what to do about it.
+fn explain_certificate(wrong: &CertificateError) -> String {
+    match wrong {
+        // Another who has the name of somebody trusted has not its signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "is of nobody who is trusted here: name its authority with --ca FILE".into()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "is out of date: make a new one".into(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "is not valid yet: look at the clocks of both machines".into()
+        }
+        CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
+            // They are named as `DnsName("host")`.
+            let names: Vec<&str> = presented.iter().map(|name| name.split('"').nth(1).unwrap_or(name)).collect();
+            format!("is for {}: say that name, or make one for this", names.join(", "))
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "is for no such name: make one with subjectAltName".into()
+        }
+        CertificateError::Other(wrong) if wrong.to_string() == "CaUsedAsEndEntity" => {
+            "is an authority's, and no server's: make one with basicConstraints=CA:FALSE".into()
+        }
+        wrong => format!("is not trusted: {wrong}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_is_refused_in_a_sentence() {
+        for url in ["", "host:7070", "ftp://host:7070", "http://"] {
+            let message = endpoint(url, None).unwrap_err().message;
+            assert_eq!(message, format!("{url:?} is no address of a server: say https://HOST:PORT"));
+        }
+    }
+
+    #[test]
+    fn a_token_travels_without_tls_to_this_machine_alone() {
+        for url in ["http://127.0.0.1:7070", "http://[::1]:7070", "http://localhost:7070"] {
+            assert!(endpoint(url, None).is_ok(), "{url}");
+        }
+        let message = endpoint("http://host:7070", None).unwrap_err().message;
+        assert_eq!(message, "http://host:7070: without TLS everybody on the way reads the token; say https://host");
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused() {
+        let message = endpoint("https://host:7070", Some(b"no certificate")).unwrap_err().message;
+        assert_eq!(message, "the file of --ca has no certificate: name one of PEM");
+    }
+}

@@ -1,0 +1,307 @@
+//! Why a call was refused: whose fault it was, whether it was carried out, and what to do; as a value here and as a status on the
+//! way. Knows nothing of sessions.
+
+use bytes::Bytes;
+use freehold_broker::wire::RequestError;
+use freehold_broker::{self as broker, CallError, Error, LinkError};
+use prost::Message;
+use std::fmt;
+use tonic::{Code, Status};
+
+use crate::proto;
+
+/// Whose fault it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorOrigin {
+    /// Another call would have been right.
+    Caller,
+    Kernel,
+    /// The device's or its driver's.
+    Device,
+    /// The same call again may go well.
+    Connection,
+    /// The server's or the broker's.
+    Server,
+}
+
+/// Whether a call that failed was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executed {
+    /// Nothing was changed.
+    No,
+    Yes,
+    /// The server that was asked is gone, or did not answer in time.
+    Unknown,
+}
+
+/// Why a call was refused.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RemoteError {
+    pub origin: ErrorOrigin,
+    pub executed: Executed,
+    pub code: Code,
+    pub message: String,
+    /// Of an upload: how many bytes the server has.
+    pub received_bytes: u64,
+    /// The session is no more.
+    pub is_session_expired: bool,
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for RemoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// `google.rpc.Status`, in which tools look for details.
+#[derive(Clone, PartialEq, Message)]
+struct GoogleRpcStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<prost_types::Any>,
+}
+
+const TYPE_URL: &str = "type.googleapis.com/freehold.v1.Failure";
+
+impl RemoteError {
+    fn new(fault: ErrorOrigin, code: Code, sentence: impl Into<String>) -> Self {
+        Self {
+            origin: fault,
+            executed: Executed::No,
+            code,
+            message: sentence.into(),
+            received_bytes: 0,
+            is_session_expired: false,
+        }
+    }
+
+    pub(crate) fn caller(code: Code, sentence: impl Into<String>) -> Self {
+        Self::new(ErrorOrigin::Caller, code, sentence)
+    }
+
+    pub(crate) fn session_expired() -> Self {
+        let sentence = "there is no such session: it was closed, its time was over, or the server was started anew";
+        Self { is_session_expired: true, ..Self::caller(Code::NotFound, sentence) }
+    }
+
+    pub(crate) fn invalid_argument(sentence: impl Into<String>) -> Self {
+        Self::caller(Code::InvalidArgument, sentence)
+    }
+
+    pub(crate) fn server(sentence: impl Into<String>) -> Self {
+        Self::new(ErrorOrigin::Server, Code::Internal, sentence)
+    }
+
+    pub(crate) fn connection(sentence: impl Into<String>) -> Self {
+        Self::new(ErrorOrigin::Connection, Code::Unavailable, sentence)
+    }
+
+    pub(crate) fn with_executed(self, carried_out: Executed) -> Self {
+        Self { executed: carried_out, ..self }
+    }
+
+    pub(crate) fn with_received(self, received_bytes: u64) -> Self {
+        Self { received_bytes, ..self }
+    }
+
+    /// The exit status of a command that failed so: 2 where the call was wrong, 3 where no server answers or lets in, 1 otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match (self.origin, self.code) {
+            (_, Code::Unauthenticated) | (ErrorOrigin::Connection, _) => 3,
+            (ErrorOrigin::Caller, Code::InvalidArgument) => 2,
+            _ => 1,
+        }
+    }
+
+    /// What a status says that a server sent. Nothing where something else between client and server made it.
+    pub(crate) fn from_status(status: &Status) -> Option<Self> {
+        let detailed = GoogleRpcStatus::decode(status.details()).ok()?;
+        let found = detailed.details.iter().find(|detail| detail.type_url == TYPE_URL)?;
+        let told = proto::Failure::decode(found.value.as_slice()).ok()?;
+        let fault = match told.fault() {
+            proto::Fault::Caller => ErrorOrigin::Caller,
+            proto::Fault::Kernel => ErrorOrigin::Kernel,
+            proto::Fault::Device => ErrorOrigin::Device,
+            proto::Fault::Connection => ErrorOrigin::Connection,
+            proto::Fault::Server | proto::Fault::Unspecified => ErrorOrigin::Server,
+        };
+        let carried_out = match told.carried_out() {
+            proto::CarriedOut::No => Executed::No,
+            proto::CarriedOut::Yes => Executed::Yes,
+            proto::CarriedOut::Unknown => Executed::Unknown,
+        };
+        let (sentence, received_bytes, is_session_over) = (told.sentence, told.received_bytes, told.session_over);
+        Some(Self {
+            origin: fault,
+            executed: carried_out,
+            code: status.code(),
+            message: sentence,
+            received_bytes,
+            is_session_expired: is_session_over,
+        })
+    }
+}
+
+impl From<RemoteError> for Status {
+    fn from(failure: RemoteError) -> Self {
+        let fault = match failure.origin {
+            ErrorOrigin::Caller => proto::Fault::Caller,
+            ErrorOrigin::Kernel => proto::Fault::Kernel,
+            ErrorOrigin::Device => proto::Fault::Device,
+            ErrorOrigin::Connection => proto::Fault::Connection,
+            ErrorOrigin::Server => proto::Fault::Server,
+        };
+        let carried_out = match failure.executed {
+            Executed::No => proto::CarriedOut::No,
+            Executed::Yes => proto::CarriedOut::Yes,
+            Executed::Unknown => proto::CarriedOut::Unknown,
+        };
+        // It travels among the headers, which clients take few bytes of.
+        let sentence = truncate(failure.message);
+        let told = proto::Failure {
+            fault: fault.into(),
+            carried_out: carried_out.into(),
+            sentence: sentence.clone(),
+            received_bytes: failure.received_bytes,
+            session_over: failure.is_session_expired,
+        };
+        let detail = prost_types::Any { type_url: TYPE_URL.to_owned(), value: told.encode_to_vec() };
+        let detailed = GoogleRpcStatus { code: failure.code as i32, message: String::new(), details: vec![detail] };
+        Self::with_details(failure.code, sentence, Bytes::from(detailed.encode_to_vec()))
+    }
+}
+
+/// The most bytes of a sentence that goes over the wire.
+const MESSAGE_BYTES_MAX: usize = 2048;
+
+/// What is too long for the way, as far as it goes, and how much is missing.
+fn truncate(mut sentence: String) -> String {
+    if sentence.len() > MESSAGE_BYTES_MAX {
+        let whole = sentence.len();
+        sentence.truncate(sentence.floor_char_boundary(MESSAGE_BYTES_MAX));
+        let gone = whole - sentence.len();
+        sentence.push_str(&format!("… (the last {gone} bytes were cut off on the way)"));
+    }
+    sentence
+}
+
+impl From<Error> for RemoteError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Link(error) => error.into(),
+            Error::Name(wrong) => Self::invalid_argument(wrong.to_string()),
+            Error::Device(error) => (*error).into(),
+            error @ Error::OtherDevice { .. } => Self::server(error.to_string()),
+            error @ Error::TimedOut { .. } => Self::new(ErrorOrigin::Server, Code::DeadlineExceeded, error.to_string()),
+        }
+    }
+}
+
+impl From<LinkError> for RemoteError {
+    fn from(error: LinkError) -> Self {
+        let sentence = error.to_string();
+        let LinkError::Request { error: request_error, .. } = error else {
+            return Self::new(ErrorOrigin::Server, Code::Unavailable, format!("at the server: {sentence}"));
+        };
+        let (fault, code) = match request_error {
+            RequestError::NoName
+            | RequestError::NameDropped
+            | RequestError::NoModule
+            | RequestError::NoLease
+            | RequestError::NoSegment
+            | RequestError::NoTenant => (ErrorOrigin::Caller, Code::NotFound),
+            RequestError::NameTaken | RequestError::ModuleTaken => (ErrorOrigin::Caller, Code::AlreadyExists),
+            RequestError::Busy { .. } | RequestError::SizeMismatch { .. } | RequestError::WrongMemoryKind { .. } => {
+                (ErrorOrigin::Caller, Code::FailedPrecondition)
+            }
+            RequestError::ForeignName | RequestError::ReadOnly | RequestError::NotAllowed { .. } => {
+                (ErrorOrigin::Caller, Code::PermissionDenied)
+            }
+            RequestError::UserQuota { .. }
+            | RequestError::TenantQuota { .. }
+            | RequestError::OutOfMemory { .. }
+            | RequestError::TooMany { .. }
+            | RequestError::ReceiverBusy { .. } => (ErrorOrigin::Caller, Code::ResourceExhausted),
+            RequestError::InvalidName(_) | RequestError::ZeroBytes | RequestError::InvalidModule { .. } => {
+                (ErrorOrigin::Caller, Code::InvalidArgument)
+            }
+            RequestError::Device { .. } | RequestError::DeviceGone { .. } => (ErrorOrigin::Device, Code::Unavailable),
+            _ => (ErrorOrigin::Server, Code::Internal),
+        };
+        Self::new(fault, code, sentence)
+    }
+}
+
+impl From<CallError> for RemoteError {
+    fn from(error: CallError) -> Self {
+        let (sentence, call_origin, call_executed) = (error.to_string(), error.origin(), error.executed());
+        let (fault, code) = match (call_origin, error) {
+            (_, CallError::Link(error)) => return error.into(),
+            (_, CallError::NoModule { .. } | CallError::NoKernel { .. }) => (ErrorOrigin::Caller, Code::NotFound),
+            (_, CallError::TimedOut { .. }) => (ErrorOrigin::Connection, Code::DeadlineExceeded),
+            (broker::ErrorOrigin::Caller, _) => (ErrorOrigin::Caller, Code::InvalidArgument),
+            (broker::ErrorOrigin::Kernel, _) => (ErrorOrigin::Kernel, Code::Aborted),
+            (broker::ErrorOrigin::Device, _) => (ErrorOrigin::Device, Code::Unavailable),
+            (broker::ErrorOrigin::Connection, _) => (ErrorOrigin::Server, Code::Unavailable),
+        };
+        let carried_out = match call_executed {
+            broker::Executed::No => Executed::No,
+            broker::Executed::Maybe => Executed::Unknown,
+        };
+        Self::new(fault, code, sentence).with_executed(carried_out)
+    }
+}
+
+/// What a caller can be wrong about is looked at before a device is asked: this is the device's.
+impl From<freehold::Error> for RemoteError {
+    fn from(error: freehold::Error) -> Self {
+        Self::new(ErrorOrigin::Device, Code::Unavailable, format!("at the server: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_survives_the_wire() {
+        let said =
+            RemoteError::invalid_argument("the block has 8 bytes").with_executed(Executed::Yes).with_received(77);
+        assert_eq!(RemoteError::from_status(&Status::from(said.clone())), Some(said));
+    }
+
+    #[test]
+    fn a_long_sentence_says_how_much_was_cut_off() {
+        let arrived =
+            |sentence: &str| RemoteError::from_status(&RemoteError::invalid_argument(sentence).into()).unwrap().message;
+        let most = "a".repeat(2048);
+        assert_eq!(arrived(&most), most);
+        let note = "… (the last 2 bytes were cut off on the way)";
+        assert_eq!(arrived(&format!("{most}bc")), format!("{most}{note}"));
+        // Never within a letter.
+        assert_eq!(arrived(&format!("{}é", "a".repeat(2047))), format!("{}{note}", "a".repeat(2047)));
+    }
+
+    #[test]
+    fn a_status_without_details_is_not_a_server_error() {
+        assert_eq!(RemoteError::from_status(&Status::unavailable("broken pipe")), None);
+        assert_eq!(
+            RemoteError::from_status(&Status::with_details(Code::Internal, "odd", Bytes::from_static(b"\xff"))),
+            None
+        );
+    }
+
+    #[test]
+    fn a_refusal_of_the_broker_keeps_its_sentence_and_says_whose_fault() {
+        let failure = RemoteError::from(LinkError::from(RequestError::NameTaken));
+        assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
+        assert_eq!(failure.message, "the name is taken: drop it first, or lease it for writing");
+        let failure = RemoteError::from(LinkError::from(RequestError::DeviceGone { code: 719 }));
+        assert_eq!((failure.origin, failure.code), (ErrorOrigin::Device, Code::Unavailable));
+    }
+}

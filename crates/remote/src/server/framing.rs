@@ -1,0 +1,148 @@
+//! What is read of a request before it is a call: how long its message may be, how long it may take to come, and how many modules
+//! are taken in at once.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use freehold_broker::MODULE_BYTES_MAX;
+use http_body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tonic::Code;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Bytes, Service, http};
+use tonic::server::NamedService;
+
+use super::listener::ConnectionInfo;
+use super::service::FreeholdService;
+use crate::CHUNK_BYTES_MAX;
+use crate::error::RemoteError;
+use crate::proto::freehold_server::FreeholdServer;
+
+/// Modules that are taken in and compiled at once, over all sessions. Each takes up to 16 MiB, a few times.
+const MODULES_MAX: usize = 4;
+
+/// How long the text of a module may take to come.
+const MODULE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// What is around a message: its numbers, and its session.
+const MESSAGE_OVERHEAD_BYTES: usize = 4096;
+
+const PUT_MODULE: &str = "/freehold.v1.Freehold/PutModule";
+const UPLOAD: &str = "/freehold.v1.Freehold/Upload";
+
+#[derive(Clone)]
+pub(super) struct FramingService {
+    /// With the longest messages that each may have.
+    calls: FreeholdServer<FreeholdService>,
+    modules: FreeholdServer<FreeholdService>,
+    module_permits: Arc<Semaphore>,
+    handshake_timeout: Duration,
+}
+
+/// The right to have a module in memory. It goes with the call, and not with its connection.
+#[derive(Clone)]
+pub(super) struct ModulePermit {
+    _permits: Arc<[OwnedSemaphorePermit; 2]>,
+}
+
+impl FramingService {
+    pub(super) fn new(calls: FreeholdService, handshake_timeout: Duration) -> Self {
+        let calls = Arc::new(calls);
+        let server =
+            |bytes| FreeholdServer::from_arc(calls.clone()).max_decoding_message_size(bytes + MESSAGE_OVERHEAD_BYTES);
+        let (calls, modules) = (server(CHUNK_BYTES_MAX), server(MODULE_BYTES_MAX));
+        Self { calls, modules, module_permits: Arc::new(Semaphore::new(MODULES_MAX)), handshake_timeout }
+    }
+}
+
+impl NamedService for FramingService {
+    const NAME: &'static str = <FreeholdServer<FreeholdService> as NamedService>::NAME;
+}
+
+impl Service<http::Request<Body>> for FramingService {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        match request.uri().path() {
+            PUT_MODULE => {
+                let (modules, permits, handshake_timeout) =
+                    (self.modules.clone(), self.module_permits.clone(), self.handshake_timeout);
+                Box::pin(receive_module(modules, permits, handshake_timeout, request))
+            }
+            // How long its parts may take is its own matter.
+            UPLOAD => self.calls.call(request),
+            _ => {
+                let limit = Instant::now() + self.handshake_timeout;
+                self.calls.call(request.map(|body| TimedBody::body(body, self.handshake_timeout, limit)))
+            }
+        }
+    }
+}
+
+/// Has a module read when there is a place for it: until then HTTP/2's window holds it back.
+async fn receive_module(
+    mut modules: FreeholdServer<FreeholdService>,
+    permits: Arc<Semaphore>,
+    handshake_timeout: Duration,
+    mut request: http::Request<Body>,
+) -> Result<http::Response<Body>, Infallible> {
+    let info: ConnectionInfo = request.extensions().get().cloned().expect("every connection has one");
+    let own = info.module_permit.acquire_owned().await.expect("nobody closes it");
+    let place = permits.acquire_owned().await.expect("nobody closes it");
+    request.extensions_mut().insert(ModulePermit { _permits: Arc::new([own, place]) });
+    let limit = Instant::now() + MODULE_TIMEOUT;
+    modules.call(request.map(|body| TimedBody::body(body, handshake_timeout, limit))).await
+}
+
+/// A body that has to come in time.
+struct TimedBody {
+    body: Body,
+    idle_timeout: Duration,
+    deadline: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl TimedBody {
+    /// With no longer pause than this, and by then as a whole.
+    fn body(body: Body, pause: Duration, limit: Instant) -> Body {
+        let end = Box::pin(tokio::time::sleep_until(limit.min(Instant::now() + pause)));
+        Body::new(Self { body, idle_timeout: pause, deadline: limit, timer: end })
+    }
+}
+
+impl http_body::Body for TimedBody {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            ready!(self.timer.as_mut().poll(context));
+            let message = "the request did not come in time: send it whole, at once";
+            return Poll::Ready(Some(Err(RemoteError::caller(Code::DeadlineExceeded, message).into())));
+        };
+        let next = self.deadline.min(Instant::now() + self.idle_timeout);
+        self.timer.as_mut().reset(next);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,170 @@
+//! The calls of a session by their call_log: each is carried out once, and answered as often as it is asked. Knows nothing of what
+//! calls do.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+use tonic::Code;
+
+use super::lock;
+use super::upload::Upload;
+use crate::error::{Executed, RemoteError};
+use crate::proto::Call;
+
+/// So many calls of a session may be unanswered, or answered and not yet known to be.
+const CALLS_MAX: usize = 4096;
+
+/// What was answered: a message as bytes, or why not.
+pub(super) type Outcome = Result<Vec<u8>, RemoteError>;
+
+/// What is known of a call.
+#[derive(Clone)]
+pub(super) enum Entry {
+    Call {
+        /// A number made of the request, so that another one under the same number is noticed.
+        fingerprint: u64,
+        outcome: watch::Receiver<Option<Outcome>>,
+    },
+    Upload(Arc<Upload>),
+}
+
+/// Whose turn it is to carry a call out.
+pub(super) enum Claim {
+    /// The caller's, who then says what came of it.
+    New(watch::Sender<Option<Outcome>>),
+    /// Somebody's before.
+    Known(watch::Receiver<Option<Outcome>>),
+}
+
+#[derive(Default)]
+pub(super) struct CallLog {
+    inner: Mutex<CallLogInner>,
+}
+
+#[derive(Default)]
+struct CallLogInner {
+    entries: BTreeMap<u64, Entry>,
+    /// Calls below are forgotten.
+    forgotten_below: u64,
+}
+
+impl CallLog {
+    pub(super) fn claim(&self, call: &Call, fingerprint: u64) -> Result<Claim, RemoteError> {
+        let mut inner = lock(&self.inner);
+        match inner.find(call)? {
+            Some(Entry::Call { fingerprint: before, outcome }) if before == fingerprint => Ok(Claim::Known(outcome)),
+            Some(_) => Err(number_reused(call.number)),
+            None => {
+                let (sender, outcome) = watch::channel(None);
+                inner.entries.insert(call.number, Entry::Call { fingerprint, outcome });
+                Ok(Claim::New(sender))
+            }
+        }
+    }
+
+    /// The upload of that number: the one that began before, or a new one.
+    pub(super) fn upload(
+        &self,
+        call: &Call,
+        begin: impl FnOnce() -> Result<Upload, RemoteError>,
+    ) -> Result<Arc<Upload>, RemoteError> {
+        let mut inner = lock(&self.inner);
+        match inner.find(call)? {
+            Some(Entry::Upload(upload)) => Ok(upload),
+            Some(_) => Err(number_reused(call.number)),
+            None => {
+                let upload = Arc::new(begin()?);
+                inner.entries.insert(call.number, Entry::Upload(upload.clone()));
+                Ok(upload)
+            }
+        }
+    }
+
+    /// An upload that began.
+    pub(super) fn find_upload(&self, number: u64) -> Option<Arc<Upload>> {
+        match lock(&self.inner).entries.get(&number) {
+            Some(Entry::Upload(upload)) => Some(upload.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl CallLogInner {
+    fn find(&mut self, call: &Call) -> Result<Option<Entry>, RemoteError> {
+        if call.answered_below > self.forgotten_below {
+            self.forgotten_below = call.answered_below;
+            self.entries = self.entries.split_off(&self.forgotten_below);
+        }
+        if call.number < self.forgotten_below {
+            let message =
+                format!("call {} was answered, as a later call said: give a new call a new number", call.number);
+            return Err(RemoteError::caller(Code::FailedPrecondition, message).with_executed(Executed::Unknown));
+        }
+        if call.number == 0 {
+            return Err(RemoteError::invalid_argument("a call has a number from 1 on: give each call its own"));
+        }
+        let known = self.entries.get(&call.number).cloned();
+        if known.is_none() && self.entries.len() >= CALLS_MAX {
+            let message =
+                format!("{CALLS_MAX} calls of the session are remembered: say with answered_below which were answered");
+            return Err(RemoteError::caller(Code::ResourceExhausted, message));
+        }
+        Ok(known)
+    }
+}
+
+fn number_reused(number: u64) -> RemoteError {
+    RemoteError::invalid_argument(format!("call {number} was another call before: give each call its own number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u64, answered_below: u64) -> Call {
+        Call { session: vec![0; 16], number, answered_below }
+    }
+
+    #[test]
+    fn the_second_of_one_number_gets_the_answer_of_the_first() {
+        let call_log = CallLog::default();
+        let Ok(Claim::New(sender)) = call_log.claim(&call(1, 0), 77) else { panic!("it is the first") };
+        sender.send_replace(Some(Ok(vec![1, 2])));
+        let Ok(Claim::Known(outcome)) = call_log.claim(&call(1, 0), 77) else { panic!("it is the second") };
+        assert_eq!(*outcome.borrow(), Some(Ok(vec![1, 2])));
+    }
+
+    #[test]
+    fn another_request_under_the_number_is_refused() {
+        let call_log = CallLog::default();
+        let _first = call_log.claim(&call(1, 0), 77);
+        let refused = call_log.claim(&call(1, 0), 78).err().map(|failure| failure.message);
+        assert_eq!(refused.as_deref(), Some("call 1 was another call before: give each call its own number"));
+    }
+
+    #[test]
+    fn what_was_answered_is_forgotten_and_not_done_again() {
+        let call_log = CallLog::default();
+        let _first = call_log.claim(&call(1, 0), 77);
+        let _second = call_log.claim(&call(2, 2), 77);
+        let refused = call_log.claim(&call(1, 0), 77).err().expect("it is forgotten");
+        assert_eq!(refused.message, "call 1 was answered, as a later call said: give a new call a new number");
+        assert!(matches!(call_log.claim(&call(2, 0), 77), Ok(Claim::Known(_))));
+    }
+
+    #[test]
+    fn so_many_calls_are_remembered_and_no_more() {
+        let call_log = CallLog::default();
+        (1..=4096).for_each(|number| assert!(call_log.claim(&call(number, 0), 0).is_ok()));
+        let refused = call_log.claim(&call(4097, 0), 0).err().expect("there are too many");
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert!(call_log.claim(&call(4097, 2), 0).is_ok());
+    }
+
+    #[test]
+    fn zero_is_no_number() {
+        let refused = CallLog::default().claim(&call(0, 0), 0).err().expect("it is none");
+        assert_eq!(refused.message, "a call has a number from 1 on: give each call its own");
+    }
+}

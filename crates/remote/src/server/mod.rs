@@ -1,0 +1,232 @@
+//! The server: a process that serves a broker over gRPC. It owns the listener, TLS, and who is let in; what calls do is in `calls`.
+
+mod completed_set;
+mod download;
+mod framing;
+mod idempotency;
+mod launches;
+mod listener;
+mod named_table;
+mod pinned_pool;
+mod service;
+mod session;
+mod upload;
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use freehold::Device;
+use freehold_broker::wire::{BrokerStats, Reply, Request as Ask};
+use freehold_broker::{Link, LinkError};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Server, ServerTlsConfig};
+use tonic::{Request, Status};
+
+use self::framing::FramingService;
+use self::listener::ConnectionInfo;
+use self::service::FreeholdService;
+use self::session::Sessions;
+use crate::error::RemoteError;
+use crate::idle_timeout::{IDLE_MAX, PING_INTERVAL, PONG_TIMEOUT};
+use crate::proto::DESCRIPTORS;
+use crate::proto::freehold_server::FreeholdServer;
+use crate::token::Token;
+use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
+
+/// How often the server looks whether the broker is still there, and for sessions that are over.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Calls that one connection may have under way.
+const STREAMS_MAX: u32 = 256;
+
+/// The most bytes of a request's headers.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+
+/// The most bytes of a question that is no call: names of services.
+const QUERY_BYTES_MAX: usize = 1024;
+
+/// A certificate with its key.
+#[derive(Clone)]
+pub struct Identity(tonic::transport::Identity);
+
+impl Identity {
+    /// # Errors
+    /// Where they are none, or do not belong together.
+    pub fn new(certificate: Vec<u8>, key: Vec<u8>) -> io::Result<Self> {
+        let identity = Self(tonic::transport::Identity::from_pem(certificate, key));
+        match Server::builder().tls_config(identity.config()) {
+            Ok(_) => Ok(identity),
+            Err(_) => Err(io::Error::other("this is no certificate with its key: name both as PEM")),
+        }
+    }
+
+    fn config(&self) -> ServerTlsConfig {
+        ServerTlsConfig::new().identity(self.0.clone())
+    }
+}
+
+/// The key is a secret.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Identity")
+    }
+}
+
+/// What clients may take of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// Connections at once. Who comes then waits for one to end.
+    pub connections_max: usize,
+    /// Connections at once that have not shown the token. The oldest makes room.
+    pub unauthenticated_max: usize,
+    /// How long a connection has to show the token, a request to come, and an upload to begin.
+    pub handshake_timeout: Duration,
+    /// How long nothing may move in a connection.
+    pub idle_timeout: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        let handshake_timeout = Duration::from_secs(10);
+        Self { connections_max: 512, unauthenticated_max: 64, handshake_timeout, idle_timeout: IDLE_MAX }
+    }
+}
+
+/// What a server has to know.
+#[derive(Debug)]
+pub struct RemoteServer {
+    pub listener: TcpListener,
+    /// Without one it speaks without TLS: for clients of its own machine.
+    pub identity: Option<Identity>,
+    pub token: Token,
+    /// The broker's socket.
+    pub socket: PathBuf,
+    /// The broker's device.
+    pub device: Device,
+    pub limits: ServerLimits,
+}
+
+impl RemoteServer {
+    /// Serves until the broker has hung up.
+    ///
+    /// # Errors
+    /// Where no broker answers, where certificate and key are none, or where the system refuses what the server needs.
+    pub fn serve(self) -> io::Result<()> {
+        // Connections and sessions have descriptors, more than many systems give at first.
+        let mut descriptors = getrlimit(Resource::Nofile);
+        descriptors.current = descriptors.maximum;
+        setrlimit(Resource::Nofile, descriptors)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let link = Arc::new(Mutex::new(Link::connect(&self.socket).map_err(io::Error::other)?));
+        let served = runtime.block_on(self.run(link));
+        // What is under way ends with the process, and the broker takes back what it had.
+        runtime.shutdown_background();
+        served
+    }
+
+    async fn run(self, link: Arc<Mutex<Link>>) -> io::Result<()> {
+        self.listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let mut server = Server::builder()
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(4 * WINDOW_BYTES)
+            .max_frame_size(CHUNK_BYTES_MAX as u32)
+            .max_concurrent_streams(STREAMS_MAX)
+            .http2_max_header_list_size(HEADERS_BYTES_MAX)
+            .http2_keepalive_interval(Some(PING_INTERVAL))
+            .http2_keepalive_timeout(Some(PONG_TIMEOUT));
+        if let Some(identity) = self.identity {
+            server = server.tls_config(identity.config()).map_err(io::Error::other)?;
+        }
+        let sessions = Arc::new(Sessions::new(self.device, self.socket));
+        let calls = FramingService::new(
+            FreeholdService::new(sessions.clone(), link.clone(), self.limits.handshake_timeout),
+            self.limits.handshake_timeout,
+        );
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<FreeholdServer<FreeholdService>>().await;
+        let health_service = health_service.max_decoding_message_size(QUERY_BYTES_MAX);
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let newer = reflection().build_v1().map_err(io::Error::other)?;
+        let older = reflection().build_v1alpha().map_err(io::Error::other)?;
+        let (newer, older) =
+            (newer.max_decoding_message_size(QUERY_BYTES_MAX), older.max_decoding_message_size(QUERY_BYTES_MAX));
+        let guard = TokenInterceptor { token: Arc::new(self.token) };
+        let served = server
+            .add_service(health_service)
+            .add_service(InterceptedService::new(newer, guard.clone()))
+            // Many tools ask for this one alone.
+            .add_service(InterceptedService::new(older, guard.clone()))
+            .add_service(InterceptedService::new(calls, guard))
+            .serve_with_incoming(listener::incoming(listener, self.limits));
+        tokio::select! {
+            served = served => served.map_err(io::Error::other),
+            () = watch_broker(sessions, link) => Ok(()),
+        }
+    }
+}
+
+/// Lets in who shows the token.
+#[derive(Clone)]
+struct TokenInterceptor {
+    token: Arc<Token>,
+}
+
+impl tonic::service::Interceptor for TokenInterceptor {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let shown = request.metadata().get("authorization");
+        if shown.is_some_and(|shown| self.token.matches_header(shown.as_bytes())) {
+            request.extensions().get::<ConnectionInfo>().expect("every connection has one").mark_authenticated();
+            return Ok(request);
+        }
+        let message = match shown {
+            None => "no token was shown: say --token-file FILE, or set FREEHOLD_TOKEN",
+            Some(_) => "the token is another: use the one that `freehold serve` was started with",
+        };
+        Err(RemoteError::caller(tonic::Code::Unauthenticated, message).into())
+    }
+}
+
+/// Ends sessions whose time is over, until the broker has hung up.
+async fn watch_broker(sessions: Arc<Sessions>, link: Arc<Mutex<Link>>) {
+    let mut ticks = tokio::time::interval(CHECK_INTERVAL);
+    loop {
+        ticks.tick().await;
+        let (sessions, link) = (sessions.clone(), link.clone());
+        let look = tokio::task::spawn_blocking(move || {
+            sessions.close_idle();
+            broker_stats(&mut lock(&link))
+        });
+        match look.await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(target: "freehold", %error, "the server ends: the broker does not answer");
+                return;
+            }
+            Err(error) => {
+                tracing::error!(target: "freehold", %error, "the server ends");
+                return;
+            }
+        }
+    }
+}
+
+fn broker_stats(link: &mut Link) -> Result<BrokerStats, LinkError> {
+    match link.call(Ask::Stats)?.reply {
+        Reply::Stats(sums) => Ok(sums),
+        _ => Err(LinkError::Malformed),
+    }
+}
+
+/// A lock that outlives a thread which panicked with it: what it guards is changed in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,458 @@
+//! What each call does. It checks what a client says, and broker_permits the session or the broker; nothing that waits for either runs on
+//! the threads of the network.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use freehold_broker::wire::{Reply as Answered, Request as Ask};
+use freehold_broker::{Access, Caller, Host, Lease, Link, LinkError, Name, Policy};
+use prost::Message;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::download::{ChunkResult, Download};
+use super::framing::ModulePermit;
+use super::idempotency::Claim;
+use super::lock;
+use super::session::{Session, SessionBlock, SessionGuard, Sessions};
+use super::upload::Upload;
+use crate::CHUNK_BYTES_MAX;
+use crate::error::{Executed, RemoteError};
+use crate::proto::freehold_server::Freehold;
+use crate::proto::upload_message::Part;
+use crate::proto::{self, Block, Call, Done, UploadBegin, UploadMessage, Uploaded};
+
+/// Chunks of an upload that wait for pinned memory.
+const QUEUE: usize = 2;
+
+/// Chunks of a download where the client has no wish.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Who waits for launches has a thread each: further ones wait for one. Fewer than there are threads for all that may wait:
+/// transfers and single calls have theirs.
+const WAITS_MAX: usize = 128;
+
+/// Calls of no session that have a thread.
+const BROKER_CALLS_MAX: usize = 32;
+
+pub(super) struct FreeholdService {
+    sessions: Arc<Sessions>,
+    /// What belongs to no session is asked here.
+    link: Arc<Mutex<Link>>,
+    broker_permits: Arc<Semaphore>,
+    wait_permits: Arc<Semaphore>,
+    /// How long an upload has to begin.
+    handshake_timeout: Duration,
+}
+
+type Reply<T> = Result<Response<T>, Status>;
+
+/// Runs what may wait for the device or the broker, when it is its turn.
+async fn run_blocking<T: Send + 'static>(
+    turns: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, RemoteError> + Send + 'static,
+) -> Result<T, RemoteError> {
+    let turn = acquire(turns).await;
+    let work = move || {
+        // It goes with the thread, and not with a client that does not wait any more.
+        let _turn = turn;
+        work()
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(aborted()),
+    }
+}
+
+async fn acquire(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    turns.clone().acquire_owned().await.expect("nobody closes it")
+}
+
+fn aborted() -> RemoteError {
+    RemoteError::server("the server broke off the call: tell who runs it").with_executed(Executed::Unknown)
+}
+
+impl FreeholdService {
+    pub(super) fn new(sessions: Arc<Sessions>, link: Arc<Mutex<Link>>, handshake_timeout: Duration) -> Self {
+        let [broker_permits, waits] = [BROKER_CALLS_MAX, WAITS_MAX].map(|most| Arc::new(Semaphore::new(most)));
+        Self { sessions, link, broker_permits, wait_permits: waits, handshake_timeout }
+    }
+
+    fn enter(&self, call: Option<&Call>) -> Result<(SessionGuard, Call), RemoteError> {
+        let call =
+            call.ok_or_else(|| RemoteError::invalid_argument("the request has no call: say session and number"))?;
+        Ok((self.sessions.enter(&call.session)?, call.clone()))
+    }
+
+    /// Carries a call out that changes something: once, whoever hears the answer.
+    async fn call_once<R: Message + Default>(
+        &self,
+        call: Option<&Call>,
+        fingerprint: u64,
+        work: impl FnOnce(&Session) -> Result<R, RemoteError> + Send + 'static,
+    ) -> Reply<R> {
+        let (guard, call) = self.enter(call)?;
+        let mut outcome = match guard.call_log.claim(&call, fingerprint)? {
+            Claim::Known(outcome) => outcome,
+            Claim::New(sender) => {
+                let outcome = sender.subscribe();
+                // Not part of this call any more: it goes on where the client does not. One session has so many threads at a time.
+                tokio::spawn(async move {
+                    let turn = acquire(&guard.call_permits).await;
+                    let work = move || {
+                        let answer = work(&guard).map(|reply| reply.encode_to_vec());
+                        sender.send_replace(Some(answer));
+                        drop(turn);
+                    };
+                    // Where it panics, who waits hears that nobody answers any more.
+                    let _ = tokio::task::spawn_blocking(work).await;
+                });
+                outcome
+            }
+        };
+        let answer = match outcome.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone().expect("it was waited for"),
+            Err(_) => Err(aborted()),
+        };
+        let message = R::decode(answer?.as_slice()).expect("it was encoded here");
+        Ok(Response::new(message))
+    }
+
+    async fn call_broker<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Link) -> Result<T, LinkError> + Send + 'static,
+    ) -> Result<T, RemoteError> {
+        let link = self.link.clone();
+        run_blocking(&self.broker_permits, move || Ok(ask(&mut lock(&link))?)).await
+    }
+
+    /// Takes the chunks of an upload from the connection and hands them on, no faster than the device has room for them.
+    async fn receive(&self, begin: UploadBegin, mut parts: Streaming<UploadMessage>) -> Result<Uploaded, RemoteError> {
+        let (guard, call) = self.enter(begin.call.as_ref())?;
+        let upload = guard.call_log.upload(&call, || Upload::new(guard.block(begin.block)?, &begin))?;
+        // Who sent it before may wait for the device.
+        let begun = upload.clone();
+        let sender = run_blocking(&guard.call_permits, move || begun.begin(&begin)).await?;
+        let told = |turns: Arc<Semaphore>| async move { run_blocking(&turns, move || Ok(upload.progress())).await };
+        let Some(sender) = sender else { return told(guard.call_permits.clone()).await };
+        let permit = self.sessions.pinned.permit(&guard.transfer_permits).await;
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (pinned, idle_timeout, turns) =
+            (self.sessions.pinned.clone(), guard.idle_timeout, guard.call_permits.clone());
+        let writer = tokio::task::spawn_blocking(move || sender.write_all(&guard, pinned.buffer(permit)?, waiting));
+        let broken = loop {
+            let part = match tokio::time::timeout(idle_timeout, parts.message()).await {
+                Ok(Ok(Some(UploadMessage { part: Some(part) }))) => part,
+                Ok(Ok(Some(UploadMessage { part: None }))) => {
+                    break Some(RemoteError::invalid_argument(
+                        "a message of an upload is a chunk or the end: this is neither",
+                    ));
+                }
+                Ok(Ok(None)) => break None,
+                Ok(Err(status)) => break Some(read_error(&status)),
+                Err(_) => {
+                    let message = format!(
+                        "nothing came of the upload for {} s: go on when there is more",
+                        idle_timeout.as_secs()
+                    );
+                    break Some(RemoteError::caller(Code::DeadlineExceeded, message));
+                }
+            };
+            let is_last = matches!(part, Part::End(_));
+            // Where nobody takes it, the writer says why.
+            if queue.send(part).await.is_err() || is_last {
+                break None;
+            }
+        };
+        drop(queue);
+        let written =
+            writer.await.map_err(|_| RemoteError::server("the server broke off the upload: tell who runs it"))?;
+        match broken {
+            None => written,
+            Some(failure) => Err(failure.with_received(told(turns).await?.bytes)),
+        }
+    }
+}
+
+/// A message that is too long, or none.
+fn read_error(status: &Status) -> RemoteError {
+    match status.code() {
+        Code::OutOfRange => {
+            RemoteError::invalid_argument(format!("a message is too long: a chunk has at most {CHUNK_BYTES_MAX} bytes"))
+        }
+        _ => RemoteError::connection("the upload broke off: go on where it stands"),
+    }
+}
+
+/// A number of a request of a kind, without the call that it is.
+fn fingerprint<M: Hash>(request: &M) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (std::any::type_name::<M>(), request).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn parse_name(text: &str) -> Result<Name, RemoteError> {
+    Name::parse(text).map_err(|wrong| RemoteError::from(freehold_broker::Error::from(wrong)))
+}
+
+fn parse_access(told: i32) -> Result<Access, RemoteError> {
+    match proto::Access::try_from(told) {
+        Ok(proto::Access::Read) => Ok(Access::Read),
+        Ok(proto::Access::Write) => Ok(Access::Write),
+        _ => Err(RemoteError::invalid_argument("a lease is for reading or for writing: say which")),
+    }
+}
+
+fn proto_block(block: &SessionBlock) -> Block {
+    let access = match block.access {
+        Access::Read => proto::Access::Read,
+        Access::Write => proto::Access::Write,
+    };
+    Block { block: block.number, bytes: block.bytes, access: access.into() }
+}
+
+fn parse_listed(line: &str) -> Option<proto::Name> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [name, bytes, user, process, readers, writers, age_s, version, memory] = fields[..] else { return None };
+    let host = memory == "1";
+    // Who asked for memory of the host did not ask for its header.
+    let header_bytes = if host { Host::HEADER_BYTES } else { 0 };
+    Some(proto::Name {
+        name: name.to_owned(),
+        bytes: bytes.parse::<u64>().ok()?.saturating_sub(header_bytes),
+        host,
+        user: user.parse().ok()?,
+        process: process.parse().ok()?,
+        readers: readers.parse().ok()?,
+        writers: writers.parse().ok()?,
+        age_s: age_s.parse().ok()?,
+        version: version.parse().ok()?,
+    })
+}
+
+#[tonic::async_trait]
+impl Freehold for FreeholdService {
+    async fn open(&self, request: Request<proto::OpenRequest>) -> Reply<proto::Session> {
+        let proto::OpenRequest { session, life_ms, resume } = request.into_inner();
+        let (sessions, key) = (self.sessions.clone(), session.clone());
+        let opened =
+            move || if resume { sessions.enter(&key) } else { sessions.open(&key, Duration::from_millis(life_ms)) };
+        let life_ms = run_blocking(&self.broker_permits, opened).await?.idle_timeout.as_millis() as u64;
+        Ok(Response::new(proto::Session { session, life_ms, chunk_bytes_max: CHUNK_BYTES_MAX as u64 }))
+    }
+
+    async fn close(&self, request: Request<proto::CloseRequest>) -> Reply<Done> {
+        let (sessions, key) = (self.sessions.clone(), request.into_inner().session);
+        run_blocking(&self.broker_permits, move || sessions.close(&key)).await?;
+        Ok(Response::new(Done {}))
+    }
+
+    async fn alloc(&self, request: Request<proto::AllocRequest>) -> Reply<Block> {
+        let proto::AllocRequest { call, bytes } = request.into_inner();
+        self.call_once(call.as_ref(), fingerprint(&proto::AllocRequest { call: None, bytes }), move |session| {
+            let len =
+                usize::try_from(bytes).map_err(|_| RemoteError::invalid_argument("so many bytes cannot be counted"))?;
+            let lease: Lease<u8> = session.broker.reserve(session.upload_stream()?, len)?;
+            Ok(proto_block(&session.add_block(lease)))
+        })
+        .await
+    }
+
+    async fn free(&self, request: Request<proto::FreeRequest>) -> Reply<Done> {
+        let proto::FreeRequest { call, block } = request.into_inner();
+        self.call_once(call.as_ref(), fingerprint(&proto::FreeRequest { call: None, block }), move |session| {
+            session.free(block)?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn upload(&self, request: Request<Streaming<UploadMessage>>) -> Reply<Uploaded> {
+        let mut parts = request.into_inner();
+        let Ok(first) = tokio::time::timeout(self.handshake_timeout, parts.message()).await else {
+            let message =
+                format!("nothing came of the upload for {:?}: send its begin at once", self.handshake_timeout);
+            return Err(RemoteError::caller(Code::DeadlineExceeded, message).into());
+        };
+        match first {
+            Ok(Some(UploadMessage { part: Some(Part::Begin(begin)) })) => {
+                Ok(Response::new(self.receive(begin, parts).await?))
+            }
+            Ok(_) => {
+                Err(RemoteError::invalid_argument("an upload begins with where its bytes belong: send the begin first")
+                    .into())
+            }
+            Err(status) => Err(read_error(&status).into()),
+        }
+    }
+
+    async fn resume_upload(&self, request: Request<proto::ResumeRequest>) -> Reply<Uploaded> {
+        let proto::ResumeRequest { session, number } = request.into_inner();
+        let guard = self.sessions.enter(&session)?;
+        let upload = guard.call_log.find_upload(number);
+        // One of which no word has come stands at its beginning.
+        let told = run_blocking(&guard.call_permits, move || {
+            Ok(upload.map_or_else(Uploaded::default, |upload| upload.resume()))
+        })
+        .await?;
+        Ok(Response::new(told))
+    }
+
+    type DownloadStream = Pin<Box<dyn Stream<Item = ChunkResult> + Send>>;
+
+    async fn download(&self, request: Request<proto::DownloadRequest>) -> Reply<Self::DownloadStream> {
+        let proto::DownloadRequest { session, block, offset, bytes, chunk_bytes } = request.into_inner();
+        let guard = self.sessions.enter(&session)?;
+        let block = guard.block(block)?;
+        let bytes = if bytes == 0 { block.bytes.saturating_sub(offset) } else { bytes };
+        let range = block.range(offset, bytes)?;
+        let chunk_bytes = match chunk_bytes as usize {
+            0 => CHUNK_BYTES,
+            wish => wish.min(CHUNK_BYTES_MAX),
+        };
+        let permit = self.sessions.pinned.permit(&guard.transfer_permits).await;
+        let (pinned, runtime) = (self.sessions.pinned.clone(), tokio::runtime::Handle::current());
+        let buffer = run_blocking(&guard.call_permits, move || pinned.buffer(permit)).await?;
+        let (download, chunks) = Download::new(guard, block, range, chunk_bytes);
+        tokio::task::spawn_blocking(move || download.run(buffer, &runtime));
+        Ok(Response::new(Box::pin(ReceiverStream::new(chunks))))
+    }
+
+    async fn publish(&self, request: Request<proto::PublishRequest>) -> Reply<Done> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        self.call_once(call.as_ref(), fingerprint(&request), move |session| {
+            let policy = match request.policy() {
+                proto::Policy::Restore => Policy::Restore,
+                proto::Policy::Drop => Policy::Drop,
+                proto::Policy::Open => Policy::Open,
+            };
+            session.publish(request.block, &request.name, policy)?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn lease(&self, request: Request<proto::LeaseRequest>) -> Reply<Block> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        self.call_once(call.as_ref(), fingerprint(&request), move |session| {
+            let lease =
+                session.broker.lease::<u8>(session.upload_stream()?, &request.name, parse_access(request.access)?)?;
+            Ok(proto_block(&session.add_block(lease)))
+        })
+        .await
+    }
+
+    async fn drop(&self, request: Request<proto::DropRequest>) -> Reply<Done> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        self.call_once(call.as_ref(), fingerprint(&request), move |session| {
+            session.broker.drop_name(parse_name(&request.name)?.as_str())?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn find(&self, request: Request<proto::FindRequest>) -> Reply<proto::Found> {
+        let name = parse_name(&request.into_inner().name)?;
+        let found = self.call_broker(move |link| link.call(Ask::Find { name })).await?;
+        match found.reply {
+            Answered::Number { bytes, .. } => Ok(Response::new(proto::Found { bytes })),
+            _ => Err(RemoteError::from(LinkError::Malformed).into()),
+        }
+    }
+
+    async fn list(&self, request: Request<proto::ListRequest>) -> Reply<proto::Names> {
+        let after = request.into_inner().after;
+        let after = match after.as_str() {
+            "" => None,
+            after => Some(parse_name(after)?),
+        };
+        let text = self.call_broker(move |link| Ok(link.call(Ask::List { after })?.text)).await?;
+        let names: Option<Vec<_>> = text.lines().map(parse_listed).collect();
+        Ok(Response::new(proto::Names { names: names.ok_or_else(|| RemoteError::from(LinkError::Malformed))? }))
+    }
+
+    async fn put_module(&self, mut request: Request<proto::PutModuleRequest>) -> Reply<proto::Module> {
+        let place: Option<ModulePermit> = request.extensions_mut().remove();
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let fingerprint = fingerprint(&request);
+        let put = move |session: &Session| {
+            let put = session.launches.put_module(&request.name, &request.text);
+            drop((request, place));
+            put
+        };
+        // What is remembered is its number alone: there may be many kernels.
+        let known: proto::Module = self.call_once(call.as_ref(), fingerprint, put).await?.into_inner();
+        let (guard, _) = self.enter(call.as_ref())?;
+        Ok(Response::new(guard.launches.describe_module(known.module)?))
+    }
+
+    async fn find_module(&self, request: Request<proto::FindModuleRequest>) -> Reply<proto::Module> {
+        let proto::FindModuleRequest { session, name } = request.into_inner();
+        let guard = self.sessions.enter(&session)?;
+        Ok(Response::new(run_blocking(&guard.call_permits.clone(), move || guard.launches.find_module(&name)).await?))
+    }
+
+    async fn list_modules(&self, request: Request<proto::ListModulesRequest>) -> Reply<proto::Modules> {
+        let guard = self.sessions.enter(&request.into_inner().session)?;
+        Ok(Response::new(run_blocking(&guard.call_permits.clone(), move || guard.launches.list_modules()).await?))
+    }
+
+    async fn drop_module(&self, request: Request<proto::DropModuleRequest>) -> Reply<Done> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        self.call_once(call.as_ref(), fingerprint(&request), move |session| {
+            session.launches.drop_module(&request.name)?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn launch(&self, request: Request<proto::LaunchRequest>) -> Reply<proto::Launched> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let launch = call.as_ref().map_or(0, |call| call.number);
+        self.call_once(call.as_ref(), fingerprint(&("launch", request.encode_to_vec())), move |session| {
+            let block = |caller: &Caller, block: &proto::BlockArgument| {
+                session.block(block.block)?.argument(caller, block.offset)
+            };
+            session.launches.launch(launch, &request, block)?;
+            Ok(proto::Launched { launch })
+        })
+        .await
+    }
+
+    async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
+        let proto::WaitRequest { session, launch, timeout_ms } = request.into_inner();
+        let guard = self.sessions.enter(&session)?;
+        let own = acquire(&guard.wait_permits).await;
+        let waited = run_blocking(&self.wait_permits, move || {
+            let _own = own;
+            guard.launches.wait(launch, Duration::from_millis(timeout_ms))
+        });
+        waited.await?;
+        Ok(Response::new(Done {}))
+    }
+
+    async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Sums> {
+        let sums = self.call_broker(super::broker_stats).await?;
+        Ok(Response::new(proto::Sums {
+            budget_bytes: sums.budget_bytes,
+            made_bytes: sums.segment_bytes,
+            leased_bytes: sums.leased_bytes,
+            named_bytes: sums.named_bytes,
+            leaving_bytes: sums.reclaiming_bytes,
+            tenants: sums.tenants.into(),
+            names: sums.names.into(),
+            leases: sums.leases.into(),
+            sessions: self.sessions.len() as u64,
+        }))
+    }
+}

@@ -1,0 +1,240 @@
+//! A broker and its servers for one test, on a software device of their own, with certificates made for it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use freehold_broker::{BrokerLimits, Config};
+use freehold_remote::{Identity, Remote, RemoteServer, RemoteStats, ServerLimits, Token};
+use freehold_testing::HANG_TIMEOUT;
+
+pub(crate) use freehold_testing::Random;
+
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// How long a kernel may run in most tests, none of which waits for that: no machine is so slow that a kernel which ends by itself
+/// takes as long.
+const LAUNCH: Duration = Duration::from_secs(1000);
+
+/// The device of all processes: the software one, unless FREEHOLD_DEVICE names another.
+fn device() -> String {
+    std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
+}
+
+/// A broker of these words: its socket, and how long a kernel may run, in milliseconds.
+pub(crate) fn config(words: &[OsString]) -> Config {
+    let [socket, launch_ms] = words else { panic!("a broker is told where, and how long kernels run") };
+    Config {
+        program: std::env::current_exe().expect("a program has a path"),
+        leading_args: vec!["part".into()],
+        socket: socket.into(),
+        device: Some(device()),
+        device_uuid: 0,
+        memory_bytes: 2 << 30,
+        spin_us: 20,
+        limits: BrokerLimits { launch_ms_max: Some(number(launch_ms)), ..BrokerLimits::default() },
+    }
+}
+
+fn number(word: &OsString) -> u64 {
+    word.to_str().and_then(|word| word.parse().ok()).expect("a number")
+}
+
+/// Is a server of these words: its folder, whether it speaks TLS, and its limits. Standard input is the listener.
+pub(crate) fn run_server(words: &[OsString]) -> io::Result<()> {
+    let [folder, with, limits @ ..] = words else { panic!("a server is told where, and with what") };
+    let (folder, with_tls) = (Path::new(folder), with == "tls");
+    let limits: Vec<u64> = limits.iter().map(number).collect();
+    let [connections, strangers, greeting_ms, silence_ms] = limits[..] else { panic!("a server has four limits") };
+    let limits = ServerLimits {
+        connections_max: connections as usize,
+        unauthenticated_max: strangers as usize,
+        handshake_timeout: Duration::from_millis(greeting_ms),
+        idle_timeout: Duration::from_millis(silence_ms),
+    };
+    let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let identity = if with_tls {
+        Some(Identity::new(std::fs::read(folder.join("cert.pem"))?, std::fs::read(folder.join("key.pem"))?)?)
+    } else {
+        None
+    };
+    let token = Token::parse(TOKEN).map_err(io::Error::other)?;
+    let device = freehold::open::device(Some(&device())).map_err(io::Error::other)?;
+    RemoteServer { listener, identity, token, socket: folder.join("broker"), device, limits }.serve()
+}
+
+pub(crate) struct Harness {
+    pub(crate) folder: PathBuf,
+    machine: String,
+    serve: Child,
+    server: std::sync::Mutex<Child>,
+    listener: OwnedFd,
+    port: u16,
+}
+
+impl Harness {
+    /// A broker with a server, which has a certificate of an authority of its own.
+    pub(crate) fn new() -> Self {
+        Self::with_launches_of(LAUNCH)
+    }
+
+    /// As [`new`](Self::new), with kernels that may run for so long.
+    pub(crate) fn with_launches_of(longest: Duration) -> Self {
+        static HARNESSES: AtomicU32 = AtomicU32::new(0);
+        let number = HARNESSES.fetch_add(1, Ordering::Relaxed);
+        let machine = format!("remote-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
+        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        certify(&folder, "ca.pem", Some(["cert.pem", "key.pem"]));
+        certify(&folder, "other.pem", None);
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("serve").arg(folder.join("broker")).arg(longest.as_millis().to_string()).stdout(Stdio::piped());
+        command.env("FREEHOLD_SOFT_MACHINE", &machine);
+        command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
+        let mut serve = command.spawn().expect("this program runs");
+        let mut line = String::new();
+        let output = serve.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("the broker says that it is ready");
+        assert_eq!(line, "ready\n");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let listener = OwnedFd::from(listener);
+        let server = std::sync::Mutex::new(start_server(&folder, &machine, &listener, "tls", ServerLimits::default()));
+        Self { folder, machine, serve, server, listener, port }
+    }
+
+    /// A server more, which speaks without TLS: it, and its port.
+    pub(crate) fn server_without_tls(&self) -> (ServerProcess, u16) {
+        self.limited_server("plain", ServerLimits::default())
+    }
+
+    /// A server more, with or without TLS: it, and its port.
+    pub(crate) fn limited_server(&self, with: &str, limits: ServerLimits) -> (ServerProcess, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        (ServerProcess(start_server(&self.folder, &self.machine, &listener.into(), with, limits)), port)
+    }
+
+    /// Kills the server, and starts another.
+    pub(crate) fn restart_server(&self) {
+        let mut server = self.server.lock().unwrap();
+        server.kill().expect("the server is there");
+        server.wait().expect("it is this process's");
+        *server = start_server(&self.folder, &self.machine, &self.listener, "tls", ServerLimits::default());
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://localhost:{}", self.port)
+    }
+
+    pub(crate) fn ca(&self) -> Vec<u8> {
+        std::fs::read(self.folder.join("ca.pem")).expect("the file is there")
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        self.remote_at(&self.url())
+    }
+
+    pub(crate) fn remote_at(&self, url: &str) -> Remote {
+        Remote::connect(url, &Token::parse(TOKEN).unwrap(), Some(&self.ca())).expect("a server serves")
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
+    }
+}
+
+fn start_server(folder: &Path, machine: &str, listener: &OwnedFd, with: &str, limits: ServerLimits) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+    command.arg("gate").arg(folder).arg(with).env("FREEHOLD_SOFT_MACHINE", machine);
+    let numbers =
+        [limits.connections_max as u128, limits.unauthenticated_max as u128, limits.handshake_timeout.as_millis()];
+    command.args(numbers.map(|number| number.to_string())).arg(limits.idle_timeout.as_millis().to_string());
+    command.stdin(listener.try_clone().expect("there are descriptors"));
+    let said = File::options().append(true).open(folder.join("said")).expect("the file is there");
+    command.stderr(said).spawn().expect("this program runs")
+}
+
+/// A process that is killed when the test is over.
+pub(crate) struct ServerProcess(pub(crate) Child);
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        let _ = self.server.lock().unwrap().kill();
+        let _ = self.server.lock().unwrap().wait();
+        let process = rustix::process::Pid::from_child(&self.serve);
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+        let _ = self.serve.wait();
+        let said = self.stderr();
+        let _ = std::fs::remove_dir_all(&self.folder);
+        if std::thread::panicking() {
+            eprintln!("{said}");
+        } else {
+            assert!(!said.contains("panicked"), "a process of the harness panicked:\n{said}");
+        }
+    }
+}
+
+/// Writes the certificate of an authority, and one of a server with its key.
+fn certify(folder: &Path, authority: &str, server: Option<[&str; 2]>) {
+    let write = |name: &str, text: String| std::fs::write(folder.join(name), text).expect("a file of the test's");
+    let mut terms = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    terms.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = terms.self_signed(&key).unwrap();
+    write(authority, own.pem());
+    let Some([certificate, its_key]) = server else { return };
+    let issuer = rcgen::Issuer::new(terms, key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let terms = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    write(certificate, terms.signed_by(&key, &issuer).unwrap().pem());
+    write(its_key, key.serialize_pem());
+}
+
+/// Looks again and again until what is seen is what is wanted.
+pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
+    let begun = Instant::now();
+    loop {
+        let seen = look();
+        if seen == wanted {
+            return;
+        }
+        let waited = begun.elapsed() < HANG_TIMEOUT;
+        assert!(waited, "waited {HANG_TIMEOUT:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen");
+        // The processor is left to those that are waited for.
+        std::thread::park_timeout(Duration::from_micros(200));
+    }
+}
+
+/// Waits until no session has anything.
+pub(crate) fn until_free(remote: &Remote) {
+    until_is("all leases are over", (0, 0), || {
+        let RemoteStats { leases, leaving_bytes, .. } = remote.stats().expect("the server answers");
+        (leases, leaving_bytes)
+    });
+}
+
+/// Random bytes.
+pub(crate) fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
+    let words = count.div_ceil(8);
+    let mut bytes: Vec<u8> = (0..words).flat_map(|_| random.next().to_le_bytes()).collect();
+    bytes.truncate(count);
+    bytes
+}
