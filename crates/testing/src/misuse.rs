@@ -29,12 +29,13 @@ impl Programs {
         // Line 1 is the head, and each program has one line.
         let mut text = self.head.replace('\n', " ") + "\n";
         for (number, program) in programs.iter().enumerate() {
-            writeln!(text, "fn program_{number}{} -> R {{ {program} Ok(()) }}", self.given.replace('\n', " ")).unwrap();
+            writeln!(text, "fn program_{number}{} -> R {{ {program} Ok(()) }}", self.given.replace('\n', " "))
+                .expect("a string takes any text");
         }
-        let test = std::env::current_exe().unwrap();
-        let deps = test.parent().unwrap();
+        let test = std::env::current_exe().expect("a test has a path");
+        let deps = test.parent().expect("a test lies in a folder");
         let source = std::env::temp_dir().join(format!("freehold-misuse-{}-{}.rs", std::process::id(), text.len()));
-        std::fs::write(&source, text).unwrap();
+        std::fs::write(&source, text).expect("the temporary folder takes a file");
         // A file that stays where it is put: a compiler that root runs replaces /dev/null.
         let metadata = source.with_extension("rmeta");
         let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -46,16 +47,16 @@ impl Programs {
             command.arg("--extern").arg(format!("{name}={}", library(deps, name).display()));
         }
         let compiled = command.arg(&source).stdin(Stdio::null()).output();
-        std::fs::remove_file(&source).unwrap();
+        std::fs::remove_file(&source).expect("the source is ours");
         if metadata.exists() {
-            std::fs::remove_file(&metadata).unwrap();
+            std::fs::remove_file(&metadata).expect("the metadata is ours");
         }
         let Ok(compiled) = compiled else {
             println!("not compiled: this machine has no compiler");
             return None;
         };
         let mut found: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for line in String::from_utf8(compiled.stderr).unwrap().lines() {
+        for line in String::from_utf8_lossy(&compiled.stderr).lines() {
             // PATH:LINE:COLUMN: error[CODE]: MESSAGE
             let Some((at, error)) = line.split_once(": error") else { continue };
             let at: usize = at.rsplit(':').nth(1).and_then(|at| at.parse().ok()).unwrap_or_else(|| panic!("{line}"));
@@ -99,10 +100,12 @@ impl Programs {
 fn library(deps: &Path, name: &str) -> PathBuf {
     let prefix = format!("lib{name}-");
     let built = |path: &Path| path.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let all = deps.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let all = deps.read_dir().expect("the folder can be read").filter_map(|entry| Some(entry.ok()?.path()));
     let is_it = |path: &PathBuf| {
-        let file = path.file_name().unwrap().to_string_lossy();
-        file.starts_with(&prefix) && file.ends_with(".rlib")
+        path.file_name().is_some_and(|file| {
+            let file = file.to_string_lossy();
+            file.starts_with(&prefix) && file.ends_with(".rlib")
+        })
     };
     all.filter(is_it).max_by_key(|path| built(path)).expect("the library was built before its test")
 }
