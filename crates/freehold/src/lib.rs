@@ -1,4 +1,4 @@
-//! GPU memory that has an owner.
+//! GPU memory that has an owner: a pool, stream ordering, and a record of who owns which address.
 //!
 //! ```
 //! use freehold::{Grid, Image};
@@ -8,55 +8,55 @@
 //! let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
 //! // SAFETY: nothing checks a kernel's code. Both stay within the first `n` elements of what they are given, and `n` is `x.len()`.
 //! let (scale, sum) = unsafe { (module.kernel("scale")?, module.kernel("sum")?) };
-//! let (stream, other) = (device.stream()?, device.stream()?);
-//! let n = 1000u32;
+//! let (stream, other, n) = (device.stream()?, device.stream()?, 1000u32);
 //!
 //! let mut x = stream.upload(&vec![1.0f32; n as usize])?; // a block, owned
 //! let mut total = other.zeros::<f32>(1)?;
 //! stream.launch(&scale, Grid::cover(n, 256), (&mut x, 2.0f32, n))?;
-//! other.launch(&sum, Grid::cover(n, 256), (&x, &mut total, n))?; // waits for the first launch by itself
-//! drop(x); // never waits; reused when both streams have passed it
+//! other.launch(&sum, Grid::cover(n, 256), (&x, &mut total, n))?; // waits for the first launch, on the device
+//! drop(x); // never waits; the memory is reused when both streams are done with it
 //! assert_eq!(other.download(&total)?, [2000.0]);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! | to | here |
+//! | to | use |
 //! |---|---|
-//! | choose an NVIDIA GPU, the software device or one of OpenCL's | [`open()`], [`open::device`], [`open::list`] |
-//! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
-//! | have short-lived memory, in scopes | [`Arena`] |
-//! | have memory that grows | [`DeviceVec`], [`Block::resize`] |
-//! | say how much may be had, in all or under a name | [`Device::set_budget`], [`Device::set_tag_budget`], [`Stream::alloc_tagged`] |
-//! | know how much there is, and give some back | [`Device::stats`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
-//! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
-//! | copy it, or rows of it | [`Stream::copy`], [`Stream::copy_rows`] |
-//! | share it, or a part of it | [`Block::share`], [`Block::view`] |
-//! | lend it to the host, a network, or another library's engine | [`Stream::lend`], [`Stream::lend_mut`], [`ExternalAccess`] |
-//! | let another process have it | [`Stream::alloc_shareable`], [`Block::export`] |
-//! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
-//! | use memory of another process | [`Device::import`], [`Imported`], [`ImportedSlice`] |
-//! | let streams of several processes wait for each other | [`Device::clock`], [`Stream::write_word`], [`Stream::wait_word`] |
-//! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
-//! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
-//! | see what happened when | [`Device::record`], [`timeline`] |
-//! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`] |
+//! | choose a device: NVIDIA, software or OpenCL | [`open()`], [`open::device`], [`open::list`] |
+//! | allocate and free | [`Stream::alloc`], [`Block`], [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Arena`] |
+//! | grow | [`DeviceVec`], [`Block::resize`] |
+//! | copy and launch | [`Stream::upload`], [`Stream::download`], [`Stream::copy`], [`Device::module`], [`Stream::launch`] |
+//! | share in the process | [`Block::share`], [`Block::view`]; with the host, a NIC or another library: [`Stream::lend`], [`ExternalAccess`] |
+//! | share with other processes | [`Stream::alloc_shareable`], [`Block::export`], [`Device::import`], [`Device::clock`] |
+//! | limit and inspect | [`Device::set_budget`], [`Stream::alloc_tagged`], [`Device::stats`], [`Device::owner_of`], [`Shortage`], [`timeline`] |
 //!
 //! # Safety
 //!
-//! A kernel is code that nothing checks, so looking one up is `unsafe`: [`Module::kernel`] states what its caller vouches for. So is
-//! whatever reaches past the library: [`RawAddress`], [`Block::unordered`], [`DynArg::memory_shared`], a driver's table
-//! ([`open::open()`], [`Device::api`]), calls of [`Device::backend`] that name handles or addresses, and [`open::foreign_pool`] for C.
+//! Nothing checks a kernel's code, so [`Module::kernel`] is `unsafe`. So is whatever bypasses the library: [`RawAddress`],
+//! [`Block::unordered`], [`DynArg::memory_shared`], a driver's table ([`open::open()`], [`Device::api`]) and
+//! [`open::foreign_pool`]. Every other call is safe, whatever it is given; `docs/unsafe.md` has the reasons.
 //!
-//! Every other call is safe, whatever it is given. Work that writes a block borrows it mutably while it is put in, and is ordered on the
-//! device behind and before all other work with it; what is dropped, closed or resized meanwhile stays until that work has passed;
-//! nothing relies on a destructor; numbers that are handed out as addresses are looked up when they come back; and blocks hold
-//! [`Pod`] values, of which every bit pattern is one. `docs/unsafe.md` has the reasons one by one, and every unsafe function.
+//! # Modules, from bottom to top
 //!
-//! # Waiting
+//! - [`ledger`], `tags`, `access_history`, `poisoned`: bookkeeping without a driver, a clock or `unsafe`.
+//! - `fence_words`, `stream_state`, `transfer_slot`: sequence numbers and fences, of streams and of transfers by others.
+//! - `pool`: memory that is reused. `sharing`: its second instance, for other processes. `shortage`: why an allocation
+//!   failed.
+//! - `device_inner`, `deferred`, `pending_unmap`, `fault`, `fork`, [`timeline`]: what all handles of a device share.
+//! - `raw_block`, `stream_inner`, `staging`, `pinned`: untyped memory. Above it are the public types, a module each.
+//! - [`foreign`]: the pool by device number, stream handle and address, for C. [`mod@open`]: the choice of a driver.
 //!
-//! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
-//! [`Stream::read`], those of variables, [`ExternalAccess::wait`], [`Block::release_now`], [`timeline::Recording::finish`].
+//! # Invariants
+//!
+//! - Work gets its sequence number after the driver has accepted it; a fence gets its number before it is written. So a
+//!   complete fence covers all work up to its number, whichever thread submitted it.
+//! - The fences of a freed block are known before the pool gets it.
+//! - A driver call about a context holds its gate shared; one that waits for the whole context holds it alone, with nothing
+//!   pending.
+//! - The ledger's lock is never held during a driver call.
+//! - An error changes nothing; errors of a drop go to [`Device::drop_errors`].
+//! - A call waits for the device only if that is its purpose, like [`Stream::download`] and [`Stream::synchronize`].
+//! - After a sticky fault, and in a forked child, no driver is called and nothing waits.
 
 #![warn(missing_docs)]
 

@@ -1,7 +1,41 @@
 //! PTX text to a program, and its execution in warps of 32 lanes.
 //!
-//! It reads text, knows instructions, and reaches memory through the trait [`Memory`]. It knows nothing of contexts,
-//! streams or handles, makes no threads and does no input or output.
+//! [`Unit::compile`] compiles one text. [`Image::link`] joins several, [`Image::relocate`] gives their variables addresses,
+//! and the result is a [`Program`]. A [`Grid`] is one launch of a kernel of it. The caller runs each [`Block`] with
+//! [`Block::run`], a [`Slice`] of instructions at a time, on any thread and in any order.
+//!
+//! # Modules, from bottom to top
+//!
+//! - `error`, `fault`, `memory`: mistakes in a text, faults of a kernel, and [`Memory`], the trait for everything outside a
+//!   block.
+//! - `arith`: what instructions compute, as pure functions on bits. `arith/hardware` compares them with an H200.
+//! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
+//! - `program`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
+//!   `program/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the blocks
+//!   behind them.
+//! - `lower`: tree to program, a file for each family of instructions. What has no meaning is rejected here, with line and
+//!   column.
+//! - `image`: linking and relocation.
+//! - `exec`: `block` runs the warps of a block in turn, `warp` groups lanes, `run` executes control flow, `alu` and `float`
+//!   compute all lanes at once, `access` does memory, `barrier` does `bar` and `mbarrier`, `call`, `builtin` and `print` do
+//!   functions.
+//! - `grid`: the public types of a launch.
+//!
+//! # Divergence
+//!
+//! A warp is a list of groups: lanes at one instruction of one call frame. A divergent branch makes a second group. The group
+//! deepest in calls, then earliest in the code, runs first, so that the others meet it there; groups at the same place become
+//! one. A group that was ready and did not run for a while is run first, so that a lane that spins for another makes
+//! progress. Lanes that wait at a barrier are a group that is not ready; no host thread blocks.
+//!
+//! # Invariants
+//!
+//! - No `unsafe`, no I/O, no threads and no clock: each slice brings the time.
+//! - A block is run by one thread at a time and owns its state, so it can stop after any slice.
+//! - No text causes a panic or a hang, and memory stays proportional to its length (`fuzz/targets`).
+//! - An operand is always a slot: constants, variable addresses and special registers are slots that are filled when a frame
+//!   is made.
+//! - Addresses of shared, local and parameter memory lie above every host address, so a generic address tells its space.
 
 #![forbid(unsafe_code)]
 

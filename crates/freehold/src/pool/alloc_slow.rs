@@ -1,8 +1,8 @@
-//! Ground for blocks where a stream's own magazines have none: of its heap, of other streams', of chunks that lie idle, of
-//! the driver, or behind a wait on the device. And the way back, from free chunks to the driver.
+//! The slow path: space for a block where the stream's magazines have none, and the way back from free chunks to the driver.
 //!
-//! The order is thrift's, where it costs little: a wait on the device comes behind new memory, because it may hold a
-//! stream up for as long as another works.
+//! Cheapest source first, with one exception: new memory comes before a wait on the device. A mapping costs the host a little
+//! once. A wait holds one stream up for as long as another works, each time. Chunks are moved before new ones are made only
+//! where much is free in streams that nobody has asked lately: a stream that works would need them again at once.
 
 use std::ops::Range;
 use std::sync::Arc;

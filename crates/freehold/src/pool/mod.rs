@@ -1,8 +1,31 @@
-//! The pool: memory that is used again. Which block serves a request, and when a block that was given up serves another.
+//! The pool: which block serves a request, and when a freed block may serve another.
 //!
-//! A thread keeps magazines of blocks for each stream (`thread_cache`). Behind them each stream has a heap: addresses, the memory that is
-//! mapped there, and what of it is free in the order of the stream (`stream_heap`, `extent_map`, `slab`). A block's metadata is found
-//! from its address without a lock (`block_table`, `page_map`, `block_meta`). Memory comes from the driver in chunks (`chunk_source`).
+//! A thread keeps magazines of free blocks for each stream (`thread_cache`). Behind them each stream has a heap: reserved
+//! addresses, the memory mapped there, and what of it is free in the order of the stream (`stream_heap`, `extent_map`,
+//! `slab`). A block's metadata is found from its address without a lock (`block_table`, `page_map`, `block_meta`). Memory
+//! comes from the driver in chunks of whole 2 MiB pages (`chunk_source`).
+//!
+//! A request is served by the first of these that can. No step waits on the host.
+//!
+//! 1. The thread's magazines for the stream, refilled from the stream's heap.
+//! 2. The heap itself, after taking back what other threads cache for it and what waited for fences that are complete.
+//! 3. A block of another heap of the same context whose stream has completed all work on it (`borrow`).
+//! 4. Chunks of idle streams, unmapped there and mapped here (`alloc_slow`).
+//! 5. Cached chunks, then new memory from the driver; if that fails, free chunks anywhere, and memory that vectors gave back.
+//! 6. A block that other streams still use: the device waits for them before the stream's next work.
+//!
+//! Invariants:
+//!
+//! - What is free in a heap is free in the order of the heap's stream. Another stream gets it only if the heap's stream has
+//!   completed the work on it, or the device waits for that.
+//! - A thread cache is touched by its thread, or by a thread that has revoked it (`biased_lock`). An ending thread gives its
+//!   blocks to the heaps.
+//! - A block's metadata is written by whoever has the block, and read as a seqlock. A release is one compare-exchange of the
+//!   state, so that of two releases of one block the second fails.
+//! - A chunk is unmapped only when all of it is free and all work on it is complete: unmapping does not wait for the device.
+//! - The pool never grows beyond its budget.
+//! - No fence is recorded in a stream that is being captured: what is freed there stays with the stream until the capture
+//!   ends.
 
 #[forbid(unsafe_code)]
 mod alloc_slow;
