@@ -1,28 +1,45 @@
-//! What Freehold needs of a GPU's driver, and all of its foreign functions.
+//! CUDA and OpenCL for the rest of the workspace: every foreign function, and [`Backend`], one trait over both.
 //!
 //! | CUDA | here |
 //! |---|---|
 //! | `libcuda.so.1` | [`cuda::load`] |
-//! | the functions of the driver | [`cuda::Api`], a value: several drivers live in one process |
+//! | the driver's functions | [`cuda::Api`], a table that is a value: several drivers can be in one process |
 //! | `CUresult` | [`cuda::CUresult`], a `Result` whose error is [`cuda::CUerror`] |
-//! | `cuMemAlloc`, `cuMemFree` | [`cuda::memory::alloc`], [`cuda::memory::free`] |
-//! | `cuStreamCreate` | [`cuda::stream::create`] |
-//! | a call that fails | [`cuda::CallError`], which names the call |
-//! | a call that a test makes fail | [`cuda::faults`] |
-//! | every call, with its time and outcome | [`cuda::watch`] |
+//! | `cuMemAlloc`, `cuStreamCreate` | [`cuda::memory::alloc`], [`cuda::stream::create`]: a module for each noun, a function for each verb |
+//! | a failed call | [`cuda::CallError`], which names the call |
 //!
-//! OpenCL, where it is installed, is [`opencl`]: [`opencl::find`] says what there is.
+//! [`Backend`] is one context on one device, of any driver: [`cuda::Context`] or [`opencl::Context`]. Handles are numbers
+//! ([`handle`]), addresses are `u64`, and a failed call is a [`CallError`] whose [`ErrorKind`] says what it means. What only
+//! some devices can do is asked for as a whole, and is `None` where it is missing:
 //!
-//! Above it, for who is to run on any kind of device:
-//!
-//! | | here |
+//! | method | what it offers |
 //! |---|---|
-//! | a context on a device | [`Backend`]; CUDA's is [`cuda::Context`], OpenCL's [`opencl::Context`] |
-//! | streams, events, memory, modules, kernels | numbers: [`handle`]; naming one in a call is `unsafe` |
-//! | what some devices lack | [`Mapping`], [`Sharing`], [`Words`], [`Registering`], [`Contexts`], [`Timing`], [`Foreign`] |
-//! | a call that fails, of any driver | [`CallError`] |
+//! | [`Backend::virtual_memory`] | addresses, memory without an address, and mapping the one to the other ([`VirtualMemory`]) |
+//! | [`Backend::sharing`] | memory that a file descriptor names ([`Sharing`]) |
+//! | [`Backend::stream_mem_ops`] | streams that write words and wait for them ([`StreamMemOps`]) |
+//! | [`Backend::host_registration`] | host memory of the program that streams use in place ([`HostRegistration`]) |
+//! | [`Backend::contexts`], [`Backend::timing`] | more contexts ([`Contexts`]), events with a time ([`Timing`]) |
+//! | [`Backend::foreign_streams`] | streams that others made, and captures ([`ForeignStreams`]) |
 //!
-//! This crate knows of no software driver, no pool and no owner: it is the seam that those meet at.
+//! # Modules, from bottom to top
+//!
+//! - `error`, [`handle`], `backend`: what all drivers have in common.
+//! - [`cuda`]: `types`, `code` and `api` are the C interface. `api` has the one list of functions, and `with_functions!`
+//!   hands it to whatever needs an entry for each: the table, the names, the loading (`load`), the failing table for tests
+//!   ([`cuda::faults`]), the observed table ([`cuda::watch`]), and the software driver. `current_context` and `backend` turn
+//!   a context into a [`Backend`].
+//! - [`opencl`]: the same over the crate `opencl3`, which finds the library at run time. [`opencl::discovery`] lists what is
+//!   installed; `backend/address_space` gives addresses to buffers that have none.
+//!
+//! # Invariants
+//!
+//! - A driver follows the handles that it is given. So each call of [`Backend`] that names a handle or an address is
+//!   `unsafe`, and so is whatever hands out a table or a device. The calls on a table are then safe, unless they take a
+//!   pointer to host memory.
+//! - One build serves CUDA 12 and 13: a function that the library lacks answers `NOT_SUPPORTED`.
+//! - A backend leaves the thread's current context as it found it.
+//! - This crate does not know the software driver. What that one offers beyond CUDA is looked up by name
+//!   ([`cuda::extension`]).
 
 mod backend;
 pub mod cuda;

@@ -1,10 +1,25 @@
-//! `libcuda.so.1`: the software driver under the names by which programs know NVIDIA's.
+//! `libcuda.so.1`: the software driver under the symbol names of NVIDIA's library.
 //!
-//! Every function of the one list is exported with its version, and once more with `_ptds` or `_ptsz` where programs
-//! that are compiled for per-thread default streams ask for that. Every other documented symbol of CUDA 12.9 and 13.0 is
-//! there too and answers `NOT_SUPPORTED`.
+//! Programs that were built for NVIDIA's driver load this library and run on [`freehold_softcuda`] unchanged. `freehold run`
+//! has a copy of it inside, writes it to a directory in front of the program's library path, and becomes the program. A Rust
+//! program does not need this crate: it calls [`freehold_softcuda::api()`].
 //!
-//! A Rust program has no use for this crate: it calls [`freehold_softcuda::api`].
+//! # What is exported
+//!
+//! - Every function of the list in `freehold_driver::cuda::api`, with its version (`cuMemAlloc_v2`), from the macro
+//!   `exported!`.
+//! - The same with `_ptds` or `_ptsz`, where programs that are compiled for per-thread default streams ask for it.
+//! - Every other documented symbol of CUDA 12.9 and 13.0. It answers `NOT_SUPPORTED`.
+//! - `cuGetProcAddress` in its old form; the new one is in the list.
+//!
+//! The second and third come from `src/exports.rs`, which `tests/it/exports.rs` generates from
+//! `freehold_driver::cuda::symbols` and compares. A function that joins the list therefore stops being unsupported with the
+//! next `FREEHOLD_WRITE_EXPORTS=1 cargo test`.
+//!
+//! # Invariants
+//!
+//! - There is no logic here: each export calls its entry in the table of the software driver.
+//! - The file is not called `libcuda.so.1` where cargo builds it ([`LIBRARY_FILE`]): cargo would put it in front of NVIDIA's.
 
 /// How the library's file is called where cargo builds it. Programs look for `libcuda.so.1`, which whoever starts them
 /// makes a link to it: were the file called so, cargo would put it in the way of NVIDIA's.

@@ -1,19 +1,43 @@
-//! A CUDA driver for machines without a GPU: [`api`] is the same table of functions that NVIDIA's library fills.
+//! A CUDA driver that runs on the CPU: [`api()`] is the same table of functions that NVIDIA's library fills.
 //!
-//! It is a driver, not a mock: memory has addresses that the host cannot touch (unless it is told to), work runs in its own time, a wrong
-//! call gets the code that the real driver gives. It is also an adversary: freed memory is overwritten at once,
-//! addresses and handles are used again as soon as possible, and a seeded schedule runs streams in any order that
-//! the program allows.
+//! It is a driver, not a mock: the host cannot touch device memory, work runs in its own time, and a wrong call gets the code
+//! that the real driver gives. It also provokes bugs: freed memory is overwritten, addresses and the handles of contexts and
+//! streams are reused as soon as possible, and a seeded schedule runs streams in any order that the program allows.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `FREEHOLD_SOFT_MEMORY` | memory of a device, `8GiB` if not set; used only as it is written to |
-//! | `FREEHOLD_SOFT_DEVICES` | how many devices there are, 1 if not set |
-//! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (each stream has one), `eager` (work runs in the call that asks for it), `seed:N` (a generator decides at each call) |
-//! | `FREEHOLD_SOFT_KERNEL_SECONDS` | a kernel that runs longer is ended with `LAUNCH_TIMEOUT`; not set, each runs as long as it likes |
-//! | `FREEHOLD_SOFT_COHERENT` | `1`: the host reads and writes device memory at its device address, as far as devices may |
-//! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name, and the same memory, share the devices |
-//! | `CUDA_LOG_FILE` | where messages of errors are written: `stdout`, `stderr` or a path |
+//! | `FREEHOLD_SOFT_MEMORY` | memory of a device, default `8GiB`; host memory is used only when it is written |
+//! | `FREEHOLD_SOFT_DEVICES` | number of devices, default 1 |
+//! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (one per stream), `eager` (work runs in the call that submits it), `seed:N` (a generator decides at each call) |
+//! | `FREEHOLD_SOFT_KERNEL_SECONDS` | ends a kernel that runs longer with `LAUNCH_TIMEOUT`; default no limit |
+//! | `FREEHOLD_SOFT_COHERENT` | `1`: the host accesses device memory at its device address, with the rights that devices have |
+//! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name and memory size share the devices |
+//! | `CUDA_LOG_FILE` | where error messages go: `stdout`, `stderr` or a path |
+//!
+//! # Modules, from bottom to top
+//!
+//! - [`config`], `stdio`, `log`, `handle_table`: settings, output, and handles that are looked up and never followed.
+//! - `memory`: bytes without an owner. `backing` (memory is a file), `usage_file` (who uses how much, in all processes),
+//!   `arena` (device addresses), `page_heap`, `free_ranges`, `dirty_ranges` (placement, pure), `mem_ref` (reads and writes
+//!   that cannot crash).
+//! - `engine`: `queue` (the work of a stream and its progress), `work` (what work does), `kernel_run` (the blocks of a
+//!   launch), `worker_pool` (the threads that run them), `stepper` (schedules without threads).
+//! - `device`, `context`, `stream`, `event`, `pool`, `mapping`, `ipc`, `graph`, `capture`: the objects behind handles.
+//! - `span`, `kernel_memory`, `launch_env`, `block_lookup`: what is at an address, and what a kernel may access.
+//! - `image`, `jit`, `link`, `module`, `function`, `library`, `occupancy`: code. `driver_state`: all of it in one static.
+//! - `ffi`, `api`, `extension`, `table`, `symbol`: C arguments to checked values, and one function for each of the driver's.
+//!
+//! # Invariants
+//!
+//! - No lock is held while work runs, except the stepper's own, and the heap's while a block freed in stream order is
+//!   returned. So no call waits for another stream's work unless CUDA says so.
+//! - Work depends only on work submitted before it: queues cannot wait for each other in a circle.
+//! - A kernel accesses live spans only, checked to the byte. Program memory is accessed through the operating system: a dead
+//!   address is an error code, not a crash.
+//! - Freed memory is overwritten before its address is reused.
+//! - Nothing read from a usage file or an IPC token is trusted: an impossible value is an error, never an index or an
+//!   address.
+//! - Under `seed:N` the order of all steps follows from the seed and the calls of a single-threaded program.
 
 mod advice;
 mod api;
