@@ -1,5 +1,46 @@
-//! Device memory that outlives its process: a broker that makes and leases it, an fdstore that holds it when the broker dies, and
-//! what tenants need to use it.
+//! Device memory that outlives its process: a broker creates it and leases it to tenants, and survives its own death.
+//!
+//! One program plays several roles ([`Role`], [`run_role`]), each in a process of its own:
+//!
+//! - the **fdstore** ([`fdstore::run`]) holds a file descriptor of everything and restarts the broker. It never loads a
+//!   driver;
+//! - the **broker** (`daemon`) creates memory as descriptors and leases it. It maps none of it;
+//! - the **scrubber** overwrites memory with zeros before another tenant gets it;
+//! - **workers** run kernels for tenants. They are tenants themselves, and borrow the leases that a call names.
+//!
+//! **Tenants** are other programs. They use [`Broker`] (leases that are used like blocks), [`Caller`] (kernels that a worker
+//! runs, without a device of their own) or [`Link`] (the bare connection). [`Gpu`] is one handle for a local device, a broker
+//! or a [`GpuBackend`]. `docs/protocol.md` describes the messages.
+//!
+//! # Modules, from bottom to top
+//!
+//! - `shared_memory`, `seqpacket`, [`signals`], [`socket_path`]: the operating system.
+//! - `name`, [`wire`], `request_error`: messages as bytes. `ring`: requests and replies in shared memory, without system
+//!   calls while both sides spin. `call_ring`, `call_codec`, `call_failure`: the same between tenant and worker.
+//!   `fd_channel`: broker and fdstore.
+//! - `state`: what the broker knows, without I/O: a message in, effects out. `journal`: the same as records in memory that
+//!   outlives it.
+//! - `client`: the tenant's side. `link`, `broker`, `calls`, `unmapper`, `host` (named host memory), `robust_lock`.
+//! - `fdstore`, `scrubber`, `worker`, `driver_thread`, `daemon`: the processes. `role`: how one starts another.
+//! - `gpu`: [`Gpu`] over all of this. `simulation`: the state under random requests and deaths, for tests and fuzzing.
+//!
+//! A lease request goes into the tenant's ring. The broker asks the state, writes the changed records, then the reply. A call
+//! goes into the ring that tenant and worker share; the worker checks every argument, launches, and lets the stream write the
+//! call's number into a semaphore. The broker is asked only for leases and modules that are new to the worker.
+//!
+//! # Invariants
+//!
+//! - Records are written before anybody is told. Each has two copies and a word that selects one, so that the broker can be
+//!   killed between any two stores. The next broker completes or undoes the one request that was under way.
+//! - Freed memory goes to another tenant only when the work that used it is complete, or its process has ended, and it has
+//!   been scrubbed.
+//! - Nothing that a tenant writes is trusted: ids are looked up and must belong to the sender.
+//! - The broker waits for no tenant. One that does not read its socket is disconnected; one that does not read its ring is
+//!   not served.
+//! - A worker that fails costs its tenant no lease. A call that was not taken from the ring was not executed; one that was
+//!   taken and is not reported may have been ([`Executed`]).
+//! - One scrubber writes at a time: the next starts when the last process has ended, whichever broker started it.
+//! - A forked child of a tenant can use nothing that it inherits.
 
 mod call_codec;
 mod call_failure;

@@ -7,7 +7,7 @@
 //! let stream = device.stream()?;
 //! let mut x = stream.zeros::<f32>(1000)?;
 //! if world.rank() == 0 {
-//!     world.isend(&stream, &x, 1, 7)?.wait()?; // goes when the zeros are there
+//!     world.isend(&stream, &x, 1, 7)?.wait()?; // starts when the zeros are written
 //! } else {
 //!     let message = world.irecv(&stream, &mut x, 0, 7)?;
 //!     stream.fill_bytes(&mut x, 1)?; // returns at once; the device waits for the message
@@ -17,15 +17,38 @@
 //! # }
 //! ```
 //!
-//! | to | here |
+//! | to | use |
 //! |---|---|
-//! | begin, and know which path transfers take and why | [`World::new`], [`World::choice`] |
-//! | send and receive | [`World::send`], [`World::recv`], [`World::sendrecv`], [`World::signal`] |
-//! | the same without waiting | [`World::isend`], [`World::irecv`], [`Request`] |
-//! | do what all ranks do together | [`World::broadcast`], [`World::reduce`], [`World::allreduce`], [`World::gather`], [`World::scatter`], [`World::alltoall`], [`World::barrier`] |
-//! | exchange the edges of a field | [`World::exchange`], [`Rows`], [`Edge`] |
-//! | write to other ranks' blocks and read from them | [`World::window`], [`Window::open`], [`Epoch::put`], [`Epoch::get`] |
-//! | know what failed that nobody waited for | [`World::troubles`] |
+//! | start, and see which path transfers take | [`World::new`], [`World::path_choice`] |
+//! | send and receive | [`World::send`], [`World::recv`], [`World::isend`], [`World::irecv`], [`Request`] |
+//! | collective calls | [`World::broadcast`], [`World::allreduce`], [`World::gather`], [`World::alltoall`], [`World::barrier`] |
+//! | halo exchange | [`World::exchange`], [`Rows`], [`Edge`] |
+//! | one-sided access | [`World::window`], [`Window::open`], [`Epoch::put`], [`Epoch::get`] |
+//! | errors that nobody waited for | [`World::drop_errors`] |
+//!
+//! # Modules, from bottom to top
+//!
+//! - `error`, `element`, `raw` (every MPI call), `settings` (the environment).
+//! - `staging`: copy streams and pinned buffers. `liveness`: which ranks of this machine have died.
+//! - `probe`, `probe_child`, `path`: whether MPI takes device memory, tried in processes that may crash, and the path that
+//!   all ranks use.
+//! - `node_peers`: memory that ranks of one machine share. `world_inner`: what all transfers share.
+//! - `transfer`: messages as state machines that advance when polled: `send`, `receive`, `envelope`, `chunks`, `shared`,
+//!   `control`.
+//! - `request`, `progress`: what a caller holds, and the thread that polls transfers nobody waits for.
+//! - `world`, `collective`, `halo`, `window`: the public calls.
+//!
+//! A message is sent directly from device memory, through memory that both ranks have mapped, or through pinned buffers.
+//! `isend` lends the block to the transfer (`Stream::lend`): later uses wait for the transfer on the device. `docs/mpi.md`
+//! has the rules.
+//!
+//! # Invariants
+//!
+//! - A transfer never blocks; whoever polls it decides whether to wait.
+//! - Messages to one rank, receives that could match one message, and collective calls are posted in the order of the calls.
+//! - A successful transfer returns its block only when nothing of it is under way. After a failure, pinned buffers that MPI
+//!   may still use are never reused.
+//! - A receiver accepts a long message only when its block is ready, so a message with buffers never waits for one without.
 
 mod collective;
 mod element;
