@@ -1,4 +1,22 @@
 //! The tasks of this repository: `cargo xtask check`, `test`, `soak`, `library`, `bundle` and `kernels`.
+//!
+//! # Modules, from bottom to top
+//!
+//! - `command`, `apt`, `pip`, `programs`: commands, packages that the tests need, and what cargo builds.
+//! - `runner`: runs cases in parallel, each in a process of its own, and prints the command that repeats a failure.
+//! - A file for each step: `headers`, `kernels`, `library`, `fuzz`, `grpc`, `mpi`, `opencl`, `cudarc`, `pycuda`, `warm_path`,
+//!   `bundle`.
+//! - `steps`: what `check` and `test` do. `soak`: random tests and fuzz targets until the time is up.
+//!
+//! `check` and `test` prepare all steps first, in two lanes: one builds in cargo's target folder, the other downloads and
+//! builds elsewhere. Then they run all cases together.
+//!
+//! # Invariants
+//!
+//! - A step installs what it needs, so that the tasks run on a fresh machine with Rust, a C compiler and Python.
+//! - A test costs no other test: its process may hang, abort or be killed.
+//! - Effort and seeds are passed to the tests in the environment: see the crate `freehold-testing`.
+//! - `tests/docs.rs` checks links and quoted GPU answers of the documents.
 
 mod apt;
 mod bundle;

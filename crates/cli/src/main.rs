@@ -1,4 +1,33 @@
-//! The command line of Freehold. It reads arguments, calls what does the work, and prints; it decides nothing itself.
+//! The command `freehold`. It reads arguments, calls what does the work, and prints.
+//!
+//! # Modules, from bottom to top
+//!
+//! - `allocators` (what benchmarks and replays measure), `charts` (SVG), `help` (completions and manual pages).
+//! - `broker`: `serve` and the commands that talk to a broker, here or over gRPC (`remote`). `remote_server` keeps the gRPC
+//!   server running. `ephemeral` is a broker that a benchmark or the demo starts for itself.
+//! - `devices`, `run` (becomes a CUDA program on the software driver), `mpi` (starts `freehold-mpi`).
+//! - `lab`: questions to a driver, compared with a recorded H200.
+//! - `bench`: Freehold measured beside the driver, in one run. `replay`: a recorded allocation log on several allocators.
+//! - `demo`: the solver of `examples/mesh`, with pictures.
+//!
+//! # The lab
+//!
+//! An experiment is one function over a driver's table, with an id, a question and a short literal answer
+//! (`lab/experiment/`). The binary starts itself again for each, so that none can affect another. `reference/h200.json` has
+//! the answers of a GPU.
+//!
+//! - Pending work never depends on time: a stream or a kernel waits for a word, which the experiment writes (`lab/latch.rs`).
+//! - Whether a call waits is decided by the CPU time of the experiment's threads (`lab/cpu_time.rs`), so a busy machine
+//!   changes no answer.
+//! - An experiment that needs another process starts a partner and sends it one driver call at a time
+//!   (`lab/partner_request.rs`).
+//! - With `--trace` every process logs each driver call before and after it (`lab/trace/`).
+//!
+//! # Invariants
+//!
+//! - An answer contains no address, handle or duration: it is the same on every run on one device.
+//! - Reading a log for `replay` is pure, accepts any bytes, and uses memory in proportion to them.
+//! - `bench` reports a missed target and still succeeds: benchmarks measure, tests judge.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,4 @@
-//! What the tests of all crates share: how much a test does, where its random numbers start, how long it waits before it
-//! gives up, what it reports, how it starts itself again in a child process, and programs that must not compile.
+//! What the tests of all crates share: effort, seeds, reports, child processes, and programs that must not compile.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -7,6 +6,21 @@
 //! | `FREEHOLD_SEED` | the only seed to run: replays a failure |
 //!
 //! `cargo xtask check`, `test` and `soak` set the effort. No other variable or constant decides how long a test runs.
+//!
+//! # Modules, from bottom to top
+//!
+//! - this file: [`Effort`], [`at_effort`], [`seed`], [`seeds`], [`HANG_TIMEOUT`], and [`report_covered`], whose counts `soak`
+//!   adds up.
+//! - `random`: [`Random`], a small generator. Tests that need shrinking use proptest.
+//! - [`child`]: a test binary that starts itself again for one test, in a process that the test may ruin.
+//! - [`misuse`]: programs that must not compile, with the error that each must get.
+//! - `api`: the tests of `crates/*/api.txt` and of the list in `docs/unsafe.md`. They read the sources of all crates.
+//!
+//! # Invariants
+//!
+//! - A random test prints its seed in the form `FREEHOLD_SEED=N`, which a shell takes and `cargo xtask` finds.
+//! - Seeds are fixed below `soak` effort and fresh at `soak`.
+//! - This crate depends on no other crate, and only tests depend on it.
 
 #[cfg(test)]
 mod api;
