@@ -16,7 +16,7 @@ pub(crate) const BODY_WORDS: usize = CALL_WORDS - HEADER_WORDS;
 
 /// What a kernel is given: a number, a structure, or memory that is borrowed until the call was put in. Memory becomes an argument only
 /// through what owns it: [`Lease::argument`](crate::Lease::argument), [`Lease::argument_mut`](crate::Lease::argument_mut),
-/// [`Named::argument`](crate::Named::argument), [`Buffer::argument`](crate::Buffer::argument).
+/// [`Named::argument`](crate::NamedLease::argument), [`Buffer::argument`](crate::Buffer::argument).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument<'a> {
     held: Held,
@@ -41,7 +41,7 @@ impl Owner {
     }
 }
 
-/// What an [`Argument`] holds, for a [`Place`](crate::Place) that passes it on. It cannot be made an argument again.
+/// What an [`Argument`] holds, for a [`GpuBackend`](crate::GpuBackend) that passes it on. It cannot be made an argument again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content<'a> {
     /// A number of a kind, in the low bits.

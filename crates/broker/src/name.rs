@@ -37,7 +37,7 @@ impl fmt::Debug for NameError {
 
 impl Name {
     /// # Errors
-    /// [`NotAName`] says which rule the text breaks.
+    /// [`NameError`] says which rule the text breaks.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         if text.is_empty() {
             return Err(NameError::Empty);

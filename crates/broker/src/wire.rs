@@ -513,7 +513,7 @@ impl Frame<Reply> {
     }
 
     /// # Errors
-    /// [`NoMessage`] for bytes that no broker of this version sends.
+    /// [`DecodeError`] for bytes that no broker of this version sends.
     pub fn decode(slot: &Slot) -> Result<Self, DecodeError> {
         let fence = |at: usize| Fence::from_words([slot[at], slot[at + 1]]);
         let message = match slot[0] as u16 {

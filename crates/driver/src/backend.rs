@@ -495,7 +495,7 @@ pub trait VirtualMemory {
     /// The memory is a good handle, and is not named any more.
     unsafe fn release(&self, memory: Memory) -> Result<()>;
 
-    /// Maps all `bytes` of memory. Nobody may use them before [`permit`](Self::permit).
+    /// Maps all `bytes` of memory. Nobody may use them before [`set_access`](Self::set_access).
     ///
     /// # Safety
     /// The addresses are reserved, nothing is mapped there, and the memory is a good handle of so many bytes.
@@ -521,7 +521,7 @@ pub enum Permission {
     ReadWrite,
 }
 
-/// Memory of [`Mapping`]'s kind that processes have together, by a descriptor.
+/// Memory of [`VirtualMemory`]'s kind that processes have together, by a descriptor.
 pub trait Sharing {
     /// Memory without an address, which can be exported.
     fn create_shareable(&self, bytes: u64) -> Result<Memory>;
@@ -541,7 +541,7 @@ pub trait StreamMemOps {
     /// Memory of the host for words, for streams of all contexts of the device: where the host sees it, and where they do.
     fn alloc_mapped_host(&self, bytes: usize) -> Result<(NonNull<u8>, u64)>;
 
-    /// Takes memory of [`alloc_words`](Self::alloc_words) back. This may wait for all work of the context.
+    /// Takes memory of [`alloc_mapped_host`](Self::alloc_mapped_host) back. This may wait for all work of the context.
     ///
     /// # Safety
     /// As for [`Backend::free_host`].
@@ -557,7 +557,7 @@ pub trait StreamMemOps {
     /// Holds a stream until a word has come to `value`. Words count round: up to 2^63 behind `value` is before it.
     ///
     /// # Safety
-    /// As for [`write_word`](Self::write_word).
+    /// As for [`write_value`](Self::write_value).
     unsafe fn wait_value(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
 }
 
@@ -594,7 +594,7 @@ pub trait Timing {
     /// The time between two such events that have passed: negative where the second was first.
     ///
     /// # Safety
-    /// Both are good handles of [`make_timed_event`](Self::make_timed_event)'s.
+    /// Both are good handles of [`create_timed_event`](Self::create_timed_event)'s.
     unsafe fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64>;
 }
 

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::transfer::Received;
 use crate::world_inner::WorldInner;
 
-/// A transfer that is under way. Dropped, it goes on; what fails then is told by [`World::troubles`](crate::World::troubles).
+/// A transfer that is under way. Dropped, it goes on; what fails then is told by [`World::troubles`](crate::World::drop_errors).
 #[derive(Debug)]
 #[must_use = "a transfer whose request is dropped goes on; `World::troubles` tells if it fails"]
 pub struct Request<R> {

@@ -42,7 +42,7 @@ impl World {
     /// Begins MPI, with all ranks, and decides with them which path transfers take.
     ///
     /// # Errors
-    /// [`Error::Initialised`] where MPI was begun before, [`Error::ThreadsRefused`] where the library does not let threads take
+    /// [`Error::AlreadyInitialized`] where MPI was begun before, [`Error::InsufficientThreadSupport`] where the library does not let threads take
     /// turns, [`Error::Disagreement`] where ranks were told different things.
     pub fn new(device: &Device) -> Result<Self> {
         let settings = Settings::from_environment()?;
@@ -103,7 +103,7 @@ impl World {
     /// and may wait for the receiver.
     ///
     /// # Errors
-    /// [`Error::Failed`] and [`Error::RankDied`], with rank, tag and bytes; the block is as it was.
+    /// [`Error::Transfer`] and [`Error::RankDied`], with rank, tag and bytes; the block is as it was.
     #[inline]
     pub fn send<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<()> {
         let ranks = &*self.inner;
@@ -148,7 +148,7 @@ impl World {
     /// may be shorter than the block, whose other elements stay as they are.
     ///
     /// # Errors
-    /// [`Error::Truncated`] for a message that is longer than the block, [`Error::Failed`] and [`Error::RankDied`]; with rank, tag
+    /// [`Error::Truncated`] for a message that is longer than the block, [`Error::Transfer`] and [`Error::RankDied`]; with rank, tag
     /// and bytes. The block is as it was, or refused to readers until it is written whole.
     pub fn recv<T: Pod>(
         &self,

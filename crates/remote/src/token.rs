@@ -31,7 +31,7 @@ impl Token {
     /// Reads a token: the text without what is white around it.
     ///
     /// # Errors
-    /// [`NoToken::Short`], [`NoToken::Letters`].
+    /// [`TokenError::TooShort`], [`TokenError::InvalidCharacter`].
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
         if text.len() < LENGTH_MIN {

@@ -21,7 +21,7 @@ const CHILD_STUCK: Duration = Duration::from_secs(4 * HANG_TIMEOUT.as_secs());
 pub struct Outcome {
     /// How it ended.
     pub status: ExitStatus,
-    /// The lines that it printed with [`say`].
+    /// The lines that it printed with [`report_line`].
     pub reported: Vec<String>,
     /// All that it printed.
     pub output: String,
@@ -97,7 +97,7 @@ pub fn run_in_child(name: &str, body: impl FnOnce()) {
     run_in_child_with(name, &[], body);
 }
 
-/// [`alone`] with variables of the environment.
+/// [`run_in_child`] with variables of the environment.
 ///
 /// # Panics
 /// Where the body does.

@@ -202,7 +202,7 @@ impl Broker {
     ///
     /// # Safety
     /// The broker takes a number for what it names. What this `Broker` has made is not changed over the connection: no live [`Lease`] of
-    /// it is returned or given away, no segment detached, and [`Link::given`] takes nothing that [`receive`](Self::receive) waits for.
+    /// it is returned or given away, no segment detached, and [`Link::next_given`] takes nothing that [`receive`](Self::receive) waits for.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -222,7 +222,7 @@ impl Broker {
     /// Takes a name away. Its memory stays until the leases of it are over.
     ///
     /// # Errors
-    /// [`Refusal::NoName`], [`Refusal::ForeignName`] where another user published it.
+    /// [`RequestError::NoName`], [`RequestError::ForeignName`] where another user published it.
     pub fn drop_name(&self, name: &str) -> Result<()> {
         self.connection()?.call(Request::Drop { name: Name::parse(name)? })?;
         Ok(())

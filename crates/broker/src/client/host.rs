@@ -33,7 +33,7 @@ impl Broker {
     /// this process ends.
     ///
     /// # Errors
-    /// [`Refusal::OtherBytes`] where what is there is longer or shorter.
+    /// [`RequestError::SizeMismatch`] where what is there is longer or shorter.
     pub fn host(&self, name: &str, bytes: u64) -> Result<Host> {
         let Some(whole_bytes) = bytes.checked_add(HEADER_BYTES).filter(|_| bytes > 0) else {
             return Err(LinkError::from(RequestError::ZeroBytes).into());
@@ -44,7 +44,7 @@ impl Broker {
     /// Memory of the host that somebody made.
     ///
     /// # Errors
-    /// [`Refusal::NoName`] where there is none of that name.
+    /// [`RequestError::NoName`] where there is none of that name.
     pub fn open_host(&self, name: &str) -> Result<Host> {
         self.request_host(name, 0)
     }

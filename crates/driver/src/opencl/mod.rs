@@ -6,7 +6,7 @@
 //! # What is safe here
 //!
 //! As in [`cuda`](crate::cuda), an OpenCL library follows a handle that it is given without asking whether it ever handed it out.
-//! The promise is made once: all handles come from a device's, and [`Found::device`](find::Found::device) is `unsafe`. Whoever has
+//! The promise is made once: all handles come from a device's, and [`InstalledDevice::device`](discovery::InstalledDevice::device) is `unsafe`. Whoever has
 //! one vouches for every handle and address that is passed to the calls below. A call is `unsafe` beside that where it is given
 //! an address that the driver reads or writes by itself: the length behind it, and how long it stays good, only the caller knows.
 

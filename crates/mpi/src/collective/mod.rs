@@ -19,8 +19,8 @@ type Endpoints = (Option<ExternalAccess>, Option<ExternalAccess>);
 /// the device.
 ///
 /// # Errors
-/// [`Error::Failed`] and [`Error::RankDied`]; what was to be written is as it was, or refused to readers until it is written whole.
-/// Before anything begins, [`Error::NoSuchRank`], [`Error::OtherLength`], [`Error::NotTheRoot`] and [`Error::NoSuchOperation`].
+/// [`Error::Transfer`] and [`Error::RankDied`]; what was to be written is as it was, or refused to readers until it is written whole.
+/// Before anything begins, [`Error::NoSuchRank`], [`Error::LengthMismatch`], [`Error::NotRoot`] and [`Error::UnsupportedOperation`].
 impl World {
     /// Gives all ranks what the root's block holds. The blocks are equally long.
     pub fn broadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<()> {

@@ -96,7 +96,7 @@ impl<T: Pod> Epoch<'_, '_, T> {
     /// changes `from` later waits on the device until it was read.
     ///
     /// # Errors
-    /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
+    /// [`Error::OutOfWindow`]. What goes wrong later, the end of the epoch tells.
     pub fn put(&self, stream: &Stream, from: &impl Source<T>, rank: i32, start: usize) -> Result<()> {
         let (asked, number) = self.prepare_request(false, rank, start, from.len())?;
         let access = stream.lend(from)?;
@@ -110,7 +110,7 @@ impl<T: Pod> Epoch<'_, '_, T> {
     /// that uses `into` later waits on the device for it.
     ///
     /// # Errors
-    /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
+    /// [`Error::OutOfWindow`]. What goes wrong later, the end of the epoch tells.
     pub fn get(&self, stream: &Stream, into: &mut impl Target<T>, rank: i32, start: usize) -> Result<()> {
         let (asked, number) = self.prepare_request(true, rank, start, into.len())?;
         let access = stream.lend_mut(into)?;

@@ -153,7 +153,7 @@ impl Caller {
     /// The connection to the broker.
     ///
     /// # Safety
-    /// As for [`Broker::link`], whose connection it is for a caller [`of`](Self::of) a broker. No lease of a live [`Named`] is returned or
+    /// As for [`Broker::link`], whose connection it is for a caller [`from_broker`](Self::from_broker) a broker. No lease of a live [`NamedLease`] is returned or
     /// given away over it.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ pub struct Call {
 
 impl Call {
     /// The fence behind it: streams of this process, and of others of its user, can wait for it
-    /// ([`Broker::await_point`]), and so can other calls.
+    /// ([`Broker::wait_fence`]), and so can other calls.
     pub fn fence(&self) -> Fence {
         self.session.fence(self.id)
     }

@@ -70,10 +70,10 @@ impl Module {
     /// whatever the grid, the numbers and the contents of memory, the kernel
     /// - reads only memory of its arguments, each from where it begins to the end of its lease, and variables of its module;
     /// - writes only those variables, and memory that it is given by [`Lease::argument_mut`](crate::Lease::argument_mut), by
-    ///   [`Named::argument`](super::Named::argument) of what is leased for writing, or by [`Caller::argument`];
+    ///   [`Named::argument`](super::NamedLease::argument) of what is leased for writing, or by [`Caller::argument`];
     /// - does so even if others write the same memory meanwhile: an argument is borrowed until the call was put in, and not until it is
     ///   over. Calls that use one lease are carried out one after the other; streams of this process wait for a call only by
-    ///   [`Broker::await_point`](crate::Broker::await_point) or [`Call::wait`](super::Call::wait), and read what is half written otherwise.
+    ///   [`Broker::await_point`](crate::Broker::wait_fence) or [`Call::wait`](super::Call::wait), and read what is half written otherwise.
     ///
     /// A kernel that faults or does not end breaks no promise: its worker ends.
     ///
@@ -137,7 +137,7 @@ impl Caller {
     /// error.
     ///
     /// # Errors
-    /// [`CallError::Image`] with what the compiler says; [`Refusal::ModuleTaken`] where another text has the name.
+    /// [`CallError::CompileFailed`] with what the compiler says; [`RequestError::ModuleTaken`] where another text has the name.
     pub fn put_module(&self, name: &str, text: &str) -> Result<Module, CallError> {
         let name = Name::parse(name)?;
         if text.is_empty() || text.len() > MODULE_BYTES_MAX {

@@ -39,10 +39,10 @@ impl NamedLease {
 
 impl Caller {
     /// Leases what has a name. For writing, what a writer gets memory of its own for ([`Policy::Restore`]) is copied there first,
-    /// by the worker: until [`settle`](Self::settle) others read what was there before.
+    /// by the worker: until [`commit`](Self::commit) others read what was there before.
     ///
     /// # Errors
-    /// [`Refusal::NoName`] with the nearest names, [`Refusal::Busy`], and those of a call.
+    /// [`RequestError::NoName`] with the nearest names, [`RequestError::Busy`], and those of a call.
     pub fn lease_named(&self, name: &str, access: Access) -> Result<NamedLease, CallError> {
         let name = Name::parse(name)?;
         let mut link = self.connection()?;

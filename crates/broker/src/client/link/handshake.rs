@@ -25,7 +25,7 @@ impl Link {
     /// Connects to the broker at a path.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::TooLong`] where nobody can, [`LinkError::Refused`] where the broker wants no more tenants.
+    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::PathTooLong`] where nobody can, [`LinkError::Request`] where the broker wants no more tenants.
     pub fn connect(path: &Path) -> Result<Self, LinkError> {
         Self::try_connect(path, None)
     }
@@ -34,7 +34,7 @@ impl Link {
     /// at the most.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and [`LinkError::Silent`].
+    /// As [`connect`](Self::connect), and [`LinkError::TimedOut`].
     pub fn connect_timeout(path: &Path, longest: Duration) -> Result<Self, LinkError> {
         Self::try_connect(path, Some(longest))
     }

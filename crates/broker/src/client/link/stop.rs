@@ -21,8 +21,8 @@ impl Link {
     /// place. Where there are names, only by force.
     ///
     /// # Errors
-    /// [`Refusal::HasNames`](crate::wire::Refusal::HasNames), [`Refusal::NotAllowed`](crate::wire::Refusal::NotAllowed);
-    /// [`LinkError::Silent`] where one of the two goes on.
+    /// [`Refusal::HasNames`](crate::wire::RequestError::NamesPublished), [`Refusal::NotAllowed`](crate::wire::RequestError::NotAllowed);
+    /// [`LinkError::TimedOut`] where one of the two goes on.
     pub fn stop(mut self, is_forced: bool, longest: Duration) -> Result<StopReport, LinkError> {
         let Reply::Number { id, bytes } = self.call(Request::Stop { is_forced })?.reply else {
             return Err(LinkError::Malformed);
