@@ -214,7 +214,7 @@ impl Broker {
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
-    pub fn set_patience(&self, spin_policy: SpinPolicy) -> Result<()> {
+    pub fn set_spin_policy(&self, spin_policy: SpinPolicy) -> Result<()> {
         self.connection()?.spin_policy = spin_policy;
         Ok(())
     }

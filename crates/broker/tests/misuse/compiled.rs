@@ -11,7 +11,7 @@ const HEAD: &str = "
     #![allow(unused, dead_code)]
     use freehold::{Grid, ImportedSlice, OwnsSlice, Stream};
     use freehold_broker::*;
-    use freehold_broker::wire::{Id, Point, Request};
+    use freehold_broker::wire::{Id, Fence, Request};
     struct Own(ImportedSlice<u32>);
     type R = std::result::Result<(), Box<dyn std::error::Error>>;
 ";
@@ -19,25 +19,25 @@ const HEAD: &str = "
 /// What every program has: leases `x` and `y`, an imported slice `z`, a named lease `n`, a buffer `u`.
 const GIVEN: &str =
     "(b: Broker, c: Caller, mut l: Link, p: Gpu, m: Module, k: Kernel, q: GpuKernel, g: Grid, s: Stream,
-    mut x: Lease<u32>, mut y: Lease<u32>, z: ImportedSlice<u32>, n: Named, u: Buffer<u32>)";
+    mut x: Lease<u32>, mut y: Lease<u32>, z: ImportedSlice<u32>, n: NamedLease, u: Buffer<u32>)";
 
 /// Found by types, privacy, or for want of `unsafe`.
 const TYPES: &[Program] = &[
-    ("take a tenant's connection", "E0133", "b.link()?.give_back(x.id(), Point::default())?;"),
-    ("take a caller's connection", "E0133", "c.link()?.give_back(x.id(), Point::default())?;"),
+    ("take a tenant's connection", "E0133", "b.link()?.return_lease(x.id(), Fence::default())?;"),
+    ("take a caller's connection", "E0133", "c.link()?.return_lease(x.id(), Fence::default())?;"),
     ("look up a kernel of a module", "E0133", "m.kernel(\"step\")?;"),
     ("look up a kernel of a GPU", "E0133", "p.kernel(\"\", \"step\")?;"),
     ("make an argument of a lease's number", "E0133", "c.argument(x.id(), 0);"),
     ("make an argument of any number", "E0223", "Argument::Lease { lease: Id(7), offset_bytes: 0 };"),
     ("make an argument of what it holds", "E0423", "Argument(todo!());"),
     ("attach a whole segment", "E0133", "l.attach(Id(7))?;"),
-    ("take a tenant's clock", "E0133", "l.descriptor(Request::Clock { tenant: b.tenant() })?;"),
+    ("take a tenant's semaphores", "E0133", "l.descriptor(Request::Semaphores { tenant: b.tenant() })?;"),
     ("take a segment out of an answer", "E0616", "l.call(Request::Attach { segment: Id(7) })?.descriptors.pop();"),
     ("read a connection's clock", "E0624", "l.semaphores();"),
     ("copy a lease", "E0599", "let w = x.clone();"),
     ("copy a named lease", "E0599", "let w = n.clone();"),
     ("copy a buffer", "E0599", "let w = u.clone();"),
-    ("name a lease's slice", "E0616", "let w = x.part;"),
+    ("name a lease's slice", "E0616", "let w = x.slice;"),
     (
         "be used like a slice",
         "E0200",
@@ -100,7 +100,7 @@ const BORROWS: &[Program] = &[
     (
         "have an argument after its name was settled",
         "E0505",
-        "let a = [n.argument(0)]; c.settle(n)?; c.call(&Launch::new(&k, g, &a))?;",
+        "let a = [n.argument(0)]; c.commit(n)?; c.call(&Launch::new(&k, g, &a))?;",
     ),
     ("have an argument after its buffer", "E0505", "let a = [u.argument(0)]; drop(u); p.launch(&q, g, &a)?;"),
 ];
@@ -110,10 +110,10 @@ const RIGHT: &[&str] = &[
     "s.copy(&x, &mut y)?; s.fill(&mut x, 1)?; s.download(&x)?; s.download(&*x)?; std::mem::swap(&mut x, &mut y);",
     "s.write(&mut x.view_mut(1..)?, &[1])?; let w = (x.len(), x.address(), x.view(..)?);",
     "c.call(&Launch::new(&k, g, &[x.argument_mut(0), y.argument(0), 1u32.into(), Argument::bytes([0; 8])]))?.wait()?;",
-    "c.call(&Launch::new(&k, g, &[n.argument(0)]))?.wait()?; c.settle(n)?;",
+    "c.call(&Launch::new(&k, g, &[n.argument(0)]))?.wait()?; c.commit(n)?;",
     "p.launch(&q, g, &[u.argument(0), u.argument(1)])?; p.download(&u)?;",
-    "b.drop_name(\"n\")?; b.set_patience(Patience::Spin)?; l.call(Request::Totals)?;",
-    "unsafe { b.link()?.call(Request::Totals)?; m.kernel(\"step\")?; c.argument(x.id(), 0); l.attach(Id(7))?; }",
+    "b.drop_name(\"n\")?; b.set_spin_policy(SpinPolicy::Forever)?; l.call(Request::Stats)?;",
+    "unsafe { b.link()?.call(Request::Stats)?; m.kernel(\"step\")?; c.argument(x.id(), 0); l.attach(Id(7))?; }",
     "unsafe impl OwnsSlice for Own { type Element = u32; fn slice(&self) -> &ImportedSlice<u32> { &self.0 } }",
 ];
 

@@ -175,7 +175,7 @@ fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
 fn kernels(fixture: &BrokerFixture, device: &Device, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::Error| failed("the broker", error);
     let broker = Broker::connect_at(device, &fixture.socket()).map_err(broken)?;
-    broker.set_patience(SpinPolicy::Forever).map_err(broken)?;
+    broker.set_spin_policy(SpinPolicy::Forever).map_err(broken)?;
     let stream = device.stream()?;
     let module = device.module(&Image::ptx(STAMP)?)?;
     // SAFETY: `stamp` writes two words, and is given views of two.

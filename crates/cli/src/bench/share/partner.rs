@@ -84,7 +84,7 @@ fn kernels(arguments: &Arguments) -> Outcome {
     // SAFETY: `stamp` writes two words, and is given views of two.
     let stamp = unsafe { module.kernel("stamp") }?;
     let broker = Broker::connect_at(&device, &arguments.socket)?;
-    broker.set_patience(SpinPolicy::Forever)?;
+    broker.set_spin_policy(SpinPolicy::Forever)?;
     println!("{}", broker.tenant().0);
     loop {
         let mut lease = broker.receive::<u64>(&stream)?;

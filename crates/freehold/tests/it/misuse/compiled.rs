@@ -81,7 +81,7 @@ const TYPES: &[Program] = &[
     ("copy from any address", "E0133", "d.backend().copy(4096, 8192, 1, s.raw())?;"),
     ("free a block behind its owner", "E0133", "d.backend().free(x.address())?;"),
     ("close the device's context", "E0133", "d.backend().close()?;"),
-    ("unmap the pool", "E0133", "d.backend().mapping().unwrap().unmap(x.address(), 4096)?;"),
+    ("unmap the pool", "E0133", "d.backend().virtual_memory().unwrap().unmap(x.address(), 4096)?;"),
     ("take the driver's table of a device", "E0133", "d.api();"),
     ("open a driver", "E0133", "open::open(None)?;"),
     ("take the software driver's table", "E0133", "freehold_softcuda::api();"),
@@ -261,7 +261,7 @@ const RIGHT: &[&str] = &[
     "let mut z = DeviceVec::<u32>::new(&s)?; z.resize(&s, 9, 0)?; let v = z.view(..)?; s.download(&v)?; z.clear();",
     "Arena::new(&s, 4096)?.scope(|c| c.scope(|i| { i.alloc::<u8>(1).unwrap(); }));",
     "std::thread::scope(|c| { let (mut a, mut b) = x.view_mut(..).unwrap().split_at(1).unwrap(); c.spawn(move || a); c.spawn(move || b); });",
-    "unsafe { d.backend().destroy_stream(s.raw()) }?; d.backend().make_event()?; s.read_variable::<u32>(&m, \"counter\")?;",
+    "unsafe { d.backend().destroy_stream(s.raw()) }?; d.backend().create_event()?; s.read_variable::<u32>(&m, \"counter\")?;",
 ];
 
 const PROGRAMS: Programs =
