@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use freehold_driver::cuda::CUmemLocation;
 
-use crate::driver_state::lock;
+use crate::sync::lock;
 
 /// What advice is given of.
 const PAGE_BYTES: u64 = 4096;

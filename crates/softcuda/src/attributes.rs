@@ -37,7 +37,7 @@ pub(crate) fn value(attribute: CUdevice_attribute, device: &Device) -> Option<i3
     Some(match attribute {
         CUdevice_attribute::PCI_BUS_ID => device.ordinal as i32 + 1,
         CUdevice_attribute::PCI_DEVICE_ID | CUdevice_attribute::PCI_DOMAIN_ID => 0,
-        CUdevice_attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => i32::from(device.arena.is_coherent()),
+        CUdevice_attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => i32::from(device.memory.arena.is_coherent()),
         _ => *TABLE.iter().find(|(number, _)| *number == attribute.0).map(|(_, value)| value)?,
     })
 }

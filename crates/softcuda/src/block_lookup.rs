@@ -5,8 +5,9 @@
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
+use crate::sync::{read, write};
 use freehold_driver::cuda::extension::{FindBlock, FoundBlock, LIVE, RELEASED, ReadArgument};
 use freehold_driver::cuda::{CUerror, CUresult};
 use freehold_ptx::{Access, Extent, Kernel, Pointer};
@@ -72,7 +73,7 @@ impl BlockLookup {
     /// Adds memory. The id ends that.
     pub(crate) fn register(&self, start: u64, bytes: u64, find: FindBlock, data: usize) -> Result<u64, CUerror> {
         let end = start.checked_add(bytes).ok_or(CUerror::INVALID_VALUE)?;
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = write(&self.regions);
         regions.last_id += 1;
         let id = regions.last_id;
         regions.live.push(Region { id, addresses: start..end, find, data });
@@ -81,7 +82,7 @@ impl BlockLookup {
 
     /// Forgets memory. No look-up of it is under way afterwards.
     pub(crate) fn unregister(&self, id: u64) -> CUresult {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = write(&self.regions);
         let at = regions.live.iter().position(|region| region.id == id).ok_or(CUerror::INVALID_VALUE)?;
         regions.live.remove(at);
         Ok(())
@@ -89,7 +90,7 @@ impl BlockLookup {
 
     /// Asks nobody any more about addresses that were given back: whoever described them knows nothing of what lies there next.
     pub(crate) fn forget_range(&self, given: &Range<u64>) {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = write(&self.regions);
         let is_within =
             |region: &&mut Region| given.start <= region.addresses.start && region.addresses.end <= given.end;
         // They stay until they are forgotten.
@@ -100,7 +101,7 @@ impl BlockLookup {
     pub(crate) fn pointers(&self, kernel: &Kernel, words: &[u32], arguments: &[u8]) -> Vec<Pointer> {
         // A thread that ends may launch, too.
         let read_only = READ_ONLY.try_with(RefCell::take).unwrap_or_default();
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let regions = read(&self.regions);
         if regions.live.is_empty() && read_only.is_empty() {
             return Vec::new();
         }

@@ -8,10 +8,11 @@ use std::thread::{self, ThreadId};
 use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, Function};
 
 use crate::context::Context;
-use crate::driver_state::{DriverState, lock};
+use crate::driver_state::DriverState;
 use crate::event::Event;
 use crate::graph::{Graph, NodeKind};
 use crate::stream::{Stream, StreamRef};
+use crate::sync::lock;
 
 thread_local! {
     /// Which captures the calls of this thread heed that no capture sees.

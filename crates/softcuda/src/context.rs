@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
 use crate::device::Device;
-use crate::driver_state::{DriverState, lock};
+use crate::driver_state::DriverState;
 use crate::engine::queue::{Fence, Queue, VectorClock};
 use crate::engine::work::Work;
 use crate::stdio;
 use crate::stream::Stream;
+use crate::sync::lock;
 
 thread_local! {
     /// The contexts that this thread pushed; the last one is current. Never dropped, so that it works in the destructors of other

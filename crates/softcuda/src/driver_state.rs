@@ -1,7 +1,7 @@
 //! All that the software driver knows in one process: its devices, its live handles and its live memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
 use freehold_ptx::Fault;
@@ -9,7 +9,7 @@ use freehold_ptx::Fault;
 use crate::block_lookup::BlockLookup;
 use crate::capture::Captures;
 use crate::config::{Config, LogFile};
-use crate::context::Context;
+use crate::context::{Context, PrimaryContext};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -26,6 +26,7 @@ use crate::module::Module;
 use crate::pool::Pool;
 use crate::span::{Span, SpanKind, SpanMap};
 use crate::stream::Stream;
+use crate::sync::{lock, read, write};
 
 static DRIVER: OnceLock<DriverState> = OnceLock::new();
 
@@ -36,6 +37,8 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 pub(crate) struct DriverState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) devices: Vec<Arc<Device>>,
+    /// By ordinal of their devices.
+    primaries: Vec<Mutex<PrimaryContext>>,
     pub(crate) contexts: HandleTable<Context>,
     pub(crate) streams: HandleTable<Stream>,
     pub(crate) events: HandleTable<Event>,
@@ -95,7 +98,7 @@ extern "C" fn after_fork_in_child() {
     let was_forked = FORKED.swap(true, Ordering::Relaxed);
     let driver = DRIVER.get().filter(|_| !was_forked);
     for device in driver.into_iter().flat_map(|driver| &driver.devices) {
-        device.usage.close_in_fork_child();
+        device.memory.usage.close_in_fork_child();
     }
 }
 
@@ -103,12 +106,8 @@ extern "C" fn after_fork_in_child() {
 extern "C" fn at_exit() {
     let driver = DRIVER.get().filter(|_| !is_forked());
     for device in driver.into_iter().flat_map(|driver| &driver.devices) {
-        drop(device.usage.close());
+        drop(device.memory.usage.close());
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DriverState {
@@ -121,13 +120,14 @@ impl DriverState {
                 CUerror::OPERATING_SYSTEM
             })
         };
-        let devices = (0..config.devices).map(open).collect::<Result<_, _>>()?;
+        let devices = (0..config.devices).map(open).collect::<Result<Vec<_>, _>>()?;
         let range = HandleRange::reserve().map_err(|error| {
             log.error(&format!("handles cannot be made: {error}"));
             CUerror::OUT_OF_MEMORY
         })?;
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_timeout),
+            primaries: devices.iter().map(|_| Mutex::default()).collect(),
             devices,
             contexts: HandleTable::new(range.space(HandleKind::Context), HandleReuse::Immediate),
             streams: HandleTable::new(range.space(HandleKind::Stream), HandleReuse::Immediate),
@@ -158,17 +158,22 @@ impl DriverState {
         usize::try_from(device.0).ok().and_then(|ordinal| self.devices.get(ordinal)).ok_or(CUerror::INVALID_DEVICE)
     }
 
+    /// The primary context of a device.
+    pub(crate) fn primary(&self, device: CUdevice) -> Result<MutexGuard<'_, PrimaryContext>, CUerror> {
+        Ok(lock(&self.primaries[self.device(device)?.ordinal]))
+    }
+
     /// A number that nothing else in this process has.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn spans(&self) -> RwLockReadGuard<'_, SpanMap> {
-        self.spans.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.spans)
     }
 
     pub(crate) fn spans_mut(&self) -> RwLockWriteGuard<'_, SpanMap> {
-        self.spans.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.spans)
     }
 
     /// How often kernels lost sight of a span so far: while it is the same, every span that was found is there.
@@ -237,7 +242,7 @@ impl DriverState {
     /// Takes a span that leaves, from kernels too.
     pub(crate) fn finish_free(&self, span: &Span) {
         self.spans_mut().finish_free(span);
-        self.span_epoch.fetch_add(1, Ordering::AcqRel);
+        self.bump_span_epoch();
     }
 
     /// Ends a span and gives its memory back, if one starts there. Nothing may be at work on it any more.
@@ -252,7 +257,7 @@ impl DriverState {
     /// Ends a span that kernels alone reach, and gives its memory back. False if none starts there.
     pub(crate) fn free_internal(&self, base: u64) -> bool {
         let Some(span) = ({ self.spans_mut().remove_internal(base) }) else { return false };
-        self.span_epoch.fetch_add(1, Ordering::AcqRel);
+        self.bump_span_epoch();
         self.free_backing(&span);
         true
     }
@@ -260,7 +265,7 @@ impl DriverState {
     /// Takes out every span that `unwanted` picks and gives their memory back. Nothing may be at work on it any more.
     pub(crate) fn free_spans_if(&self, unwanted: impl Fn(&Span) -> bool) {
         let ended = self.spans_mut().remove_if(unwanted);
-        self.span_epoch.fetch_add(1, Ordering::AcqRel);
+        self.bump_span_epoch();
         for span in ended {
             self.free_backing(&span);
         }
@@ -297,7 +302,7 @@ impl DriverState {
         let address = device.alloc(bytes, context.id)?;
         let entered = self.insert_span(address, bytes, device.ordinal, Some(Arc::clone(context)), kind);
         if entered.is_err() {
-            device.free(address, bytes);
+            device.memory.free(address, bytes);
         }
         entered.map(|()| address)
     }
@@ -334,7 +339,7 @@ impl DriverState {
             | SpanKind::Pool(_)
             | SpanKind::Variable { .. }
             | SpanKind::Internal { .. }
-            | SpanKind::Imported(_) => MemRef::device(&self.devices[span.device].arena, address),
+            | SpanKind::Imported(_) => MemRef::device(&self.devices[span.device].memory.arena, address),
             SpanKind::Mapped(mapping) => {
                 MemRef::mapped(self.reservations.arena(), address, [Arc::clone(&mapping.status)].into())
             }
@@ -348,7 +353,7 @@ impl DriverState {
     /// Gives back the memory of a span that was taken out of the spans. Nothing may be at work on it any more.
     pub(crate) fn free_backing(&self, span: &Span) {
         if let SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Internal { .. } = span.kind {
-            self.devices[span.device].free_span(span);
+            self.devices[span.device].memory.free(span.base, span.bytes);
         }
     }
 }

@@ -10,12 +10,12 @@ use rustix::process::Pid;
 
 use crate::capture::CapturePoint;
 use crate::context::Context;
-use crate::driver_state::lock;
 use crate::engine::queue::{Fence, VectorClock};
 use crate::engine::work::Timestamp;
 use crate::ipc::{Token, is_process_alive};
 use crate::memory::arena::HostPages;
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Event {

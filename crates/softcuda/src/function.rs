@@ -7,9 +7,10 @@ use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUresult}
 use freehold_ptx::{Kernel, Program};
 
 use crate::context::Context;
-use crate::driver_state::{DriverState, lock};
+use crate::driver_state::DriverState;
 use crate::module::Module;
 use crate::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, SHARED_BYTES_MAX, THREADS_MAX};
+use crate::sync::lock;
 
 /// The binary that kernels are said to be: that of the hardware.
 const BINARY_VERSION: i32 = 90;

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex};
 
 use freehold_driver::cuda::{CUerror, CUgraph, CUgraphNode, CUresult};
 
-use crate::driver_state::{DriverState, lock};
+use crate::driver_state::DriverState;
 use crate::engine::queue::Fence;
 use crate::engine::work::{Timestamp, Work};
 use crate::event::{Event, EventRecord};
 use crate::handle_table::HandleKind;
 use crate::stream::StreamRef;
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Graph {

@@ -7,8 +7,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use crate::sync::{read, write};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// What kind of thing a handle names: which part of the reserved range it lies in.
@@ -178,7 +179,7 @@ impl<T> HandleTable<T> {
 
     /// Enters what `make` builds from its own handle.
     pub(crate) fn insert_with(&self, make: impl FnOnce(usize) -> Arc<T>) -> (usize, Arc<T>) {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = write(&self.slots);
         let index = slots.alloc_slot();
         let slot = &mut slots.entries[index as usize];
         let handle = self.encode(index, slot.generation);
@@ -190,7 +191,7 @@ impl<T> HandleTable<T> {
 
     pub(crate) fn find(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = self.decode(handle)?;
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = read(&self.slots);
         let slot = slots.entries.get(index as usize)?;
         if slot.generation == generation { slot.value.clone() } else { None }
     }
@@ -198,7 +199,7 @@ impl<T> HandleTable<T> {
     /// What a handle names, or named before it was removed: for a handle that comes back.
     pub(crate) fn find_or_removed(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = self.decode(handle)?;
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = read(&self.slots);
         let slot = slots.entries.get(index as usize).filter(|slot| slot.generation == generation)?;
         slot.value.clone().or_else(|| slot.removed.clone())
     }
@@ -206,7 +207,7 @@ impl<T> HandleTable<T> {
     /// Ends a handle and gives back what it named.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = self.decode(handle)?;
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = write(&self.slots);
         if slots.entries.get(index as usize)?.generation != generation {
             return None;
         }
@@ -215,7 +216,7 @@ impl<T> HandleTable<T> {
 
     /// Ends the handles of everything that `unwanted` picks.
     pub(crate) fn remove_all(&self, unwanted: impl Fn(&T) -> bool) {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = write(&self.slots);
         for index in 0..slots.entries.len() {
             if slots.entries[index].value.as_deref().is_some_and(&unwanted) {
                 slots.free_slot(index, self.reuse);

@@ -18,10 +18,10 @@ use rustix::process::{Pid, test_kill_process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::device::Device;
-use crate::driver_state::lock;
 use crate::memory::arena::HOST_READ_WRITE;
 use crate::memory::backing::{Backing, ShareHeader, ShareKind, with_fd_limit_raised};
 use crate::pool::Pool;
+use crate::sync::lock;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freetokn");
 
@@ -143,9 +143,9 @@ impl ImportedMapping {
         const GRAIN: u64 = 4096;
         let first = offset - offset % GRAIN;
         let bytes = (offset + bytes - first).next_multiple_of(GRAIN);
-        let start = device.reserve(bytes).ok_or(CUerror::OUT_OF_MEMORY)?;
-        if device.arena.attach(start, &memory, first, bytes, HOST_READ_WRITE).is_err() {
-            device.unreserve(start, bytes);
+        let start = device.memory.reserve(bytes).ok_or(CUerror::OUT_OF_MEMORY)?;
+        if device.memory.arena.attach(start, &memory, first, bytes, HOST_READ_WRITE).is_err() {
+            device.memory.unreserve(start, bytes);
             return Err(CUerror::OUT_OF_MEMORY);
         }
         Ok(Self { device: Arc::clone(device), _memory: memory, start, offset: first, bytes })
@@ -166,7 +166,7 @@ impl ImportedMapping {
 
 impl Drop for ImportedMapping {
     fn drop(&mut self) {
-        self.device.unreserve(self.start, self.bytes);
+        self.device.memory.unreserve(self.start, self.bytes);
     }
 }
 

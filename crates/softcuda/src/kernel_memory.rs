@@ -11,9 +11,10 @@ use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, OutOfBounds, Width};
 
 use crate::context::Context;
-use crate::driver_state::{DriverState, lock};
+use crate::driver_state::DriverState;
 use crate::memory::mem_ref::is_host_mapped;
 use crate::span::{Span, SpanKind};
+use crate::sync::lock;
 
 /// Spans that a view remembers: as many as the arrays that a kernel commonly uses at once.
 const TLB_ENTRIES: usize = 8;
@@ -132,7 +133,7 @@ impl<'c> KernelMemory<'c> {
             | SpanKind::Pool(_)
             | SpanKind::Variable { .. }
             | SpanKind::Internal { .. }
-            | SpanKind::Imported(_) => self.driver.devices[span.device].arena.pointer(span.base),
+            | SpanKind::Imported(_) => self.driver.devices[span.device].memory.arena.pointer(span.base),
             SpanKind::Mapped(_) => self.driver.reservations.arena().pointer(span.base),
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.start(),
             // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is

@@ -38,7 +38,7 @@ impl LaunchEnv {
         if is_cooperative {
             let address = driver.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
-            MemRef::device(&env.context.device.arena, address).write(0, &[0; WORKSPACE_BYTES as usize])?;
+            MemRef::device(&env.context.device.memory.arena, address).write(0, &[0; WORKSPACE_BYTES as usize])?;
         }
         Ok(env)
     }

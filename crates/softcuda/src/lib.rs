@@ -72,6 +72,7 @@ mod span;
 mod stdio;
 mod stream;
 mod symbol;
+mod sync;
 mod table;
 
 pub use symbol::{cuGetProcAddress, not_supported};

@@ -8,9 +8,10 @@ use freehold_driver::cuda::{CUerror, CUkernel, CUlibrary};
 use freehold_ptx::Image;
 
 use crate::context::Context;
-use crate::driver_state::{DriverState, lock};
+use crate::driver_state::DriverState;
 use crate::function::{Function, Settings};
 use crate::module::{Module, c_name};
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Library {

@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Image, LinkError, Unit};
 
-use crate::driver_state::lock;
 use crate::image::{LoadError, compile, encode_linked, ptx_in};
 use crate::jit::JitOptions;
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Link {

@@ -13,8 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use freehold_driver::cuda::{CUerror, CUlogIterator, CUlogLevel, CUresult};
 
 use crate::config::LogFile;
-use crate::driver_state::lock;
 use crate::stdio;
+use crate::sync::lock;
 
 /// As many bytes as the log keeps: of older messages only that they were there.
 const KEPT_BYTES_MAX: usize = 25_600;

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use freehold_driver::cuda::{CUerror, CUmemAccess_flags, CUmemAllocationProp};
 
-use crate::driver_state::lock;
 use crate::memory::PAGE_BYTES;
 use crate::memory::arena::{ARENA_BYTES_MAX, Arena};
 use crate::memory::backing::Backing;
 use crate::memory::free_ranges::FreeRanges;
 use crate::memory::mem_ref::MappingStatus;
+use crate::sync::lock;
 
 /// Addresses that can be reserved.
 const ADDRESS_BYTES: u64 = ARENA_BYTES_MAX;

@@ -57,7 +57,7 @@ impl Module {
         let (program, contents) = image.relocate(&addresses);
         for (variable, content) in variables.iter().zip(&contents) {
             // What the text does not say is zero.
-            let mem = MemRef::device(&context.device.arena, variable.address);
+            let mem = MemRef::device(&context.device.memory.arena, variable.address);
             mem.fill(0, &[0], variable.bytes)?;
             mem.write(0, content)?;
         }

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use freehold_driver::cuda::{CUerror, CUmemAccess_flags, CUmemPool_attribute, CUmemoryPool};
 
-use crate::device::Device;
-use crate::driver_state::lock;
 use crate::engine::queue::{Fence, Queue};
 use crate::memory::arena::HOST_READ_WRITE;
 use crate::memory::backing::Backing;
+use crate::memory::device_memory::DeviceMemory;
 use crate::memory::page_heap::GRANULE_BYTES;
+use crate::sync::lock;
 
 /// A pool takes memory from its device in chunks of this, into addresses that it has reserved before.
 pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
@@ -26,7 +26,9 @@ const SEGMENTS_PER_DEVICE: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) handle: CUmemoryPool,
-    pub(crate) device: Weak<Device>,
+    /// The ordinal of its device.
+    pub(crate) device: usize,
+    device_memory: Arc<DeviceMemory>,
     pub(crate) origin: Origin,
     /// The most it may take from its device.
     max_bytes: u64,
@@ -113,7 +115,8 @@ enum Strategy {
 impl Pool {
     pub(crate) fn new(
         handle: CUmemoryPool,
-        device: &Arc<Device>,
+        device: usize,
+        device_memory: Arc<DeviceMemory>,
         origin: Origin,
         max_bytes: u64,
         memory: Arc<Backing>,
@@ -121,7 +124,8 @@ impl Pool {
         Self {
             memory,
             handle,
-            device: Arc::downgrade(device),
+            device,
+            device_memory,
             origin,
             max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
             is_destroyed: false.into(),
@@ -148,38 +152,40 @@ impl Pool {
         lock(&self.state)
     }
 
-    /// Memory that `queue` may have: free memory it comes after, or new memory of the device, or free memory with a
-    /// wait.
-    pub(crate) fn alloc(&self, device: &Device, bytes: u64, queue: &Queue) -> Result<Grant, CUerror> {
-        let attempt = |strategy| self.state().try_alloc(&self.memory, self.max_bytes, bytes, queue, strategy);
+    /// Memory that `queue` may have at once: free memory that it comes after, or new memory of the device.
+    pub(crate) fn try_alloc(&self, bytes: u64, queue: &Queue) -> Option<Grant> {
+        let attempt = |strategy| self.attempt(bytes, queue, strategy);
         let grown = || {
-            self.reserve(device, bytes);
+            self.reserve(bytes);
             let grant = attempt(Strategy::Grow);
             if grant.is_none() {
-                self.state().drop_empty_segments(device);
+                self.state().drop_empty_segments(&self.device_memory);
             }
             grant
         };
-        let trimmed = || {
-            device.trim_pools(|_| 0);
-            attempt(Strategy::Grow)
-        };
-        let waiting = || if self.state().internal_dependencies { attempt(Strategy::Wait) } else { None };
-        attempt(Strategy::Reuse)
-            .or_else(|| attempt(Strategy::Grow))
-            .or_else(grown)
-            .or_else(trimmed)
-            .or_else(waiting)
-            .ok_or(CUerror::OUT_OF_MEMORY)
+        attempt(Strategy::Reuse).or_else(|| attempt(Strategy::Grow)).or_else(grown)
+    }
+
+    /// The same, when other pools have given back what they do not use: new memory of the device, or free memory with a
+    /// wait.
+    pub(crate) fn alloc_after_trim(&self, bytes: u64, queue: &Queue) -> Option<Grant> {
+        let waiting =
+            || if self.state().internal_dependencies { self.attempt(bytes, queue, Strategy::Wait) } else { None };
+        self.attempt(bytes, queue, Strategy::Grow).or_else(waiting)
+    }
+
+    fn attempt(&self, bytes: u64, queue: &Queue, strategy: Strategy) -> Option<Grant> {
+        self.state().try_alloc(&self.memory, self.max_bytes, bytes, queue, strategy)
     }
 
     /// Reserves addresses for at least `bytes` more, and some to grow in.
-    fn reserve(&self, device: &Device, bytes: u64) {
+    fn reserve(&self, bytes: u64) {
+        let device = &self.device_memory;
         let Some(least) = bytes.checked_next_multiple_of(CHUNK_BYTES) else { return };
-        if least > device.memory_bytes.next_multiple_of(CHUNK_BYTES) {
+        if least > device.bytes.next_multiple_of(CHUNK_BYTES) {
             return;
         }
-        let most = (device.memory_bytes / SEGMENTS_PER_DEVICE).next_multiple_of(CHUNK_BYTES).max(least);
+        let most = (device.bytes / SEGMENTS_PER_DEVICE).next_multiple_of(CHUNK_BYTES).max(least);
         let found = [most, least].into_iter().find_map(|bytes| Some((device.reserve(bytes)?, bytes)));
         if let Some((segment, bytes)) = found {
             if device
@@ -196,9 +202,10 @@ impl Pool {
     }
 
     /// Overwrites a block that was freed.
-    pub(crate) fn poison(&self, device: &Device, base: u64, bytes: u64) {
+    pub(crate) fn poison(&self, base: u64, bytes: u64) {
         if !self.memory.is_shared() {
-            device.arena.poison_written(base, bytes, &self.memory, base - device.arena.base());
+            let arena = &self.device_memory.arena;
+            arena.poison_written(base, bytes, &self.memory, base - arena.base());
         }
     }
 
@@ -208,7 +215,8 @@ impl Pool {
     }
 
     /// Gives chunks back to the device that are free and whose fences have passed, down to `keep_bytes`.
-    pub(crate) fn trim(&self, device: &Device, keep_bytes: u64) {
+    pub(crate) fn trim(&self, keep_bytes: u64) {
+        let device = &self.device_memory;
         let mut state = self.state();
         if state.reserved_bytes <= keep_bytes {
             return;
@@ -421,7 +429,7 @@ impl State {
     }
 
     /// Gives back the addresses of segments without memory.
-    fn drop_empty_segments(&mut self, device: &Device) {
+    fn drop_empty_segments(&mut self, device: &DeviceMemory) {
         let State { segments, free, .. } = self;
         segments.retain(|segment, bytes| {
             let is_empty = |block: &FreeBlock| !block.is_backed && block.bytes == *bytes;

@@ -43,10 +43,10 @@ pub(crate) fn cuMemCreate(
         return Err(CUerror::INVALID_VALUE);
     }
     let device = target_device(driver, &prop)?;
-    if bytes > device.memory_bytes {
+    if bytes > device.memory.bytes {
         return Err(CUerror::OUT_OF_MEMORY);
     }
-    let create = || Backing::create(&device.usage, bytes).map_err(|_| CUerror::OUT_OF_MEMORY);
+    let create = || Backing::create(&device.memory.usage, bytes).map_err(|_| CUerror::OUT_OF_MEMORY);
     let memory = match create()? {
         Some(memory) => Some(memory),
         None => {

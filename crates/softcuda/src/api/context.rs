@@ -10,13 +10,14 @@ use freehold_driver::cuda::{
 
 use crate::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
 use crate::context::{self, Context, PrimaryContext, current, find, find_or_destroyed};
-use crate::driver_state::{DriverState, driver, lock};
+use crate::driver_state::{DriverState, driver};
 use crate::ffi::{In, InArray, Out};
+use crate::sync::lock;
 
 pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice) -> CUresult {
     let driver = driver()?;
+    let mut primary = driver.primary(device)?;
     let device = driver.device(device)?;
-    let mut primary = device.primary();
     // A primary context always maps memory of the host.
     let flags = primary.flags | ctx_flags::MAP_HOST;
     let own = primary.context.get_or_insert_with(|| Context::create(driver, device, flags, true));
@@ -27,15 +28,14 @@ pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice
 
 pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUresult {
     let driver = driver()?;
-    let device = driver.device(device)?;
-    let mut primary = device.primary();
+    let mut primary = driver.primary(device)?;
     primary.retain_count = primary.retain_count.checked_sub(1).ok_or(CUerror::INVALID_CONTEXT)?;
     if primary.retain_count == 0 { destroy_primary(driver, primary) } else { Ok(()) }
 }
 
 pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> CUresult {
     let driver = driver()?;
-    let mut primary = driver.device(device)?.primary();
+    let mut primary = driver.primary(device)?;
     primary.retain_count = 0;
     destroy_primary(driver, primary)
 }
@@ -47,16 +47,17 @@ fn destroy_primary(driver: &DriverState, mut primary: MutexGuard<'_, PrimaryCont
 }
 
 pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Out<u32>, active: Out<i32>) -> CUresult {
-    let primary = driver()?.device(device)?.primary();
+    let primary = driver()?.primary(device)?;
     flags.set(primary.flags);
     active.set(primary.context.is_some().into());
     Ok(())
 }
 
 pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32) -> CUresult {
-    let device = driver()?.device(device)?;
+    let driver = driver()?;
+    driver.device(device)?;
     check_flags(flags)?;
-    let mut primary = device.primary();
+    let mut primary = driver.primary(device)?;
     primary.flags = flags;
     if let Some(context) = &primary.context {
         context.flags.store(flags | ctx_flags::MAP_HOST, Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! Devices.
 
 use std::ffi::c_char;
-use std::sync::Arc;
 
 use freehold_driver::cuda::{
     CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdevprop, CUerror, CUmemoryPool, CUresult, CUuuid,
@@ -59,7 +58,7 @@ pub(crate) fn cuDeviceGetUuid_v2(uuid: Out<CUuuid>, device: CUdevice) -> CUresul
 }
 
 pub(crate) fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice) -> CUresult {
-    bytes.set(driver()?.device(device)?.memory_bytes as usize);
+    bytes.set(driver()?.device(device)?.memory.bytes as usize);
     Ok(())
 }
 
@@ -140,8 +139,7 @@ pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) -> CUresu
     let driver = driver()?;
     let device = driver.device(device)?;
     let pool = driver.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)?;
-    let is_of_device = pool.device.upgrade().is_some_and(|of| Arc::ptr_eq(&of, device));
-    if !is_of_device || pool.origin == Origin::Imported {
+    if pool.device != device.ordinal || pool.origin == Origin::Imported {
         return Err(CUerror::INVALID_VALUE);
     }
     device.pools().current = Some(pool);

@@ -9,11 +9,12 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, C
 
 use super::context::after_sync;
 use crate::context::Context;
-use crate::driver_state::{DriverState, driver, lock};
+use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
 use crate::span::{Span, SpanKind};
 use crate::stream::stream_ref;
+use crate::sync::lock;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {

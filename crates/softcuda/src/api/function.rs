@@ -8,9 +8,10 @@ use freehold_driver::cuda::{
 };
 use freehold_ptx::Kernel;
 
-use crate::driver_state::{driver, lock};
+use crate::driver_state::driver;
 use crate::ffi::Out;
 use crate::function::{Function, attribute as attribute_of};
+use crate::sync::lock;
 
 /// The function with a handle. A library's kernel is none, though it can be launched as one.
 fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {

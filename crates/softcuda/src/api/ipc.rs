@@ -24,7 +24,7 @@ pub(crate) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, start: CUdeviceptr)
         return Err(CUerror::INVALID_VALUE);
     }
     let device = &driver.devices[span.device];
-    let (first, memory) = device.backing(span.base).ok_or(CUerror::INVALID_VALUE)?;
+    let (first, memory) = device.memory.backing(span.base).ok_or(CUerror::INVALID_VALUE)?;
     let header = ShareHeader::new(ShareKind::Pages, device.ordinal, memory.bytes());
     memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)?;
     let token = Token::new(ShareKind::Pages, &memory, device.ordinal, span.base - first, span.bytes, span.id);

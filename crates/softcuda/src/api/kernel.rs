@@ -9,10 +9,11 @@ use freehold_driver::cuda::{
 
 use super::function::write_param_info;
 use crate::context::current;
-use crate::driver_state::{DriverState, driver, lock};
+use crate::driver_state::{DriverState, driver};
 use crate::ffi::Out;
 use crate::function;
 use crate::library::Kernel;
+use crate::sync::lock;
 
 fn find(driver: &DriverState, kernel: CUkernel) -> Result<Arc<Kernel>, CUerror> {
     driver.kernels.find(kernel.0).ok_or(CUerror::INVALID_HANDLE)

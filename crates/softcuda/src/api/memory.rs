@@ -15,7 +15,7 @@ use crate::span::{Span, SpanKind};
 pub(crate) fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> CUresult {
     let device = &current()?.device;
     free.set(device.free_bytes()? as usize);
-    total.set(device.memory_bytes as usize);
+    total.set(device.memory.bytes as usize);
     Ok(())
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
     })?;
     if let SpanKind::Pool(pool) = &span.kind {
         // Memory of a pool is free at once, whatever its streams still do: who frees it so has waited for them.
-        pool.poison(&driver.devices[span.device], span.base, span.bytes);
+        pool.poison(span.base, span.bytes);
         driver.finish_free(&span);
         pool.free(span.base, None);
         return Ok(());

@@ -34,7 +34,7 @@ pub(super) fn default_pool(driver: &DriverState, device: &Arc<Device>) -> Result
 
 /// A new pool of `device`, which is not among its pools yet.
 fn create(driver: &DriverState, device: &Arc<Device>, origin: Origin, max_bytes: u64) -> Result<Arc<Pool>, CUerror> {
-    let memory = Backing::create_uncharged(Some(Arc::clone(&device.usage)), device.arena.bytes());
+    let memory = Backing::create_uncharged(Some(Arc::clone(&device.memory.usage)), device.memory.arena.bytes());
     let memory = Arc::new(memory.map_err(|_| CUerror::OUT_OF_MEMORY)?);
     Ok(insert(driver, device, origin, max_bytes, memory))
 }
@@ -46,7 +46,9 @@ fn insert(
     max_bytes: u64,
     memory: Arc<Backing>,
 ) -> Arc<Pool> {
-    let make = |handle| Arc::new(Pool::new(CUmemoryPool(handle), device, origin, max_bytes, memory));
+    let device_memory = Arc::clone(&device.memory);
+    let make =
+        |handle| Arc::new(Pool::new(CUmemoryPool(handle), device.ordinal, device_memory, origin, max_bytes, memory));
     driver.pools.insert_with(make).1
 }
 
@@ -84,15 +86,14 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef, pool: &Arc<Pool>, bytes: 
     if bytes == 0 {
         return Ok(0);
     }
-    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
     let queue = &stream_ref.stream.queue;
     stream_ref.ensure_not_captured(driver)?;
     driver.captures.refuse_unsafe_call()?;
-    let grant = pool.alloc(&device, bytes, queue)?;
+    let grant = driver.devices[pool.device].alloc_from(pool, bytes, queue)?;
     if !grant.dependencies.is_empty() {
         stream_ref.submit_uncaptured(driver, grant.dependencies, Work::Barrier)?;
     }
-    driver.insert_span(grant.address, bytes, device.ordinal, None, SpanKind::Pool(Arc::clone(pool)))?;
+    driver.insert_span(grant.address, bytes, pool.device, None, SpanKind::Pool(Arc::clone(pool)))?;
     Ok(grant.address)
 }
 
@@ -142,7 +143,7 @@ fn free_to_pool(driver: &DriverState, stream_ref: &StreamRef, span: Arc<Span>, p
     let poison = move || {
         let driver = driver_in_work();
         driver.finish_free(&span);
-        owner.poison(&driver.devices[span.device], span.base, span.bytes);
+        owner.poison(span.base, span.bytes);
     };
     let fence = stream_ref.submit_uncaptured(driver, Vec::new(), Work::Internal(InternalWork::new(poison)))?;
     pool.free(base, Some(fence));
@@ -193,14 +194,13 @@ pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult {
     }
     let removed = driver.pools.remove(pool.0).ok_or(CUerror::INVALID_VALUE)?;
     removed.destroy();
-    if let Some(device) = removed.device.upgrade() {
-        let mut pools = device.pools();
-        if pools.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &removed)) {
-            pools.current = None;
-        }
-        drop(pools);
-        device.trim_pools(Pool::retained_bytes);
+    let device = &driver.devices[removed.device];
+    let mut pools = device.pools();
+    if pools.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &removed)) {
+        pools.current = None;
     }
+    drop(pools);
+    device.trim_pools(Pool::retained_bytes);
     Ok(())
 }
 
@@ -221,16 +221,13 @@ pub(crate) fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_att
 }
 
 pub(crate) fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize) -> CUresult {
-    let pool = find_local(driver()?, pool)?;
-    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
-    pool.trim(&device, keep_bytes as u64);
+    find_local(driver()?, pool)?.trim(keep_bytes as u64);
     Ok(())
 }
 
 pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: InArray<CUmemAccessDesc>, count: usize) -> CUresult {
     let driver = driver()?;
     let pool = find(driver, pool)?;
-    let own = pool.device.upgrade().map(|device| device.ordinal as i32);
     if count > driver.devices.len() {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -241,7 +238,7 @@ pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: InArray<CUmemAccessDes
             return Err(CUerror::INVALID_VALUE);
         }
         let known = [CUmemAccess_flags::PROT_NONE, CUmemAccess_flags::PROT_READ, CUmemAccess_flags::PROT_READWRITE];
-        let is_own = own == Some(location.id);
+        let is_own = pool.device as i32 == location.id;
         if pool.origin == Origin::Imported && is_own && access.flags == CUmemAccess_flags::PROT_READ {
             return Err(CUerror::NOT_SUPPORTED);
         }
@@ -266,7 +263,7 @@ pub(crate) fn cuMemPoolGetAccess(
     if location.kind != CUmemLocationType::DEVICE || driver.device(CUdevice(location.id)).is_err() {
         return Err(CUerror::INVALID_VALUE);
     }
-    let is_own = pool.device.upgrade().is_some_and(|device| device.ordinal as i32 == location.id);
+    let is_own = pool.device as i32 == location.id;
     let own = if is_own { CUmemAccess_flags::PROT_READWRITE } else { CUmemAccess_flags::PROT_NONE };
     flags.set(pool.access(location.id).unwrap_or(own));
     Ok(())
@@ -290,8 +287,7 @@ pub(crate) fn cuMemPoolExportToShareableHandle(
 
 /// Lets other processes have the memory of a pool.
 fn share(pool: &Pool) -> CUresult {
-    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
-    let header = ShareHeader::new(ShareKind::Pool, device.ordinal, pool.memory.bytes());
+    let header = ShareHeader::new(ShareKind::Pool, pool.device, pool.memory.bytes());
     pool.memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)
 }
 
@@ -322,7 +318,7 @@ pub(crate) fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, start: C
     if pool.origin != Origin::Exportable || !pool.memory.is_shared() || start.0 != span.base {
         return Err(CUerror::INVALID_VALUE);
     }
-    let offset = span.base - driver.devices[span.device].arena.base();
+    let offset = span.base - driver.devices[span.device].memory.arena.base();
     let token = Token::new(ShareKind::Pool, &pool.memory, span.device, offset, span.bytes, span.id);
     data.set(CUmemPoolPtrExportData { bytes: token.to_bytes() });
     Ok(())
@@ -341,13 +337,13 @@ pub(crate) fn cuMemPoolImportPointer(
     if pool.origin != Origin::Imported || token.inode != pool.memory.inode() || !lies_within {
         return Err(CUerror::INVALID_VALUE);
     }
-    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
+    let device = &driver.devices[pool.device];
     let mut blocks = driver.imports.blocks();
     if let Some(import) = blocks.get(&token.key()) {
         start.set(CUdeviceptr(import.address));
         return Ok(());
     }
-    let mapping = Arc::new(ImportedMapping::new(&device, Arc::clone(&pool.memory), token.offset, token.bytes)?);
+    let mapping = Arc::new(ImportedMapping::new(device, Arc::clone(&pool.memory), token.offset, token.bytes)?);
     let address = mapping.address(token.offset);
     let kind = SpanKind::Imported(ImportedBlock { token, pool: Some(pool), _mapping: Arc::clone(&mapping) });
     driver.insert_span(address, token.bytes, device.ordinal, None, kind)?;

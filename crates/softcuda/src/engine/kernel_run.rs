@@ -14,6 +14,7 @@ use freehold_ptx::{Block, Grid, Progress as BlockProgress, Slice};
 use super::stepper::SplitMix64;
 use super::work::Progress;
 use crate::launch_env::LaunchEnv;
+use crate::sync::lock;
 
 /// Instructions of warps that a block executes before others run.
 pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
@@ -164,7 +165,7 @@ impl KernelRun {
     }
 
     fn state(&self) -> MutexGuard<'_, RunState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// How it ended, if it has.

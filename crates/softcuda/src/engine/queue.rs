@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::work::Work;
+use crate::sync::lock;
 
 /// What work is known to come after: for each queue the last of its fences.
 #[derive(Debug, Clone, Default)]
@@ -107,7 +108,7 @@ impl Queue {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The seq of the last work added so far.
@@ -149,7 +150,7 @@ impl Queue {
     pub(super) fn complete(&self, seq: u64) {
         self.last_completed.store(seq, Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) > 0 {
-            let _wait_lock = self.wait_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let _wait_lock = lock(&self.wait_lock);
             self.completion.notify_all();
         }
     }
@@ -161,7 +162,7 @@ impl Queue {
         }
         // The count goes up before the look and `complete` looks at it after its store: one of the two sees the other.
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        let mut wait_lock = self.wait_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wait_lock = lock(&self.wait_lock);
         while self.last_completed.load(Ordering::SeqCst) < seq {
             wait_lock = self.completion.wait(wait_lock).unwrap_or_else(PoisonError::into_inner);
         }
@@ -177,12 +178,12 @@ impl Queue {
 
     /// What work added now is known to come after.
     pub(crate) fn clock(&self) -> Arc<VectorClock> {
-        Arc::clone(&self.clock.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.clock))
     }
 
     /// Notes that work added from now on comes after `fence`, and after what was known there.
     pub(crate) fn order_after(&self, fence: &Fence, clock_there: &VectorClock) {
-        let mut shared = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.clock);
         let clock = Arc::make_mut(&mut shared);
         for (&id, (queue, seq)) in &clock_there.seqs {
             clock.advance(id, queue.clone(), *seq);

@@ -6,12 +6,13 @@
 //! helped by a ticker, which runs everything when there was no call for a while.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::queue::{Fence, Queue};
 use super::work::{Progress, Quantum};
+use crate::sync::lock;
 
 /// The ticker looks so often whether there was a call, and without one in so many looks it runs what can run.
 const TICK: Duration = Duration::from_millis(10);
@@ -90,7 +91,7 @@ impl Stepper {
 
     fn lock_state(&self) -> MutexGuard<'_, StepState> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
         state
     }

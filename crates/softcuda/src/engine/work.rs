@@ -11,6 +11,7 @@ use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_
 
 use super::kernel_run::KernelRun;
 use crate::memory::mem_ref::{self, MemRef, WordWidth};
+use crate::sync::lock;
 
 thread_local! {
     /// Set while this thread runs a function of the program's on behalf of a stream.
@@ -271,17 +272,17 @@ struct HostCallState {
 
 impl HostCallState {
     fn finish(&self) {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.done) = true;
         self.ended.notify_all();
     }
 
     fn is_done(&self) -> bool {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.done)
     }
 
     /// Waits for the end as long as `host_fn_timeout` lasts, and says whether it came.
     fn wait(&self, host_fn_timeout: Duration) -> bool {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = lock(&self.done);
         let waited = self.ended.wait_timeout_while(done, host_fn_timeout, |done| !*done);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }

@@ -9,6 +9,7 @@ use freehold_driver::cuda::CUerror;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::kernel_run::{KernelRun, NextBlock};
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(super) struct WorkerPool {
@@ -38,7 +39,7 @@ impl WorkerPool {
     }
 
     fn queue(&self) -> MutexGuard<'_, RunQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// The device's time, the same in all processes.

@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::usage_file::{Account, UsageFile};
-use crate::driver_state::lock;
+use crate::sync::lock;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freelabl");
 
@@ -234,4 +234,25 @@ pub(crate) fn with_fd_limit_raised(open: impl Fn() -> Result<OwnedFd, Errno>) ->
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
     open()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn memory_that_could_not_be_shared_is_not_shared_until_it_can() {
+        let usage = Arc::new(UsageFile::open_in_test(1029 * MIB));
+        let memory = Backing::create(&usage, 2 * MIB).expect("there is room").expect("the device has so much");
+        let share_header = ShareHeader::new(ShareKind::Pages, 0, 2 * MIB);
+        usage.while_damaged(|| assert!(memory.share(share_header).is_err()));
+        assert!(!memory.is_shared());
+        memory.share(share_header).expect("the usage file is whole");
+        assert!(memory.is_shared());
+        drop(memory);
+        assert_eq!(usage.free_bytes().expect("it is a usage file"), 1029 * MIB);
+        usage.close().expect("nobody is at it");
+    }
 }

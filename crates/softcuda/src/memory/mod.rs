@@ -3,6 +3,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod backing;
+pub(crate) mod device_memory;
 pub(crate) mod dirty_ranges;
 pub(crate) mod free_ranges;
 pub(crate) mod mem_ref;

@@ -3,15 +3,28 @@
 //! All usage files here are of one machine, and differ in their bytes: a process that begins a usage file looks through those of
 //! other machines, and closing a file ends the locks that the process has on it.
 
-use std::sync::Arc;
-
 use super::*;
-use crate::memory::backing::{Backing, ShareHeader, ShareKind};
 
 const MIB: u64 = 1 << 20;
 
 fn open(total_bytes: u64) -> UsageFile {
-    UsageFile::open(&format!("tests-{}", process::id()), 0, total_bytes).expect("a usage file can be made")
+    UsageFile::open_in_test(total_bytes)
+}
+
+impl UsageFile {
+    /// A usage file of the machine that all tests here share. No other test has the same `total_bytes`.
+    pub(in crate::memory) fn open_in_test(total_bytes: u64) -> Self {
+        Self::open(&format!("tests-{}", process::id()), 0, total_bytes).expect("a usage file can be made")
+    }
+
+    /// Calls `run` while the file is damaged.
+    pub(in crate::memory) fn while_damaged(&self, run: impl FnOnce()) {
+        let write = |header: Header| lock(&self.open).file.write_all_at(header.as_bytes(), 0).expect("it is open");
+        let whole = header(self);
+        write(Header { magic: 1, ..whole });
+        run();
+        write(whole);
+    }
 }
 
 fn header(usage: &UsageFile) -> Header {
@@ -71,22 +84,4 @@ fn a_file_that_replaced_ours_is_not_removed() {
     assert!(new.path.exists());
     new.close().expect("nobody is at it");
     assert!(!new.path.exists());
-}
-
-#[test]
-fn memory_that_could_not_be_shared_is_not_shared_until_it_can() {
-    let usage = Arc::new(open(1029 * MIB));
-    let memory = Backing::create(&usage, 2 * MIB).expect("there is room").expect("the device has so much");
-    let share_header = ShareHeader::new(ShareKind::Pages, 0, 2 * MIB);
-    let whole = header(&usage);
-    let write = |header: Header| lock(&usage.open).file.write_all_at(header.as_bytes(), 0).expect("it is open");
-    write(Header { magic: 1, ..whole });
-    assert!(memory.share(share_header).is_err());
-    assert!(!memory.is_shared());
-    write(whole);
-    memory.share(share_header).expect("the usage file is whole");
-    assert!(memory.is_shared());
-    drop(memory);
-    assert_eq!(usage.free_bytes().expect("it is a usage file"), 1029 * MIB);
-    usage.close().expect("nobody is at it");
 }

@@ -1,0 +1,155 @@
+//! The memory of one device as far as this process has it: where blocks lie, which file is behind each, and what is charged.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::PAGE_BYTES;
+use super::arena::{ARENA_BYTES_MAX, Arena, HOST_READ_WRITE};
+use super::backing::Backing;
+use super::dirty_ranges::DirtyRanges;
+use super::page_heap::{PageHeap, PageRun};
+use super::usage_file::UsageFile;
+use crate::config::Config;
+use crate::sync::lock;
+
+/// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
+/// every pool has room to grow in.
+const ADDRESSES_PER_BYTE: u64 = 16;
+
+/// As many pages without a block stay attached.
+const SPARE_PAGES_MAX: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    /// How much the device has, in all processes.
+    pub(crate) bytes: u64,
+    pub(crate) arena: Arena,
+    /// Who has how much of the memory, in all processes.
+    pub(crate) usage: Arc<UsageFile>,
+    heap: Mutex<PageHeap>,
+    /// The memory of this process's blocks, by the address of its first page. Locked after the heap.
+    backings: Mutex<BTreeMap<u64, Arc<Backing>>>,
+    /// By offset, where freed blocks were written. Locked after the heap.
+    dirty: Mutex<DirtyRanges>,
+    /// Pages without a block that are still attached, by address: a program that has one small block at a time would
+    /// otherwise make and lose its memory each time. Nothing is charged for them. Locked after the heap.
+    spare_pages: Mutex<BTreeMap<u64, Arc<Backing>>>,
+}
+
+impl DeviceMemory {
+    pub(crate) fn open(config: &Config, ordinal: usize) -> io::Result<Self> {
+        let bytes = config.memory_bytes;
+        let address_bytes = (bytes * ADDRESSES_PER_BYTE).min(ARENA_BYTES_MAX);
+        Ok(Self {
+            bytes,
+            arena: Arena::reserve(ordinal + 1, address_bytes, config.is_coherent)?,
+            usage: Arc::new(UsageFile::open(&config.machine, ordinal, bytes)?),
+            heap: Mutex::new(PageHeap::new(address_bytes)),
+            backings: Mutex::default(),
+            dirty: Mutex::default(),
+            spare_pages: Mutex::default(),
+        })
+    }
+
+    fn heap(&self) -> MutexGuard<'_, PageHeap> {
+        lock(&self.heap)
+    }
+
+    /// The address of a block with memory behind it; nothing if there is none.
+    pub(crate) fn alloc(&self, bytes: u64, owner: u64) -> io::Result<Option<u64>> {
+        let mut heap = self.heap();
+        let Some(placed) = heap.alloc(bytes, owner) else { return Ok(None) };
+        let backed = placed.new_pages.map_or(Ok(true), |run| self.back_pages(run));
+        if !matches!(backed, Ok(true)) {
+            heap.free(placed.offset);
+        }
+        Ok(backed?.then(|| self.arena.base() + placed.offset))
+    }
+
+    /// Puts new memory behind pages.
+    fn back_pages(&self, run: PageRun) -> io::Result<bool> {
+        let address = self.arena.base() + run.offset;
+        if let Some(memory) = self.take_spare(address, run.bytes) {
+            let fits = memory.charge(run.bytes)?;
+            let list = if fits { &self.backings } else { &self.spare_pages };
+            lock(list).insert(address, memory);
+            return Ok(fits);
+        }
+        let Some(memory) = Backing::create(&self.usage, run.bytes)? else { return Ok(false) };
+        self.arena.attach(address, &memory, 0, run.bytes, HOST_READ_WRITE)?;
+        for (start, end) in lock(&self.dirty).remove(run.offset, run.offset + run.bytes) {
+            self.arena.poison(self.arena.base() + start, end - start);
+        }
+        lock(&self.backings).insert(address, memory);
+        Ok(true)
+    }
+
+    /// The memory that a block lies in, and where it starts.
+    pub(crate) fn backing(&self, address: u64) -> Option<(u64, Arc<Backing>)> {
+        let backings = lock(&self.backings);
+        let (&start, memory) = backings.range(..=address).next_back()?;
+        (address - start < memory.bytes()).then(|| (start, Arc::clone(memory)))
+    }
+
+    /// Takes back a block of `bytes` that [`alloc`](Self::alloc) gave. Nothing may be at work on it any more.
+    pub(crate) fn free(&self, base: u64, bytes: u64) {
+        let mut heap = self.heap();
+        // Whoever has opened shared memory reads what was there until somebody writes something else.
+        if bytes < PAGE_BYTES && !self.backing(base).is_some_and(|(_, memory)| memory.is_shared()) {
+            self.arena.poison(base, bytes);
+        }
+        if let Some(run) = heap.free(base - self.arena.base()) {
+            let address = self.arena.base() + run.offset;
+            let memory = lock(&self.backings).remove(&address).expect("the pages of blocks have memory");
+            if self.can_keep_spare(run, &memory) {
+                self.arena.poison_written(address, run.bytes, &memory, 0);
+                // A usage file that cannot be written is met by the next charge.
+                drop(memory.uncharge(run.bytes));
+                lock(&self.spare_pages).insert(address, memory);
+                return;
+            }
+            self.arena.detach(address, run.bytes);
+            self.record_dirty(run, &memory);
+            drop(heap);
+            drop(memory);
+        }
+    }
+
+    fn can_keep_spare(&self, run: PageRun, memory: &Backing) -> bool {
+        run.bytes == PAGE_BYTES && !memory.is_shared() && lock(&self.spare_pages).len() < SPARE_PAGES_MAX
+    }
+
+    /// The spare page at `address`, if that is all that is wanted. Others that lie there give way.
+    fn take_spare(&self, address: u64, bytes: u64) -> Option<Arc<Backing>> {
+        let mut spare_pages = lock(&self.spare_pages);
+        let found = spare_pages.extract_if(address..address + bytes, |_, _| true).map(|(_, memory)| memory).last();
+        found.filter(|_| bytes == PAGE_BYTES)
+    }
+
+    /// Notes where memory was written that is about to go.
+    fn record_dirty(&self, run: PageRun, memory: &Backing) {
+        let mut dirty = lock(&self.dirty);
+        let mut at = 0;
+        while let Some((start, end)) = memory.next_written(at, run.bytes) {
+            dirty.insert(run.offset + start, run.offset + end);
+            at = end;
+        }
+    }
+
+    /// Addresses for memory that is attached by the caller.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<u64> {
+        let address = self.arena.base() + self.heap().reserve(bytes.div_ceil(PAGE_BYTES))?;
+        // What is attached there next takes the place of a spare page.
+        self.take_spare(address, bytes.next_multiple_of(PAGE_BYTES));
+        Some(address)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) gave, and takes away the memory that is attached there.
+    pub(crate) fn unreserve(&self, address: u64, bytes: u64) {
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let mut heap = self.heap();
+        self.arena.detach(address, bytes);
+        heap.unreserve(address - self.arena.base(), bytes / PAGE_BYTES);
+    }
+}
