@@ -6,9 +6,9 @@ use freehold_driver::cuda::extension::{Entry, FaultReport, FindBlock, ReadArgume
 use freehold_driver::cuda::{CUerror, CUresult};
 use freehold_ptx::{Fault, FaultKind};
 
+use crate::api::dispatch::catch_panic;
 use crate::block_lookup::set_read_only;
 use crate::driver_state::{driver, is_forked};
-use crate::ffi::catch_panic;
 
 /// As many arguments as a launch can have: more than there is room for.
 const ARGUMENTS_MAX: usize = 8192;

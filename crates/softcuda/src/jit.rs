@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUjit_option, CUresult};
 
-use crate::ffi::{InArray, WordArray};
+use crate::ffi::args::{InArray, WordArray};
 use crate::image::LoadError;
 use crate::memory::mem_ref::MemRef;
 

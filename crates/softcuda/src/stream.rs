@@ -10,7 +10,7 @@ use crate::context::{self, Context};
 use crate::driver_state::DriverState;
 use crate::engine::queue::{Fence, Queue};
 use crate::engine::work::Work;
-use crate::ffi;
+use crate::ffi::default_stream::is_per_thread_default;
 use crate::graph::NodeKind;
 
 thread_local! {
@@ -158,7 +158,7 @@ pub(crate) fn stream_ref(driver: &DriverState, handle: CUstream) -> Result<Strea
     match handle {
         CUstream::NULL | CUstream::LEGACY | CUstream::PER_THREAD => {
             let context = context::current()?;
-            let is_per_thread = handle == CUstream::PER_THREAD || handle.0 == 0 && ffi::is_per_thread_default();
+            let is_per_thread = handle == CUstream::PER_THREAD || handle.0 == 0 && is_per_thread_default();
             let stream = if is_per_thread { per_thread_stream(driver, &context) } else { Arc::clone(context.legacy()) };
             Ok(StreamRef { context, stream })
         }

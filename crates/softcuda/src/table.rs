@@ -5,7 +5,9 @@ use std::ffi::{c_char, c_void};
 
 use freehold_driver::cuda::*;
 
-use crate::ffi::{self, FromC};
+use crate::api::dispatch::dispatch;
+use crate::ffi::args::FromC;
+use crate::ffi::default_stream::with_per_thread_default;
 
 /// The software driver.
 ///
@@ -42,7 +44,7 @@ macro_rules! table {
             use super::*;
 
             $(pub(super) unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                ffi::dispatch(Function::$name, || {
+                dispatch(Function::$name, || {
                     $(
                         // SAFETY: the C caller vouches for its pointers, as the documentation of the call demands.
                         let $argument = unsafe { FromC::from_c($argument) }?;
@@ -57,7 +59,7 @@ macro_rules! table {
             use super::*;
 
             $(pub(super) unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                ffi::with_per_thread_default(|| {
+                with_per_thread_default(|| {
                     // SAFETY: the C caller vouches for its pointers, as the documentation of the call demands.
                     unsafe { legacy::$name($($argument),*) }
                 })

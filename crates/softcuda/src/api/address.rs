@@ -3,7 +3,7 @@
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult};
 
 use crate::driver_state::driver;
-use crate::ffi::Out;
+use crate::ffi::args::Out;
 use crate::memory::PAGE_BYTES;
 
 pub(crate) fn cuMemAddressReserve(

@@ -11,7 +11,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::device::Device;
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::{HostAddress, In, Out, UntypedPtr};
+use crate::ffi::args::{HostAddress, In, Out, UntypedPtr};
 use crate::mapping::Allocation;
 use crate::memory::PAGE_BYTES;
 use crate::memory::backing::{Backing, ShareHeader, ShareKind, with_fd_limit_raised};

@@ -11,7 +11,7 @@ use freehold_driver::cuda::{
 use crate::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
 use crate::context::{self, Context, PrimaryContext, current, find, find_or_destroyed};
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::{In, InArray, Out};
+use crate::ffi::args::{In, InArray, Out};
 use crate::sync::lock;
 
 pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice) -> CUresult {

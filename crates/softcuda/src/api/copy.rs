@@ -15,7 +15,7 @@ use super::context::after_sync;
 use crate::context::{find, top};
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
-use crate::ffi::{HostAddress, In};
+use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;
 use crate::span::{Span, SpanKind};
 use crate::stream::{StreamRef, stream_ref};

@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
 use super::pool::{current_pool, default_pool};
 use crate::attributes;
 use crate::driver_state::driver;
-use crate::ffi::{InStr, Out};
+use crate::ffi::args::{InStr, Out};
 use crate::pool::Origin;
 
 pub(crate) fn cuDeviceGet(device: Out<CUdevice>, ordinal: i32) -> CUresult {

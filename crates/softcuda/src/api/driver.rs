@@ -9,7 +9,8 @@ use freehold_driver::cuda::{
 
 use crate::attributes::DRIVER_VERSION;
 use crate::driver_state;
-use crate::ffi::{InStr, Out, is_per_thread_default};
+use crate::ffi::args::{InStr, Out};
+use crate::ffi::default_stream::is_per_thread_default;
 use crate::symbol::{self, DefaultStream};
 
 pub(crate) fn cuInit(flags: u32) -> CUresult {

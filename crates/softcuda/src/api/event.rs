@@ -9,7 +9,7 @@ use crate::context::current;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{InternalWork, Timestamp, Work};
 use crate::event::{Event, EventRecord, EventState, IpcEventState};
-use crate::ffi::Out;
+use crate::ffi::args::Out;
 use crate::graph::NodeKind;
 use crate::stream::stream_ref;
 

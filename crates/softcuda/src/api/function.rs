@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
 use freehold_ptx::Kernel;
 
 use crate::driver_state::driver;
-use crate::ffi::Out;
+use crate::ffi::args::Out;
 use crate::function::{Function, attribute as attribute_of};
 use crate::sync::lock;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use freehold_driver::cuda::{CUerror, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, graph_flags};
 
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::{InOut, Out};
+use crate::ffi::args::{InOut, Out};
 use crate::graph::{Graph, GraphExec, find};
 use crate::stream::stream_ref;
 

@@ -8,7 +8,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, ho
 use super::memory::{begin_free, synchronize_owner};
 use crate::context::{check_current_if_any, current};
 use crate::driver_state::driver;
-use crate::ffi::{HostAddress, Out};
+use crate::ffi::args::{HostAddress, Out};
 use crate::memory::arena::HostPages;
 use crate::memory::mem_ref::is_host_mapped;
 use crate::span::SpanKind;

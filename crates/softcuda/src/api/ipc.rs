@@ -11,7 +11,7 @@ use crate::context::current;
 use crate::device::Device;
 use crate::driver_state::driver;
 use crate::event::{Event, IpcEventState};
-use crate::ffi::Out;
+use crate::ffi::args::Out;
 use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping, Imports, Token};
 use crate::memory::backing::{ShareHeader, ShareKind};
 use crate::span::SpanKind;

@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
 use super::function::write_param_info;
 use crate::context::current;
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::Out;
+use crate::ffi::args::Out;
 use crate::function;
 use crate::library::Kernel;
 use crate::sync::lock;

@@ -12,7 +12,7 @@ use super::occupancy::active_blocks;
 use crate::driver_state::driver;
 use crate::engine::kernel_run::{KernelRun, Residency};
 use crate::engine::work::Work;
-use crate::ffi::{In, WordArray};
+use crate::ffi::args::{In, WordArray};
 use crate::function::{Function, find, threads_max};
 use crate::launch_env::LaunchEnv;
 use crate::memory::mem_ref::MemRef;

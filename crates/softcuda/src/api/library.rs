@@ -11,7 +11,7 @@ use freehold_ptx::Image;
 use super::module::{build_with, file_ptx, write_symbol};
 use crate::context::current;
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::{HostAddress, InArray, InStr, Out, WordArray};
+use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
 use crate::image::ptx_at;
 use crate::library::Library;
 

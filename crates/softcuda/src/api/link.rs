@@ -9,7 +9,7 @@ use freehold_driver::cuda::{CUerror, CUjit_option, CUjitInputType, CUlinkState, 
 use super::module::file_bytes;
 use crate::context::current;
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::{HostAddress, InArray, InStr, Out, WordArray};
+use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
 use crate::image::is_binary;
 use crate::jit::JitOptions;
 use crate::link::Link;

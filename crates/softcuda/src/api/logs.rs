@@ -6,7 +6,7 @@ use std::path::Path;
 use freehold_driver::cuda::{CUerror, CUlogIterator, CUlogsCallback, CUlogsCallbackHandle, CUresult};
 
 use crate::driver_state::driver;
-use crate::ffi::{HostAddress, InOut, InStr, Out};
+use crate::ffi::args::{HostAddress, InOut, InStr, Out};
 use crate::handle_table::HandleKind;
 
 pub(crate) fn cuLogsRegisterCallback(

@@ -13,7 +13,7 @@ use crate::advice::{Advice, AdviceMap};
 use crate::context::current;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::Work;
-use crate::ffi::{HostAddress, InArray, WordArray};
+use crate::ffi::args::{HostAddress, InArray, WordArray};
 use crate::memory::mem_ref::MemRef;
 use crate::span::SpanKind;
 use crate::stream::stream_ref;

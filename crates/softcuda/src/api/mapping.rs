@@ -11,7 +11,7 @@ use rustix::mm::ProtFlags;
 
 use super::allocation::find;
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::{In, InArray, Out};
+use crate::ffi::args::{In, InArray, Out};
 use crate::mapping::Mapping;
 use crate::memory::PAGE_BYTES;
 use crate::memory::arena::{HOST_NO_ACCESS, HOST_READ_WRITE};

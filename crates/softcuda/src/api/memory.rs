@@ -8,7 +8,7 @@ use super::pool::{is_imported, remove_import};
 use crate::attributes::PITCH_BYTES;
 use crate::context::{Context, check_current_if_any, current};
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::Out;
+use crate::ffi::args::Out;
 use crate::memory::arena::HostPages;
 use crate::span::{Span, SpanKind};
 

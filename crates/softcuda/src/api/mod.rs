@@ -7,6 +7,7 @@ mod allocation;
 mod context;
 mod copy;
 mod device;
+pub(crate) mod dispatch;
 mod driver;
 mod event;
 mod fill;

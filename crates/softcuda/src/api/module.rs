@@ -9,7 +9,7 @@ use freehold_ptx::Image;
 
 use crate::context::current;
 use crate::driver_state::{DriverState, driver};
-use crate::ffi::{HostAddress, InArray, InStr, Out, WordArray};
+use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
 use crate::image::{LoadError, build, ptx_at, ptx_in};
 use crate::jit::JitOptions;
 use crate::module::{Module, Variable};

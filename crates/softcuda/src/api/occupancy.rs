@@ -6,7 +6,7 @@ use freehold_driver::cuda::{CUerror, CUfunction, CUlaunchConfig, CUoccupancyB2DS
 
 use crate::context::current;
 use crate::driver_state::driver;
-use crate::ffi::{In, Out};
+use crate::ffi::args::{In, Out};
 use crate::function::{self, Function, block_resources, threads_max};
 use crate::occupancy::{self, MULTIPROCESSORS};
 

@@ -8,7 +8,7 @@ use freehold_driver::cuda::{
 };
 
 use crate::driver_state::driver;
-use crate::ffi::{InArray, UntypedPtr};
+use crate::ffi::args::{InArray, UntypedPtr};
 use crate::ipc::ImportedBlock;
 use crate::memory::PAGE_BYTES;
 use crate::pool::CHUNK_BYTES;

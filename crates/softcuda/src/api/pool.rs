@@ -13,7 +13,7 @@ use super::memory::begin_free;
 use crate::device::Device;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{InternalWork, Work};
-use crate::ffi::{HostAddress, In, InArray, Out, UntypedPtr};
+use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
 use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping, Token};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
 use crate::pool::{Origin, Pool};

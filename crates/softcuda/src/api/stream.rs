@@ -14,7 +14,7 @@ use crate::context::current;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Condition, HostCall, HostFunction, Work};
 use crate::event::EventState;
-use crate::ffi::{HostAddress, InOut, Out};
+use crate::ffi::args::{HostAddress, InOut, Out};
 use crate::graph::NodeKind;
 use crate::stream::{Stream, StreamRef, stream_ref};
 

@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
 
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{WaitValue, Work};
-use crate::ffi::InArray;
+use crate::ffi::args::InArray;
 use crate::memory::mem_ref::{MemRef, WordWidth};
 use crate::span::{Span, SpanKind};
 use crate::stream::stream_ref;
