@@ -1,17 +1,15 @@
 //! Captures: streams whose work becomes a graph, how they come together, and the calls that they do not bear meanwhile.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{self, ThreadId};
 
 use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, Function};
 
-use crate::context::Context;
-use crate::driver_state::DriverState;
-use crate::event::Event;
+use crate::event_state::{CapturePoint, EventSlot};
 use crate::graph::{Graph, NodeKind};
-use crate::stream::{Stream, StreamRef};
+use crate::handle_table::{HandleSpace, HandleTable};
 use crate::sync::lock;
 
 thread_local! {
@@ -25,11 +23,15 @@ pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
 }
 
 /// The captures of a process that have begun and not ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Captures {
     /// As many as there are, so that calls need no lock where there is none.
     count: AtomicUsize,
     all: Mutex<Vec<Arc<Capture>>>,
+    last_id: AtomicU64,
+    /// What the handles of nodes are taken from, and how many were.
+    node_handles: HandleSpace,
+    node_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -47,35 +49,33 @@ pub(crate) struct Capture {
 #[derive(Debug)]
 struct Members {
     /// The first one is where it began.
-    streams: Vec<Weak<Stream>>,
+    streams: Vec<Weak<StreamCapture>>,
     /// Where streams stood that were destroyed meanwhile.
     unjoined: Vec<usize>,
     /// Whether the capture is over, so that nobody joins it any more.
     is_ended: bool,
 }
 
+/// A stream as captures know it.
+#[derive(Debug)]
+pub(crate) struct StreamCapture {
+    pub(crate) context_id: u64,
+    /// Whether the legacy default stream waits for it.
+    is_blocking: bool,
+    /// Whether it is the legacy default stream of its context.
+    is_legacy: bool,
+    /// Its part in a capture, if it is in one.
+    state: Mutex<Option<CaptureState>>,
+}
+
 /// A stream's part in a capture.
 #[derive(Debug)]
-pub(crate) struct CaptureState {
+struct CaptureState {
     capture: Arc<Capture>,
     /// The indices in the graph of what the next node comes after.
     dependencies: Vec<usize>,
     /// What the program was last told of those.
     reported: Vec<CUgraphNode>,
-}
-
-/// A point in a capture, which an event was moved to.
-#[derive(Debug, Clone)]
-pub(crate) struct CapturePoint {
-    capture: Weak<Capture>,
-    dependencies: Vec<usize>,
-}
-
-impl CapturePoint {
-    /// Invalidates the capture, if it is not over.
-    pub(crate) fn invalidate(&self) {
-        self.capture.upgrade().iter().for_each(|capture| capture.invalidate());
-    }
 }
 
 /// What the program may know of a stream's capture.
@@ -106,16 +106,35 @@ impl Capture {
         if self.is_valid.swap(false, Ordering::AcqRel) { code } else { CUerror::STREAM_CAPTURE_INVALIDATED }
     }
 
-    fn streams(&self) -> Vec<Arc<Stream>> {
+    fn streams(&self) -> Vec<Arc<StreamCapture>> {
         lock(&self.members).streams.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn is_origin(&self, stream: &Stream) -> bool {
+    fn is_origin(&self, stream: &StreamCapture) -> bool {
         lock(&self.members).streams.first().is_some_and(|first| std::ptr::eq(first.as_ptr(), stream))
     }
 }
 
 impl Captures {
+    pub(crate) fn new(node_handles: HandleSpace) -> Self {
+        Self { count: 0.into(), all: Mutex::default(), last_id: 0.into(), node_handles, node_count: 0.into() }
+    }
+
+    /// The capture with an id, unless it is over.
+    fn find(&self, id: u64) -> Option<Arc<Capture>> {
+        self.all().iter().find(|capture| capture.id == id).cloned()
+    }
+
+    /// A handle for a new node.
+    fn next_node(&self) -> CUgraphNode {
+        CUgraphNode(self.node_handles.handle(self.node_count.fetch_add(1, Ordering::Relaxed) + 1))
+    }
+
+    /// Invalidates the capture that a point lies in, if it is not over.
+    pub(crate) fn invalidate(&self, point: &CapturePoint) {
+        self.find(point.capture_id).iter().for_each(|capture| capture.invalidate());
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
@@ -147,25 +166,25 @@ impl Captures {
     }
 
     /// Refuses what would wait for all streams of a context, where one is captured.
-    pub(crate) fn refuse_context_sync(&self, context: &Context) -> CUresult {
+    pub(crate) fn refuse_context_sync(&self, context_id: u64) -> CUresult {
         let invalidated =
-            self.invalidate_if(|capture| capture.streams().iter().any(|stream| belongs_to(stream, context)));
+            self.invalidate_if(|capture| capture.streams().iter().any(|stream| stream.context_id == context_id));
         if invalidated { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
     /// Refuses a use of the legacy default stream, where one is captured that it would wait for.
-    pub(crate) fn refuse_implicit(&self, context: &Context) -> CUresult {
-        let invalidated = self.invalidate_if(|capture| has_blocking(capture, context));
+    pub(crate) fn refuse_implicit(&self, context_id: u64) -> CUresult {
+        let invalidated = self.invalidate_if(|capture| has_blocking(capture, context_id));
         if invalidated { Err(CUerror::STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
     }
 
     /// Whether a stream is captured that the legacy default stream would wait for.
-    pub(crate) fn has_blocking(&self, context: &Context) -> bool {
-        !self.is_empty() && self.all().clone().iter().any(|capture| has_blocking(capture, context))
+    pub(crate) fn has_blocking(&self, context_id: u64) -> bool {
+        !self.is_empty() && self.all().clone().iter().any(|capture| has_blocking(capture, context_id))
     }
 
     /// Streams end: the captures that began in one of them do too, and others keep what was captured so far.
-    pub(crate) fn drop_streams(&self, driver: &DriverState, ended: impl Fn(&Stream) -> bool) {
+    pub(crate) fn drop_streams(&self, graphs: &HandleTable<Graph>, ended: impl Fn(&StreamCapture) -> bool) {
         if self.is_empty() {
             return;
         }
@@ -174,107 +193,111 @@ impl Captures {
             let streams = capture.streams();
             if let Some(first) = streams.first().filter(|first| ended(first) && capture.is_origin(first)) {
                 capture.invalidate();
-                finish(driver, first, &capture);
-                driver.graphs.remove(capture.graph.handle.0);
+                self.finish(first, &capture);
+                graphs.remove(capture.graph.handle.0);
                 continue;
             }
             for stream in streams.iter().filter(|stream| ended(stream)) {
-                let after = lock(&stream.capture).take().map(|state| state.dependencies);
+                let after = lock(&stream.state).take().map(|state| state.dependencies);
                 lock(&capture.members).unjoined.extend(after.unwrap_or_default());
             }
         }
     }
-}
 
-fn belongs_to(stream: &Stream, context: &Context) -> bool {
-    std::ptr::eq(stream.context.as_ptr(), context)
-}
-
-fn has_blocking(capture: &Capture, context: &Context) -> bool {
-    capture.streams().iter().any(|stream| stream.queue.is_blocking && belongs_to(stream, context))
-}
-
-/// Begins to capture the work of a stream.
-pub(crate) fn begin(driver: &DriverState, stream_ref: &StreamRef, mode: CUstreamCaptureMode) -> CUresult {
-    let mut state = lock(&stream_ref.stream.capture);
-    if state.is_some() {
-        return Err(CUerror::ILLEGAL_STATE);
-    }
-    let (_, graph) = driver.graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), true)));
-    let members = Members { streams: vec![Arc::downgrade(&stream_ref.stream)], unjoined: Vec::new(), is_ended: false };
-    let capture = Arc::new(Capture {
-        id: driver.next_id(),
-        mode,
-        thread: thread::current().id(),
-        graph,
-        is_valid: true.into(),
-        members: Mutex::new(members),
-    });
-    *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: Vec::new(), reported: Vec::new() });
-    drop(state);
-    let mut all = driver.captures.all();
-    all.push(capture);
-    driver.captures.count.store(all.len(), Ordering::Release);
-    Ok(())
-}
-
-/// Ends the capture that began in a stream.
-///
-/// # Errors
-/// The capture goes on where this stream or this thread may not end it; else it is over, and its graph is gone.
-pub(crate) fn end(driver: &DriverState, stream: &Stream) -> Result<Arc<Graph>, CUerror> {
-    let (capture, after) = match lock(&stream.capture).as_ref() {
-        None => return Err(CUerror::ILLEGAL_STATE),
-        Some(state) => (Arc::clone(&state.capture), state.dependencies.clone()),
-    };
-    if !capture.is_origin(stream) {
-        return Err(CUerror::STREAM_CAPTURE_UNMATCHED);
-    }
-    if capture.mode != CUstreamCaptureMode::RELAXED && capture.thread != thread::current().id() {
-        return Err(CUerror::STREAM_CAPTURE_WRONG_THREAD);
-    }
-    let unjoined = finish(driver, stream, &capture);
-    let joined = capture.graph.with_ancestors(&after);
-    let outcome = capture.check().and_then(|()| {
-        let is_whole = unjoined.iter().all(|index| joined.contains(index));
-        if is_whole { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_UNJOINED) }
-    });
-    if let Err(code) = outcome {
-        driver.graphs.remove(capture.graph.handle.0);
-        return Err(code);
-    }
-    capture.graph.finish_capture();
-    Ok(Arc::clone(&capture.graph))
-}
-
-/// Lets all streams of a capture go, and says where those other than `first` stood.
-fn finish(driver: &DriverState, first: &Stream, capture: &Arc<Capture>) -> Vec<usize> {
-    let mut unjoined = {
-        let mut members = lock(&capture.members);
-        members.is_ended = true;
-        std::mem::take(&mut members.unjoined)
-    };
-    for stream in capture.streams() {
-        let mut state = lock(&stream.capture);
-        if let Some(own) = state.take_if(|own| Arc::ptr_eq(&own.capture, capture))
-            && !std::ptr::eq(Arc::as_ptr(&stream), first)
-        {
-            unjoined.extend(own.dependencies);
+    /// Begins to capture the work of a stream.
+    pub(crate) fn begin(
+        &self,
+        graphs: &HandleTable<Graph>,
+        stream: &Arc<StreamCapture>,
+        mode: CUstreamCaptureMode,
+    ) -> CUresult {
+        let mut state = lock(&stream.state);
+        if state.is_some() {
+            return Err(CUerror::ILLEGAL_STATE);
         }
+        let (_, graph) = graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), true)));
+        let members = Members { streams: vec![Arc::downgrade(stream)], unjoined: Vec::new(), is_ended: false };
+        let capture = Arc::new(Capture {
+            id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
+            mode,
+            thread: thread::current().id(),
+            graph,
+            is_valid: true.into(),
+            members: Mutex::new(members),
+        });
+        *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: Vec::new(), reported: Vec::new() });
+        let mut all = self.all();
+        all.push(capture);
+        self.count.store(all.len(), Ordering::Release);
+        Ok(())
     }
-    let mut all = driver.captures.all();
-    all.retain(|other| !Arc::ptr_eq(other, capture));
-    driver.captures.count.store(all.len(), Ordering::Release);
-    unjoined
+
+    /// Ends the capture that began in a stream.
+    ///
+    /// # Errors
+    /// The capture goes on where this stream or this thread may not end it; else it is over, and its graph is gone.
+    pub(crate) fn end(&self, graphs: &HandleTable<Graph>, stream: &StreamCapture) -> Result<Arc<Graph>, CUerror> {
+        let (capture, after) = match lock(&stream.state).as_ref() {
+            None => return Err(CUerror::ILLEGAL_STATE),
+            Some(state) => (Arc::clone(&state.capture), state.dependencies.clone()),
+        };
+        if !capture.is_origin(stream) {
+            return Err(CUerror::STREAM_CAPTURE_UNMATCHED);
+        }
+        if capture.mode != CUstreamCaptureMode::RELAXED && capture.thread != thread::current().id() {
+            return Err(CUerror::STREAM_CAPTURE_WRONG_THREAD);
+        }
+        let unjoined = self.finish(stream, &capture);
+        let joined = capture.graph.with_ancestors(&after);
+        let outcome = capture.check().and_then(|()| {
+            let is_whole = unjoined.iter().all(|index| joined.contains(index));
+            if is_whole { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_UNJOINED) }
+        });
+        if let Err(code) = outcome {
+            graphs.remove(capture.graph.handle.0);
+            return Err(code);
+        }
+        capture.graph.finish_capture();
+        Ok(Arc::clone(&capture.graph))
+    }
+
+    /// Lets all streams of a capture go, and says where those other than `first` stood.
+    fn finish(&self, first: &StreamCapture, capture: &Arc<Capture>) -> Vec<usize> {
+        let mut unjoined = {
+            let mut members = lock(&capture.members);
+            members.is_ended = true;
+            std::mem::take(&mut members.unjoined)
+        };
+        for stream in capture.streams() {
+            let mut state = lock(&stream.state);
+            if let Some(own) = state.take_if(|own| Arc::ptr_eq(&own.capture, capture))
+                && !std::ptr::eq(Arc::as_ptr(&stream), first)
+            {
+                unjoined.extend(own.dependencies);
+            }
+        }
+        let mut all = self.all();
+        all.retain(|other| !Arc::ptr_eq(other, capture));
+        self.count.store(all.len(), Ordering::Release);
+        unjoined
+    }
 }
 
-impl Stream {
-    pub(crate) fn is_captured(&self) -> bool {
-        lock(&self.capture).is_some()
+fn has_blocking(capture: &Capture, context_id: u64) -> bool {
+    capture.streams().iter().any(|stream| stream.is_blocking && stream.context_id == context_id)
+}
+
+impl StreamCapture {
+    pub(crate) fn new(context_id: u64, is_blocking: bool, is_legacy: bool) -> Self {
+        Self { context_id, is_blocking, is_legacy, state: Mutex::default() }
     }
 
-    pub(crate) fn capture_status(&self) -> CUstreamCaptureStatus {
-        match lock(&self.capture).as_ref() {
+    pub(crate) fn is_captured(&self) -> bool {
+        lock(&self.state).is_some()
+    }
+
+    pub(crate) fn status(&self) -> CUstreamCaptureStatus {
+        match lock(&self.state).as_ref() {
             None => CUstreamCaptureStatus::NONE,
             Some(state) if state.capture.is_valid() => CUstreamCaptureStatus::ACTIVE,
             Some(_) => CUstreamCaptureStatus::INVALIDATED,
@@ -282,8 +305,8 @@ impl Stream {
     }
 
     /// What the program may know of the capture that this stream is in.
-    pub(crate) fn capture_info(&self) -> Option<CaptureInfo> {
-        let mut state = lock(&self.capture);
+    pub(crate) fn info(&self) -> Option<CaptureInfo> {
+        let mut state = lock(&self.state);
         let state = state.as_mut().filter(|state| state.capture.is_valid())?;
         let nodes = state.capture.graph.nodes();
         state.reported = state.dependencies.iter().map(|&index| nodes[index].handle).collect();
@@ -296,42 +319,37 @@ impl Stream {
     }
 
     /// Notes a step in the graph that this stream is captured into, or gives it back if it is not.
-    pub(crate) fn try_capture(&self, driver: &DriverState, step: NodeKind) -> Result<Option<NodeKind>, CUerror> {
-        let mut state = lock(&self.capture);
+    pub(crate) fn try_capture(&self, captures: &Captures, step: NodeKind) -> Result<Option<NodeKind>, CUerror> {
+        let mut state = lock(&self.state);
         let Some(state) = state.as_mut() else { return Ok(Some(step)) };
         state.capture.check()?;
         let after = std::mem::take(&mut state.dependencies);
-        state.dependencies = vec![state.capture.graph.push(driver, step, after)];
+        state.dependencies = vec![state.capture.graph.push(captures.next_node(), step, after)];
         Ok(None)
     }
 
     /// Refuses what cannot be captured. The capture is invalidated by it.
     pub(crate) fn refuse_if_captured(&self, code: CUerror) -> CUresult {
-        match lock(&self.capture).as_ref() {
+        match lock(&self.state).as_ref() {
             None => Ok(()),
             Some(state) => Err(state.capture.fail(code)),
         }
     }
 
     /// Moves an event to where this stream stands in its capture. False if it is in none.
-    pub(crate) fn capture_event(&self, event: &Event) -> Result<bool, CUerror> {
-        let state = lock(&self.capture);
+    pub(crate) fn record_event(&self, event: &EventSlot) -> Result<bool, CUerror> {
+        let state = lock(&self.state);
         let Some(state) = state.as_ref() else { return Ok(false) };
         state.capture.check()?;
-        event.set_captured(CapturePoint {
-            capture: Arc::downgrade(&state.capture),
-            dependencies: state.dependencies.clone(),
-        });
+        event.set_captured(CapturePoint { capture_id: state.capture.id, dependencies: state.dependencies.clone() });
         Ok(true)
     }
-}
 
-impl StreamRef {
     /// Puts what comes next in this stream behind a point of a capture, which the stream becomes a part of.
-    pub(crate) fn join(&self, point: CapturePoint) -> CUresult {
-        let CapturePoint { capture, dependencies: after } = point;
-        let capture = capture.upgrade();
-        let mut state = lock(&self.stream.capture);
+    pub(crate) fn join(self: &Arc<Self>, captures: &Captures, point: CapturePoint) -> CUresult {
+        let CapturePoint { capture_id, dependencies: after } = point;
+        let capture = captures.find(capture_id);
+        let mut state = lock(&self.state);
         if let Some(own) = state.as_mut() {
             own.capture.check()?;
             if !capture.as_ref().is_some_and(|capture| Arc::ptr_eq(&own.capture, capture)) {
@@ -343,7 +361,7 @@ impl StreamRef {
             return Ok(());
         }
         let capture = capture.ok_or(CUerror::CAPTURED_EVENT)?;
-        if self.is_legacy() {
+        if self.is_legacy {
             return Err(capture.fail(CUerror::STREAM_CAPTURE_IMPLICIT));
         }
         capture.check()?;
@@ -351,7 +369,7 @@ impl StreamRef {
         if members.is_ended {
             return Err(CUerror::CAPTURED_EVENT);
         }
-        members.streams.push(Arc::downgrade(&self.stream));
+        members.streams.push(Arc::downgrade(self));
         *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: after, reported: Vec::new() });
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
 use crate::device::Device;
-use crate::driver_state::DriverState;
+use crate::engine::Engine;
 use crate::engine::queue::{Fence, Queue, VectorClock};
 use crate::engine::work::Work;
 use crate::stdio;
@@ -75,28 +75,31 @@ pub(crate) struct PrimaryContext {
 }
 
 impl Context {
-    pub(crate) fn create(driver: &DriverState, device: &Arc<Device>, flags: u32, is_primary: bool) -> Arc<Self> {
-        let id = driver.next_id();
-        let queue = driver.engine.new_queue(true);
-        let (_, context) = driver.contexts.insert_with(|handle| {
-            Arc::new_cyclic(|context| Self {
-                handle: CUcontext(handle),
-                id,
-                device: Arc::clone(device),
-                flags: flags.into(),
-                is_primary,
-                attach_count: 0.into(),
-                is_destroyed: false.into(),
-                legacy: Arc::new(Stream::new_default(context.clone(), Arc::clone(&queue))),
-                queues: Mutex::new(vec![queue]),
-                settings: Mutex::new(Settings { limits: crate::attributes::limits(), cache_config: 0 }),
-                peers: Mutex::default(),
-                malloc_bytes: 0.into(),
-                malloc_is_used: false.into(),
-                printf_buffer: Mutex::default(),
-            })
-        });
-        context
+    /// A context whose legacy default stream has `queue`.
+    pub(crate) fn new(
+        handle: CUcontext,
+        id: u64,
+        device: &Arc<Device>,
+        queue: Arc<Queue>,
+        flags: u32,
+        is_primary: bool,
+    ) -> Self {
+        Self {
+            handle,
+            id,
+            device: Arc::clone(device),
+            flags: flags.into(),
+            is_primary,
+            attach_count: 0.into(),
+            is_destroyed: false.into(),
+            legacy: Arc::new(Stream::new_legacy(id, Arc::clone(&queue))),
+            queues: Mutex::new(vec![queue]),
+            settings: Mutex::new(Settings { limits: crate::attributes::limits(), cache_config: 0 }),
+            peers: Mutex::default(),
+            malloc_bytes: 0.into(),
+            malloc_is_used: false.into(),
+            printf_buffer: Mutex::default(),
+        }
     }
 
     /// An error if the context is destroyed.
@@ -109,8 +112,8 @@ impl Context {
     }
 
     /// A new queue of this context.
-    pub(crate) fn new_queue(&self, driver: &DriverState, is_blocking: bool) -> Arc<Queue> {
-        let queue = driver.engine.new_queue(is_blocking);
+    pub(crate) fn new_queue(&self, engine: &Engine, is_blocking: bool) -> Arc<Queue> {
+        let queue = engine.new_queue(is_blocking);
         let mut queues = lock(&self.queues);
         if queues.len().is_power_of_two() {
             queues.retain(|queue| !queue.is_finished());
@@ -128,7 +131,7 @@ impl Context {
     /// Adds work to a queue of this context: after what the legacy default stream demands, and after `after`.
     pub(crate) fn submit(
         &self,
-        driver: &DriverState,
+        engine: &Arc<Engine>,
         queue: &Arc<Queue>,
         mut after: Vec<Fence>,
         work: Work,
@@ -145,40 +148,31 @@ impl Context {
             // Only the fence itself: what its queue came after then, it may have learned later.
             queue.order_after(fence, &VectorClock::default());
         }
-        driver.engine.submit(queue, after, work)
+        engine.submit(queue, after, work)
     }
 
     /// Waits for all work of this context so far.
-    pub(crate) fn synchronize(&self, driver: &DriverState) {
+    pub(crate) fn synchronize(&self, engine: &Engine) {
         let queues = lock(&self.queues).clone();
         for queue in queues {
             let seq = queue.last_seq();
-            driver.engine.wait(&Fence { queue, seq });
+            engine.wait(&Fence { queue, seq });
         }
     }
 
-    /// Ends the context: waits for its work, then gives back its memory and ends its streams and events.
+    /// Notes that the context is destroyed.
     ///
     /// # Errors
-    /// Somebody else has ended it, or is about to.
-    pub(crate) fn destroy(&self, driver: &DriverState) -> CUresult {
-        if self.is_destroyed.swap(true, Ordering::AcqRel) {
-            return Err(CUerror::CONTEXT_IS_DESTROYED);
-        }
-        self.synchronize(driver);
-        driver.contexts.remove(self.handle.0);
-        self.flush_printf();
-        driver.free_spans_if(|span| span.context.as_ref().is_some_and(|owner| owner.id == self.id));
-        driver.imports.remove_context(self.id);
-        driver.functions.remove_all(|function| function.belongs_to(self));
-        driver.modules.remove_all(|module| module.belongs_to(self));
-        driver.captures.drop_streams(driver, |stream| std::ptr::eq(stream.context.as_ptr(), self));
-        driver.streams.remove_all(|stream| std::ptr::eq(stream.context.as_ptr(), self));
-        driver.events.remove_all(|event| std::ptr::eq(event.context.as_ptr(), self));
+    /// Somebody else has destroyed it, or is about to.
+    pub(crate) fn mark_destroyed(&self) -> CUresult {
+        if self.is_destroyed.swap(true, Ordering::AcqRel) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
+    }
+
+    /// Says that no more work will come.
+    pub(crate) fn close_queues(&self) {
         for queue in lock(&self.queues).iter() {
             queue.close();
         }
-        Ok(())
     }
 
     /// The value of a limit of this context.
@@ -247,13 +241,4 @@ pub(crate) fn current() -> Result<Arc<Context>, CUerror> {
     let context = top().ok_or(CUerror::INVALID_CONTEXT)?;
     context.check_alive()?;
     Ok(context)
-}
-
-pub(crate) fn find(driver: &DriverState, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
-    driver.contexts.find(handle.0).ok_or(CUerror::INVALID_CONTEXT)
-}
-
-/// The context with a handle, or the last one that had it.
-pub(crate) fn find_or_destroyed(driver: &DriverState, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
-    driver.contexts.find_or_removed(handle.0).ok_or(CUerror::INVALID_CONTEXT)
 }

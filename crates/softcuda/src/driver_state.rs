@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
+use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult, CUstream};
 use freehold_ptx::Fault;
 
 use crate::block_lookup::BlockLookup;
@@ -14,7 +14,8 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::function::Function;
-use crate::graph::{Graph, GraphExec};
+use crate::graph::Graph;
+use crate::graph_exec::GraphExec;
 use crate::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
 use crate::ipc::Imports;
 use crate::library::{Kernel, Library};
@@ -25,7 +26,7 @@ use crate::memory::mem_ref::MemRef;
 use crate::module::Module;
 use crate::pool::Pool;
 use crate::span::{Span, SpanKind, SpanMap};
-use crate::stream::Stream;
+use crate::stream_ref::{StreamEntry, StreamRef};
 use crate::sync::{lock, read, write};
 
 static DRIVER: OnceLock<DriverState> = OnceLock::new();
@@ -40,7 +41,7 @@ pub(crate) struct DriverState {
     /// By ordinal of their devices.
     primaries: Vec<Mutex<PrimaryContext>>,
     pub(crate) contexts: HandleTable<Context>,
-    pub(crate) streams: HandleTable<Stream>,
+    pub(crate) streams: HandleTable<StreamEntry>,
     pub(crate) events: HandleTable<Event>,
     pub(crate) pools: HandleTable<Pool>,
     pub(crate) modules: HandleTable<Module>,
@@ -143,7 +144,7 @@ impl DriverState {
             imports: Imports::default(),
             graphs: HandleTable::new(range.space(HandleKind::Graph), HandleReuse::Never),
             graph_execs: HandleTable::new(range.space(HandleKind::GraphExec), HandleReuse::Never),
-            captures: Captures::default(),
+            captures: Captures::new(range.space(HandleKind::GraphNode)),
             handle_range: range,
             log,
             block_lookup: BlockLookup::default(),
@@ -161,6 +162,11 @@ impl DriverState {
     /// The primary context of a device.
     pub(crate) fn primary(&self, device: CUdevice) -> Result<MutexGuard<'_, PrimaryContext>, CUerror> {
         Ok(lock(&self.primaries[self.device(device)?.ordinal]))
+    }
+
+    /// The stream that a handle names to the calling thread.
+    pub(crate) fn stream_ref(&self, handle: CUstream) -> Result<StreamRef<'_>, CUerror> {
+        StreamRef::new(&self.engine, &self.captures, &self.streams, handle)
     }
 
     /// A number that nothing else in this process has.

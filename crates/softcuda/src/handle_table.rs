@@ -10,6 +10,7 @@ use std::io;
 use std::sync::{Arc, RwLock};
 
 use crate::sync::{read, write};
+use freehold_driver::cuda::CUerror;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// What kind of thing a handle names: which part of the reserved range it lies in.
@@ -194,6 +195,14 @@ impl<T> HandleTable<T> {
         let slots = read(&self.slots);
         let slot = slots.entries.get(index as usize)?;
         if slot.generation == generation { slot.value.clone() } else { None }
+    }
+
+    /// What a handle names.
+    ///
+    /// # Errors
+    /// `code`, for a handle that names nothing.
+    pub(crate) fn get(&self, handle: usize, code: CUerror) -> Result<Arc<T>, CUerror> {
+        self.find(handle).ok_or(code)
     }
 
     /// What a handle names, or named before it was removed: for a handle that comes back.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use freehold_driver::cuda::CUerror;
-use freehold_ptx::{Fault, FaultKind};
+use freehold_ptx::{Block, Fault, FaultKind, Progress, Slice};
 
 use crate::context::Context;
 use crate::driver_state::DriverState;
+use crate::engine::kernel_env::KernelEnv;
 use crate::kernel_memory::KernelMemory;
 use crate::memory::mem_ref::MemRef;
 use crate::span::SpanKind;
@@ -42,30 +43,20 @@ impl LaunchEnv {
         }
         Ok(env)
     }
+}
 
-    /// The same for one more launch.
-    pub(crate) fn try_clone(&self) -> Result<Self, CUerror> {
-        Self::new(self.driver, Arc::clone(&self.context), self.workspace.is_some())
+impl KernelEnv for LaunchEnv {
+    fn run(&self, block: &mut Block, slice: Slice) -> Result<Progress, Fault> {
+        block.run(&mut KernelMemory::new(self.driver, &self.context), slice)
     }
 
-    /// Where the blocks of a cooperative launch meet.
-    pub(crate) fn workspace(&self) -> Option<u64> {
-        self.workspace
-    }
-
-    /// The memory that the kernel reaches, for one slice of a block.
-    pub(crate) fn memory(&self) -> KernelMemory<'_> {
-        KernelMemory::new(self.driver, &self.context)
-    }
-
-    pub(crate) fn print(&self, bytes: &[u8]) {
+    fn print(&self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.context.buffer_printf(bytes);
         }
     }
 
-    /// Writes down how the kernel ended, and says with which code.
-    pub(crate) fn report_fault(&self, fault: &Fault) -> CUerror {
+    fn report_fault(&self, fault: &Fault) -> CUerror {
         if let FaultKind::Assert { message } = &fault.kind {
             stdio::to_stderr(assert_message(message, fault).as_bytes());
         }
@@ -74,10 +65,18 @@ impl LaunchEnv {
         error_code(&fault.kind)
     }
 
-    /// Writes down that the kernel ran longer than it may.
-    pub(crate) fn report_timeout(&self, kernel: &str, seconds: f64) -> CUerror {
+    fn report_timeout(&self, kernel: &str, seconds: f64) -> CUerror {
         self.driver.log.error(&format!("kernel {kernel} ran for more than {seconds} seconds and was ended"));
         CUerror::LAUNCH_TIMEOUT
+    }
+
+    fn workspace(&self) -> Option<u64> {
+        self.workspace
+    }
+
+    fn try_clone(&self) -> Result<Box<dyn KernelEnv>, CUerror> {
+        let env = Self::new(self.driver, Arc::clone(&self.context), self.workspace.is_some())?;
+        Ok(Box::new(env))
     }
 }
 

@@ -130,7 +130,7 @@ impl Module {
             driver.functions.remove(function.handle.0);
         }
         if let Some(context) = self.context.upgrade() {
-            context.synchronize(driver);
+            context.synchronize(&driver.engine);
             context.flush_printf();
         }
         self.variables.iter().for_each(|variable| driver.free(variable.address));

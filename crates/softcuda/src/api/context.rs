@@ -9,10 +9,15 @@ use freehold_driver::cuda::{
 };
 
 use crate::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
-use crate::context::{self, Context, PrimaryContext, current, find, find_or_destroyed};
+use crate::context::{self, Context, PrimaryContext, current};
 use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::{In, InArray, Out};
 use crate::sync::lock;
+
+/// The context with a handle, or the last one that had it.
+fn find_or_destroyed(driver: &DriverState, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
+    driver.contexts.find_or_removed(handle.0).ok_or(CUerror::INVALID_CONTEXT)
+}
 
 pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice) -> CUresult {
     let driver = driver()?;
@@ -20,7 +25,7 @@ pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice
     let device = driver.device(device)?;
     // A primary context always maps memory of the host.
     let flags = primary.flags | ctx_flags::MAP_HOST;
-    let own = primary.context.get_or_insert_with(|| Context::create(driver, device, flags, true));
+    let own = primary.context.get_or_insert_with(|| driver.create_context(device, flags, true));
     context.set(own.handle);
     primary.retain_count += 1;
     Ok(())
@@ -43,7 +48,7 @@ pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> CUresult {
 fn destroy_primary(driver: &DriverState, mut primary: MutexGuard<'_, PrimaryContext>) -> CUresult {
     let ended = primary.context.take();
     drop(primary);
-    ended.map_or(Ok(()), |context| context.destroy(driver))
+    ended.map_or(Ok(()), |context| driver.destroy_context(&context))
 }
 
 pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Out<u32>, active: Out<i32>) -> CUresult {
@@ -77,7 +82,7 @@ pub(crate) fn cuCtxCreate_v2(context: Out<CUcontext>, flags: u32, device: CUdevi
     let driver = driver()?;
     check_flags(flags)?;
     let device = driver.device(device)?;
-    let made = Context::create(driver, device, flags, false);
+    let made = driver.create_context(device, flags, false);
     made.push();
     context.set(made.handle);
     Ok(())
@@ -122,7 +127,7 @@ pub(crate) fn cuCtxAttach(context: Out<CUcontext>, flags: u32) -> CUresult {
 }
 
 pub(crate) fn cuCtxDetach(context: CUcontext) -> CUresult {
-    let found = find(driver()?, context)?;
+    let found = driver()?.contexts.get(context.0, CUerror::INVALID_CONTEXT)?;
     if !found.is_current() {
         return Err(CUerror::INVALID_CONTEXT);
     }
@@ -164,7 +169,7 @@ pub(crate) fn cuCtxDestroy_v2(context: CUcontext) -> CUresult {
     if found.is_current() {
         context::pop();
     }
-    found.destroy(driver)
+    driver.destroy_context(&found)
 }
 
 // The real driver takes a destroyed context here and in `cuCtxSetCurrent`; whatever is done in it then fails.
@@ -216,7 +221,7 @@ pub(crate) fn cuCtxSetFlags(flags: u32) -> CUresult {
 
 /// The context that a handle names, or the current one for null.
 fn named_or_current(context: CUcontext) -> Result<Arc<Context>, CUerror> {
-    if context == CUcontext::NULL { current() } else { find(driver()?, context) }
+    if context == CUcontext::NULL { current() } else { driver()?.contexts.get(context.0, CUerror::INVALID_CONTEXT) }
 }
 
 pub(crate) fn cuCtxGetId(context: CUcontext, id: Out<u64>) -> CUresult {
@@ -234,17 +239,9 @@ pub(crate) fn cuCtxGetApiVersion(context: CUcontext, version: Out<u32>) -> CUres
 pub(crate) fn cuCtxSynchronize() -> CUresult {
     let driver = driver()?;
     let context = current()?;
-    driver.captures.refuse_context_sync(&context)?;
-    context.synchronize(driver);
-    after_sync(driver, &context)
-}
-
-/// What the end of a wait brings: what kernels printed is seen, memory that pools need not keep returns to the device,
-/// and a fault shows.
-pub(crate) fn after_sync(driver: &DriverState, context: &Context) -> CUresult {
-    context.flush_printf();
-    context.device.trim_pools(crate::pool::Pool::retained_bytes);
-    driver.engine.check_fault()
+    driver.captures.refuse_context_sync(context.id)?;
+    context.synchronize(&driver.engine);
+    driver.after_sync(&context)
 }
 
 pub(crate) fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult {
@@ -300,7 +297,7 @@ pub(crate) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) -> CUresult {
     if flags != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let (context, peer) = (current()?, find(driver, peer)?);
+    let (context, peer) = (current()?, driver.contexts.get(peer.0, CUerror::INVALID_CONTEXT)?);
     if context.device.ordinal == peer.device.ordinal {
         return Err(CUerror::PEER_ACCESS_UNSUPPORTED);
     }
@@ -312,7 +309,7 @@ pub(crate) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) -> CUresult {
 
 pub(crate) fn cuCtxDisablePeerAccess(peer: CUcontext) -> CUresult {
     let driver = driver()?;
-    let (context, peer) = (current()?, find(driver, peer)?);
+    let (context, peer) = (current()?, driver.contexts.get(peer.0, CUerror::INVALID_CONTEXT)?);
     if !lock(&context.peers).remove(&peer.id) {
         return Err(CUerror::PEER_ACCESS_NOT_ENABLED);
     }

@@ -11,14 +11,13 @@ use freehold_driver::cuda::{
     CUresult, CUstream,
 };
 
-use super::context::after_sync;
-use crate::context::{find, top};
+use crate::context::top;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
 use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;
 use crate::span::{Span, SpanKind};
-use crate::stream::{StreamRef, stream_ref};
+use crate::stream_ref::StreamRef;
 
 /// A copy from pageable memory up to this size is staged; a larger one is carried out before the call returns.
 const STAGE_BYTES_MAX: u64 = 64 << 10;
@@ -115,7 +114,7 @@ fn memory_kind(span: &Arc<Span>) -> MemoryKind {
 
 fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Call) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let bytes = extent.bytes().ok_or(CUerror::INVALID_VALUE)?;
     if bytes == 0 {
         return Ok(());
@@ -125,7 +124,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
     let to = to.resolve(driver, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
     if call == Call::Async && stream_ref.is_captured() {
         // Pageable memory is read and written when the graph runs.
-        return stream_ref.submit(driver, Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))));
+        return stream_ref.submit(Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))));
     }
     let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
     let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
@@ -139,24 +138,21 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         }
         (MemoryKind::Pageable, MemoryKind::Device) => {
             if call == Call::Sync {
-                stream_ref.ensure_not_captured(driver)?;
-                stream_ref.wait_until_ready(driver)?;
+                stream_ref.ensure_not_captured()?;
+                stream_ref.wait_until_ready()?;
             }
             let staged = stage(&from.mem, extent)?;
-            stream_ref.submit(driver, Work::Copy(Box::new(MemCopy::new(staged, to.mem, extent))))
+            stream_ref.submit(Work::Copy(Box::new(MemCopy::new(staged, to.mem, extent))))
         }
         (MemoryKind::Device, MemoryKind::Device) if !must_finish => {
-            stream_ref.submit(driver, Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))))
+            stream_ref.submit(Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))))
         }
         _ => {
-            let done = stream_ref.submit_uncaptured(
-                driver,
-                Vec::new(),
-                Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))),
-            )?;
+            let done = stream_ref
+                .submit_uncaptured(Vec::new(), Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))))?;
             if call == Call::Sync {
                 driver.engine.wait(&done);
-                after_sync(driver, &stream_ref.context)?;
+                driver.after_sync(&stream_ref.context)?;
             }
             Ok(())
         }
@@ -166,13 +162,13 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
 /// Waits for the stream, then copies in the calling thread.
 fn copy_now(
     driver: &DriverState,
-    stream_ref: &StreamRef,
+    stream_ref: &StreamRef<'_>,
     from: PitchedRef,
     to: PitchedRef,
     extent: Extent,
 ) -> CUresult {
-    stream_ref.ensure_not_captured(driver)?;
-    stream_ref.wait_until_ready(driver)?;
+    stream_ref.ensure_not_captured()?;
+    stream_ref.wait_until_ready()?;
     stream_ref.context.flush_printf();
     driver.engine.check_fault()?;
     MemCopy::new(from, to, extent).run_to_end().map_err(|_| CUerror::INVALID_VALUE)
@@ -303,8 +299,8 @@ pub(crate) fn cuMemcpyPeerAsync(
 
 fn check_peers(to: CUcontext, from: CUcontext) -> CUresult {
     let driver = driver()?;
-    find(driver, to)?;
-    find(driver, from)?;
+    driver.contexts.get(to.0, CUerror::INVALID_CONTEXT)?;
+    driver.contexts.get(from.0, CUerror::INVALID_CONTEXT)?;
     Ok(())
 }
 

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags, event_wait_flags};
 
-use super::context::after_sync;
 use crate::context::current;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{InternalWork, Timestamp, Work};
-use crate::event::{Event, EventRecord, EventState, IpcEventState};
+use crate::event::Event;
+use crate::event_state::{EventRecord, EventState, IpcEventState};
 use crate::ffi::args::Out;
 use crate::graph::NodeKind;
-use crate::stream::stream_ref;
 
 pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
     let driver = driver()?;
@@ -34,17 +33,17 @@ pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
 }
 
 pub(super) fn find(driver: &DriverState, event: CUevent) -> Result<Arc<Event>, CUerror> {
-    let event = driver.events.find(event.0).ok_or(CUerror::INVALID_HANDLE)?;
+    let event = driver.events.get(event.0, CUerror::INVALID_HANDLE)?;
     let context = event.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
     context.check_alive()?;
     Ok(event)
 }
 
 /// The last record of an event; an error if that was in a capture, where nothing passes. The capture is invalidated.
-fn recorded(event: &Event) -> Result<Option<EventRecord>, CUerror> {
-    match event.state() {
+fn recorded(driver: &DriverState, event: &Event) -> Result<Option<EventRecord>, CUerror> {
+    match event.slot.state() {
         EventState::Captured(captured) => {
-            captured.invalidate();
+            driver.captures.invalidate(&captured);
             Err(CUerror::CAPTURED_EVENT)
         }
         EventState::Unrecorded => Ok(None),
@@ -59,21 +58,21 @@ pub(crate) fn cuEventRecord(event: CUevent, stream: CUstream) -> CUresult {
 pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) -> CUresult {
     let driver = driver()?;
     let event = find(driver, event)?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     if !event.context.upgrade().is_some_and(|context| Arc::ptr_eq(&context, &stream_ref.context)) {
         return Err(CUerror::INVALID_HANDLE);
     }
     if flags > 1 {
         return Err(CUerror::INVALID_VALUE);
     }
-    if let Some(shared) = &event.shared {
-        stream_ref.ensure_not_captured(driver)?;
+    if let Some(shared) = &event.slot.shared {
+        stream_ref.ensure_not_captured()?;
         let record = shared.record();
         let pass = {
             let shared = Arc::clone(shared);
             InternalWork::new(move || shared.complete(record))
         };
-        let queued = stream_ref.submit_uncaptured(driver, Vec::new(), Work::Internal(pass));
+        let queued = stream_ref.submit_uncaptured(Vec::new(), Work::Internal(pass));
         if queued.is_err() {
             // No stream will come by, and nobody is to wait for that.
             shared.complete(record);
@@ -81,30 +80,30 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
         return queued.map(drop);
     }
     if flags == event_wait_flags::EXTERNAL && stream_ref.is_captured() {
-        return stream_ref.submit_or_capture(driver, NodeKind::EventRecord(event));
+        return stream_ref.submit_or_capture(NodeKind::EventRecord(Arc::clone(&event.slot)));
     }
-    if stream_ref.stream.capture_event(&event)? {
+    if stream_ref.stream.capture.record_event(&event.slot)? {
         return Ok(());
     }
-    stream_ref.ensure_not_captured(driver)?;
+    stream_ref.ensure_not_captured()?;
     let timestamp = Arc::new(Timestamp::default());
     let clock = stream_ref.stream.queue.clock();
     let fence = if stream_ref.would_wait() {
-        stream_ref.submit_uncaptured(driver, Vec::new(), Work::Timestamp(Arc::clone(&timestamp)))?
+        stream_ref.submit_uncaptured(Vec::new(), Work::Timestamp(Arc::clone(&timestamp)))?
     } else {
         timestamp.set(driver.engine.now());
-        stream_ref.last_fence(driver)?
+        stream_ref.last_fence()?
     };
-    event.record(EventRecord { fence, timestamp, clock });
+    event.slot.record(EventRecord { fence, timestamp, clock });
     Ok(())
 }
 
 pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
     let driver = driver()?;
     let event = find(driver, event)?;
-    let record = recorded(&event)?;
+    let record = recorded(driver, &event)?;
     driver.captures.refuse_unsafe_call()?;
-    if event.shared.as_ref().is_some_and(|shared| !shared.is_complete(shared.recorded())) {
+    if event.slot.shared.as_ref().is_some_and(|shared| !shared.is_complete(shared.recorded())) {
         return Err(CUerror::NOT_READY);
     }
     if let Some(EventRecord { fence, .. }) = record {
@@ -119,9 +118,9 @@ pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
 pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
     let driver = driver()?;
     let event = find(driver, event)?;
-    let record = recorded(&event)?;
+    let record = recorded(driver, &event)?;
     driver.captures.refuse_unsafe_call()?;
-    if let Some(shared) = &event.shared {
+    if let Some(shared) = &event.slot.shared {
         let record = shared.recorded();
         driver.engine.wait_for(|| shared.is_complete(record));
     }
@@ -129,7 +128,7 @@ pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
         driver.engine.wait(&record.fence);
     }
     match event.context.upgrade() {
-        Some(context) => after_sync(driver, &context),
+        Some(context) => driver.after_sync(&context),
         None => driver.engine.check_fault(),
     }
 }
@@ -148,7 +147,7 @@ pub(crate) fn cuEventElapsedTime(milliseconds: Out<f32>, start: CUevent, end: CU
     if !start.has_timing() || !end.has_timing() {
         return Err(CUerror::INVALID_HANDLE);
     }
-    let (Some(start), Some(end)) = (recorded(&start)?, recorded(&end)?) else {
+    let (Some(start), Some(end)) = (recorded(driver, &start)?, recorded(driver, &end)?) else {
         return Err(CUerror::INVALID_HANDLE);
     };
     if !start.fence.is_complete() || !end.fence.is_complete() {

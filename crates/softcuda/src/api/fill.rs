@@ -7,13 +7,11 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
 
-use super::context::after_sync;
 use crate::context::Context;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
 use crate::span::{Span, SpanKind};
-use crate::stream::stream_ref;
 use crate::sync::lock;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +30,7 @@ struct Rectangle {
 
 fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let element = pattern.len() as u64;
     let extent = Extent {
         width: (rectangle.width as u64).checked_mul(element).ok_or(CUerror::INVALID_VALUE)?,
@@ -57,12 +55,12 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     let target = PitchedRef { mem, pitch, slice: 0 };
     let work = Work::Fill(Box::new(MemFill::new(target, extent, pattern.to_vec())));
     if call == Call::Async {
-        return stream_ref.submit(driver, work);
+        return stream_ref.submit(work);
     }
-    let done = stream_ref.submit_uncaptured(driver, Vec::new(), work)?;
+    let done = stream_ref.submit_uncaptured(Vec::new(), work)?;
     if span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed) {
         driver.engine.wait(&done);
-        after_sync(driver, &stream_ref.context)?;
+        driver.after_sync(&stream_ref.context)?;
     }
     Ok(())
 }

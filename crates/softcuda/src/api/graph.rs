@@ -6,8 +6,15 @@ use freehold_driver::cuda::{CUerror, CUgraph, CUgraphExec, CUgraphNode, CUresult
 
 use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::{InOut, Out};
-use crate::graph::{Graph, GraphExec, find};
-use crate::stream::stream_ref;
+use crate::graph::Graph;
+use crate::graph_exec::GraphExec;
+
+/// The graph with a handle, unless a capture still adds to it.
+fn find(driver: &DriverState, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
+    let graph = driver.graphs.get(handle.0, CUerror::INVALID_VALUE)?;
+    graph.check_complete()?;
+    Ok(graph)
+}
 
 pub(crate) fn cuGraphCreate(graph: Out<CUgraph>, flags: u32) -> CUresult {
     if flags != 0 {
@@ -73,11 +80,11 @@ pub(crate) fn cuGraphExecDestroy(exec: CUgraphExec) -> CUresult {
 pub(crate) fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> CUresult {
     let driver = driver()?;
     find_exec(driver, exec)?;
-    stream_ref(driver, stream)?.ensure_not_captured(driver)
+    driver.stream_ref(stream)?.ensure_not_captured()
 }
 
 pub(crate) fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult {
     let driver = driver()?;
     let exec = find_exec(driver, exec)?;
-    exec.launch(driver, &stream_ref(driver, stream)?)
+    exec.launch(&driver.stream_ref(stream)?)
 }

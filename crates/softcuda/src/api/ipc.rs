@@ -10,10 +10,12 @@ use super::memory::{begin_free, synchronize_owner};
 use crate::context::current;
 use crate::device::Device;
 use crate::driver_state::driver;
-use crate::event::{Event, IpcEventState};
+use crate::event::Event;
+use crate::event_state::IpcEventState;
 use crate::ffi::args::Out;
-use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping, Imports, Token};
+use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping, Imports};
 use crate::memory::backing::{ShareHeader, ShareKind};
+use crate::memory::ipc_token::Token;
 use crate::span::SpanKind;
 
 pub(crate) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, start: CUdeviceptr) -> CUresult {
@@ -119,7 +121,7 @@ pub(crate) fn cuIpcGetEventHandle(handle: Out<CUipcEventHandle>, event: CUevent)
         return Err(CUerror::INVALID_VALUE);
     }
     let event = super::event::find(driver, event)?;
-    let shared = event.shared.as_ref().filter(|shared| shared.is_own()).ok_or(CUerror::INVALID_HANDLE)?;
+    let shared = event.slot.shared.as_ref().filter(|shared| shared.is_own()).ok_or(CUerror::INVALID_HANDLE)?;
     handle.set(CUipcEventHandle { bytes: shared.token().to_bytes() });
     Ok(())
 }

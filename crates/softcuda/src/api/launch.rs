@@ -10,6 +10,7 @@ use freehold_ptx::{Grid, Kernel, Launch};
 
 use super::occupancy::active_blocks;
 use crate::driver_state::driver;
+use crate::engine::kernel_env::KernelEnv;
 use crate::engine::kernel_run::{KernelRun, Residency};
 use crate::engine::work::Work;
 use crate::ffi::args::{In, WordArray};
@@ -17,7 +18,6 @@ use crate::function::{Function, find, threads_max};
 use crate::launch_env::LaunchEnv;
 use crate::memory::mem_ref::MemRef;
 use crate::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
-use crate::stream::stream_ref;
 
 /// Blocks of a grid in each direction, and threads of a block, at the most.
 const GRID_MAX: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
@@ -183,7 +183,7 @@ fn launch(
     extra: Option<WordArray>,
 ) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let function = find(driver, function, || Ok(Arc::clone(&stream_ref.context)))?;
     if !function.belongs_to(&stream_ref.context) {
         return Err(CUerror::INVALID_HANDLE);
@@ -207,8 +207,8 @@ fn launch(
             stack_bytes: stream_ref.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
         },
     );
-    let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), env, shape.residency(kernel));
-    stream_ref.submit(driver, Work::Kernel(Arc::new(run)))
+    let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), Box::new(env), shape.residency(kernel));
+    stream_ref.submit(Work::Kernel(Arc::new(run)))
 }
 
 /// The bytes of the arguments: from a pointer to each, or from one buffer of all.

@@ -16,7 +16,6 @@ use crate::engine::work::Work;
 use crate::ffi::args::{HostAddress, InArray, WordArray};
 use crate::memory::mem_ref::MemRef;
 use crate::span::SpanKind;
-use crate::stream::stream_ref;
 
 /// As many attributes as one call asks for at the most: some more than there are.
 const ATTRIBUTES_MAX: usize = 64;
@@ -56,7 +55,7 @@ fn check_location(driver: &DriverState, location: CUmemLocation) -> Result<CUmem
 
 pub(crate) fn cuStreamAttachMemAsync(stream: CUstream, start: CUdeviceptr, bytes: usize, flags: u32) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let is_single = flags == attach_flags::SINGLE;
     if !is_single && !matches!(flags, attach_flags::GLOBAL | attach_flags::HOST) || is_single && stream_ref.is_legacy()
     {
@@ -68,7 +67,7 @@ pub(crate) fn cuStreamAttachMemAsync(stream: CUstream, start: CUdeviceptr, bytes
     if !span.is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::INVALID_VALUE);
     }
-    stream_ref.submit_uncaptured(driver, Vec::new(), Work::Barrier)?;
+    stream_ref.submit_uncaptured(Vec::new(), Work::Barrier)?;
     Ok(())
 }
 
@@ -84,13 +83,13 @@ pub(crate) fn cuMemPrefetchAsync_v2(
     stream: CUstream,
 ) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let range = managed_range(driver, start, bytes)?;
     let location = check_location(driver, location)?;
     if flags != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    stream_ref.submit_uncaptured(driver, Vec::new(), Work::Barrier)?;
+    stream_ref.submit_uncaptured(Vec::new(), Work::Barrier)?;
     range.advices.update(&range.bytes, |advice| advice.prefetched = Some(location));
     Ok(())
 }

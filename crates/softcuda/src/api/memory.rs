@@ -91,7 +91,7 @@ pub(super) fn begin_free(
 /// Waits for all work of the context that a span belongs to.
 pub(super) fn synchronize_owner(driver: &DriverState, span: &Span) {
     if let Some(owner) = &span.context {
-        owner.synchronize(driver);
+        owner.synchronize(&driver.engine);
     }
 }
 

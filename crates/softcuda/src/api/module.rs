@@ -75,7 +75,7 @@ pub(super) fn file_bytes(path: &InStr) -> Result<Vec<u8>, CUerror> {
 fn load(module: Out<CUmodule>, image: &Image) -> CUresult {
     let driver = driver()?;
     let context = current()?;
-    context.synchronize(driver);
+    context.synchronize(&driver.engine);
     driver.engine.check_fault()?;
     module.set(Module::load(driver, &context, image)?.handle);
     Ok(())

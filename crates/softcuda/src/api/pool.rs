@@ -14,11 +14,12 @@ use crate::device::Device;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{InternalWork, Work};
 use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
-use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping, Token};
+use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
+use crate::memory::ipc_token::Token;
 use crate::pool::{Origin, Pool};
 use crate::span::{Span, SpanKind};
-use crate::stream::{StreamRef, stream_ref};
+use crate::stream_ref::StreamRef;
 
 /// The pool that a device has from the start.
 pub(super) fn default_pool(driver: &DriverState, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
@@ -60,7 +61,7 @@ pub(super) fn current_pool(driver: &DriverState, device: &Arc<Device>) -> Result
 
 pub(crate) fn cuMemAllocAsync(start: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let pool = current_pool(driver, &stream_ref.context.device)?;
     start.set(CUdeviceptr(alloc(driver, &stream_ref, &pool, bytes as u64)?));
     Ok(())
@@ -73,13 +74,13 @@ pub(crate) fn cuMemAllocFromPoolAsync(
     stream: CUstream,
 ) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let pool = find(driver, pool)?;
     start.set(CUdeviceptr(alloc(driver, &stream_ref, &pool, bytes as u64)?));
     Ok(())
 }
 
-fn alloc(driver: &DriverState, stream_ref: &StreamRef, pool: &Arc<Pool>, bytes: u64) -> Result<u64, CUerror> {
+fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, bytes: u64) -> Result<u64, CUerror> {
     if pool.origin == Origin::Imported {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -87,11 +88,11 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef, pool: &Arc<Pool>, bytes: 
         return Ok(0);
     }
     let queue = &stream_ref.stream.queue;
-    stream_ref.ensure_not_captured(driver)?;
+    stream_ref.ensure_not_captured()?;
     driver.captures.refuse_unsafe_call()?;
     let grant = driver.devices[pool.device].alloc_from(pool, bytes, queue)?;
     if !grant.dependencies.is_empty() {
-        stream_ref.submit_uncaptured(driver, grant.dependencies, Work::Barrier)?;
+        stream_ref.submit_uncaptured(grant.dependencies, Work::Barrier)?;
     }
     driver.insert_span(grant.address, bytes, pool.device, None, SpanKind::Pool(Arc::clone(pool)))?;
     Ok(grant.address)
@@ -99,11 +100,11 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef, pool: &Arc<Pool>, bytes: 
 
 pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     if start == CUdeviceptr::NULL {
         return Ok(());
     }
-    stream_ref.ensure_not_captured(driver)?;
+    stream_ref.ensure_not_captured()?;
     if driver.find_span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);
     }
@@ -111,7 +112,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
         matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || is_imported(span)
     })?;
     match &span.kind {
-        SpanKind::Pool(pool) => free_to_pool(driver, &stream_ref, Arc::clone(&span), pool)?,
+        SpanKind::Pool(pool) => free_to_pool(&stream_ref, Arc::clone(&span), pool)?,
         _ => {
             remove_import(driver, &span);
             let give_back = move || {
@@ -119,7 +120,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
                 driver.finish_free(&span);
                 driver.free_backing(&span);
             };
-            stream_ref.submit_uncaptured(driver, Vec::new(), Work::Internal(InternalWork::new(give_back)))?;
+            stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(give_back)))?;
         }
     }
     Ok(())
@@ -138,14 +139,14 @@ pub(super) fn remove_import(driver: &DriverState, span: &Span) {
 }
 
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
-fn free_to_pool(driver: &DriverState, stream_ref: &StreamRef, span: Arc<Span>, pool: &Arc<Pool>) -> CUresult {
+fn free_to_pool(stream_ref: &StreamRef<'_>, span: Arc<Span>, pool: &Arc<Pool>) -> CUresult {
     let (base, owner) = (span.base, Arc::clone(pool));
     let poison = move || {
         let driver = driver_in_work();
         driver.finish_free(&span);
         owner.poison(span.base, span.bytes);
     };
-    let fence = stream_ref.submit_uncaptured(driver, Vec::new(), Work::Internal(InternalWork::new(poison)))?;
+    let fence = stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(poison)))?;
     pool.free(base, Some(fence));
     Ok(())
 }

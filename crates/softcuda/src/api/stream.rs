@@ -7,16 +7,15 @@ use freehold_driver::cuda::{
     CUstreamCaptureMode, CUstreamCaptureStatus, event_wait_flags, stream_flags,
 };
 
-use super::context::after_sync;
 use crate::attributes::PRIORITY_GREATEST;
 use crate::capture;
 use crate::context::current;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Condition, HostCall, HostFunction, Work};
-use crate::event::EventState;
+use crate::event_state::EventState;
 use crate::ffi::args::{HostAddress, InOut, Out};
 use crate::graph::NodeKind;
-use crate::stream::{Stream, StreamRef, stream_ref};
+use crate::stream_ref::{StreamEntry, StreamRef};
 
 pub(crate) fn cuStreamCreate(stream: Out<CUstream>, flags: u32) -> CUresult {
     cuStreamCreateWithPriority(stream, flags, 0)
@@ -28,10 +27,8 @@ pub(crate) fn cuStreamCreateWithPriority(stream: Out<CUstream>, flags: u32, prio
     if !matches!(flags, stream_flags::DEFAULT | stream_flags::NON_BLOCKING) {
         return Err(CUerror::INVALID_VALUE);
     }
-    let queue = context.new_queue(driver, flags == stream_flags::DEFAULT);
-    let priority = priority.clamp(PRIORITY_GREATEST, 0);
-    let (handle, _) =
-        driver.streams.insert_with(|_| Arc::new(Stream::new(Arc::downgrade(&context), queue, flags, priority)));
+    let made = Arc::new(StreamEntry::create(&driver.engine, &context, flags, priority.clamp(PRIORITY_GREATEST, 0)));
+    let (handle, _) = driver.streams.insert_with(|_| made);
     stream.set(CUstream(handle));
     Ok(())
 }
@@ -39,38 +36,38 @@ pub(crate) fn cuStreamCreateWithPriority(stream: Out<CUstream>, flags: u32, prio
 pub(crate) fn cuStreamDestroy_v2(stream: CUstream) -> CUresult {
     let driver = driver()?;
     let removed = driver.streams.remove(stream.0).ok_or(CUerror::INVALID_HANDLE)?;
-    driver.captures.drop_streams(driver, |stream| std::ptr::eq(stream, &*removed));
-    removed.queue.close();
+    driver.captures.drop_streams(&driver.graphs, |stream| std::ptr::eq(stream, &*removed.stream.capture));
+    removed.stream.queue.close();
     Ok(())
 }
 
 pub(crate) fn cuStreamGetPriority(stream: CUstream, priority: Out<i32>) -> CUresult {
-    priority.set(stream_ref(driver()?, stream)?.stream.priority);
+    priority.set(driver()?.stream_ref(stream)?.stream.priority);
     Ok(())
 }
 
 pub(crate) fn cuStreamGetFlags(stream: CUstream, flags: Out<u32>) -> CUresult {
-    flags.set(stream_ref(driver()?, stream)?.stream.flags);
+    flags.set(driver()?.stream_ref(stream)?.stream.flags);
     Ok(())
 }
 
 pub(crate) fn cuStreamGetId(stream: CUstream, id: Out<u64>) -> CUresult {
-    let stream_ref = stream_ref(driver()?, stream)?;
-    stream_ref.stream.refuse_if_captured(CUerror::STREAM_CAPTURE_UNSUPPORTED)?;
+    let stream_ref = driver()?.stream_ref(stream)?;
+    stream_ref.stream.capture.refuse_if_captured(CUerror::STREAM_CAPTURE_UNSUPPORTED)?;
     id.set(stream_ref.stream.queue.id);
     Ok(())
 }
 
 pub(crate) fn cuStreamGetCtx(stream: CUstream, context: Out<CUcontext>) -> CUresult {
-    context.set(stream_ref(driver()?, stream)?.context.handle);
+    context.set(driver()?.stream_ref(stream)?.context.handle);
     Ok(())
 }
 
 /// A stream that is asked for its capture, which the legacy one has none to tell of while streams are captured that it
 /// would wait for.
-fn capturable_stream(driver: &DriverState, stream: CUstream) -> Result<StreamRef, CUerror> {
-    let stream_ref = stream_ref(driver, stream)?;
-    if stream_ref.is_legacy() && driver.captures.has_blocking(&stream_ref.context) {
+fn capturable_stream(driver: &DriverState, stream: CUstream) -> Result<StreamRef<'_>, CUerror> {
+    let stream_ref = driver.stream_ref(stream)?;
+    if stream_ref.is_legacy() && driver.captures.has_blocking(stream_ref.context.id) {
         return Err(CUerror::STREAM_CAPTURE_IMPLICIT);
     }
     Ok(stream_ref)
@@ -78,19 +75,20 @@ fn capturable_stream(driver: &DriverState, stream: CUstream) -> Result<StreamRef
 
 pub(crate) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     if mode.0 > CUstreamCaptureMode::RELAXED.0 {
         return Err(CUerror::INVALID_VALUE);
     }
     if stream_ref.is_legacy() {
         return Err(CUerror::STREAM_CAPTURE_UNSUPPORTED);
     }
-    capture::begin(driver, &stream_ref, mode)
+    driver.captures.begin(&driver.graphs, &stream_ref.stream.capture, mode)
 }
 
 pub(crate) fn cuStreamEndCapture(stream: CUstream, graph: Out<CUgraph>) -> CUresult {
     let driver = driver()?;
-    let ended = stream_ref(driver, stream).and_then(|stream_ref| capture::end(driver, &stream_ref.stream));
+    let stream_ref = driver.stream_ref(stream);
+    let ended = stream_ref.and_then(|stream_ref| driver.captures.end(&driver.graphs, &stream_ref.stream.capture));
     graph.set(ended.as_ref().map_or(CUgraph::NULL, |ended| ended.handle));
     ended.map(|_| ())
 }
@@ -104,8 +102,8 @@ pub(crate) fn cuStreamGetCaptureInfo_v2(
     count: Option<Out<usize>>,
 ) -> CUresult {
     let stream = capturable_stream(driver()?, stream)?.stream;
-    let report = stream.capture_info();
-    status.set(if report.is_some() { CUstreamCaptureStatus::ACTIVE } else { stream.capture_status() });
+    let report = stream.capture.info();
+    status.set(if report.is_some() { CUstreamCaptureStatus::ACTIVE } else { stream.capture.status() });
     let Some(report) = report else { return Ok(()) };
     id.into_iter().for_each(|id| id.set(report.id));
     graph.into_iter().for_each(|graph| graph.set(report.graph.handle));
@@ -124,7 +122,7 @@ pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: InOut<CUstreamCaptureMode>
 }
 
 pub(crate) fn cuStreamGetCtx_v2(stream: CUstream, context: Out<CUcontext>, green: Option<Out<usize>>) -> CUresult {
-    context.set(stream_ref(driver()?, stream)?.context.handle);
+    context.set(driver()?.stream_ref(stream)?.context.handle);
     if let Some(green) = green {
         // No stream here has a green context.
         green.set(0);
@@ -133,19 +131,19 @@ pub(crate) fn cuStreamGetCtx_v2(stream: CUstream, context: Out<CUcontext>, green
 }
 
 pub(crate) fn cuStreamGetDevice(stream: CUstream, device: Out<CUdevice>) -> CUresult {
-    device.set(CUdevice(stream_ref(driver()?, stream)?.context.device.ordinal as i32));
+    device.set(CUdevice(driver()?.stream_ref(stream)?.context.device.ordinal as i32));
     Ok(())
 }
 
 pub(crate) fn cuStreamIsCapturing(stream: CUstream, status: Out<CUstreamCaptureStatus>) -> CUresult {
-    status.set(capturable_stream(driver()?, stream)?.stream.capture_status());
+    status.set(capturable_stream(driver()?, stream)?.stream.capture.status());
     Ok(())
 }
 
 pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
-    stream_ref.ensure_not_captured(driver)?;
+    let stream_ref = driver.stream_ref(stream)?;
+    stream_ref.ensure_not_captured()?;
     driver.captures.refuse_unsafe_call()?;
     let queue = &stream_ref.stream.queue;
     let end = queue.last_seq();
@@ -158,47 +156,43 @@ pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
 
 pub(crate) fn cuStreamSynchronize(stream: CUstream) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
-    stream_ref.ensure_not_captured(driver)?;
+    let stream_ref = driver.stream_ref(stream)?;
+    stream_ref.ensure_not_captured()?;
     driver.captures.refuse_unsafe_call()?;
-    stream_ref.synchronize(driver)?;
-    after_sync(driver, &stream_ref.context)
+    stream_ref.synchronize()?;
+    driver.after_sync(&stream_ref.context)
 }
 
 pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     let event = driver.events.find(event.0).ok_or(CUerror::INVALID_HANDLE)?;
     if flags > 1 {
         return Err(CUerror::INVALID_VALUE);
     }
-    if let Some(shared) = &event.shared {
-        stream_ref.stream.refuse_if_captured(CUerror::STREAM_CAPTURE_ISOLATION)?;
-        stream_ref.ensure_not_captured(driver)?;
+    if let Some(shared) = &event.slot.shared {
+        stream_ref.stream.capture.refuse_if_captured(CUerror::STREAM_CAPTURE_ISOLATION)?;
+        stream_ref.ensure_not_captured()?;
         let (shared, record) = (Arc::clone(shared), shared.recorded());
         if !shared.is_complete(record) {
-            stream_ref.submit_uncaptured(
-                driver,
-                Vec::new(),
-                Work::Poll(Condition::new(move || shared.is_complete(record))),
-            )?;
+            stream_ref.submit_uncaptured(Vec::new(), Work::Poll(Condition::new(move || shared.is_complete(record))))?;
         }
         return Ok(());
     }
     if flags == event_wait_flags::EXTERNAL && stream_ref.is_captured() {
-        return stream_ref.submit_or_capture(driver, NodeKind::EventWait(event));
+        return stream_ref.submit_or_capture(NodeKind::EventWait(Arc::clone(&event.slot)));
     }
-    let record = match event.state() {
+    let record = match event.slot.state() {
         EventState::Unrecorded => return Ok(()),
-        EventState::Captured(point) => return stream_ref.join(point),
+        EventState::Captured(point) => return stream_ref.stream.capture.join(&driver.captures, point),
         EventState::Recorded(record) => record,
     };
-    stream_ref.stream.refuse_if_captured(CUerror::STREAM_CAPTURE_ISOLATION)?;
-    stream_ref.ensure_not_captured(driver)?;
+    stream_ref.stream.capture.refuse_if_captured(CUerror::STREAM_CAPTURE_ISOLATION)?;
+    stream_ref.ensure_not_captured()?;
     let queue = &stream_ref.stream.queue;
     queue.order_after(&record.fence, &record.clock);
     if record.fence.queue.id != queue.id && !record.fence.is_complete() {
-        stream_ref.submit_uncaptured(driver, vec![record.fence], Work::Barrier)?;
+        stream_ref.submit_uncaptured(vec![record.fence], Work::Barrier)?;
     }
     Ok(())
 }
@@ -206,8 +200,8 @@ pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) ->
 pub(crate) fn cuLaunchHostFunc(stream: CUstream, work: CUhostFn, data: HostAddress) -> CUresult {
     let driver = driver()?;
     let function = HostFunction::Function(work.ok_or(CUerror::INVALID_VALUE)?);
-    let stream_ref = stream_ref(driver, stream)?;
-    stream_ref.submit(driver, Work::HostCall(HostCall::new(function, data.0 as usize)))
+    let stream_ref = driver.stream_ref(stream)?;
+    stream_ref.submit(Work::HostCall(HostCall::new(function, data.0 as usize)))
 }
 
 pub(crate) fn cuStreamAddCallback(
@@ -221,8 +215,8 @@ pub(crate) fn cuStreamAddCallback(
     if flags != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     // No graph calls what is told the state of its stream.
-    stream_ref.submit_uncaptured(driver, Vec::new(), Work::HostCall(HostCall::new(function, data.0 as usize)))?;
+    stream_ref.submit_uncaptured(Vec::new(), Work::HostCall(HostCall::new(function, data.0 as usize)))?;
     Ok(())
 }

@@ -12,7 +12,6 @@ use crate::engine::work::{WaitValue, Work};
 use crate::ffi::args::InArray;
 use crate::memory::mem_ref::{MemRef, WordWidth};
 use crate::span::{Span, SpanKind};
-use crate::stream::stream_ref;
 
 const BATCH_COUNT_MAX: u32 = 256;
 
@@ -54,26 +53,26 @@ fn write(
 
 pub(crate) fn cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
-    stream_ref.submit(driver, wait(driver, address, WordWidth::Four, value.into(), flags)?)
+    let stream_ref = driver.stream_ref(stream)?;
+    stream_ref.submit(wait(driver, address, WordWidth::Four, value.into(), flags)?)
 }
 
 pub(crate) fn cuStreamWaitValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
-    stream_ref.submit(driver, wait(driver, address, WordWidth::Eight, value, flags)?)
+    let stream_ref = driver.stream_ref(stream)?;
+    stream_ref.submit(wait(driver, address, WordWidth::Eight, value, flags)?)
 }
 
 pub(crate) fn cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
-    stream_ref.submit(driver, write(driver, address, WordWidth::Four, value.into(), flags)?)
+    let stream_ref = driver.stream_ref(stream)?;
+    stream_ref.submit(write(driver, address, WordWidth::Four, value.into(), flags)?)
 }
 
 pub(crate) fn cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
-    stream_ref.submit(driver, write(driver, address, WordWidth::Eight, value, flags)?)
+    let stream_ref = driver.stream_ref(stream)?;
+    stream_ref.submit(write(driver, address, WordWidth::Eight, value, flags)?)
 }
 
 pub(crate) fn cuStreamBatchMemOp_v2(
@@ -83,7 +82,7 @@ pub(crate) fn cuStreamBatchMemOp_v2(
     flags: u32,
 ) -> CUresult {
     let driver = driver()?;
-    let stream_ref = stream_ref(driver, stream)?;
+    let stream_ref = driver.stream_ref(stream)?;
     if flags != 0 || count > BATCH_COUNT_MAX {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -91,7 +90,7 @@ pub(crate) fn cuStreamBatchMemOp_v2(
     let operations = operations.read(count as usize)?;
     let works = operations.iter().map(|operation| work(driver, operation));
     for work in works.collect::<Result<Vec<_>, _>>()? {
-        stream_ref.submit(driver, work)?;
+        stream_ref.submit(work)?;
     }
     Ok(())
 }

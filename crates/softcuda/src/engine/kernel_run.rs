@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Block, Grid, Progress as BlockProgress, Slice};
 
-use super::stepper::SplitMix64;
-use super::work::Progress;
-use crate::launch_env::LaunchEnv;
+use super::kernel_env::KernelEnv;
+use super::progress::Progress;
+use super::rng::SplitMix64;
 use crate::sync::lock;
 
 /// Instructions of warps that a block executes before others run.
@@ -46,7 +46,7 @@ pub(crate) enum Residency {
 pub(crate) struct KernelRun {
     kernel: String,
     grid: Arc<Grid>,
-    env: LaunchEnv,
+    env: Box<dyn KernelEnv>,
     residency: Residency,
     resident_max: u64,
     state: Mutex<RunState>,
@@ -120,7 +120,7 @@ pub(super) enum NextBlock {
 }
 
 impl KernelRun {
-    pub(crate) fn new(kernel: String, grid: Arc<Grid>, env: LaunchEnv, residency: Residency) -> Self {
+    pub(crate) fn new(kernel: String, grid: Arc<Grid>, env: Box<dyn KernelEnv>, residency: Residency) -> Self {
         let blocks = grid.blocks();
         let (resident, resident_max) = match residency {
             Residency::All => (blocks, blocks),
@@ -234,7 +234,7 @@ impl KernelRun {
 
     /// Goes on with a block for a slice, and puts it back if it is not done. Says whether it is.
     pub(super) fn run_slice(&self, mut block: Block, slice: Slice, limit: Option<Duration>) -> bool {
-        let ran = catch_unwind(AssertUnwindSafe(|| block.run(&mut self.env.memory(), slice)));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.env.run(&mut block, slice)));
         self.env.print(&block.take_printed());
         let progress = match ran {
             Ok(Ok(progress)) => progress,
@@ -342,9 +342,95 @@ impl KernelRun {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use freehold_ptx::{Fault, FaultKind, Image, Launch, Unit};
     use freehold_testing::{print_seed, seeds};
 
     use super::*;
+
+    /// An environment without memory, in which a block ends with its second slice, or with a trap.
+    #[derive(Debug, Default)]
+    struct FakeEnv {
+        traps: bool,
+        slice_count: Arc<AtomicU64>,
+        report_count: Arc<AtomicU64>,
+    }
+
+    impl KernelEnv for FakeEnv {
+        fn run(&self, _: &mut Block, _: Slice) -> Result<BlockProgress, Fault> {
+            let slices = self.slice_count.fetch_add(1, Ordering::Relaxed);
+            if self.traps {
+                let kernel = "kernel".to_owned();
+                return Err(Fault { kind: FaultKind::Trap, kernel, line: 1, block: [0; 3], thread: [0; 3] });
+            }
+            Ok(if slices % 2 == 0 { BlockProgress::Running } else { BlockProgress::Done })
+        }
+
+        fn print(&self, bytes: &[u8]) {
+            assert!(bytes.is_empty(), "nothing runs, so nothing is printed");
+        }
+
+        fn report_fault(&self, _: &Fault) -> CUerror {
+            self.report_count.fetch_add(1, Ordering::Relaxed);
+            CUerror::LAUNCH_FAILED
+        }
+
+        fn report_timeout(&self, _: &str, _: f64) -> CUerror {
+            unreachable!("the tests set no timeout")
+        }
+
+        fn workspace(&self) -> Option<u64> {
+            None
+        }
+
+        fn try_clone(&self) -> Result<Box<dyn KernelEnv>, CUerror> {
+            Err(CUerror::OUT_OF_MEMORY)
+        }
+    }
+
+    fn run_of(blocks: u32, env: FakeEnv) -> KernelRun {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry kernel() { ret; }\n";
+        let unit = Unit::compile(text).expect("the text is PTX");
+        let (program, _) = Image::link(vec![unit]).expect("one text fits together").relocate(&[]);
+        let launch = Launch {
+            kernel: 0,
+            grid: [blocks, 1, 1],
+            block: [1; 3],
+            shared_bytes: 0,
+            parameters: Vec::new(),
+            pointers: Vec::new(),
+            workspace: 0,
+            stack_bytes: 0,
+        };
+        KernelRun::new("kernel".to_owned(), Arc::new(Grid::new(program, launch)), Box::new(env), Residency::AtMost(4))
+    }
+
+    #[test]
+    fn a_kernel_ends_when_every_block_has() {
+        let env = FakeEnv::default();
+        let slice_count = Arc::clone(&env.slice_count);
+        let run = run_of(50, env);
+        while run.step(u64::MAX, || 0, None, None) == Ok(Progress::KernelRan) {}
+        assert_eq!(run.outcome(), Some(Ok(())));
+        assert_eq!(slice_count.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn only_the_first_fault_of_a_kernel_is_reported() {
+        let env = FakeEnv { traps: true, ..FakeEnv::default() };
+        let report_count = Arc::clone(&env.report_count);
+        let run = run_of(50, env);
+        let (NextBlock::Ready(one), NextBlock::Ready(other)) = (run.next_block(0, None), run.next_block(0, None))
+        else {
+            panic!("two blocks may begin");
+        };
+        let slice = Slice { instructions: 1, nanoseconds: 0, seed: None };
+        assert!(run.run_slice(*one, slice, None));
+        assert!(run.run_slice(*other, slice, None));
+        assert_eq!(run.outcome(), Some(Err(CUerror::LAUNCH_FAILED)));
+        assert_eq!(report_count.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn every_order_starts_every_block_once() {

@@ -2,8 +2,11 @@
 //!
 //! It knows queues and work, and nothing of contexts, handles or who owns memory.
 
+pub(crate) mod kernel_env;
 pub(crate) mod kernel_run;
+pub(crate) mod progress;
 pub(crate) mod queue;
+mod rng;
 mod stepper;
 pub(crate) mod work;
 mod worker_pool;
@@ -16,9 +19,10 @@ use freehold_driver::cuda::{CUerror, CUresult};
 
 use crate::config::Schedule;
 use kernel_run::KernelRun;
+use progress::{Progress, Quantum};
 use queue::{Fence, Op, Queue};
-use stepper::Stepper;
-use work::{Progress, Quantum, Work};
+use stepper::{Stepper, Ticker};
+use work::Work;
 use worker_pool::WorkerPool;
 
 /// As many instructions of warps as one step of a schedule without threads executes.
@@ -61,9 +65,25 @@ impl Engine {
             kernel_limit,
         });
         if engine.stepper.is_some() {
-            stepper::start_ticker(&engine);
+            engine.start_ticker();
         }
         engine
+    }
+
+    /// Runs everything that can run whenever the program made no call for a while.
+    fn start_ticker(self: &Arc<Self>) {
+        let engine = Arc::downgrade(self);
+        let started = std::thread::Builder::new().name("freehold-ticker".to_owned()).spawn(move || {
+            let mut ticker = Ticker::default();
+            while let Some(engine) = engine.upgrade() {
+                if let Some(stepper) = &engine.stepper {
+                    ticker.tick(stepper, &|op, quantum| engine.run_op(op, quantum));
+                }
+                drop(engine);
+                ticker.sleep();
+            }
+        });
+        started.expect("the system has a thread for the ticker");
     }
 
     pub(crate) fn new_queue(&self, is_blocking: bool) -> Arc<Queue> {
@@ -108,7 +128,7 @@ impl Engine {
     pub(crate) fn wait(&self, fence: &Fence) {
         match &self.stepper {
             None => fence.queue.wait(fence.seq),
-            Some(stepper) => stepper.run_until(self, || fence.is_complete()),
+            Some(stepper) => stepper.run_until(&|op, quantum| self.run_op(op, quantum), || fence.is_complete()),
         }
         fence.queue.mark_observed(fence.seq);
     }
@@ -123,21 +143,21 @@ impl Engine {
                     tries = tries.saturating_add(1);
                 }
             }
-            Some(stepper) => stepper.run_until(self, holds),
+            Some(stepper) => stepper.run_until(&|op, quantum| self.run_op(op, quantum), holds),
         }
     }
 
     /// Lets work advance that has no thread of its own: called when a call of the driver's begins.
     pub(crate) fn before_call(&self) {
         if let Some(stepper) = &self.stepper {
-            stepper.before_call(self);
+            stepper.before_call(&|op, quantum| self.run_op(op, quantum));
         }
     }
 
     /// The same, when the call ends.
     pub(crate) fn after_call(&self) {
         if let Some(stepper) = &self.stepper {
-            stepper.after_call(self);
+            stepper.after_call(&|op, quantum| self.run_op(op, quantum));
         }
     }
 

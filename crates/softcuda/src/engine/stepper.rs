@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::Engine;
-use super::queue::{Fence, Queue};
-use super::work::{Progress, Quantum};
+use super::progress::{Progress, Quantum};
+use super::queue::{Fence, Op, Queue};
+use super::rng::SplitMix64;
 use crate::sync::lock;
 
 /// The ticker looks so often whether there was a call, and without one in so many looks it runs what can run.
@@ -23,6 +23,9 @@ const KERNEL_STEPS_MAX: u32 = 2;
 
 /// What a step takes, in the time of a seeded schedule.
 const STEP_NS: u64 = 1000;
+
+/// Carries out a part of an op.
+pub(super) type RunOp<'e> = &'e dyn Fn(&mut Op, Quantum) -> Progress;
 
 #[derive(Debug)]
 pub(super) struct Stepper {
@@ -44,28 +47,6 @@ struct StepState {
     /// In the order of their making. Those that are over fall out.
     queues: Vec<Arc<Queue>>,
     random: SplitMix64,
-}
-
-/// A small generator (splitmix64): reproducible on every machine.
-#[derive(Debug)]
-pub(super) struct SplitMix64(u64);
-
-impl SplitMix64 {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(super) fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next_u64() % end
-    }
 }
 
 impl Stepper {
@@ -120,7 +101,7 @@ impl Stepper {
     }
 
     /// A call of the driver's begins.
-    pub(super) fn before_call(&self, engine: &Engine) {
+    pub(super) fn before_call(&self, run_op: RunOp<'_>) {
         self.call_count.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock_state();
         if self.is_seeded {
@@ -130,24 +111,24 @@ impl Stepper {
                 _ => 1 + state.random.below(16),
             };
             for _ in 0..steps {
-                self.step(engine, &mut state);
+                self.step(run_op, &mut state);
             }
         } else {
-            self.run_ready(engine, &mut state);
+            self.run_ready(run_op, &mut state);
         }
     }
 
     /// A call of the driver's ends: what it asked for runs at once, if nothing else decides when.
-    pub(super) fn after_call(&self, engine: &Engine) {
+    pub(super) fn after_call(&self, run_op: RunOp<'_>) {
         if !self.is_seeded {
-            self.run_ready(engine, &mut self.lock_state());
+            self.run_ready(run_op, &mut self.lock_state());
         }
     }
 
-    pub(super) fn run_until(&self, engine: &Engine, holds: impl Fn() -> bool) {
+    pub(super) fn run_until(&self, run_op: RunOp<'_>, holds: impl Fn() -> bool) {
         while !holds() {
             let mut state = self.lock_state();
-            let moved = if self.is_seeded { self.step(engine, &mut state) } else { self.run_ready(engine, &mut state) };
+            let moved = if self.is_seeded { self.step(run_op, &mut state) } else { self.run_ready(run_op, &mut state) };
             drop(state);
             self.yield_to_waiters();
             if !moved && !holds() {
@@ -163,14 +144,14 @@ impl Stepper {
 
     /// Runs everything that can run; of a kernel only so much, since it may wait for what the program does next. True
     /// if anything did.
-    fn run_ready(&self, engine: &Engine, state: &mut StepState) -> bool {
+    fn run_ready(&self, run_op: RunOp<'_>, state: &mut StepState) -> bool {
         let mut ever = false;
         loop {
             let mut moved = false;
             for queue in pending(state) {
                 let mut kernel_steps = 0;
                 while kernel_steps < KERNEL_STEPS_MAX {
-                    match self.advance(engine, &queue, u64::MAX, self.seed(state)) {
+                    match self.advance(run_op, &queue, u64::MAX, self.seed(state)) {
                         Progress::Blocked => break,
                         Progress::KernelRan => kernel_steps += 1,
                         Progress::Done | Progress::Partial => moved = true,
@@ -186,7 +167,7 @@ impl Stepper {
     }
 
     /// Lets one queue advance that can: the first that can, from a random one on. True if there was one.
-    fn step(&self, engine: &Engine, state: &mut StepState) -> bool {
+    fn step(&self, run_op: RunOp<'_>, state: &mut StepState) -> bool {
         let queues = pending(state);
         if queues.is_empty() {
             return false;
@@ -200,7 +181,7 @@ impl Stepper {
         let (before, from_first) = queues.split_at(first);
         let mut order = from_first.iter().chain(before);
         let seed = self.seed(state);
-        let moved = order.any(|queue| self.advance(engine, queue, limit, seed) != Progress::Blocked);
+        let moved = order.any(|queue| self.advance(run_op, queue, limit, seed) != Progress::Blocked);
         if !moved {
             // How often a wait looks in vain is the clock's affair; the generator is not to know.
             state.random.0 = before_draw;
@@ -209,11 +190,11 @@ impl Stepper {
     }
 
     /// Carries out a part of the first work of a queue.
-    fn advance(&self, engine: &Engine, queue: &Queue, limit: u64, seed: Option<u64>) -> Progress {
+    fn advance(&self, run_op: RunOp<'_>, queue: &Queue, limit: u64, seed: Option<u64>) -> Progress {
         // Only the holder of the lock takes work out, so the op can be outside the queue while it runs.
         let Some(mut op) = ({ queue.state().ops.pop_front() }) else { return Progress::Blocked };
         let progress = if op.dependencies.iter().all(Fence::is_complete) {
-            engine.run_op(&mut op, Quantum::Limited { limit, host_fn_timeout: self.host_fn_timeout, seed })
+            run_op(&mut op, Quantum::Limited { limit, host_fn_timeout: self.host_fn_timeout, seed })
         } else {
             Progress::Blocked
         };
@@ -232,36 +213,39 @@ impl Stepper {
     }
 }
 
+/// How long the program has made no call, as the ticker knows.
+#[derive(Debug, Default)]
+pub(super) struct Ticker {
+    call_count: u64,
+    quiet_ticks: u32,
+}
+
+impl Ticker {
+    /// Runs everything that can run if the program made no call for a while.
+    pub(super) fn tick(&mut self, stepper: &Stepper, run_op: RunOp<'_>) {
+        let now = stepper.call_count.load(Ordering::Relaxed);
+        self.quiet_ticks = if std::mem::replace(&mut self.call_count, now) == now { self.quiet_ticks } else { 0 };
+        if self.quiet_ticks >= QUIET_TICKS {
+            self.quiet_ticks = 0;
+            // A kernel may need more than one round, and others to have a chance in between.
+            let mut moves = true;
+            while moves && stepper.call_count.load(Ordering::Relaxed) == now && !stepper.has_waiters() {
+                moves = stepper.run_ready(run_op, &mut stepper.lock_state());
+            }
+        }
+    }
+
+    /// Sleeps until the next look.
+    pub(super) fn sleep(&mut self) {
+        let begun = Instant::now();
+        std::thread::sleep(TICK);
+        // Where this thread had to wait for a processor, the program may have had none either.
+        self.quiet_ticks += u32::from(begun.elapsed() < 2 * TICK);
+    }
+}
+
 /// The queues that have work, in the order of their making.
 fn pending(state: &mut StepState) -> Vec<Arc<Queue>> {
     state.queues.retain(|queue| !queue.is_finished());
     state.queues.iter().filter(|queue| !queue.is_idle()).cloned().collect()
-}
-
-/// Runs everything that can run whenever the program made no call for a while.
-pub(super) fn start_ticker(engine: &Arc<Engine>) {
-    let engine = Arc::downgrade(engine);
-    let started = std::thread::Builder::new().name("freehold-ticker".to_owned()).spawn(move || {
-        let (mut calls, mut quiet) = (0, 0);
-        while let Some(engine) = engine.upgrade() {
-            if let Some(stepper) = &engine.stepper {
-                let now = stepper.call_count.load(Ordering::Relaxed);
-                quiet = if std::mem::replace(&mut calls, now) == now { quiet } else { 0 };
-                if quiet >= QUIET_TICKS {
-                    quiet = 0;
-                    // A kernel may need more than one round, and others to have a chance in between.
-                    let mut moves = true;
-                    while moves && stepper.call_count.load(Ordering::Relaxed) == now && !stepper.has_waiters() {
-                        moves = stepper.run_ready(&engine, &mut stepper.lock_state());
-                    }
-                }
-            }
-            drop(engine);
-            let begun = Instant::now();
-            std::thread::sleep(TICK);
-            // Where this thread had to wait for a processor, the program may have had none either.
-            quiet += u32::from(begun.elapsed() < 2 * TICK);
-        }
-    });
-    started.expect("the system has a thread for the ticker");
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
 use super::kernel_run::KernelRun;
+use super::progress::{Progress, Quantum};
 use crate::memory::mem_ref::{self, MemRef, WordWidth};
 use crate::sync::lock;
 
@@ -76,18 +77,6 @@ impl fmt::Debug for InternalWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DriverWork").finish_non_exhaustive()
     }
-}
-
-/// How far a step of work got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    Done,
-    /// A part was carried out.
-    Partial,
-    /// A part of a kernel was carried out, which may wait for whatever it looks at meanwhile.
-    KernelRan,
-    /// It waits for something outside its stream.
-    Blocked,
 }
 
 /// The time at which a stream passed a point, in nanoseconds; zero until then.
@@ -330,19 +319,6 @@ impl HostCall {
         self.running = Some(running);
         if done { Progress::Done } else { Progress::Blocked }
     }
-}
-
-/// How much of a piece of work one step may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Quantum {
-    Unlimited,
-    /// So many bytes or instructions, and host functions on a thread of their own, which are waited for so long.
-    Limited {
-        limit: u64,
-        host_fn_timeout: Duration,
-        /// What decides in which order the parts of a kernel go on, if anything does.
-        seed: Option<u64>,
-    },
 }
 
 impl Work {

@@ -6,6 +6,7 @@ pub(crate) mod backing;
 pub(crate) mod device_memory;
 pub(crate) mod dirty_ranges;
 pub(crate) mod free_ranges;
+pub(crate) mod ipc_token;
 pub(crate) mod mem_ref;
 pub(crate) mod page_heap;
 pub(crate) mod usage_file;
