@@ -62,7 +62,7 @@ unsafe extern "C" fn read_only(arguments: *const ReadArgument, count: usize) -> 
 
 unsafe extern "C" fn fault(report: *mut FaultReport) -> CUresult {
     catch_panic(|| {
-        let fault = driver()?.first_fault.get().ok_or(CUerror::NOT_FOUND)?;
+        let fault = driver()?.log.first_fault().ok_or(CUerror::NOT_FOUND)?;
         // SAFETY: the caller vouches that `report` is good for one value.
         unsafe { report.write(report_of(fault)) };
         Ok(())

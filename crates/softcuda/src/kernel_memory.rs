@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fen
 use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, OutOfBounds, Width};
 
+use crate::address_space::AddressSpace;
 use crate::context::Context;
-use crate::driver_state::DriverState;
 use crate::memory::mem_ref::is_host_mapped;
 use crate::span::{Span, SpanKind};
 use crate::sync::lock;
@@ -22,14 +22,14 @@ const TLB_ENTRIES: usize = 8;
 /// What a kernel in a context sees.
 #[derive(Debug)]
 pub(crate) struct KernelMemory<'c> {
-    driver: &'static DriverState,
+    space: &'c AddressSpace,
     context: &'c Arc<Context>,
     tlb: [TlbEntry; TLB_ENTRIES],
     /// The entry that was hit last.
     last: usize,
     /// The entry that gives way next.
     oldest: usize,
-    /// What `DriverState::span_epoch` said when the tlb were opened.
+    /// What `AddressSpace::span_epoch` said when the tlb were opened.
     epoch: u64,
 }
 
@@ -68,14 +68,14 @@ enum Access {
 }
 
 impl<'c> KernelMemory<'c> {
-    pub(crate) fn new(driver: &'static DriverState, context: &'c Arc<Context>) -> Self {
+    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>) -> Self {
         let tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-        Self { driver, context, tlb, last: 0, oldest: 0, epoch: driver.span_epoch() }
+        Self { space, context, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
     }
 
     /// Forgets the tlb if a span was lost since they were opened.
     fn flush_if_stale(&mut self) {
-        let epoch = self.driver.span_epoch();
+        let epoch = self.space.span_epoch();
         if epoch != self.epoch {
             self.tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
             self.epoch = epoch;
@@ -123,7 +123,7 @@ impl<'c> KernelMemory<'c> {
 
     /// Opens an entry for the span at `address`, if `bytes` lie in it.
     fn fill_tlb(&mut self, address: u64, bytes: u64) -> Option<usize> {
-        let span = { self.driver.spans().find_for_kernel(address).cloned() }?;
+        let span = { self.space.spans().find_for_kernel(address).cloned() }?;
         let permissions = self.permissions(&span);
         if !permissions.can_read {
             return None;
@@ -133,8 +133,8 @@ impl<'c> KernelMemory<'c> {
             | SpanKind::Pool(_)
             | SpanKind::Variable { .. }
             | SpanKind::Internal { .. }
-            | SpanKind::Imported(_) => self.driver.devices[span.device].memory.arena.pointer(span.base),
-            SpanKind::Mapped(_) => self.driver.reservations.arena().pointer(span.base),
+            | SpanKind::Imported(_) => self.space.devices[span.device].memory.arena.pointer(span.base),
+            SpanKind::Mapped(_) => self.space.reservations.arena().pointer(span.base),
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.start(),
             // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is
             // told so; one that breaks it later, in the middle of a slice, gets what a wild pointer of its own gets.
@@ -256,13 +256,13 @@ impl Memory for KernelMemory<'_> {
     }
 
     fn allocate(&mut self, bytes: u64) -> u64 {
-        kernel_malloc(self.driver, self.context, bytes).unwrap_or(0)
+        kernel_malloc(self.space, self.context, bytes).unwrap_or(0)
     }
 
     fn release(&mut self, address: u64) -> bool {
-        let found = { self.driver.spans().malloc_block(address).cloned() };
+        let found = { self.space.spans().malloc_block(address).cloned() };
         let Some(span) = found else { return false };
-        let ended = self.driver.free_internal(address);
+        let ended = self.space.free_internal(address);
         if ended && let Some(owner) = &span.context {
             owner.malloc_bytes.fetch_sub(span.bytes, Ordering::Relaxed);
         }
@@ -270,7 +270,7 @@ impl Memory for KernelMemory<'_> {
     }
 
     fn describe(&mut self, address: u64) -> String {
-        let reached = { self.driver.spans().find_for_kernel(address).cloned() };
+        let reached = { self.space.spans().find_for_kernel(address).cloned() };
         match reached {
             Some(span) if matches!(span.kind, SpanKind::Mapped(_)) && !self.permissions(&span).can_write => {
                 let permissions = self.permissions(&span);
@@ -288,13 +288,13 @@ impl Memory for KernelMemory<'_> {
                 SpanKind::Registered { .. } => "registered memory that the program has unmapped".to_owned(),
                 _ => format!("beyond the end of a block of {} bytes at {:#x}", span.bytes, span.base),
             },
-            None => self.driver.spans().describe(address),
+            None => self.space.spans().describe(address),
         }
     }
 }
 
 /// Memory for a kernel's `malloc`, within the limit of its context.
-fn kernel_malloc(driver: &DriverState, context: &Arc<Context>, bytes: u64) -> Option<u64> {
+fn kernel_malloc(space: &AddressSpace, context: &Arc<Context>, bytes: u64) -> Option<u64> {
     context.malloc_is_used.store(true, Ordering::Relaxed);
     let limit = context.limit(CUlimit::MALLOC_HEAP_SIZE);
     let bytes = bytes.max(1);
@@ -302,7 +302,7 @@ fn kernel_malloc(driver: &DriverState, context: &Arc<Context>, bytes: u64) -> Op
         used.checked_add(bytes).filter(|&used| used <= limit)
     });
     taken.ok()?;
-    let allocated = driver.alloc(context, bytes, SpanKind::Internal { from_malloc: true });
+    let allocated = space.alloc(context, bytes, SpanKind::Internal { from_malloc: true });
     if allocated.is_err() {
         context.malloc_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Block, Fault, FaultKind, Progress, Slice};
 
+use crate::address_space::AddressSpace;
 use crate::context::Context;
-use crate::driver_state::DriverState;
 use crate::engine::kernel_env::KernelEnv;
 use crate::kernel_memory::KernelMemory;
+use crate::log::Log;
 use crate::memory::mem_ref::MemRef;
 use crate::span::SpanKind;
 use crate::stdio;
@@ -21,7 +22,8 @@ const WORKSPACE_BYTES: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct LaunchEnv {
-    driver: &'static DriverState,
+    space: &'static AddressSpace,
+    log: &'static Log,
     context: Arc<Context>,
     /// Where the blocks of a cooperative launch meet. It ends with the env.
     workspace: Option<u64>,
@@ -31,13 +33,14 @@ impl LaunchEnv {
     /// # Errors
     /// There is no memory for the place where the blocks of a cooperative launch meet.
     pub(crate) fn new(
-        driver: &'static DriverState,
+        space: &'static AddressSpace,
+        log: &'static Log,
         context: Arc<Context>,
         is_cooperative: bool,
     ) -> Result<Self, CUerror> {
-        let mut env = Self { driver, context, workspace: None };
+        let mut env = Self { space, log, context, workspace: None };
         if is_cooperative {
-            let address = driver.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
+            let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
             MemRef::device(&env.context.device.memory.arena, address).write(0, &[0; WORKSPACE_BYTES as usize])?;
         }
@@ -47,7 +50,7 @@ impl LaunchEnv {
 
 impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut Block, slice: Slice) -> Result<Progress, Fault> {
-        block.run(&mut KernelMemory::new(self.driver, &self.context), slice)
+        block.run(&mut KernelMemory::new(self.space, &self.context), slice)
     }
 
     fn print(&self, bytes: &[u8]) {
@@ -60,13 +63,12 @@ impl KernelEnv for LaunchEnv {
         if let FaultKind::Assert { message } = &fault.kind {
             stdio::to_stderr(assert_message(message, fault).as_bytes());
         }
-        self.driver.first_fault.get_or_init(|| fault.clone());
-        self.driver.log.error(&fault.to_string());
+        self.log.record_fault(fault);
         error_code(&fault.kind)
     }
 
     fn report_timeout(&self, kernel: &str, seconds: f64) -> CUerror {
-        self.driver.log.error(&format!("kernel {kernel} ran for more than {seconds} seconds and was ended"));
+        self.log.error(&format!("kernel {kernel} ran for more than {seconds} seconds and was ended"));
         CUerror::LAUNCH_TIMEOUT
     }
 
@@ -75,7 +77,7 @@ impl KernelEnv for LaunchEnv {
     }
 
     fn try_clone(&self) -> Result<Box<dyn KernelEnv>, CUerror> {
-        let env = Self::new(self.driver, Arc::clone(&self.context), self.workspace.is_some())?;
+        let env = Self::new(self.space, self.log, Arc::clone(&self.context), self.workspace.is_some())?;
         Ok(Box::new(env))
     }
 }
@@ -84,7 +86,7 @@ impl Drop for LaunchEnv {
     fn drop(&mut self) {
         if let Some(workspace) = self.workspace {
             // The end of the context may have taken it already.
-            self.driver.free_internal(workspace);
+            self.space.free_internal(workspace);
         }
     }
 }

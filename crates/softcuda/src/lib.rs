@@ -39,6 +39,7 @@
 //!   address.
 //! - Under `seed:N` the order of all steps follows from the seed and the calls of a single-threaded program.
 
+mod address_space;
 mod advice;
 mod api;
 mod attributes;

@@ -66,7 +66,7 @@ impl Library {
             Arc::new_cyclic(|library: &Weak<Self>| {
                 let info = image.iter().flat_map(|image| image.kernels().iter().map(move |info| (image, info)));
                 let kernels = info.enumerate().map(|(index, (image, info))| {
-                    let settings = driver.devices.iter().map(|_| Arc::new(Mutex::new(Settings::of(info))));
+                    let settings = driver.space.devices.iter().map(|_| Arc::new(Mutex::new(Settings::of(info))));
                     let (_, kernel) = driver.kernels.insert_with(|handle| {
                         Arc::new(Kernel {
                             handle: CUkernel(handle),

@@ -11,7 +11,7 @@ use crate::pool::Pool;
 
 impl DriverState {
     pub(crate) fn create_context(&self, device: &Arc<Device>, flags: u32, is_primary: bool) -> Arc<Context> {
-        let id = self.next_id();
+        let id = self.space.next_id();
         let queue = self.engine.new_queue(true);
         let make = |handle| Arc::new(Context::new(CUcontext(handle), id, device, queue, flags, is_primary));
         self.contexts.insert_with(make).1
@@ -26,7 +26,7 @@ impl DriverState {
         context.synchronize(&self.engine);
         self.contexts.remove(context.handle.0);
         context.flush_printf();
-        self.free_spans_if(|span| span.context.as_ref().is_some_and(|owner| owner.id == context.id));
+        self.space.free_spans_if(|span| span.context.as_ref().is_some_and(|owner| owner.id == context.id));
         self.imports.remove_context(context.id);
         self.functions.remove_all(|function| function.belongs_to(context));
         self.modules.remove_all(|module| module.belongs_to(context));

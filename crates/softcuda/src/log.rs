@@ -7,10 +7,11 @@ use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use freehold_driver::cuda::{CUerror, CUlogIterator, CUlogLevel, CUresult};
+use freehold_ptx::Fault;
 
 use crate::config::LogFile;
 use crate::stdio;
@@ -29,6 +30,8 @@ pub(crate) type LogCallback = unsafe extern "C" fn(*mut c_void, CUlogLevel, *mut
 pub(crate) struct Log {
     file: Option<LogFile>,
     state: Mutex<State>,
+    /// How the first kernel that went wrong did so.
+    first_fault: OnceLock<Fault>,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +55,7 @@ struct RegisteredCallback {
 
 impl Log {
     pub(crate) fn new(file: Option<LogFile>) -> Self {
-        Self { file, state: Mutex::default() }
+        Self { file, state: Mutex::default(), first_fault: OnceLock::new() }
     }
 
     /// Writes an error down, and tells everybody of it.
@@ -78,6 +81,17 @@ impl Log {
                 callback(data as *mut c_void, CUlogLevel::ERROR, text.as_mut_ptr().cast(), text.len() - 1);
             }
         }
+    }
+
+    /// Writes down how a kernel went wrong.
+    pub(crate) fn record_fault(&self, fault: &Fault) {
+        self.first_fault.get_or_init(|| fault.clone());
+        self.error(&fault.to_string());
+    }
+
+    /// How the first kernel that went wrong did so, if one has.
+    pub(crate) fn first_fault(&self) -> Option<&Fault> {
+        self.first_fault.get()
     }
 
     /// The log's own file is a help, not a promise: what cannot be written there is in the log still.

@@ -133,7 +133,7 @@ impl Module {
             context.synchronize(&driver.engine);
             context.flush_printf();
         }
-        self.variables.iter().for_each(|variable| driver.free(variable.address));
+        self.variables.iter().for_each(|variable| driver.space.free(variable.address));
         Ok(())
     }
 }
@@ -147,10 +147,10 @@ fn alloc_variables(driver: &DriverState, context: &Arc<Context>, image: &Image) 
     let mut variables: Vec<Variable> = Vec::new();
     for variable in image.variables() {
         let kind = SpanKind::Variable { constant: variable.constant };
-        match driver.alloc(context, variable.bytes.max(1), kind) {
+        match driver.space.alloc(context, variable.bytes.max(1), kind) {
             Ok(address) => variables.push(Variable { name: variable.name.clone(), address, bytes: variable.bytes }),
             Err(code) => {
-                variables.iter().for_each(|variable| driver.free(variable.address));
+                variables.iter().for_each(|variable| driver.space.free(variable.address));
                 return Err(code);
             }
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::advice::AdviceMap;
 use crate::context::Context;
+use crate::engine::Engine;
 use crate::ipc::ImportedBlock;
 use crate::mapping::Mapping;
 use crate::memory::arena::HostPages;
@@ -54,6 +55,18 @@ pub(crate) enum SpanKind {
 impl Span {
     pub(crate) fn end(&self) -> u64 {
         self.base + self.bytes
+    }
+
+    /// Waits for all work of the context that it belongs to.
+    pub(crate) fn synchronize_owner(&self, engine: &Engine) {
+        if let Some(owner) = &self.context {
+            owner.synchronize(engine);
+        }
+    }
+
+    /// Whether it is a block of an imported pool.
+    pub(crate) fn is_pool_import(&self) -> bool {
+        matches!(&self.kind, SpanKind::Imported(opened) if opened.pool.is_some())
     }
 
     /// Whether it is mapped and no device has access to it.

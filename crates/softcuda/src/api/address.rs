@@ -20,7 +20,7 @@ pub(crate) fn cuMemAddressReserve(
     if bytes == 0 || !are_pages || !is_alignment || flags != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let taken = driver.reservations.reserve(bytes, alignment, hint.0).ok_or(CUerror::OUT_OF_MEMORY)?;
+    let taken = driver.space.reservations.reserve(bytes, alignment, hint.0).ok_or(CUerror::OUT_OF_MEMORY)?;
     start.set(CUdeviceptr(taken));
     Ok(())
 }
@@ -32,8 +32,8 @@ pub(crate) fn cuMemAddressFree(start: CUdeviceptr, bytes: usize) -> CUresult {
         return Err(CUerror::INVALID_VALUE);
     }
     // No mapping is made between the look and the end of the reservation.
-    let spans = driver.spans_mut();
-    if spans.overlapping(start.0, bytes).is_some() || !driver.reservations.free(start.0, bytes) {
+    let spans = driver.space.spans_mut();
+    if spans.overlapping(start.0, bytes).is_some() || !driver.space.reservations.free(start.0, bytes) {
         return Err(CUerror::INVALID_VALUE);
     }
     driver.block_lookup.forget_range(&(start.0..start.0 + bytes));

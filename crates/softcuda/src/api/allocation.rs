@@ -28,7 +28,7 @@ fn target_device<'w>(driver: &'w DriverState, prop: &CUmemAllocationProp) -> Res
     if is_foreign || prop.compressionType > 1 {
         return Err(CUerror::NOT_SUPPORTED);
     }
-    driver.device(CUdevice(prop.location.id))
+    driver.space.device(CUdevice(prop.location.id))
 }
 
 pub(crate) fn cuMemCreate(
@@ -112,7 +112,7 @@ pub(crate) fn cuMemRetainAllocationHandle(
     start: HostAddress,
 ) -> CUresult {
     let driver = driver()?;
-    let span = driver.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let span = driver.space.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
     let SpanKind::Mapped(mapping) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
     let mapped = &mapping.allocation;
     let handle = if mapped.retain() {
@@ -184,7 +184,7 @@ pub(crate) fn cuMemImportFromShareableHandle(
     }
     let (memory, header) = import_fd(shareable, ShareKind::Allocation)?;
     let device = i32::try_from(header.device).map(CUdevice).map_err(|_| CUerror::INVALID_VALUE)?;
-    let ordinal = driver.device(device).map_err(|_| CUerror::INVALID_VALUE)?.ordinal;
+    let ordinal = driver.space.device(device).map_err(|_| CUerror::INVALID_VALUE)?.ordinal;
     // What was imported is not exported again.
     let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
     allocation.set(insert(driver, ordinal, prop, memory));

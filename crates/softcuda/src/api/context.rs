@@ -22,7 +22,7 @@ fn find_or_destroyed(driver: &DriverState, handle: CUcontext) -> Result<Arc<Cont
 pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice) -> CUresult {
     let driver = driver()?;
     let mut primary = driver.primary(device)?;
-    let device = driver.device(device)?;
+    let device = driver.space.device(device)?;
     // A primary context always maps memory of the host.
     let flags = primary.flags | ctx_flags::MAP_HOST;
     let own = primary.context.get_or_insert_with(|| driver.create_context(device, flags, true));
@@ -60,7 +60,7 @@ pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Out<u32>, acti
 
 pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32) -> CUresult {
     let driver = driver()?;
-    driver.device(device)?;
+    driver.space.device(device)?;
     check_flags(flags)?;
     let mut primary = driver.primary(device)?;
     primary.flags = flags;
@@ -81,7 +81,7 @@ fn check_flags(flags: u32) -> CUresult {
 pub(crate) fn cuCtxCreate_v2(context: Out<CUcontext>, flags: u32, device: CUdevice) -> CUresult {
     let driver = driver()?;
     check_flags(flags)?;
-    let device = driver.device(device)?;
+    let device = driver.space.device(device)?;
     let made = driver.create_context(device, flags, false);
     made.push();
     context.set(made.handle);

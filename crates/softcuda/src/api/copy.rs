@@ -86,7 +86,7 @@ impl Region {
     ) -> Result<Endpoint, CUerror> {
         let bytes = self.span_bytes(extent).ok_or(CUerror::INVALID_VALUE)?;
         let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
-        let (memory, mem, sync_memops) = match driver.resolve(self.start, last, device, access)? {
+        let (memory, mem, sync_memops) = match driver.space.resolve(self.start, last, device, access)? {
             // Without a current context the driver copies from and to one mapping only.
             Some((span, _)) if last >= span.end() && top().is_none() => return Err(CUerror::INVALID_VALUE),
             Some((span, mem)) => (memory_kind(&span), mem, span.sync_memops.load(Ordering::Relaxed)),

@@ -13,18 +13,18 @@ use crate::ffi::args::{InStr, Out};
 use crate::pool::Origin;
 
 pub(crate) fn cuDeviceGet(device: Out<CUdevice>, ordinal: i32) -> CUresult {
-    let found = driver()?.device(CUdevice(ordinal))?;
+    let found = driver()?.space.device(CUdevice(ordinal))?;
     device.set(CUdevice(found.ordinal as i32));
     Ok(())
 }
 
 pub(crate) fn cuDeviceGetCount(count: Out<i32>) -> CUresult {
-    count.set(driver()?.devices.len() as i32);
+    count.set(driver()?.space.devices.len() as i32);
     Ok(())
 }
 
 pub(crate) fn cuDeviceGetName(name: Out<c_char>, length: i32, device: CUdevice) -> CUresult {
-    let device = driver()?.device(device)?;
+    let device = driver()?.space.device(device)?;
     name.set_str(&attributes::name(device.ordinal), length)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn cuDeviceGetUuid(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {
 }
 
 pub(crate) fn cuDeviceGetProperties(properties: Out<CUdevprop>, device: CUdevice) -> CUresult {
-    let device = driver()?.device(device)?;
+    let device = driver()?.space.device(device)?;
     let [threads, x, y, z, grid_x, grid_y, grid_z, shared, constant, warp, pitch, registers, clock, texture] =
         std::array::from_fn(|index| attributes::value(CUdevice_attribute(index as u32 + 1), device).unwrap_or(0));
     properties.set(CUdevprop {
@@ -52,18 +52,18 @@ pub(crate) fn cuDeviceGetProperties(properties: Out<CUdevprop>, device: CUdevice
 }
 
 pub(crate) fn cuDeviceGetUuid_v2(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {
-    let device = driver()?.device(device)?;
+    let device = driver()?.space.device(device)?;
     uuid.set(CUuuid { bytes: attributes::uuid(device.ordinal) });
     Ok(())
 }
 
 pub(crate) fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice) -> CUresult {
-    bytes.set(driver()?.device(device)?.memory.bytes as usize);
+    bytes.set(driver()?.space.device(device)?.memory.bytes as usize);
     Ok(())
 }
 
 pub(crate) fn cuDeviceGetAttribute(value: Out<i32>, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {
-    let device = driver()?.device(device)?;
+    let device = driver()?.space.device(device)?;
     value.set(attributes::value(attribute, device).ok_or(CUerror::INVALID_VALUE)?);
     Ok(())
 }
@@ -74,7 +74,7 @@ pub(crate) fn cuDeviceGetByPCIBusId(device: Out<CUdevice>, bus_id: InStr) -> CUr
     if !wanted.contains(':') || !wanted.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.') {
         return Err(CUerror::INVALID_VALUE);
     }
-    let found = driver.devices.iter().find(|device| {
+    let found = driver.space.devices.iter().find(|device| {
         let own = attributes::bus_id(device.ordinal);
         // The domain and the function may be left out.
         [own.as_str(), &own[5..], &own[..own.len() - 2], &own[5..own.len() - 2]].contains(&wanted.as_str())
@@ -84,13 +84,13 @@ pub(crate) fn cuDeviceGetByPCIBusId(device: Out<CUdevice>, bus_id: InStr) -> CUr
 }
 
 pub(crate) fn cuDeviceGetPCIBusId(bus_id: Out<c_char>, length: i32, device: CUdevice) -> CUresult {
-    let device = driver()?.device(device)?;
+    let device = driver()?.space.device(device)?;
     bus_id.set_str(&attributes::bus_id(device.ordinal), length)
 }
 
 pub(crate) fn cuDeviceCanAccessPeer(can: Out<i32>, device: CUdevice, peer: CUdevice) -> CUresult {
     let driver = driver()?;
-    let (device, peer) = (driver.device(device)?, driver.device(peer)?);
+    let (device, peer) = (driver.space.device(device)?, driver.space.device(peer)?);
     can.set((device.ordinal != peer.ordinal).into());
     Ok(())
 }
@@ -102,7 +102,7 @@ pub(crate) fn cuDeviceGetP2PAttribute(
     to: CUdevice,
 ) -> CUresult {
     let driver = driver()?;
-    let (from, to) = (driver.device(from)?, driver.device(to)?);
+    let (from, to) = (driver.space.device(from)?, driver.space.device(to)?);
     if from.ordinal == to.ordinal {
         return Err(CUerror::INVALID_DEVICE);
     }
@@ -116,7 +116,7 @@ pub(crate) fn cuDeviceGetP2PAttribute(
 }
 
 pub(crate) fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: CUdevice) -> CUresult {
-    let device = driver()?.device(device)?;
+    let device = driver()?.space.device(device)?;
     let part = |attribute| attributes::value(attribute, device).ok_or(CUerror::INVALID_VALUE);
     major.set(part(CUdevice_attribute::COMPUTE_CAPABILITY_MAJOR)?);
     minor.set(part(CUdevice_attribute::COMPUTE_CAPABILITY_MINOR)?);
@@ -125,19 +125,19 @@ pub(crate) fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device
 
 pub(crate) fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice) -> CUresult {
     let driver = driver()?;
-    pool.set(default_pool(driver, driver.device(device)?)?.handle);
+    pool.set(default_pool(driver, driver.space.device(device)?)?.handle);
     Ok(())
 }
 
 pub(crate) fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice) -> CUresult {
     let driver = driver()?;
-    pool.set(current_pool(driver, driver.device(device)?)?.handle);
+    pool.set(current_pool(driver, driver.space.device(device)?)?.handle);
     Ok(())
 }
 
 pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) -> CUresult {
     let driver = driver()?;
-    let device = driver.device(device)?;
+    let device = driver.space.device(device)?;
     let pool = driver.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)?;
     if pool.device != device.ordinal || pool.origin == Origin::Imported {
         return Err(CUerror::INVALID_VALUE);

@@ -68,12 +68,12 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
 /// What a fill may reach: also what a kernel's `malloc` gave, which no copy reaches.
 fn resolve(driver: &DriverState, start: u64, last: u64, context: &Context) -> Result<(Arc<Span>, MemRef), CUerror> {
     let device = context.device.ordinal;
-    if let Some((span, mem)) = driver.resolve(start, last, device, CUmemAccess_flags::PROT_READWRITE)? {
+    if let Some((span, mem)) = driver.space.resolve(start, last, device, CUmemAccess_flags::PROT_READWRITE)? {
         return if can_access(context, &span) { Ok((span, mem)) } else { Err(CUerror::INVALID_VALUE) };
     }
-    let malloced = driver.spans().malloc_block_containing(start).cloned();
+    let malloced = driver.space.spans().malloc_block_containing(start).cloned();
     let span = malloced.filter(|span| last < span.end() && can_access(context, span)).ok_or(CUerror::INVALID_VALUE)?;
-    let mem = driver.mem_ref(&span, start);
+    let mem = driver.space.mem_ref(&span, start);
     Ok((span, mem))
 }
 

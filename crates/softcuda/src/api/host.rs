@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, host_register_flags};
 
-use super::memory::{begin_free, synchronize_owner};
 use crate::context::{check_current_if_any, current};
 use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, Out};
@@ -31,7 +30,7 @@ pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) 
     let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
     let base = pages.start();
     let device = context.device.ordinal;
-    driver.insert_span(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags })?;
+    driver.space.insert_span(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags })?;
     start.set(base.cast());
     Ok(())
 }
@@ -42,9 +41,9 @@ pub(crate) fn cuMemFreeHost(start: HostAddress) -> CUresult {
     if start.0 == 0 {
         return Ok(());
     }
-    let span = begin_free(driver, start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }))?;
-    synchronize_owner(driver, &span);
-    driver.finish_free(&span);
+    let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }))?;
+    span.synchronize_owner(&driver.engine);
+    driver.space.finish_free(&span);
     Ok(())
 }
 
@@ -61,7 +60,7 @@ pub(crate) fn cuMemHostRegister_v2(start: HostAddress, bytes: usize, flags: u32)
     if !is_host_mapped(start.0, bytes as u64) {
         return Err(CUerror::INVALID_VALUE);
     }
-    driver.register_host(start.0, bytes as u64, context, flags)
+    driver.space.register_host(start.0, bytes as u64, context, flags)
 }
 
 pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
@@ -70,19 +69,19 @@ pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
     if start.0 == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    if driver.find_span(start.0).is_none() {
+    if driver.space.find_span(start.0).is_none() {
         return Err(CUerror::HOST_MEMORY_NOT_REGISTERED);
     }
-    let span = begin_free(driver, start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))?;
-    synchronize_owner(driver, &span);
-    driver.finish_free(&span);
+    let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))?;
+    span.synchronize_owner(&driver.engine);
+    driver.space.finish_free(&span);
     Ok(())
 }
 
 pub(crate) fn cuMemHostGetDevicePointer_v2(address: Out<CUdeviceptr>, start: HostAddress, flags: u32) -> CUresult {
     let driver = driver()?;
     current()?;
-    if flags != 0 || !driver.find_span(start.0).is_some_and(|span| span.is_on_host()) {
+    if flags != 0 || !driver.space.find_span(start.0).is_some_and(|span| span.is_on_host()) {
         return Err(CUerror::INVALID_VALUE);
     }
     address.set(CUdeviceptr(start.0));
@@ -92,7 +91,7 @@ pub(crate) fn cuMemHostGetDevicePointer_v2(address: Out<CUdeviceptr>, start: Hos
 pub(crate) fn cuMemHostGetFlags(flags: Out<u32>, start: HostAddress) -> CUresult {
     let driver = driver()?;
     current()?;
-    match driver.find_span(start.0).as_deref().map(|span| &span.kind) {
+    match driver.space.find_span(start.0).as_deref().map(|span| &span.kind) {
         Some(SpanKind::Pinned { flags: own, .. }) => flags.set(own | host_alloc_flags::DEVICEMAP),
         Some(SpanKind::Registered { flags: own }) => flags.set(own | host_alloc_flags::DEVICEMAP),
         _ => return Err(CUerror::INVALID_VALUE),

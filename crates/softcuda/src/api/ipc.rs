@@ -6,7 +6,6 @@ use freehold_driver::cuda::{
     CUdevice, CUdeviceptr, CUerror, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, event_flags, ipc_flags,
 };
 
-use super::memory::{begin_free, synchronize_owner};
 use crate::context::current;
 use crate::device::Device;
 use crate::driver_state::driver;
@@ -21,11 +20,11 @@ use crate::span::SpanKind;
 pub(crate) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, start: CUdeviceptr) -> CUresult {
     let driver = driver()?;
     current()?;
-    let span = driver.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let span = driver.space.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
     if !matches!(span.kind, SpanKind::Device) {
         return Err(CUerror::INVALID_VALUE);
     }
-    let device = &driver.devices[span.device];
+    let device = &driver.space.devices[span.device];
     let (first, memory) = device.memory.backing(span.base).ok_or(CUerror::INVALID_VALUE)?;
     let header = ShareHeader::new(ShareKind::Pages, device.ordinal, memory.bytes());
     memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)?;
@@ -44,7 +43,7 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     if token.is_own() {
         return Err(CUerror::INVALID_CONTEXT);
     }
-    let device = i32::try_from(token.device).ok().and_then(|ordinal| driver.device(CUdevice(ordinal)).ok());
+    let device = i32::try_from(token.device).ok().and_then(|ordinal| driver.space.device(CUdevice(ordinal)).ok());
     let device = device.ok_or(CUerror::INVALID_VALUE)?;
     // Held to the end, so that one block is opened once, however many threads ask.
     let mut blocks = driver.imports.blocks();
@@ -67,11 +66,11 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     let (address, number) = (mapping.address(token.offset), Some(context.id));
     // Live blocks of one memory do not overlap: the token is made up, or a block that its process has freed is still
     // open here, and keeps its place until it is closed.
-    if driver.spans().overlapping(address, token.bytes).is_some() {
+    if driver.space.spans().overlapping(address, token.bytes).is_some() {
         return Err(CUerror::INVALID_VALUE);
     }
     let kind = SpanKind::Imported(ImportedBlock { token, pool: None, _mapping: Arc::clone(&mapping) });
-    driver.insert_span(address, token.bytes, device.ordinal, Some(context), kind)?;
+    driver.space.insert_span(address, token.bytes, device.ordinal, Some(context), kind)?;
     blocks.insert(token.key(), ImportEntry { address, mapping, context: number, open_count: 1 });
     start.set(CUdeviceptr(address));
     Ok(())
@@ -97,7 +96,7 @@ pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
     let span = {
         // Held until the block is gone, so that it is not opened anew at its address before.
         let mut blocks = driver.imports.blocks();
-        let found = { driver.spans().starting_at(start.0).cloned() }.ok_or(CUerror::INVALID_VALUE)?;
+        let found = { driver.space.spans().starting_at(start.0).cloned() }.ok_or(CUerror::INVALID_VALUE)?;
         let SpanKind::Imported(ImportedBlock { token, pool: None, .. }) = &found.kind else {
             return Err(CUerror::INVALID_VALUE);
         };
@@ -107,10 +106,10 @@ pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
             return Ok(());
         }
         blocks.remove(&token.key());
-        begin_free(driver, start.0, |span| span.id == found.id)?
+        driver.space.begin_free(start.0, |span| span.id == found.id)?
     };
-    synchronize_owner(driver, &span);
-    driver.finish_free(&span);
+    span.synchronize_owner(&driver.engine);
+    driver.space.finish_free(&span);
     Ok(())
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn cuKernelGetAttribute(
 ) -> CUresult {
     let driver = driver()?;
     let kernel = find(driver, kernel)?;
-    let settings = kernel.settings(driver.device(device)?.ordinal);
+    let settings = kernel.settings(driver.space.device(device)?.ordinal);
     value.set(function::attribute(kernel.info(), kernel.constant_bytes(), &lock(settings), attribute)?);
     Ok(())
 }
@@ -53,14 +53,14 @@ pub(crate) fn cuKernelSetAttribute(
 ) -> CUresult {
     let driver = driver()?;
     let kernel = find(driver, kernel)?;
-    let settings = kernel.settings(driver.device(device)?.ordinal);
+    let settings = kernel.settings(driver.space.device(device)?.ordinal);
     lock(settings).set(kernel.info(), attribute, value)
 }
 
 pub(crate) fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> CUresult {
     let driver = driver()?;
     let kernel = find(driver, kernel)?;
-    let settings = kernel.settings(driver.device(device)?.ordinal);
+    let settings = kernel.settings(driver.space.device(device)?.ordinal);
     if config.0 > CUfunc_cache::PREFER_EQUAL.0 {
         return Err(CUerror::INVALID_VALUE);
     }

@@ -193,7 +193,7 @@ fn launch(
     let parameters = read_arguments(kernel, parameters, extra.filter(|extra| !extra.is_null()))?;
     let words = function.program.pointer_words(function.index);
     let pointers = driver.block_lookup.pointers(kernel, words, &parameters);
-    let env = LaunchEnv::new(driver, Arc::clone(&stream_ref.context), shape.is_cooperative)?;
+    let env = LaunchEnv::new(&driver.space, &driver.log, Arc::clone(&stream_ref.context), shape.is_cooperative)?;
     let grid = Grid::new(
         Arc::clone(&function.program),
         Launch {

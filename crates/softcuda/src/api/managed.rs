@@ -28,7 +28,8 @@ struct ManagedRange {
 
 fn managed_range(driver: &DriverState, start: CUdeviceptr, bytes: usize) -> Result<ManagedRange, CUerror> {
     let end = start.0.checked_add(bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
-    let span = driver.find_span(start.0).filter(|span| bytes > 0 && end <= span.end()).ok_or(CUerror::INVALID_VALUE)?;
+    let span =
+        driver.space.find_span(start.0).filter(|span| bytes > 0 && end <= span.end()).ok_or(CUerror::INVALID_VALUE)?;
     let SpanKind::Managed { advice: advices, .. } = &span.kind else { return Err(CUerror::INVALID_VALUE) };
     Ok(ManagedRange { advices: Arc::clone(advices), bytes: start.0 - span.base..end - span.base })
 }
@@ -43,7 +44,7 @@ fn location_of(device: CUdevice) -> CUmemLocation {
 fn check_location(driver: &DriverState, location: CUmemLocation) -> Result<CUmemLocation, CUerror> {
     match location.kind {
         CUmemLocationType::DEVICE => {
-            driver.device(CUdevice(location.id))?;
+            driver.space.device(CUdevice(location.id))?;
             Ok(location)
         }
         CUmemLocationType::HOST => Ok(CUmemLocation { kind: location.kind, id: CUdevice::CPU.0 }),
@@ -62,8 +63,10 @@ pub(crate) fn cuStreamAttachMemAsync(stream: CUstream, start: CUdeviceptr, bytes
         return Err(CUerror::INVALID_VALUE);
     }
     // A stream is named for whole allocations only.
-    let span =
-        driver.find_span(start.0).filter(|span| span.base == start.0 && (bytes == 0 || bytes as u64 == span.bytes));
+    let span = driver
+        .space
+        .find_span(start.0)
+        .filter(|span| span.base == start.0 && (bytes == 0 || bytes as u64 == span.bytes));
     if !span.is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::INVALID_VALUE);
     }

@@ -48,13 +48,13 @@ pub(crate) fn cuMemMap(
     }
     let device = found.device;
     let mapping = Arc::new(Mapping::new(Arc::clone(&found)));
-    let span = driver.new_span(start.0, length, device, None, SpanKind::Mapped(mapping));
-    let mut spans = driver.spans_mut();
-    if !driver.reservations.contains(start.0, length) || spans.overlapping(start.0, length).is_some() {
+    let span = driver.space.new_span(start.0, length, device, None, SpanKind::Mapped(mapping));
+    let mut spans = driver.space.spans_mut();
+    if !driver.space.reservations.contains(start.0, length) || spans.overlapping(start.0, length).is_some() {
         return Err(CUerror::INVALID_VALUE);
     }
     // Whoever gives access to a device shows the memory to the host.
-    let attached = driver.reservations.arena().attach(start.0, &found.memory, 0, length, HOST_NO_ACCESS);
+    let attached = driver.space.reservations.arena().attach(start.0, &found.memory, 0, length, HOST_NO_ACCESS);
     attached.map_err(|_| CUerror::OUT_OF_MEMORY)?;
     spans.insert(span);
     Ok(())
@@ -66,7 +66,7 @@ pub(crate) fn cuMemUnmap(start: CUdeviceptr, bytes: usize) -> CUresult {
         return Err(CUerror::INVALID_VALUE);
     }
     // The memory goes back without a lock.
-    drop(driver.unmap(start.0, bytes as u64)?);
+    drop(driver.space.unmap(start.0, bytes as u64)?);
     Ok(())
 }
 
@@ -77,7 +77,7 @@ fn device_at(driver: &DriverState, location: CUmemLocation) -> Result<usize, CUe
         CUmemLocationType::HOST => return Err(CUerror::NOT_SUPPORTED),
         _ => return Err(CUerror::INVALID_VALUE),
     }
-    driver.device(CUdevice(location.id)).map(|device| device.ordinal).map_err(|_| CUerror::INVALID_VALUE)
+    driver.space.device(CUdevice(location.id)).map(|device| device.ordinal).map_err(|_| CUerror::INVALID_VALUE)
 }
 
 pub(crate) fn cuMemSetAccess(
@@ -100,7 +100,7 @@ pub(crate) fn cuMemSetAccess(
         })
         .collect::<Result<_, _>>()?;
     // Held until the host sees what it may: nothing is unmapped meanwhile.
-    let spans = driver.spans();
+    let spans = driver.space.spans();
     let run = spans.mapped_run(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
     let mut at = start.0;
     for mapping in &run {
@@ -108,12 +108,17 @@ pub(crate) fn cuMemSetAccess(
             mapping.set_access(device, flags);
         }
         let length = mapping.allocation.memory.bytes();
-        driver.reservations.arena().protect_host(at, length, host_prot(mapping)).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+        driver
+            .space
+            .reservations
+            .arena()
+            .protect_host(at, length, host_prot(mapping))
+            .map_err(|_| CUerror::OUT_OF_MEMORY)?;
         at += length;
     }
     drop(spans);
     // Kernels look again at what they may do there.
-    driver.bump_span_epoch();
+    driver.space.bump_span_epoch();
     Ok(())
 }
 
@@ -129,12 +134,12 @@ fn host_prot(mapping: &Mapping) -> ProtFlags {
 pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<CUmemLocation>, start: CUdeviceptr) -> CUresult {
     let driver = driver()?;
     let device = match location.0.kind {
-        CUmemLocationType::DEVICE => driver.device(CUdevice(location.0.id))?.ordinal,
+        CUmemLocationType::DEVICE => driver.space.device(CUdevice(location.0.id))?.ordinal,
         // The real driver answers so, whatever the host may do there.
         CUmemLocationType::HOST => 0,
         _ => return Err(CUerror::INVALID_DEVICE),
     };
-    let span = driver.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let span = driver.space.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
     flags.set(match &span.kind {
         SpanKind::Mapped(mapping) => mapping.access(device).0.into(),
         SpanKind::Device => 0,

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
-use super::pool::{is_imported, remove_import};
 use crate::attributes::PITCH_BYTES;
 use crate::context::{Context, check_current_if_any, current};
 use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::Out;
 use crate::memory::arena::HostPages;
-use crate::span::{Span, SpanKind};
+use crate::span::SpanKind;
 
 pub(crate) fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> CUresult {
     let device = &current()?.device;
@@ -30,7 +29,7 @@ fn alloc(driver: &DriverState, context: &Arc<Context>, bytes: u64) -> Result<u64
     if bytes == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    driver.alloc(context, bytes, SpanKind::Device)
+    driver.space.alloc(context, bytes, SpanKind::Device)
 }
 
 pub(crate) fn cuMemAllocPitch_v2(
@@ -58,41 +57,23 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
     if start == CUdeviceptr::NULL {
         return Ok(());
     }
-    let span = begin_free(driver, start.0, |span| {
-        matches!(span.kind, SpanKind::Device | SpanKind::Managed { .. } | SpanKind::Pool(_)) || is_imported(span)
+    let span = driver.space.begin_free(start.0, |span| {
+        matches!(span.kind, SpanKind::Device | SpanKind::Managed { .. } | SpanKind::Pool(_)) || span.is_pool_import()
     })?;
     if let SpanKind::Pool(pool) = &span.kind {
         // Memory of a pool is free at once, whatever its streams still do: who frees it so has waited for them.
         pool.poison(span.base, span.bytes);
-        driver.finish_free(&span);
+        driver.space.finish_free(&span);
         pool.free(span.base, None);
         return Ok(());
     }
-    remove_import(driver, &span);
-    synchronize_owner(driver, &span);
-    driver.finish_free(&span);
-    driver.free_backing(&span);
+    if let SpanKind::Imported(opened) = &span.kind {
+        driver.imports.remove(opened);
+    }
+    span.synchronize_owner(&driver.engine);
+    driver.space.finish_free(&span);
+    driver.space.free_backing(&span);
     Ok(())
-}
-
-/// Takes a span that starts at `base` from the program, if `wanted` says so. Kernels reach it until its end.
-pub(super) fn begin_free(
-    driver: &DriverState,
-    base: u64,
-    wanted: impl Fn(&Span) -> bool,
-) -> Result<Arc<Span>, CUerror> {
-    let mut spans = driver.spans_mut();
-    if !spans.starting_at(base).is_some_and(|span| wanted(span)) {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    spans.begin_free(base).ok_or(CUerror::INVALID_VALUE)
-}
-
-/// Waits for all work of the context that a span belongs to.
-pub(super) fn synchronize_owner(driver: &DriverState, span: &Span) {
-    if let Some(owner) = &span.context {
-        owner.synchronize(&driver.engine);
-    }
 }
 
 pub(crate) fn cuMemGetAddressRange_v2(
@@ -102,7 +83,7 @@ pub(crate) fn cuMemGetAddressRange_v2(
 ) -> CUresult {
     let driver = driver()?;
     current()?;
-    let span = driver.find_span(address.0).filter(|span| !span.is_inaccessible()).ok_or(CUerror::NOT_FOUND)?;
+    let span = driver.space.find_span(address.0).filter(|span| !span.is_inaccessible()).ok_or(CUerror::NOT_FOUND)?;
     if let Some(base) = base {
         base.set(CUdeviceptr(span.base));
     }
@@ -121,7 +102,7 @@ pub(crate) fn cuMemAllocManaged(start: Out<CUdeviceptr>, bytes: usize, flags: u3
     let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
     let base = pages.start() as u64;
     let device = context.device.ordinal;
-    driver.insert_span(
+    driver.space.insert_span(
         base,
         bytes as u64,
         device,

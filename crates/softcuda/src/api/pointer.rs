@@ -22,7 +22,7 @@ pub(crate) fn cuPointerGetAttribute(
     attribute: CUpointer_attribute,
     address: CUdeviceptr,
 ) -> CUresult {
-    let span = driver()?.find_span(address.0);
+    let span = driver()?.space.find_span(address.0);
     write_attribute(data, attribute, address.0, span.as_deref(), Missing::IsAnError)
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn cuPointerGetAttributes(
         return Err(CUerror::INVALID_VALUE);
     }
     let (attributes, data) = (attributes.read(count as usize)?, data.read(count as usize)?);
-    let span = driver()?.find_span(address.0);
+    let span = driver()?.space.find_span(address.0);
     for (attribute, data) in attributes.into_iter().zip(data) {
         write_attribute(UntypedPtr::new(data), attribute, address.0, span.as_deref(), Missing::IsZero)?;
     }
@@ -102,13 +102,13 @@ fn write_attribute(
 
 /// Whether the host reaches memory of a device where the device does.
 fn is_host_visible(span: &Span) -> Result<bool, CUerror> {
-    Ok(driver()?.reservations.arena().is_coherent() && !span.is_inaccessible())
+    Ok(driver()?.space.reservations.arena().is_coherent() && !span.is_inaccessible())
 }
 
 /// Where the range starts that a block lies in, and its length: of a mapping, the reserved addresses.
 fn enclosing_range(span: &Span) -> Result<(u64, u64), CUerror> {
     match span.kind {
-        SpanKind::Mapped(_) => driver()?.reservations.containing(span.base).ok_or(CUerror::INVALID_VALUE),
+        SpanKind::Mapped(_) => driver()?.space.reservations.containing(span.base).ok_or(CUerror::INVALID_VALUE),
         _ => Ok((span.base, span.bytes)),
     }
 }
@@ -165,7 +165,7 @@ pub(crate) fn cuPointerSetAttribute(
     attribute: CUpointer_attribute,
     address: CUdeviceptr,
 ) -> CUresult {
-    let span = driver()?.find_span(address.0).ok_or(CUerror::INVALID_VALUE)?;
+    let span = driver()?.space.find_span(address.0).ok_or(CUerror::INVALID_VALUE)?;
     match attribute {
         CUpointer_attribute::SYNC_MEMOPS => {
             span.sync_memops.store(value.read::<u32>()? != 0, Ordering::Relaxed);

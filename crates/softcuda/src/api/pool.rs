@@ -9,7 +9,6 @@ use freehold_driver::cuda::{
 };
 
 use super::allocation::{export_fd, import_fd};
-use super::memory::begin_free;
 use crate::device::Device;
 use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{InternalWork, Work};
@@ -90,11 +89,11 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, byt
     let queue = &stream_ref.stream.queue;
     stream_ref.ensure_not_captured()?;
     driver.captures.refuse_unsafe_call()?;
-    let grant = driver.devices[pool.device].alloc_from(pool, bytes, queue)?;
+    let grant = driver.space.devices[pool.device].alloc_from(pool, bytes, queue)?;
     if !grant.dependencies.is_empty() {
         stream_ref.submit_uncaptured(grant.dependencies, Work::Barrier)?;
     }
-    driver.insert_span(grant.address, bytes, pool.device, None, SpanKind::Pool(Arc::clone(pool)))?;
+    driver.space.insert_span(grant.address, bytes, pool.device, None, SpanKind::Pool(Arc::clone(pool)))?;
     Ok(grant.address)
 }
 
@@ -105,20 +104,22 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
         return Ok(());
     }
     stream_ref.ensure_not_captured()?;
-    if driver.find_span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
+    if driver.space.find_span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);
     }
-    let span = begin_free(driver, start.0, |span| {
-        matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || is_imported(span)
+    let span = driver.space.begin_free(start.0, |span| {
+        matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || span.is_pool_import()
     })?;
     match &span.kind {
         SpanKind::Pool(pool) => free_to_pool(&stream_ref, Arc::clone(&span), pool)?,
         _ => {
-            remove_import(driver, &span);
+            if let SpanKind::Imported(opened) = &span.kind {
+                driver.imports.remove(opened);
+            }
             let give_back = move || {
                 let driver = driver_in_work();
-                driver.finish_free(&span);
-                driver.free_backing(&span);
+                driver.space.finish_free(&span);
+                driver.space.free_backing(&span);
             };
             stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(give_back)))?;
         }
@@ -126,24 +127,12 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     Ok(())
 }
 
-/// Whether a span is a block of an imported pool.
-pub(super) fn is_imported(span: &Span) -> bool {
-    matches!(&span.kind, SpanKind::Imported(opened) if opened.pool.is_some())
-}
-
-/// Notes that a block of an imported pool is not open any more.
-pub(super) fn remove_import(driver: &DriverState, span: &Span) {
-    if let SpanKind::Imported(opened) = &span.kind {
-        driver.imports.remove(opened);
-    }
-}
-
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
 fn free_to_pool(stream_ref: &StreamRef<'_>, span: Arc<Span>, pool: &Arc<Pool>) -> CUresult {
     let (base, owner) = (span.base, Arc::clone(pool));
     let poison = move || {
         let driver = driver_in_work();
-        driver.finish_free(&span);
+        driver.space.finish_free(&span);
         owner.poison(span.base, span.bytes);
     };
     let fence = stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(poison)))?;
@@ -177,7 +166,7 @@ pub(crate) fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>
         CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR => Origin::Exportable,
         _ => return Err(CUerror::NOT_SUPPORTED),
     };
-    let device = driver.device(CUdevice(props.location.id)).map_err(|_| CUerror::INVALID_VALUE)?;
+    let device = driver.space.device(CUdevice(props.location.id)).map_err(|_| CUerror::INVALID_VALUE)?;
     let made = create(driver, device, origin, props.maxSize as u64)?;
     pool.set(made.handle);
     device.pools().all.push(made);
@@ -195,7 +184,7 @@ pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult {
     }
     let removed = driver.pools.remove(pool.0).ok_or(CUerror::INVALID_VALUE)?;
     removed.destroy();
-    let device = &driver.devices[removed.device];
+    let device = &driver.space.devices[removed.device];
     let mut pools = device.pools();
     if pools.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &removed)) {
         pools.current = None;
@@ -229,13 +218,13 @@ pub(crate) fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize) -> CUresult
 pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: InArray<CUmemAccessDesc>, count: usize) -> CUresult {
     let driver = driver()?;
     let pool = find(driver, pool)?;
-    if count > driver.devices.len() {
+    if count > driver.space.devices.len() {
         return Err(CUerror::INVALID_VALUE);
     }
     let wanted = map.read(count)?;
     for access in &wanted {
         let location = access.location;
-        if location.kind != CUmemLocationType::DEVICE || driver.device(CUdevice(location.id)).is_err() {
+        if location.kind != CUmemLocationType::DEVICE || driver.space.device(CUdevice(location.id)).is_err() {
             return Err(CUerror::INVALID_VALUE);
         }
         let known = [CUmemAccess_flags::PROT_NONE, CUmemAccess_flags::PROT_READ, CUmemAccess_flags::PROT_READWRITE];
@@ -261,7 +250,7 @@ pub(crate) fn cuMemPoolGetAccess(
     let driver = driver()?;
     let pool = find(driver, pool)?;
     let location = location.0;
-    if location.kind != CUmemLocationType::DEVICE || driver.device(CUdevice(location.id)).is_err() {
+    if location.kind != CUmemLocationType::DEVICE || driver.space.device(CUdevice(location.id)).is_err() {
         return Err(CUerror::INVALID_VALUE);
     }
     let is_own = pool.device as i32 == location.id;
@@ -303,7 +292,7 @@ pub(crate) fn cuMemPoolImportFromShareableHandle(
         return Err(CUerror::INVALID_VALUE);
     }
     let (memory, header) = import_fd(shareable, ShareKind::Pool)?;
-    let device = i32::try_from(header.device).ok().and_then(|ordinal| driver.device(CUdevice(ordinal)).ok());
+    let device = i32::try_from(header.device).ok().and_then(|ordinal| driver.space.device(CUdevice(ordinal)).ok());
     let device = device.ok_or(CUerror::INVALID_VALUE)?;
     let inode = memory.inode();
     let imported = driver.imports.pool(inode, || insert(driver, device, Origin::Imported, 0, memory));
@@ -313,13 +302,13 @@ pub(crate) fn cuMemPoolImportFromShareableHandle(
 
 pub(crate) fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, start: CUdeviceptr) -> CUresult {
     let driver = driver()?;
-    let span = driver.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let span = driver.space.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
     let SpanKind::Pool(pool) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
     // The pool goes first.
     if pool.origin != Origin::Exportable || !pool.memory.is_shared() || start.0 != span.base {
         return Err(CUerror::INVALID_VALUE);
     }
-    let offset = span.base - driver.devices[span.device].memory.arena.base();
+    let offset = span.base - driver.space.devices[span.device].memory.arena.base();
     let token = Token::new(ShareKind::Pool, &pool.memory, span.device, offset, span.bytes, span.id);
     data.set(CUmemPoolPtrExportData { bytes: token.to_bytes() });
     Ok(())
@@ -338,7 +327,7 @@ pub(crate) fn cuMemPoolImportPointer(
     if pool.origin != Origin::Imported || token.inode != pool.memory.inode() || !lies_within {
         return Err(CUerror::INVALID_VALUE);
     }
-    let device = &driver.devices[pool.device];
+    let device = &driver.space.devices[pool.device];
     let mut blocks = driver.imports.blocks();
     if let Some(import) = blocks.get(&token.key()) {
         start.set(CUdeviceptr(import.address));
@@ -347,7 +336,7 @@ pub(crate) fn cuMemPoolImportPointer(
     let mapping = Arc::new(ImportedMapping::new(device, Arc::clone(&pool.memory), token.offset, token.bytes)?);
     let address = mapping.address(token.offset);
     let kind = SpanKind::Imported(ImportedBlock { token, pool: Some(pool), _mapping: Arc::clone(&mapping) });
-    driver.insert_span(address, token.bytes, device.ordinal, None, kind)?;
+    driver.space.insert_span(address, token.bytes, device.ordinal, None, kind)?;
     blocks.insert(token.key(), ImportEntry { address, mapping, context: None, open_count: 1 });
     start.set(CUdeviceptr(address));
     Ok(())

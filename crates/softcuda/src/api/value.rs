@@ -23,8 +23,8 @@ fn word_ref(driver: &DriverState, address: CUdeviceptr, width: WordWidth) -> Res
         return Err(CUerror::INVALID_VALUE);
     }
     let fits = |span: &Arc<Span>| address.0 + bytes <= span.end() && !matches!(span.kind, SpanKind::Managed { .. });
-    let span = driver.find_span(address.0).filter(fits);
-    Ok(driver.mem_ref(&span.ok_or(CUerror::INVALID_VALUE)?, address.0))
+    let span = driver.space.find_span(address.0).filter(fits);
+    Ok(driver.space.mem_ref(&span.ok_or(CUerror::INVALID_VALUE)?, address.0))
 }
 
 fn wait(driver: &DriverState, address: CUdeviceptr, width: WordWidth, value: u64, flags: u32) -> Result<Work, CUerror> {
