@@ -13,16 +13,14 @@ use crate::context::{Context, PrimaryContext};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::function::Function;
 use crate::graph::Graph;
 use crate::graph_exec::GraphExec;
 use crate::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
 use crate::ipc::Imports;
-use crate::library::{Kernel, Library};
 use crate::link::Link;
+use crate::loader::ModuleTables;
 use crate::log::Log;
 use crate::mapping::{AddressReservations, Allocation};
-use crate::module::Module;
 use crate::pool::Pool;
 use crate::stream_ref::{StreamEntry, StreamRef};
 use crate::sync::lock;
@@ -42,10 +40,7 @@ pub(crate) struct DriverState {
     pub(crate) streams: HandleTable<StreamEntry>,
     pub(crate) events: HandleTable<Event>,
     pub(crate) pools: HandleTable<Pool>,
-    pub(crate) modules: HandleTable<Module>,
-    pub(crate) functions: HandleTable<Function>,
-    pub(crate) libraries: HandleTable<Library>,
-    pub(crate) kernels: HandleTable<Kernel>,
+    pub(crate) code: ModuleTables,
     pub(crate) links: HandleTable<Link>,
     pub(crate) allocations: HandleTable<Allocation>,
     pub(crate) imports: Imports,
@@ -126,10 +121,7 @@ impl DriverState {
             streams: HandleTable::new(range.space(HandleKind::Stream), HandleReuse::Immediate),
             events: HandleTable::new(range.space(HandleKind::Event), HandleReuse::Never),
             pools: HandleTable::new(range.space(HandleKind::Pool), HandleReuse::Never),
-            modules: HandleTable::new(range.space(HandleKind::Module), HandleReuse::Never),
-            functions: HandleTable::new(range.space(HandleKind::Function), HandleReuse::Never),
-            libraries: HandleTable::new(range.space(HandleKind::Library), HandleReuse::Never),
-            kernels: HandleTable::new(range.space(HandleKind::Kernel), HandleReuse::Never),
+            code: ModuleTables::new(&range),
             links: HandleTable::new(range.space(HandleKind::Link), HandleReuse::Never),
             allocations: HandleTable::new(range.space(HandleKind::Allocation), HandleReuse::Never),
             imports: Imports::default(),

@@ -3,12 +3,10 @@
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, Weak};
 
-use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUresult};
+use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 use freehold_ptx::{Kernel, Program};
 
 use crate::context::Context;
-use crate::driver_state::DriverState;
-use crate::module::Module;
 use crate::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, SHARED_BYTES_MAX, THREADS_MAX};
 use crate::sync::lock;
 
@@ -23,7 +21,7 @@ const REGISTERS_PER_BLOCK: u32 = 65_536;
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) handle: CUfunction,
-    pub(crate) module: Weak<Module>,
+    pub(crate) module: CUmodule,
     pub(crate) context: Weak<Context>,
     pub(crate) program: Arc<Program>,
     /// Which of the program's kernels it is.
@@ -48,19 +46,6 @@ impl Function {
     pub(crate) fn settings(&self) -> Settings {
         lock(&self.settings).clone()
     }
-}
-
-/// The function with a handle, or the kernel of a library in a context.
-pub(crate) fn find(
-    driver: &DriverState,
-    handle: CUfunction,
-    context: impl FnOnce() -> Result<Arc<Context>, CUerror>,
-) -> Result<Arc<Function>, CUerror> {
-    if let Some(function) = driver.functions.find(handle.0) {
-        return Ok(function);
-    }
-    let kernel = driver.kernels.find(handle.0).ok_or(CUerror::INVALID_HANDLE)?;
-    kernel.function(driver, &context()?)
 }
 
 /// What the program has set of a kernel.

@@ -66,6 +66,7 @@ mod launch_env;
 mod library;
 mod lifecycle;
 mod link;
+mod loader;
 mod log;
 mod mapping;
 mod memory;
@@ -76,9 +77,6 @@ mod span;
 mod stdio;
 mod stream;
 mod stream_ref;
-mod symbol;
 mod sync;
-mod table;
 
-pub use symbol::{cuGetProcAddress, not_supported};
-pub use table::{api, per_thread_api};
+pub use api::table::{api, cuGetProcAddress, not_supported, per_thread_api};

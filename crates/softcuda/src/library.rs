@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use freehold_driver::cuda::{CUerror, CUkernel, CUlibrary};
 use freehold_ptx::Image;
 
-use crate::context::Context;
-use crate::driver_state::DriverState;
-use crate::function::{Function, Settings};
-use crate::module::{Module, c_name};
+use crate::function::Settings;
+use crate::module::Module;
 use crate::sync::lock;
 
 #[derive(Debug)]
@@ -28,12 +26,12 @@ pub(crate) struct Kernel {
     pub(crate) handle: CUkernel,
     pub(crate) library: Weak<Library>,
     /// Which of the image's kernels it is.
-    index: usize,
+    pub(crate) index: usize,
     /// Handed out to the program, for as long as the kernel lives.
     pub(crate) name: CString,
-    image: Arc<Image>,
+    pub(crate) image: Arc<Image>,
     /// For each device.
-    settings: Vec<Arc<Mutex<Settings>>>,
+    pub(crate) settings: Vec<Arc<Mutex<Settings>>>,
 }
 
 impl Kernel {
@@ -50,82 +48,33 @@ impl Kernel {
     pub(crate) fn constant_bytes(&self) -> u64 {
         self.image.variables().iter().filter(|variable| variable.constant).map(|variable| variable.bytes).sum()
     }
-
-    /// The kernel as a function of a context.
-    pub(crate) fn function(&self, driver: &DriverState, context: &Arc<Context>) -> Result<Arc<Function>, CUerror> {
-        let library = self.library.upgrade().ok_or(CUerror::INVALID_HANDLE)?;
-        let module = library.module(driver, context)?;
-        module.functions().get(self.index).cloned().ok_or(CUerror::INVALID_HANDLE)
-    }
 }
 
 impl Library {
-    pub(crate) fn load(driver: &DriverState, image: Result<Image, CUerror>) -> Arc<Self> {
-        let image = image.map(Arc::new);
-        let (_, library) = driver.libraries.insert_with(|handle| {
-            Arc::new_cyclic(|library: &Weak<Self>| {
-                let info = image.iter().flat_map(|image| image.kernels().iter().map(move |info| (image, info)));
-                let kernels = info.enumerate().map(|(index, (image, info))| {
-                    let settings = driver.space.devices.iter().map(|_| Arc::new(Mutex::new(Settings::of(info))));
-                    let (_, kernel) = driver.kernels.insert_with(|handle| {
-                        Arc::new(Kernel {
-                            handle: CUkernel(handle),
-                            library: library.clone(),
-                            index,
-                            name: c_name(info),
-                            image: Arc::clone(image),
-                            settings: settings.collect(),
-                        })
-                    });
-                    kernel
-                });
-                Self {
-                    handle: CUlibrary(handle),
-                    kernels: kernels.collect(),
-                    image: image.clone(),
-                    modules: Mutex::default(),
-                }
-            })
-        });
-        library
+    pub(crate) fn new(handle: CUlibrary, image: Result<Arc<Image>, CUerror>, kernels: Vec<Arc<Kernel>>) -> Self {
+        Self { handle, image, kernels, modules: Mutex::default() }
     }
 
     /// # Errors
     /// Its image cannot be used.
     pub(crate) fn kernels(&self) -> Result<&[Arc<Kernel>], CUerror> {
-        self.image.as_ref().map_err(|&code| code)?;
+        self.image()?;
         Ok(&self.kernels)
     }
 
-    /// The library in a context, loaded there if it is not yet.
-    pub(crate) fn module(&self, driver: &DriverState, context: &Arc<Context>) -> Result<Arc<Module>, CUerror> {
-        let mut modules = lock(&self.modules);
-        if let Some(module) = modules.get(&context.id) {
-            return Ok(Arc::clone(module));
-        }
-        modules.retain(|_, module| module.context().is_ok());
-        let settings: Vec<_> =
-            self.kernels.iter().map(|kernel| Arc::clone(kernel.settings(context.device.ordinal))).collect();
-        let image = self.image.as_ref().map_err(|&code| code)?;
-        let module = Module::load_from_library(driver, context, image, &settings)?;
-        modules.insert(context.id, Arc::clone(&module));
-        Ok(module)
+    /// Its kernels, which are none where its image cannot be used.
+    pub(crate) fn all_kernels(&self) -> &[Arc<Kernel>] {
+        &self.kernels
     }
 
-    /// Ends the library in every context, each when its work is done.
-    ///
     /// # Errors
-    /// Somebody else has ended it.
-    pub(crate) fn unload(&self, driver: &DriverState) -> Result<(), CUerror> {
-        driver.libraries.remove(self.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
-        for kernel in &self.kernels {
-            driver.kernels.remove(kernel.handle.0);
-        }
-        let modules = std::mem::take(&mut *lock(&self.modules));
-        for module in modules.into_values() {
-            // The end of its context may have ended it already.
-            let _ended = module.unload(driver);
-        }
-        Ok(())
+    /// There is none, as its kernels say too.
+    pub(crate) fn image(&self) -> Result<&Image, CUerror> {
+        self.image.as_deref().map_err(|&code| code)
+    }
+
+    /// The modules that it is in each context where it was needed, by the number of the context.
+    pub(crate) fn modules(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Module>>> {
+        lock(&self.modules)
     }
 }

@@ -28,8 +28,7 @@ impl DriverState {
         context.flush_printf();
         self.space.free_spans_if(|span| span.context.as_ref().is_some_and(|owner| owner.id == context.id));
         self.imports.remove_context(context.id);
-        self.functions.remove_all(|function| function.belongs_to(context));
-        self.modules.remove_all(|module| module.belongs_to(context));
+        self.code.remove_context(context);
         self.captures.drop_streams(&self.graphs, |stream| stream.context_id == context.id);
         self.streams.remove_all(|entry| entry.belongs_to(context));
         self.events.remove_all(|event| event.belongs_to(context));

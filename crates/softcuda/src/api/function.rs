@@ -15,7 +15,7 @@ use crate::sync::lock;
 
 /// The function with a handle. A library's kernel is none, though it can be launched as one.
 fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
-    driver()?.functions.find(function.0).ok_or(CUerror::INVALID_HANDLE)
+    driver()?.code.functions.get(function.0, CUerror::INVALID_HANDLE)
 }
 
 pub(crate) fn cuFuncGetAttribute(value: Out<i32>, attribute: CUfunction_attribute, function: CUfunction) -> CUresult {
@@ -51,8 +51,7 @@ pub(crate) fn cuFuncSetSharedMemConfig(function: CUfunction, config: CUsharedcon
 }
 
 pub(crate) fn cuFuncGetModule(module: Out<CUmodule>, function: CUfunction) -> CUresult {
-    let function = find(function)?;
-    module.set(function.module.upgrade().ok_or(CUerror::INVALID_HANDLE)?.handle);
+    module.set(find(function)?.module);
     Ok(())
 }
 

@@ -16,13 +16,13 @@ use crate::library::Kernel;
 use crate::sync::lock;
 
 fn find(driver: &DriverState, kernel: CUkernel) -> Result<Arc<Kernel>, CUerror> {
-    driver.kernels.find(kernel.0).ok_or(CUerror::INVALID_HANDLE)
+    driver.code.kernels.get(kernel.0, CUerror::INVALID_HANDLE)
 }
 
 pub(crate) fn cuKernelGetFunction(function: Out<CUfunction>, kernel: CUkernel) -> CUresult {
     let driver = driver()?;
     let kernel = find(driver, kernel)?;
-    function.set(kernel.function(driver, &current()?)?.handle);
+    function.set(driver.code.function_in(&driver.space, &kernel, &current()?)?.handle);
     Ok(())
 }
 

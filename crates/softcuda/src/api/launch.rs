@@ -14,7 +14,7 @@ use crate::engine::kernel_env::KernelEnv;
 use crate::engine::kernel_run::{KernelRun, Residency};
 use crate::engine::work::Work;
 use crate::ffi::args::{In, WordArray};
-use crate::function::{Function, find, threads_max};
+use crate::function::{Function, threads_max};
 use crate::launch_env::LaunchEnv;
 use crate::memory::mem_ref::MemRef;
 use crate::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
@@ -184,7 +184,7 @@ fn launch(
 ) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    let function = find(driver, function, || Ok(Arc::clone(&stream_ref.context)))?;
+    let function = driver.code.find_function(&driver.space, function, || Ok(Arc::clone(&stream_ref.context)))?;
     if !function.belongs_to(&stream_ref.context) {
         return Err(CUerror::INVALID_HANDLE);
     }

@@ -32,7 +32,7 @@ pub(crate) fn cuLibraryLoadData(
     let driver = driver()?;
     check_options(&library_options, library_count)?;
     let image = defer_image_errors(build_with(count, &options, values, || ptx_at(code.0)))?;
-    library.set(Library::load(driver, image).handle);
+    library.set(driver.code.load_library(driver.space.devices.len(), image).handle);
     Ok(())
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn cuLibraryLoadFromFile(
     let driver = driver()?;
     check_options(&library_options, library_count)?;
     let image = defer_image_errors(build_with(count, &options, values, || file_ptx(&path)))?;
-    library.set(Library::load(driver, image).handle);
+    library.set(driver.code.load_library(driver.space.devices.len(), image).handle);
     Ok(())
 }
 
@@ -73,12 +73,13 @@ fn check_options(options: &InArray<CUlibraryOption>, count: u32) -> CUresult {
 }
 
 fn find(driver: &DriverState, library: CUlibrary) -> Result<Arc<Library>, CUerror> {
-    driver.libraries.find(library.0).ok_or(CUerror::INVALID_HANDLE)
+    driver.code.libraries.get(library.0, CUerror::INVALID_HANDLE)
 }
 
 pub(crate) fn cuLibraryUnload(library: CUlibrary) -> CUresult {
     let driver = driver()?;
-    find(driver, library)?.unload(driver)
+    let library = find(driver, library)?;
+    driver.code.unload_library(&driver.space, &driver.engine, &library)
 }
 
 pub(crate) fn cuLibraryGetKernel(kernel: Out<CUkernel>, library: CUlibrary, name: InStr) -> CUresult {
@@ -103,7 +104,7 @@ pub(crate) fn cuLibraryEnumerateKernels(kernels: Out<CUkernel>, count: u32, libr
 pub(crate) fn cuLibraryGetModule(module: Out<CUmodule>, library: CUlibrary) -> CUresult {
     let driver = driver()?;
     let library = find(driver, library)?;
-    module.set(library.module(driver, &current()?)?.handle);
+    module.set(driver.code.module_in(&driver.space, &library, &current()?)?.handle);
     Ok(())
 }
 
@@ -114,7 +115,8 @@ pub(crate) fn cuLibraryGetGlobal(
     name: InStr,
 ) -> CUresult {
     let driver = driver()?;
-    let module = find(driver, library)?.module(driver, &current()?)?;
+    let library = find(driver, library)?;
+    let module = driver.code.module_in(&driver.space, &library, &current()?)?;
     let variable = module.variable(&name.0).ok_or(CUerror::NOT_FOUND)?;
     write_symbol(variable.address, variable.bytes, start, bytes);
     Ok(())

@@ -77,12 +77,12 @@ fn load(module: Out<CUmodule>, image: &Image) -> CUresult {
     let context = current()?;
     context.synchronize(&driver.engine);
     driver.engine.check_fault()?;
-    module.set(Module::load(driver, &context, image)?.handle);
+    module.set(driver.code.load_module(&driver.space, &context, image, None)?.handle);
     Ok(())
 }
 
 fn find(driver: &DriverState, module: CUmodule) -> Result<Arc<Module>, CUerror> {
-    driver.modules.find(module.0).ok_or(CUerror::INVALID_HANDLE)
+    driver.code.modules.get(module.0, CUerror::INVALID_HANDLE)
 }
 
 pub(crate) fn cuModuleUnload(module: CUmodule) -> CUresult {
@@ -91,7 +91,7 @@ pub(crate) fn cuModuleUnload(module: CUmodule) -> CUresult {
     if module.is_from_library {
         return Err(CUerror::NOT_PERMITTED);
     }
-    module.unload(driver)
+    driver.code.unload_module(&driver.space, &driver.engine, &module)
 }
 
 pub(crate) fn cuModuleGetLoadingMode(mode: Out<CUmoduleLoadingMode>) -> CUresult {

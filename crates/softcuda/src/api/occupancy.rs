@@ -7,12 +7,13 @@ use freehold_driver::cuda::{CUerror, CUfunction, CUlaunchConfig, CUoccupancyB2DS
 use crate::context::current;
 use crate::driver_state::driver;
 use crate::ffi::args::{In, Out};
-use crate::function::{self, Function, block_resources, threads_max};
+use crate::function::{Function, block_resources, threads_max};
 use crate::occupancy::{self, MULTIPROCESSORS};
 
 /// The function with a handle, or a library's kernel in the current context.
 fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
-    function::find(driver()?, function, current)
+    let driver = driver()?;
+    driver.code.find_function(&driver.space, function, current)
 }
 
 pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
