@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
@@ -100,6 +100,11 @@ impl Context {
             malloc_is_used: false.into(),
             printf_buffer: Mutex::default(),
         }
+    }
+
+    /// Whether a reference is to this context.
+    pub(crate) fn is(&self, reference: &Weak<Self>) -> bool {
+        std::ptr::eq(reference.as_ptr(), self)
     }
 
     /// An error if the context is destroyed.

@@ -23,10 +23,6 @@ impl Event {
         Self { context, flags, slot: Arc::new(EventSlot::with_shared(shared)) }
     }
 
-    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
-        std::ptr::eq(self.context.as_ptr(), context)
-    }
-
     pub(crate) fn has_timing(&self) -> bool {
         self.flags & event_flags::DISABLE_TIMING == 0
     }

@@ -35,10 +35,6 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
-        std::ptr::eq(self.context.as_ptr(), context)
-    }
-
     pub(crate) fn kernel(&self) -> &Kernel {
         &self.program.kernels()[self.index]
     }

@@ -33,6 +33,21 @@ pub(crate) enum HandleKind {
     LogsCallback,
 }
 
+impl HandleKind {
+    /// What a call answers that is given a handle of this kind which names nothing.
+    fn invalid_handle_code(self) -> CUerror {
+        match self {
+            Self::Context => CUerror::INVALID_CONTEXT,
+            Self::Stream | Self::Event | Self::Module | Self::Function | Self::Library | Self::Kernel | Self::Link => {
+                CUerror::INVALID_HANDLE
+            }
+            Self::Pool | Self::Allocation | Self::Graph | Self::GraphExec | Self::GraphNode | Self::LogsCallback => {
+                CUerror::INVALID_VALUE
+            }
+        }
+    }
+}
+
 /// Parts of the range, one for each kind.
 const KINDS: usize = 16;
 /// Distance of two handles, the alignment of what an allocator gives.
@@ -73,7 +88,7 @@ impl HandleRange {
 
     /// The handles of one kind.
     pub(crate) fn space(&self, kind: HandleKind) -> HandleSpace {
-        HandleSpace { base: self.base + kind as usize * KIND_BYTES }
+        HandleSpace { kind, base: self.base + kind as usize * KIND_BYTES }
     }
 }
 
@@ -88,6 +103,7 @@ impl Drop for HandleRange {
 /// The handles of one kind, as numbers from zero on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandleSpace {
+    kind: HandleKind,
     base: usize,
 }
 
@@ -200,9 +216,9 @@ impl<T> HandleTable<T> {
     /// What a handle names.
     ///
     /// # Errors
-    /// `code`, for a handle that names nothing.
-    pub(crate) fn get(&self, handle: usize, code: CUerror) -> Result<Arc<T>, CUerror> {
-        self.find(handle).ok_or(code)
+    /// It names nothing: the code is that of its kind.
+    pub(crate) fn get(&self, handle: usize) -> Result<Arc<T>, CUerror> {
+        self.find(handle).ok_or(self.space.kind.invalid_handle_code())
     }
 
     /// What a handle names, or named before it was removed: for a handle that comes back.
@@ -248,7 +264,7 @@ mod tests {
     use super::*;
 
     fn new(kind: HandleKind, reuse: HandleReuse) -> HandleTable<u32> {
-        HandleTable::new(HandleSpace { base: (1 << 42) + kind as usize * KIND_BYTES }, reuse)
+        HandleTable::new(HandleSpace { kind, base: (1 << 42) + kind as usize * KIND_BYTES }, reuse)
     }
 
     fn enter(registry: &HandleTable<u32>, value: u32) -> usize {
@@ -262,6 +278,7 @@ mod tests {
         assert_eq!(registry.find(handle).as_deref(), Some(&7));
         assert_eq!(registry.remove(handle).as_deref(), Some(&7));
         assert_eq!(registry.find(handle), None);
+        assert_eq!(registry.get(handle), Err(CUerror::INVALID_HANDLE));
         assert_eq!(registry.remove(handle), None);
     }
 

@@ -30,8 +30,8 @@ impl DriverState {
         self.imports.remove_context(context.id);
         self.code.remove_context(context);
         self.captures.drop_streams(&self.graphs, |stream| stream.context_id == context.id);
-        self.streams.remove_all(|entry| entry.belongs_to(context));
-        self.events.remove_all(|event| event.belongs_to(context));
+        self.streams.remove_all(|entry| context.is(&entry.context));
+        self.events.remove_all(|event| context.is(&event.context));
         context.close_queues();
         Ok(())
     }

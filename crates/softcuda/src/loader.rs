@@ -182,14 +182,14 @@ impl ModuleTables {
         if let Some(function) = self.functions.find(handle.0) {
             return Ok(function);
         }
-        let kernel = self.kernels.get(handle.0, CUerror::INVALID_HANDLE)?;
+        let kernel = self.kernels.get(handle.0)?;
         self.function_in(space, &kernel, &context()?)
     }
 
     /// Ends the handles of the modules of a context that ends, and of their functions.
     pub(crate) fn remove_context(&self, context: &Context) {
-        self.functions.remove_all(|function| function.belongs_to(context));
-        self.modules.remove_all(|module| module.belongs_to(context));
+        self.functions.remove_all(|function| context.is(&function.context));
+        self.modules.remove_all(|module| context.is(&module.context));
     }
 }
 

@@ -41,10 +41,6 @@ impl Module {
         self.functions.set(functions).expect("a module is given its functions once");
     }
 
-    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
-        std::ptr::eq(self.context.as_ptr(), context)
-    }
-
     /// Its context, if that is alive.
     pub(crate) fn context(&self) -> Result<Arc<Context>, CUerror> {
         let context = self.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;

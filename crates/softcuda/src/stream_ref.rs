@@ -44,16 +44,12 @@ impl StreamEntry {
         let queue = context.new_queue(engine, flags == stream_flags::DEFAULT);
         Self { context: Arc::downgrade(context), stream: Arc::new(Stream::new(context.id, queue, flags, priority)) }
     }
-
-    pub(crate) fn belongs_to(&self, context: &Context) -> bool {
-        std::ptr::eq(self.context.as_ptr(), context)
-    }
 }
 
 /// The calling thread's own default stream in a context, made when it is first used.
 fn per_thread_stream(engine: &Engine, context: &Arc<Context>) -> Arc<Stream> {
     PER_THREAD_STREAMS.with_borrow_mut(|PerThreadStreams(entries)| {
-        if let Some(entry) = entries.iter().find(|entry| entry.belongs_to(context)) {
+        if let Some(entry) = entries.iter().find(|entry| context.is(&entry.context)) {
             return Arc::clone(&entry.stream);
         }
         entries.retain(|entry| entry.context.strong_count() > 0);
@@ -166,7 +162,7 @@ impl<'d> StreamRef<'d> {
                 Ok(Self { engine, captures, context, stream })
             }
             _ => {
-                let entry = streams.get(handle.0, CUerror::INVALID_HANDLE)?;
+                let entry = streams.get(handle.0)?;
                 let context = entry.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
                 context.check_alive()?;
                 Ok(Self { engine, captures, context, stream: Arc::clone(&entry.stream) })

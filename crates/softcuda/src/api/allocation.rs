@@ -70,13 +70,9 @@ fn insert(
     CUmemGenericAllocationHandle(handle as u64)
 }
 
-pub(super) fn find(driver: &DriverState, allocation: CUmemGenericAllocationHandle) -> Result<Arc<Allocation>, CUerror> {
-    driver.allocations.find(allocation.0 as usize).ok_or(CUerror::INVALID_VALUE)
-}
-
 pub(crate) fn cuMemRelease(allocation: CUmemGenericAllocationHandle) -> CUresult {
     let driver = driver()?;
-    if find(driver, allocation)?.release()? {
+    if driver.allocations.get(allocation.0 as usize)?.release()? {
         driver.allocations.remove(allocation.0 as usize);
     }
     Ok(())
@@ -103,7 +99,7 @@ pub(crate) fn cuMemGetAllocationPropertiesFromHandle(
     prop: Out<CUmemAllocationProp>,
     allocation: CUmemGenericAllocationHandle,
 ) -> CUresult {
-    prop.set(find(driver()?, allocation)?.prop);
+    prop.set(driver()?.allocations.get(allocation.0 as usize)?.prop);
     Ok(())
 }
 
@@ -132,7 +128,7 @@ pub(crate) fn cuMemExportToShareableHandle(
     flags: u64,
 ) -> CUresult {
     let driver = driver()?;
-    let found = find(driver, allocation)?;
+    let found = driver.allocations.get(allocation.0 as usize)?;
     let posix = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
     if flags != 0 || kind != posix || found.prop.requestedHandleTypes.0 & posix.0 == 0 {
         return Err(CUerror::INVALID_VALUE);

@@ -127,7 +127,7 @@ pub(crate) fn cuCtxAttach(context: Out<CUcontext>, flags: u32) -> CUresult {
 }
 
 pub(crate) fn cuCtxDetach(context: CUcontext) -> CUresult {
-    let found = driver()?.contexts.get(context.0, CUerror::INVALID_CONTEXT)?;
+    let found = driver()?.contexts.get(context.0)?;
     if !found.is_current() {
         return Err(CUerror::INVALID_CONTEXT);
     }
@@ -221,7 +221,7 @@ pub(crate) fn cuCtxSetFlags(flags: u32) -> CUresult {
 
 /// The context that a handle names, or the current one for null.
 fn named_or_current(context: CUcontext) -> Result<Arc<Context>, CUerror> {
-    if context == CUcontext::NULL { current() } else { driver()?.contexts.get(context.0, CUerror::INVALID_CONTEXT) }
+    if context == CUcontext::NULL { current() } else { driver()?.contexts.get(context.0) }
 }
 
 pub(crate) fn cuCtxGetId(context: CUcontext, id: Out<u64>) -> CUresult {
@@ -297,7 +297,7 @@ pub(crate) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) -> CUresult {
     if flags != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let (context, peer) = (current()?, driver.contexts.get(peer.0, CUerror::INVALID_CONTEXT)?);
+    let (context, peer) = (current()?, driver.contexts.get(peer.0)?);
     if context.device.ordinal == peer.device.ordinal {
         return Err(CUerror::PEER_ACCESS_UNSUPPORTED);
     }
@@ -309,7 +309,7 @@ pub(crate) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) -> CUresult {
 
 pub(crate) fn cuCtxDisablePeerAccess(peer: CUcontext) -> CUresult {
     let driver = driver()?;
-    let (context, peer) = (current()?, driver.contexts.get(peer.0, CUerror::INVALID_CONTEXT)?);
+    let (context, peer) = (current()?, driver.contexts.get(peer.0)?);
     if !lock(&context.peers).remove(&peer.id) {
         return Err(CUerror::PEER_ACCESS_NOT_ENABLED);
     }

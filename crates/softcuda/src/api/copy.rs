@@ -25,9 +25,9 @@ const STAGE_BYTES_MAX: u64 = 64 << 10;
 /// The same for an asynchronous copy.
 const STAGE_ASYNC_BYTES_MAX: u64 = 2 << 20;
 
-/// Whether the call may return before the copy is done.
+/// Whether the call may return before the copy, or the fill, is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Call {
+pub(super) enum Call {
     Sync,
     Async,
 }
@@ -299,8 +299,8 @@ pub(crate) fn cuMemcpyPeerAsync(
 
 fn check_peers(to: CUcontext, from: CUcontext) -> CUresult {
     let driver = driver()?;
-    driver.contexts.get(to.0, CUerror::INVALID_CONTEXT)?;
-    driver.contexts.get(from.0, CUerror::INVALID_CONTEXT)?;
+    driver.contexts.get(to.0)?;
+    driver.contexts.get(from.0)?;
     Ok(())
 }
 
@@ -344,29 +344,32 @@ fn copy_box(from: &BoxEndpoint, to: &BoxEndpoint, extent: Extent, stream: CUstre
     transfer(from.region(extent)?, to.region(extent)?, extent, stream, call)
 }
 
+/// One end of a box copy: the fields of a structure of C's that begin with `src` or `dst`, with what a copy of two
+/// dimensions does not have.
+macro_rules! endpoint {
+    ($copy:ident, src, $z:expr, $height:expr) => {
+        endpoint!($copy, srcMemoryType, srcHost, srcDevice, srcXInBytes, srcY, srcPitch, $z, $height)
+    };
+    ($copy:ident, dst, $z:expr, $height:expr) => {
+        endpoint!($copy, dstMemoryType, dstHost, dstDevice, dstXInBytes, dstY, dstPitch, $z, $height)
+    };
+    ($copy:ident, $memory:ident, $host:ident, $device:ident, $x:ident, $y:ident, $pitch:ident, $z:expr, $height:expr) => {
+        BoxEndpoint {
+            memory: $copy.$memory,
+            host: $copy.$host,
+            device: $copy.$device,
+            x: $copy.$x,
+            y: $copy.$y,
+            z: $z,
+            pitch: $copy.$pitch,
+            height: $height,
+        }
+    };
+}
+
 fn copy_2d(copy: &CUDA_MEMCPY2D, stream: CUstream, call: Call) -> CUresult {
     let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: 1 };
-    let from = BoxEndpoint {
-        memory: copy.srcMemoryType,
-        host: copy.srcHost,
-        device: copy.srcDevice,
-        x: copy.srcXInBytes,
-        y: copy.srcY,
-        z: 0,
-        pitch: copy.srcPitch,
-        height: 0,
-    };
-    let to = BoxEndpoint {
-        memory: copy.dstMemoryType,
-        host: copy.dstHost,
-        device: copy.dstDevice,
-        x: copy.dstXInBytes,
-        y: copy.dstY,
-        z: 0,
-        pitch: copy.dstPitch,
-        height: 0,
-    };
-    copy_box(&from, &to, extent, stream, call)
+    copy_box(&endpoint!(copy, src, 0, 0), &endpoint!(copy, dst, 0, 0), extent, stream, call)
 }
 
 pub(crate) fn cuMemcpy2D_v2(copy: In<CUDA_MEMCPY2D>) -> CUresult {
@@ -381,79 +384,35 @@ pub(crate) fn cuMemcpy2DAsync_v2(copy: In<CUDA_MEMCPY2D>, stream: CUstream) -> C
     copy_2d(&copy.0, stream, Call::Async)
 }
 
-fn copy_3d(copy: &CUDA_MEMCPY3D, stream: CUstream, call: Call) -> CUresult {
-    let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
-    if copy.srcLOD != 0 || copy.dstLOD != 0 {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    let from = BoxEndpoint {
-        memory: copy.srcMemoryType,
-        host: copy.srcHost,
-        device: copy.srcDevice,
-        x: copy.srcXInBytes,
-        y: copy.srcY,
-        z: copy.srcZ,
-        pitch: copy.srcPitch,
-        height: copy.srcHeight,
-    };
-    let to = BoxEndpoint {
-        memory: copy.dstMemoryType,
-        host: copy.dstHost,
-        device: copy.dstDevice,
-        x: copy.dstXInBytes,
-        y: copy.dstY,
-        z: copy.dstZ,
-        pitch: copy.dstPitch,
-        height: copy.dstHeight,
-    };
-    copy_box(&from, &to, extent, stream, call)
+/// A copy of three dimensions. Within one address space addresses say which device they are of, so that one between
+/// contexts is the same.
+macro_rules! copy_3d {
+    ($copy:expr, $stream:expr, $call:expr) => {{
+        let copy = &$copy;
+        let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
+        if copy.srcLOD != 0 || copy.dstLOD != 0 {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let from = endpoint!(copy, src, copy.srcZ, copy.srcHeight);
+        let to = endpoint!(copy, dst, copy.dstZ, copy.dstHeight);
+        copy_box(&from, &to, extent, $stream, $call)
+    }};
 }
 
 pub(crate) fn cuMemcpy3D_v2(copy: In<CUDA_MEMCPY3D>) -> CUresult {
-    copy_3d(&copy.0, CUstream::NULL, Call::Sync)
+    copy_3d!(copy.0, CUstream::NULL, Call::Sync)
 }
 
 pub(crate) fn cuMemcpy3DAsync_v2(copy: In<CUDA_MEMCPY3D>, stream: CUstream) -> CUresult {
-    copy_3d(&copy.0, stream, Call::Async)
-}
-
-/// The same copy within one address space: addresses say which device they are of.
-fn without_contexts(copy: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
-    CUDA_MEMCPY3D {
-        srcXInBytes: copy.srcXInBytes,
-        srcY: copy.srcY,
-        srcZ: copy.srcZ,
-        srcLOD: copy.srcLOD,
-        srcMemoryType: copy.srcMemoryType,
-        srcHost: copy.srcHost,
-        srcDevice: copy.srcDevice,
-        srcArray: copy.srcArray,
-        reserved0: 0,
-        srcPitch: copy.srcPitch,
-        srcHeight: copy.srcHeight,
-        dstXInBytes: copy.dstXInBytes,
-        dstY: copy.dstY,
-        dstZ: copy.dstZ,
-        dstLOD: copy.dstLOD,
-        dstMemoryType: copy.dstMemoryType,
-        dstHost: copy.dstHost,
-        dstDevice: copy.dstDevice,
-        dstArray: copy.dstArray,
-        reserved1: 0,
-        dstPitch: copy.dstPitch,
-        dstHeight: copy.dstHeight,
-        WidthInBytes: copy.WidthInBytes,
-        Height: copy.Height,
-        Depth: copy.Depth,
-    }
+    copy_3d!(copy.0, stream, Call::Async)
 }
 
 pub(crate) fn cuMemcpy3DPeer(copy: In<CUDA_MEMCPY3D_PEER>) -> CUresult {
     check_peers(copy.0.dstContext, copy.0.srcContext)?;
-    copy_3d(&without_contexts(&copy.0), CUstream::NULL, Call::Sync)
+    copy_3d!(copy.0, CUstream::NULL, Call::Sync)
 }
 
 pub(crate) fn cuMemcpy3DPeerAsync(copy: In<CUDA_MEMCPY3D_PEER>, stream: CUstream) -> CUresult {
     check_peers(copy.0.dstContext, copy.0.srcContext)?;
-    copy_3d(&without_contexts(&copy.0), stream, Call::Async)
+    copy_3d!(copy.0, stream, Call::Async)
 }

@@ -138,7 +138,7 @@ pub(crate) fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice) -> C
 pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) -> CUresult {
     let driver = driver()?;
     let device = driver.space.device(device)?;
-    let pool = driver.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)?;
+    let pool = driver.pools.get(pool.0)?;
     if pool.device != device.ordinal || pool.origin == Origin::Imported {
         return Err(CUerror::INVALID_VALUE);
     }

@@ -33,7 +33,7 @@ pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
 }
 
 pub(super) fn find(driver: &DriverState, event: CUevent) -> Result<Arc<Event>, CUerror> {
-    let event = driver.events.get(event.0, CUerror::INVALID_HANDLE)?;
+    let event = driver.events.get(event.0)?;
     let context = event.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
     context.check_alive()?;
     Ok(event)

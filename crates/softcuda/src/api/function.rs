@@ -1,7 +1,6 @@
-//! Functions: the kernels of modules.
+//! Functions: the kernels of modules. A kernel of a library is none, though it can be launched as one.
 
 use std::ffi::c_char;
-use std::sync::Arc;
 
 use freehold_driver::cuda::{
     CUerror, CUfunc_cache, CUfunction, CUfunction_attribute, CUfunctionLoadingState, CUmodule, CUresult, CUsharedconfig,
@@ -10,27 +9,22 @@ use freehold_ptx::Kernel;
 
 use crate::driver_state::driver;
 use crate::ffi::args::Out;
-use crate::function::{Function, attribute as attribute_of};
+use crate::function::attribute as attribute_of;
 use crate::sync::lock;
 
-/// The function with a handle. A library's kernel is none, though it can be launched as one.
-fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
-    driver()?.code.functions.get(function.0, CUerror::INVALID_HANDLE)
-}
-
 pub(crate) fn cuFuncGetAttribute(value: Out<i32>, attribute: CUfunction_attribute, function: CUfunction) -> CUresult {
-    let function = find(function)?;
+    let function = driver()?.code.functions.get(function.0)?;
     value.set(attribute_of(function.kernel(), function.constant_bytes, &function.settings(), attribute)?);
     Ok(())
 }
 
 pub(crate) fn cuFuncSetAttribute(function: CUfunction, attribute: CUfunction_attribute, value: i32) -> CUresult {
-    let function = find(function)?;
+    let function = driver()?.code.functions.get(function.0)?;
     lock(&function.settings).set(function.kernel(), attribute, value)
 }
 
 pub(crate) fn cuFuncSetCacheConfig(function: CUfunction, config: CUfunc_cache) -> CUresult {
-    let function = find(function)?;
+    let function = driver()?.code.functions.get(function.0)?;
     if config.0 > CUfunc_cache::PREFER_EQUAL.0 {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -39,24 +33,24 @@ pub(crate) fn cuFuncSetCacheConfig(function: CUfunction, config: CUfunc_cache) -
 }
 
 pub(crate) fn cuFuncSetBlockShape(function: CUfunction, x: i32, y: i32, z: i32) -> CUresult {
-    find(function)?;
+    driver()?.code.functions.get(function.0)?;
     // No launch goes by it, for those that do are not served; PyCUDA calls it before launches that do not.
     if [x, y, z].iter().all(|&threads| threads > 0) { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
 }
 
 pub(crate) fn cuFuncSetSharedMemConfig(function: CUfunction, config: CUsharedconfig) -> CUresult {
-    find(function)?;
+    driver()?.code.functions.get(function.0)?;
     // The width of banks is fixed: a wish for another is heard and changes nothing.
     if config.0 > CUsharedconfig::EIGHT_BYTE_BANK_SIZE.0 { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
 }
 
 pub(crate) fn cuFuncGetModule(module: Out<CUmodule>, function: CUfunction) -> CUresult {
-    module.set(find(function)?.module);
+    module.set(driver()?.code.functions.get(function.0)?.module);
     Ok(())
 }
 
 pub(crate) fn cuFuncGetName(name: Out<*const c_char>, function: CUfunction) -> CUresult {
-    name.set(find(function)?.name.as_ptr());
+    name.set(driver()?.code.functions.get(function.0)?.name.as_ptr());
     Ok(())
 }
 
@@ -66,7 +60,7 @@ pub(crate) fn cuFuncGetParamInfo(
     offset: Out<usize>,
     bytes: Option<Out<usize>>,
 ) -> CUresult {
-    write_param_info(find(function)?.kernel(), index, offset, bytes)
+    write_param_info(driver()?.code.functions.get(function.0)?.kernel(), index, offset, bytes)
 }
 
 /// Says where a parameter lies.
@@ -85,11 +79,11 @@ pub(super) fn write_param_info(
 }
 
 pub(crate) fn cuFuncIsLoaded(state: Out<CUfunctionLoadingState>, function: CUfunction) -> CUresult {
-    find(function)?;
+    driver()?.code.functions.get(function.0)?;
     state.set(CUfunctionLoadingState::LOADED);
     Ok(())
 }
 
 pub(crate) fn cuFuncLoad(function: CUfunction) -> CUresult {
-    find(function).map(|_| ())
+    driver()?.code.functions.get(function.0).map(|_| ())
 }

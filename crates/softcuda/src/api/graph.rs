@@ -11,7 +11,7 @@ use crate::graph_exec::GraphExec;
 
 /// The graph with a handle, unless a capture still adds to it.
 fn find(driver: &DriverState, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
-    let graph = driver.graphs.get(handle.0, CUerror::INVALID_VALUE)?;
+    let graph = driver.graphs.get(handle.0)?;
     graph.check_complete()?;
     Ok(graph)
 }
@@ -69,22 +69,18 @@ pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph
     Ok(())
 }
 
-fn find_exec(driver: &DriverState, exec: CUgraphExec) -> Result<Arc<GraphExec>, CUerror> {
-    driver.graph_execs.find(exec.0).ok_or(CUerror::INVALID_VALUE)
-}
-
 pub(crate) fn cuGraphExecDestroy(exec: CUgraphExec) -> CUresult {
     driver()?.graph_execs.remove(exec.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
 }
 
 pub(crate) fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> CUresult {
     let driver = driver()?;
-    find_exec(driver, exec)?;
+    driver.graph_execs.get(exec.0)?;
     driver.stream_ref(stream)?.ensure_not_captured()
 }
 
 pub(crate) fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult {
     let driver = driver()?;
-    let exec = find_exec(driver, exec)?;
+    let exec = driver.graph_execs.get(exec.0)?;
     exec.launch(&driver.stream_ref(stream)?)
 }

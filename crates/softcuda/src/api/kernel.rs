@@ -1,7 +1,6 @@
 //! Kernels of libraries.
 
 use std::ffi::c_char;
-use std::sync::Arc;
 
 use freehold_driver::cuda::{
     CUdevice, CUerror, CUfunc_cache, CUfunction, CUfunction_attribute, CUkernel, CUlibrary, CUresult,
@@ -9,25 +8,20 @@ use freehold_driver::cuda::{
 
 use super::function::write_param_info;
 use crate::context::current;
-use crate::driver_state::{DriverState, driver};
+use crate::driver_state::driver;
 use crate::ffi::args::Out;
 use crate::function;
-use crate::library::Kernel;
 use crate::sync::lock;
-
-fn find(driver: &DriverState, kernel: CUkernel) -> Result<Arc<Kernel>, CUerror> {
-    driver.code.kernels.get(kernel.0, CUerror::INVALID_HANDLE)
-}
 
 pub(crate) fn cuKernelGetFunction(function: Out<CUfunction>, kernel: CUkernel) -> CUresult {
     let driver = driver()?;
-    let kernel = find(driver, kernel)?;
+    let kernel = driver.code.kernels.get(kernel.0)?;
     function.set(driver.code.function_in(&driver.space, &kernel, &current()?)?.handle);
     Ok(())
 }
 
 pub(crate) fn cuKernelGetLibrary(library: Out<CUlibrary>, kernel: CUkernel) -> CUresult {
-    let kernel = find(driver()?, kernel)?;
+    let kernel = driver()?.code.kernels.get(kernel.0)?;
     library.set(kernel.library.upgrade().ok_or(CUerror::INVALID_HANDLE)?.handle);
     Ok(())
 }
@@ -39,7 +33,7 @@ pub(crate) fn cuKernelGetAttribute(
     device: CUdevice,
 ) -> CUresult {
     let driver = driver()?;
-    let kernel = find(driver, kernel)?;
+    let kernel = driver.code.kernels.get(kernel.0)?;
     let settings = kernel.settings(driver.space.device(device)?.ordinal);
     value.set(function::attribute(kernel.info(), kernel.constant_bytes(), &lock(settings), attribute)?);
     Ok(())
@@ -52,14 +46,14 @@ pub(crate) fn cuKernelSetAttribute(
     device: CUdevice,
 ) -> CUresult {
     let driver = driver()?;
-    let kernel = find(driver, kernel)?;
+    let kernel = driver.code.kernels.get(kernel.0)?;
     let settings = kernel.settings(driver.space.device(device)?.ordinal);
     lock(settings).set(kernel.info(), attribute, value)
 }
 
 pub(crate) fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> CUresult {
     let driver = driver()?;
-    let kernel = find(driver, kernel)?;
+    let kernel = driver.code.kernels.get(kernel.0)?;
     let settings = kernel.settings(driver.space.device(device)?.ordinal);
     if config.0 > CUfunc_cache::PREFER_EQUAL.0 {
         return Err(CUerror::INVALID_VALUE);
@@ -69,7 +63,7 @@ pub(crate) fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, dev
 }
 
 pub(crate) fn cuKernelGetName(name: Out<*const c_char>, kernel: CUkernel) -> CUresult {
-    name.set(find(driver()?, kernel)?.name.as_ptr());
+    name.set(driver()?.code.kernels.get(kernel.0)?.name.as_ptr());
     Ok(())
 }
 
@@ -79,5 +73,5 @@ pub(crate) fn cuKernelGetParamInfo(
     offset: Out<usize>,
     bytes: Option<Out<usize>>,
 ) -> CUresult {
-    write_param_info(find(driver()?, kernel)?.info(), index, offset, bytes)
+    write_param_info(driver()?.code.kernels.get(kernel.0)?.info(), index, offset, bytes)
 }

@@ -185,7 +185,7 @@ fn launch(
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
     let function = driver.code.find_function(&driver.space, function, || Ok(Arc::clone(&stream_ref.context)))?;
-    if !function.belongs_to(&stream_ref.context) {
+    if !stream_ref.context.is(&function.context) {
         return Err(CUerror::INVALID_HANDLE);
     }
     shape.check(&function)?;

@@ -1,7 +1,6 @@
 //! Libraries.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUjit_option, CUkernel, CUlibrary, CUlibraryOption, CUmodule, CUresult,
@@ -10,10 +9,9 @@ use freehold_ptx::Image;
 
 use super::module::{build_with, file_ptx, write_symbol};
 use crate::context::current;
-use crate::driver_state::{DriverState, driver};
+use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
 use crate::image::ptx_at;
-use crate::library::Library;
 
 /// As many options of a library as there are.
 const LIBRARY_OPTIONS_MAX: u32 = 2;
@@ -72,30 +70,26 @@ fn check_options(options: &InArray<CUlibraryOption>, count: u32) -> CUresult {
     if options.read(count as usize)?.iter().all(known) { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
 }
 
-fn find(driver: &DriverState, library: CUlibrary) -> Result<Arc<Library>, CUerror> {
-    driver.code.libraries.get(library.0, CUerror::INVALID_HANDLE)
-}
-
 pub(crate) fn cuLibraryUnload(library: CUlibrary) -> CUresult {
     let driver = driver()?;
-    let library = find(driver, library)?;
+    let library = driver.code.libraries.get(library.0)?;
     driver.code.unload_library(&driver.space, &driver.engine, &library)
 }
 
 pub(crate) fn cuLibraryGetKernel(kernel: Out<CUkernel>, library: CUlibrary, name: InStr) -> CUresult {
-    let library = find(driver()?, library)?;
+    let library = driver()?.code.libraries.get(library.0)?;
     let found = library.kernels()?.iter().find(|kernel| kernel.name.to_str() == Ok(&name.0));
     kernel.set(found.ok_or(CUerror::NOT_FOUND)?.handle);
     Ok(())
 }
 
 pub(crate) fn cuLibraryGetKernelCount(count: Out<u32>, library: CUlibrary) -> CUresult {
-    count.set(find(driver()?, library)?.kernels()?.len() as u32);
+    count.set(driver()?.code.libraries.get(library.0)?.kernels()?.len() as u32);
     Ok(())
 }
 
 pub(crate) fn cuLibraryEnumerateKernels(kernels: Out<CUkernel>, count: u32, library: CUlibrary) -> CUresult {
-    let library = find(driver()?, library)?;
+    let library = driver()?.code.libraries.get(library.0)?;
     let handles: Vec<_> = library.kernels()?.iter().take(count as usize).map(|kernel| kernel.handle).collect();
     kernels.set_slice(&handles);
     Ok(())
@@ -103,7 +97,7 @@ pub(crate) fn cuLibraryEnumerateKernels(kernels: Out<CUkernel>, count: u32, libr
 
 pub(crate) fn cuLibraryGetModule(module: Out<CUmodule>, library: CUlibrary) -> CUresult {
     let driver = driver()?;
-    let library = find(driver, library)?;
+    let library = driver.code.libraries.get(library.0)?;
     module.set(driver.code.module_in(&driver.space, &library, &current()?)?.handle);
     Ok(())
 }
@@ -115,7 +109,7 @@ pub(crate) fn cuLibraryGetGlobal(
     name: InStr,
 ) -> CUresult {
     let driver = driver()?;
-    let library = find(driver, library)?;
+    let library = driver.code.libraries.get(library.0)?;
     let module = driver.code.module_in(&driver.space, &library, &current()?)?;
     let variable = module.variable(&name.0).ok_or(CUerror::NOT_FOUND)?;
     write_symbol(variable.address, variable.bytes, start, bytes);
@@ -129,11 +123,11 @@ pub(crate) fn cuLibraryGetManaged(
     library: CUlibrary,
     _name: InStr,
 ) -> CUresult {
-    find(driver()?, library)?;
+    driver()?.code.libraries.get(library.0)?;
     Err(CUerror::NOT_FOUND)
 }
 
 pub(crate) fn cuLibraryGetUnifiedFunction(_function: Out<*mut c_void>, library: CUlibrary, _name: InStr) -> CUresult {
-    find(driver()?, library)?;
+    driver()?.code.libraries.get(library.0)?;
     Err(CUerror::INVALID_VALUE)
 }

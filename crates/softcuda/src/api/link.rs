@@ -8,7 +8,7 @@ use freehold_driver::cuda::{CUerror, CUjit_option, CUjitInputType, CUlinkState, 
 
 use super::module::file_bytes;
 use crate::context::current;
-use crate::driver_state::{DriverState, driver};
+use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
 use crate::image::is_binary;
 use crate::jit::JitOptions;
@@ -32,10 +32,6 @@ pub(crate) fn cuLinkCreate_v2(
     Ok(())
 }
 
-fn find(driver: &DriverState, link: CUlinkState) -> Result<Arc<Link>, CUerror> {
-    driver.links.find(link.0).ok_or(CUerror::INVALID_HANDLE)
-}
-
 #[expect(clippy::too_many_arguments, reason = "as many as C has")]
 pub(crate) fn cuLinkAddData_v2(
     link: CUlinkState,
@@ -47,7 +43,7 @@ pub(crate) fn cuLinkAddData_v2(
     options: InArray<CUjit_option>,
     values: WordArray,
 ) -> CUresult {
-    let link = find(driver()?, link)?;
+    let link = driver()?.links.get(link.0)?;
     if data.0 == 0 || bytes == 0 || bytes > INPUT_BYTES_MAX {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -64,7 +60,7 @@ pub(crate) fn cuLinkAddFile_v2(
     options: InArray<CUjit_option>,
     values: WordArray,
 ) -> CUresult {
-    let link = find(driver()?, link)?;
+    let link = driver()?.links.get(link.0)?;
     let input = file_bytes(&path)?;
     add(&link, kind, &input, count, &options, values)
 }
@@ -91,7 +87,7 @@ fn add(
 }
 
 pub(crate) fn cuLinkComplete(link: CUlinkState, image: Out<*mut c_void>, bytes: Option<Out<usize>>) -> CUresult {
-    let link = find(driver()?, link)?;
+    let link = driver()?.links.get(link.0)?;
     let start = Instant::now();
     let (address, length) = link.options.write_logs(link.complete(), start.elapsed())?;
     image.set(address as *mut c_void);

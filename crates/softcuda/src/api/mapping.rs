@@ -9,7 +9,6 @@ use freehold_driver::cuda::{
 
 use rustix::mm::ProtFlags;
 
-use super::allocation::find;
 use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::{In, InArray, Out};
 use crate::mapping::Mapping;
@@ -35,7 +34,7 @@ pub(crate) fn cuMemMap(
     flags: u64,
 ) -> CUresult {
     let driver = driver()?;
-    let found = find(driver, allocation)?;
+    let found = driver.allocations.get(allocation.0 as usize)?;
     let length = bytes as u64;
     if flags != 0 || bytes == 0 {
         return Err(CUerror::INVALID_VALUE);

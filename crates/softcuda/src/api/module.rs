@@ -1,14 +1,13 @@
 //! Modules.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 use std::time::Instant;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmodule, CUmoduleLoadingMode, CUresult};
 use freehold_ptx::Image;
 
 use crate::context::current;
-use crate::driver_state::{DriverState, driver};
+use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
 use crate::image::{LoadError, build, ptx_at, ptx_in};
 use crate::jit::JitOptions;
@@ -81,13 +80,9 @@ fn load(module: Out<CUmodule>, image: &Image) -> CUresult {
     Ok(())
 }
 
-fn find(driver: &DriverState, module: CUmodule) -> Result<Arc<Module>, CUerror> {
-    driver.code.modules.get(module.0, CUerror::INVALID_HANDLE)
-}
-
 pub(crate) fn cuModuleUnload(module: CUmodule) -> CUresult {
     let driver = driver()?;
-    let module = find(driver, module)?;
+    let module = driver.code.modules.get(module.0)?;
     if module.is_from_library {
         return Err(CUerror::NOT_PERMITTED);
     }
@@ -100,7 +95,7 @@ pub(crate) fn cuModuleGetLoadingMode(mode: Out<CUmoduleLoadingMode>) -> CUresult
 }
 
 pub(crate) fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: InStr) -> CUresult {
-    let module = find(driver()?, module)?;
+    let module = driver()?.code.modules.get(module.0)?;
     if name.0.is_empty() {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -109,13 +104,13 @@ pub(crate) fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, n
 }
 
 pub(crate) fn cuModuleGetFunctionCount(count: Out<u32>, module: CUmodule) -> CUresult {
-    let module = find(driver()?, module)?;
+    let module = driver()?.code.modules.get(module.0)?;
     count.set(module.functions().len() as u32);
     Ok(())
 }
 
 pub(crate) fn cuModuleEnumerateFunctions(functions: Out<CUfunction>, count: u32, module: CUmodule) -> CUresult {
-    let module = find(driver()?, module)?;
+    let module = driver()?.code.modules.get(module.0)?;
     let handles: Vec<_> = module.functions().iter().take(count as usize).map(|function| function.handle).collect();
     functions.set_slice(&handles);
     Ok(())
@@ -127,7 +122,7 @@ pub(crate) fn cuModuleGetGlobal_v2(
     module: CUmodule,
     name: Option<InStr>,
 ) -> CUresult {
-    let module = find(driver()?, module)?;
+    let module = driver()?.code.modules.get(module.0)?;
     if start.is_none() && bytes.is_none() {
         return Err(CUerror::INVALID_VALUE);
     }

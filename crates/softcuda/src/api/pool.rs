@@ -74,7 +74,7 @@ pub(crate) fn cuMemAllocFromPoolAsync(
 ) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    let pool = find(driver, pool)?;
+    let pool = driver.pools.get(pool.0)?;
     start.set(CUdeviceptr(alloc(driver, &stream_ref, &pool, bytes as u64)?));
     Ok(())
 }
@@ -145,13 +145,9 @@ fn driver_in_work() -> &'static DriverState {
     driver().expect("work runs in a driver")
 }
 
-fn find(driver: &DriverState, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
-    driver.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)
-}
-
 /// A pool whose memory this process has.
 fn find_local(driver: &DriverState, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
-    let pool = find(driver, pool)?;
+    let pool = driver.pools.get(pool.0)?;
     if pool.origin == Origin::Imported { Err(CUerror::INVALID_VALUE) } else { Ok(pool) }
 }
 
@@ -175,7 +171,7 @@ pub(crate) fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>
 
 pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult {
     let driver = driver()?;
-    let found = find(driver, pool)?;
+    let found = driver.pools.get(pool.0)?;
     if found.origin == Origin::Default {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -217,7 +213,7 @@ pub(crate) fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize) -> CUresult
 
 pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: InArray<CUmemAccessDesc>, count: usize) -> CUresult {
     let driver = driver()?;
-    let pool = find(driver, pool)?;
+    let pool = driver.pools.get(pool.0)?;
     if count > driver.space.devices.len() {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -248,7 +244,7 @@ pub(crate) fn cuMemPoolGetAccess(
     location: In<CUmemLocation>,
 ) -> CUresult {
     let driver = driver()?;
-    let pool = find(driver, pool)?;
+    let pool = driver.pools.get(pool.0)?;
     let location = location.0;
     if location.kind != CUmemLocationType::DEVICE || driver.space.device(CUdevice(location.id)).is_err() {
         return Err(CUerror::INVALID_VALUE);
@@ -266,7 +262,7 @@ pub(crate) fn cuMemPoolExportToShareableHandle(
     flags: u64,
 ) -> CUresult {
     let driver = driver()?;
-    let pool = find(driver, pool)?;
+    let pool = driver.pools.get(pool.0)?;
     let is_known = kind == CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR && flags == 0;
     if !is_known || pool.origin != Origin::Exportable {
         return Err(CUerror::INVALID_VALUE);
@@ -320,7 +316,7 @@ pub(crate) fn cuMemPoolImportPointer(
     data: In<CUmemPoolPtrExportData>,
 ) -> CUresult {
     let driver = driver()?;
-    let pool = find(driver, pool)?;
+    let pool = driver.pools.get(pool.0)?;
     let token = Token::from_bytes(data.0.bytes, ShareKind::Pool)?;
     let end = token.offset.checked_add(token.bytes);
     let lies_within = token.bytes > 0 && end.is_some_and(|end| end <= pool.memory.bytes());

@@ -166,7 +166,7 @@ pub(crate) fn cuStreamSynchronize(stream: CUstream) -> CUresult {
 pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    let event = driver.events.find(event.0).ok_or(CUerror::INVALID_HANDLE)?;
+    let event = driver.events.get(event.0)?;
     if flags > 1 {
         return Err(CUerror::INVALID_VALUE);
     }
