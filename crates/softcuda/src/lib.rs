@@ -39,44 +39,15 @@
 //!   address.
 //! - Under `seed:N` the order of all steps follows from the seed and the calls of a single-threaded program.
 
-mod address_space;
-mod advice;
 mod api;
-mod attributes;
-mod block_lookup;
-mod capture;
-pub mod config;
-mod context;
-mod device;
-mod driver_state;
+mod base;
 mod engine;
-mod event;
-mod event_state;
-mod extension;
 mod ffi;
-mod function;
-mod graph;
-mod graph_exec;
-mod handle_table;
-mod image;
-mod ipc;
-mod jit;
-mod kernel_memory;
-mod launch_env;
-mod library;
-mod lifecycle;
-mod link;
-mod loader;
-mod log;
-mod mapping;
 mod memory;
-mod module;
-mod occupancy;
-mod pool;
-mod span;
-mod stdio;
-mod stream;
-mod stream_ref;
-mod sync;
+mod modules;
+mod objects;
+mod space;
+mod state;
 
 pub use api::table::{api, cuGetProcAddress, not_supported, per_thread_api};
+pub use base::config;

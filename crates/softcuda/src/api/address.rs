@@ -2,9 +2,9 @@
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult};
 
-use crate::driver_state::driver;
 use crate::ffi::args::Out;
-use crate::memory::PAGE_BYTES;
+use crate::memory::page_heap::PAGE_BYTES;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuMemAddressReserve(
     start: Out<CUdeviceptr>,

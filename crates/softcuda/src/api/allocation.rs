@@ -9,13 +9,13 @@ use freehold_driver::cuda::{
 };
 use rustix::io::fcntl_dupfd_cloexec;
 
-use crate::device::Device;
-use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::{HostAddress, In, Out, UntypedPtr};
-use crate::mapping::Allocation;
-use crate::memory::PAGE_BYTES;
 use crate::memory::backing::{Backing, ShareHeader, ShareKind, with_fd_limit_raised};
-use crate::span::SpanKind;
+use crate::memory::mapping::Allocation;
+use crate::memory::page_heap::PAGE_BYTES;
+use crate::objects::device::Device;
+use crate::space::span::SpanKind;
+use crate::state::driver_state::{DriverState, driver};
 
 /// The device that memory like this would be of.
 fn target_device<'w>(driver: &'w DriverState, prop: &CUmemAllocationProp) -> Result<&'w Arc<Device>, CUerror> {

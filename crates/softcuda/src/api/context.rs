@@ -8,11 +8,11 @@ use freehold_driver::cuda::{
     CUsharedconfig, ctx_flags,
 };
 
-use crate::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
-use crate::context::{self, Context, PrimaryContext, current};
-use crate::driver_state::{DriverState, driver};
+use crate::base::sync::lock;
 use crate::ffi::args::{In, InArray, Out};
-use crate::sync::lock;
+use crate::objects::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
+use crate::objects::context::{self, Context, PrimaryContext, current};
+use crate::state::driver_state::{DriverState, driver};
 
 /// The context with a handle, or the last one that had it.
 fn find_or_destroyed(driver: &DriverState, handle: CUcontext) -> Result<Arc<Context>, CUerror> {

@@ -11,13 +11,13 @@ use freehold_driver::cuda::{
     CUresult, CUstream,
 };
 
-use crate::context::top;
-use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
 use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;
-use crate::span::{Span, SpanKind};
-use crate::stream_ref::StreamRef;
+use crate::objects::context::top;
+use crate::objects::stream_ref::StreamRef;
+use crate::space::span::{Span, SpanKind};
+use crate::state::driver_state::{DriverState, driver};
 
 /// A copy from pageable memory up to this size is staged; a larger one is carried out before the call returns.
 const STAGE_BYTES_MAX: u64 = 64 << 10;

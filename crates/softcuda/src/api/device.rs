@@ -7,10 +7,10 @@ use freehold_driver::cuda::{
 };
 
 use super::pool::{current_pool, default_pool};
-use crate::attributes;
-use crate::driver_state::driver;
 use crate::ffi::args::{InStr, Out};
-use crate::pool::Origin;
+use crate::objects::attributes;
+use crate::objects::pool::Origin;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuDeviceGet(device: Out<CUdevice>, ordinal: i32) -> CUresult {
     let found = driver()?.space.device(CUdevice(ordinal))?;

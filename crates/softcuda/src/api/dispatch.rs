@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use freehold_driver::cuda::{CUerror, CUresult, Function};
 
-use crate::capture;
-use crate::context::current;
-use crate::driver_state;
 use crate::engine::work::is_within_host_function;
+use crate::objects::capture;
+use crate::objects::context::current;
+use crate::state::driver_state;
 
 /// Runs what C calls beyond the driver's interface: a panic becomes a code.
 pub(crate) fn catch_panic(call: impl FnOnce() -> CUresult) -> CUresult {

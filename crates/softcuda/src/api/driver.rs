@@ -5,9 +5,9 @@ use std::ptr;
 
 use freehold_driver::cuda::{CUerror, CUresult};
 
-use crate::attributes::DRIVER_VERSION;
-use crate::driver_state;
 use crate::ffi::args::Out;
+use crate::objects::attributes::DRIVER_VERSION;
+use crate::state::driver_state;
 
 pub(crate) fn cuInit(flags: u32) -> CUresult {
     if flags != 0 {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags, event_wait_flags};
 
-use crate::context::current;
-use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{InternalWork, Timestamp, Work};
-use crate::event::Event;
-use crate::event_state::{EventRecord, EventState, IpcEventState};
 use crate::ffi::args::Out;
-use crate::graph::NodeKind;
+use crate::objects::context::current;
+use crate::objects::event::Event;
+use crate::objects::event_state::{EventRecord, EventState, IpcEventState};
+use crate::objects::graph::NodeKind;
+use crate::state::driver_state::{DriverState, driver};
 
 pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
     let driver = driver()?;

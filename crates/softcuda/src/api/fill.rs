@@ -8,12 +8,12 @@ use std::sync::Arc;
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
 
 use super::copy::Call;
-use crate::context::Context;
-use crate::driver_state::{DriverState, driver};
+use crate::base::sync::lock;
 use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
-use crate::span::{Span, SpanKind};
-use crate::sync::lock;
+use crate::objects::context::Context;
+use crate::space::span::{Span, SpanKind};
+use crate::state::driver_state::{DriverState, driver};
 
 /// A rectangle of elements: `pitch` in bytes, `width` and `height` in elements and rows.
 struct Rectangle {

@@ -7,10 +7,10 @@ use freehold_driver::cuda::{
 };
 use freehold_ptx::Kernel;
 
-use crate::driver_state::driver;
+use crate::base::sync::lock;
 use crate::ffi::args::Out;
-use crate::function::attribute as attribute_of;
-use crate::sync::lock;
+use crate::modules::function::attribute as attribute_of;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuFuncGetAttribute(value: Out<i32>, attribute: CUfunction_attribute, function: CUfunction) -> CUresult {
     let function = driver()?.code.functions.get(function.0)?;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUerror, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, graph_flags};
 
-use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::{InOut, Out};
-use crate::graph::Graph;
-use crate::graph_exec::GraphExec;
+use crate::objects::graph::Graph;
+use crate::objects::graph_exec::GraphExec;
+use crate::state::driver_state::{DriverState, driver};
 
 /// The graph with a handle, unless a capture still adds to it.
 fn find(driver: &DriverState, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, host_register_flags};
 
-use crate::context::{check_current_if_any, current};
-use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, Out};
 use crate::memory::arena::HostPages;
 use crate::memory::mem_ref::is_host_mapped;
-use crate::span::SpanKind;
+use crate::objects::context::{check_current_if_any, current};
+use crate::space::span::SpanKind;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuMemAllocHost_v2(start: Out<*mut c_void>, bytes: usize) -> CUresult {
     cuMemHostAlloc(start, bytes, 0)

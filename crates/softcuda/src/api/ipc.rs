@@ -6,16 +6,16 @@ use freehold_driver::cuda::{
     CUdevice, CUdeviceptr, CUerror, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, event_flags, ipc_flags,
 };
 
-use crate::context::current;
-use crate::device::Device;
-use crate::driver_state::driver;
-use crate::event::Event;
-use crate::event_state::IpcEventState;
 use crate::ffi::args::Out;
-use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping, Imports};
 use crate::memory::backing::{ShareHeader, ShareKind};
 use crate::memory::ipc_token::Token;
-use crate::span::SpanKind;
+use crate::objects::context::current;
+use crate::objects::device::Device;
+use crate::objects::event::Event;
+use crate::objects::event_state::IpcEventState;
+use crate::space::imports::{ImportEntry, ImportedBlock, ImportedMapping, Imports};
+use crate::space::span::SpanKind;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, start: CUdeviceptr) -> CUresult {
     let driver = driver()?;

@@ -7,11 +7,11 @@ use freehold_driver::cuda::{
 };
 
 use super::function::write_param_info;
-use crate::context::current;
-use crate::driver_state::driver;
+use crate::base::sync::lock;
 use crate::ffi::args::Out;
-use crate::function;
-use crate::sync::lock;
+use crate::modules::function;
+use crate::objects::context::current;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuKernelGetFunction(function: Out<CUfunction>, kernel: CUkernel) -> CUresult {
     let driver = driver()?;

@@ -9,15 +9,15 @@ use freehold_driver::cuda::{
 use freehold_ptx::{Grid, Kernel, Launch};
 
 use super::occupancy::active_blocks;
-use crate::driver_state::driver;
 use crate::engine::kernel_env::KernelEnv;
 use crate::engine::kernel_run::{KernelRun, Residency};
 use crate::engine::work::Work;
 use crate::ffi::args::{In, WordArray};
-use crate::function::{Function, threads_max};
-use crate::launch_env::LaunchEnv;
 use crate::memory::mem_ref::MemRef;
-use crate::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
+use crate::modules::function::{Function, threads_max};
+use crate::modules::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
+use crate::space::launch_env::LaunchEnv;
+use crate::state::driver_state::driver;
 
 /// Blocks of a grid in each direction, and threads of a block, at the most.
 const GRID_MAX: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];

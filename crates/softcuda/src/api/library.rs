@@ -8,10 +8,10 @@ use freehold_driver::cuda::{
 use freehold_ptx::Image;
 
 use super::module::{build_with, file_ptx, write_symbol};
-use crate::context::current;
-use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
-use crate::image::ptx_at;
+use crate::modules::image::ptx_at;
+use crate::objects::context::current;
+use crate::state::driver_state::driver;
 
 /// As many options of a library as there are.
 const LIBRARY_OPTIONS_MAX: u32 = 2;

@@ -7,13 +7,13 @@ use std::time::Instant;
 use freehold_driver::cuda::{CUerror, CUjit_option, CUjitInputType, CUlinkState, CUresult};
 
 use super::module::file_bytes;
-use crate::context::current;
-use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
-use crate::image::is_binary;
-use crate::jit::JitOptions;
-use crate::link::Link;
 use crate::memory::mem_ref::MemRef;
+use crate::modules::image::is_binary;
+use crate::modules::jit::JitOptions;
+use crate::modules::link::Link;
+use crate::objects::context::current;
+use crate::state::driver_state::driver;
 
 /// An input that says it is longer is none.
 const INPUT_BYTES_MAX: usize = 1 << 30;

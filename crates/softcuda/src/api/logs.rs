@@ -5,9 +5,9 @@ use std::path::Path;
 
 use freehold_driver::cuda::{CUerror, CUlogIterator, CUlogsCallback, CUlogsCallbackHandle, CUresult};
 
-use crate::driver_state::driver;
+use crate::base::handle_table::HandleKind;
 use crate::ffi::args::{HostAddress, InOut, InStr, Out};
-use crate::handle_table::HandleKind;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuLogsRegisterCallback(
     callback: CUlogsCallback,

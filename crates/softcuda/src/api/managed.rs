@@ -9,13 +9,13 @@ use freehold_driver::cuda::{
     CUstream, attach_flags,
 };
 
-use crate::advice::{Advice, AdviceMap};
-use crate::context::current;
-use crate::driver_state::{DriverState, driver};
 use crate::engine::work::Work;
 use crate::ffi::args::{HostAddress, InArray, WordArray};
+use crate::memory::advice::{Advice, AdviceMap};
 use crate::memory::mem_ref::MemRef;
-use crate::span::SpanKind;
+use crate::objects::context::current;
+use crate::space::span::SpanKind;
+use crate::state::driver_state::{DriverState, driver};
 
 /// As many attributes as one call asks for at the most: some more than there are.
 const ATTRIBUTES_MAX: usize = 64;

@@ -9,12 +9,12 @@ use freehold_driver::cuda::{
 
 use rustix::mm::ProtFlags;
 
-use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::{In, InArray, Out};
-use crate::mapping::Mapping;
-use crate::memory::PAGE_BYTES;
 use crate::memory::arena::{HOST_NO_ACCESS, HOST_READ_WRITE};
-use crate::span::SpanKind;
+use crate::memory::mapping::Mapping;
+use crate::memory::page_heap::PAGE_BYTES;
+use crate::space::span::SpanKind;
+use crate::state::driver_state::{DriverState, driver};
 
 /// As many descriptions as access is given at once: some more than there are devices.
 const ACCESS_COUNT_MAX: usize = 64;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
-use crate::attributes::PITCH_BYTES;
-use crate::context::{Context, check_current_if_any, current};
-use crate::driver_state::{DriverState, driver};
 use crate::ffi::args::Out;
 use crate::memory::arena::HostPages;
-use crate::span::SpanKind;
+use crate::objects::attributes::PITCH_BYTES;
+use crate::objects::context::{Context, check_current_if_any, current};
+use crate::space::span::SpanKind;
+use crate::state::driver_state::{DriverState, driver};
 
 pub(crate) fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> CUresult {
     let device = &current()?.device;

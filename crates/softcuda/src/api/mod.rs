@@ -10,6 +10,7 @@ mod device;
 pub(crate) mod dispatch;
 mod driver;
 mod event;
+mod extension;
 mod fill;
 mod function;
 mod graph;

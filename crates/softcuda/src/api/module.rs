@@ -6,12 +6,12 @@ use std::time::Instant;
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmodule, CUmoduleLoadingMode, CUresult};
 use freehold_ptx::Image;
 
-use crate::context::current;
-use crate::driver_state::driver;
 use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
-use crate::image::{LoadError, build, ptx_at, ptx_in};
-use crate::jit::JitOptions;
-use crate::module::{Module, Variable};
+use crate::modules::image::{LoadError, build, ptx_at, ptx_in};
+use crate::modules::jit::JitOptions;
+use crate::modules::module::{Module, Variable};
+use crate::objects::context::current;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuModuleLoad(module: Out<CUmodule>, path: InStr) -> CUresult {
     let image = build(&file_ptx(&path)?).map_err(|error| error.code)?;

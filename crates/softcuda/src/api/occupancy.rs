@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUerror, CUfunction, CUlaunchConfig, CUoccupancyB2DSize, CUresult, occupancy_flags};
 
-use crate::context::current;
-use crate::driver_state::driver;
 use crate::ffi::args::{In, Out};
-use crate::function::{Function, block_resources, threads_max};
-use crate::occupancy::{self, MULTIPROCESSORS};
+use crate::modules::function::{Function, block_resources, threads_max};
+use crate::modules::occupancy::{self, MULTIPROCESSORS};
+use crate::objects::context::current;
+use crate::state::driver_state::driver;
 
 /// The function with a handle, or a library's kernel in the current context.
 fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {

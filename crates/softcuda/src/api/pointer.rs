@@ -7,12 +7,12 @@ use freehold_driver::cuda::{
     CUcontext, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult,
 };
 
-use crate::driver_state::driver;
 use crate::ffi::args::{InArray, UntypedPtr};
-use crate::ipc::ImportedBlock;
-use crate::memory::PAGE_BYTES;
-use crate::pool::CHUNK_BYTES;
-use crate::span::{Span, SpanKind};
+use crate::memory::page_heap::PAGE_BYTES;
+use crate::objects::pool::CHUNK_BYTES;
+use crate::space::imports::ImportedBlock;
+use crate::space::span::{Span, SpanKind};
+use crate::state::driver_state::driver;
 
 /// As many attributes as are asked for at once: some more than there are.
 const ATTRIBUTES_MAX: u32 = 64;

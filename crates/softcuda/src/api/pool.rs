@@ -9,16 +9,16 @@ use freehold_driver::cuda::{
 };
 
 use super::allocation::{export_fd, import_fd};
-use crate::device::Device;
-use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{InternalWork, Work};
 use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
-use crate::ipc::{ImportEntry, ImportedBlock, ImportedMapping};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
 use crate::memory::ipc_token::Token;
-use crate::pool::{Origin, Pool};
-use crate::span::{Span, SpanKind};
-use crate::stream_ref::StreamRef;
+use crate::objects::device::Device;
+use crate::objects::pool::{Origin, Pool};
+use crate::objects::stream_ref::StreamRef;
+use crate::space::imports::{ImportEntry, ImportedBlock, ImportedMapping};
+use crate::space::span::{Span, SpanKind};
+use crate::state::driver_state::{DriverState, driver};
 
 /// The pool that a device has from the start.
 pub(super) fn default_pool(driver: &DriverState, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {

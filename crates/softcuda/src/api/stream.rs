@@ -7,15 +7,15 @@ use freehold_driver::cuda::{
     CUstreamCaptureMode, CUstreamCaptureStatus, event_wait_flags, stream_flags,
 };
 
-use crate::attributes::PRIORITY_GREATEST;
-use crate::capture;
-use crate::context::current;
-use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{Condition, HostCall, HostFunction, Work};
-use crate::event_state::EventState;
 use crate::ffi::args::{HostAddress, InOut, Out};
-use crate::graph::NodeKind;
-use crate::stream_ref::{StreamEntry, StreamRef};
+use crate::objects::attributes::PRIORITY_GREATEST;
+use crate::objects::capture;
+use crate::objects::context::current;
+use crate::objects::event_state::EventState;
+use crate::objects::graph::NodeKind;
+use crate::objects::stream_ref::{StreamEntry, StreamRef};
+use crate::state::driver_state::{DriverState, driver};
 
 pub(crate) fn cuStreamCreate(stream: Out<CUstream>, flags: u32) -> CUresult {
     cuStreamCreateWithPriority(stream, flags, 0)

@@ -8,10 +8,10 @@ use std::ptr;
 use freehold_driver::cuda::symbols::Symbol;
 use freehold_driver::cuda::*;
 
-use crate::api::dispatch::dispatch;
-use crate::attributes::DRIVER_VERSION;
+use super::dispatch::dispatch;
 use crate::ffi::args::{FromC, InStr, Out};
 use crate::ffi::default_stream::{is_per_thread_default, with_per_thread_default};
+use crate::objects::attributes::DRIVER_VERSION;
 
 /// The functions behind the table.
 mod entries {
@@ -164,7 +164,7 @@ fn cuGetProcAddress_v2(
     let is_extension = name.0.as_bytes() == extension::NAME.to_bytes();
     let (address, outcome) = match forms.iter().rfind(|form| form.since <= version) {
         Some(form) => (address(form, streams), CUdriverProcAddressQueryResult::SUCCESS),
-        None if is_extension => (crate::extension::address(), CUdriverProcAddressQueryResult::SUCCESS),
+        None if is_extension => (crate::api::extension::address(), CUdriverProcAddressQueryResult::SUCCESS),
         None if forms.is_empty() => (0, CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND),
         None => (0, CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT),
     };

@@ -7,11 +7,11 @@ use freehold_driver::cuda::{
     write_value_flags,
 };
 
-use crate::driver_state::{DriverState, driver};
 use crate::engine::work::{WaitValue, Work};
 use crate::ffi::args::InArray;
 use crate::memory::mem_ref::{MemRef, WordWidth};
-use crate::span::{Span, SpanKind};
+use crate::space::span::{Span, SpanKind};
+use crate::state::driver_state::{DriverState, driver};
 
 const BATCH_COUNT_MAX: u32 = 256;
 

@@ -14,7 +14,7 @@ use freehold_ptx::{Block, Grid, Progress as BlockProgress, Slice};
 use super::kernel_env::KernelEnv;
 use super::progress::Progress;
 use super::rng::SplitMix64;
-use crate::sync::lock;
+use crate::base::sync::lock;
 
 /// Instructions of warps that a block executes before others run.
 pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{CUerror, CUresult};
 
-use crate::config::Schedule;
+use crate::base::config::Schedule;
 use kernel_run::KernelRun;
 use progress::{Progress, Quantum};
 use queue::{Fence, Op, Queue};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::work::Work;
-use crate::sync::lock;
+use crate::base::sync::lock;
 
 /// What work is known to come after: for each queue the last of its fences.
 #[derive(Debug, Clone, Default)]

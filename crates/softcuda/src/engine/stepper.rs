@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::progress::{Progress, Quantum};
 use super::queue::{Fence, Op, Queue};
 use super::rng::SplitMix64;
-use crate::sync::lock;
+use crate::base::sync::lock;
 
 /// The ticker looks so often whether there was a call, and without one in so many looks it runs what can run.
 const TICK: Duration = Duration::from_millis(10);

@@ -11,8 +11,8 @@ use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_
 
 use super::kernel_run::KernelRun;
 use super::progress::{Progress, Quantum};
+use crate::base::sync::lock;
 use crate::memory::mem_ref::{self, MemRef, WordWidth};
-use crate::sync::lock;
 
 thread_local! {
     /// Set while this thread runs a function of the program's on behalf of a stream.

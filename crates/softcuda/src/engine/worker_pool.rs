@@ -9,7 +9,7 @@ use freehold_driver::cuda::CUerror;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::kernel_run::{KernelRun, NextBlock};
-use crate::sync::lock;
+use crate::base::sync::lock;
 
 #[derive(Debug)]
 pub(super) struct WorkerPool {

@@ -11,8 +11,8 @@ use std::ptr;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
-use super::PAGE_BYTES;
 use super::backing::Backing;
+use super::page_heap::PAGE_BYTES;
 
 /// What freed memory holds.
 const POISON: u8 = 0xdb;

@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::usage_file::{Account, UsageFile};
-use crate::sync::lock;
+use crate::base::sync::lock;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freelabl");
 

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::PAGE_BYTES;
 use super::arena::{ARENA_BYTES_MAX, Arena, HOST_READ_WRITE};
 use super::backing::Backing;
 use super::dirty_ranges::DirtyRanges;
-use super::page_heap::{PageHeap, PageRun};
+use super::page_heap::{PAGE_BYTES, PageHeap, PageRun};
 use super::usage_file::UsageFile;
-use crate::config::Config;
-use crate::sync::lock;
+use crate::base::config::Config;
+use crate::base::sync::lock;
 
 /// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
 /// every pool has room to grow in.

@@ -1,15 +1,14 @@
 //! Memory of the software device, and of the host as far as the driver maps it: where blocks lie, how bytes move.
 //! Whose they are is not known here.
 
+pub(crate) mod advice;
 pub(crate) mod arena;
 pub(crate) mod backing;
 pub(crate) mod device_memory;
 pub(crate) mod dirty_ranges;
 pub(crate) mod free_ranges;
 pub(crate) mod ipc_token;
+pub(crate) mod mapping;
 pub(crate) mod mem_ref;
 pub(crate) mod page_heap;
 pub(crate) mod usage_file;
-
-/// The granularity of a device's memory, as on the real one.
-pub(crate) const PAGE_BYTES: u64 = 2 << 20;

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::PAGE_BYTES;
 use super::free_ranges::FreeRanges;
+
+/// The granularity of a device's memory, as on the real one.
+pub(crate) const PAGE_BYTES: u64 = 2 << 20;
 
 /// Small blocks start on a multiple of this.
 pub(crate) const GRANULE_BYTES: u64 = 512;

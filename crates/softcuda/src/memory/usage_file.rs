@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use self::locks::{
     TABLES_LOCK_BYTE, byte_range, is_alive, lock_process_slot, set_lock, set_tables_lock, unlocked_inodes,
 };
-use crate::sync::lock;
+use crate::base::sync::lock;
 
 mod locks;
 #[cfg(test)]

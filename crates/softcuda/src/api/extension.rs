@@ -1,0 +1,89 @@
+//! The software driver's own extension of CUDA's interface, as `freehold_driver::cuda::extension` says.
+
+use std::ffi::c_void;
+
+use freehold_driver::cuda::extension::{Entry, FaultReport, FindBlock, ReadArgument, ShortText, Table, VERSION};
+use freehold_driver::cuda::{CUerror, CUresult};
+use freehold_ptx::{Fault, FaultKind};
+
+use super::dispatch::catch_panic;
+use crate::space::block_lookup::set_read_only;
+use crate::state::driver_state::{driver, is_forked};
+
+/// As many arguments as a launch can have: more than there is room for.
+const ARGUMENTS_MAX: usize = 8192;
+
+static TABLE: Table = Table { describe, forget, read_only, fault };
+
+/// Where `cuGetProcAddress` says that the extension is.
+pub(crate) fn address() -> usize {
+    let entry: Entry = entry;
+    entry as usize
+}
+
+unsafe extern "C" fn entry(version: u32) -> *const Table {
+    if version == VERSION { &raw const TABLE } else { std::ptr::null() }
+}
+
+unsafe extern "C" fn describe(
+    start: u64,
+    bytes: u64,
+    find: FindBlock,
+    data: *mut c_void,
+    number: *mut u64,
+) -> CUresult {
+    catch_panic(|| {
+        let found = driver()?.block_lookup.register(start, bytes, find, data as usize)?;
+        // SAFETY: the caller vouches that `number` is good for one value.
+        unsafe { number.write(found) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn forget(number: u64) -> CUresult {
+    // In the child of a fork nothing is looked up any more, and the lock may be held for ever.
+    if is_forked() { Ok(()) } else { catch_panic(|| driver()?.block_lookup.unregister(number)) }
+}
+
+unsafe extern "C" fn read_only(arguments: *const ReadArgument, count: usize) -> CUresult {
+    catch_panic(|| {
+        if count > ARGUMENTS_MAX {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let argument = |index| {
+            let at = arguments.wrapping_add(index);
+            // SAFETY: the caller vouches for `count` arguments.
+            unsafe { at.read() }
+        };
+        set_read_only((0..count).map(argument).collect());
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn fault(report: *mut FaultReport) -> CUresult {
+    catch_panic(|| {
+        let fault = driver()?.log.first_fault().ok_or(CUerror::NOT_FOUND)?;
+        // SAFETY: the caller vouches that `report` is good for one value.
+        unsafe { report.write(report_of(fault)) };
+        Ok(())
+    })
+}
+
+fn report_of(fault: &Fault) -> FaultReport {
+    let address = match fault.kind {
+        FaultKind::Address { address, .. }
+        | FaultKind::Misaligned { address, .. }
+        | FaultKind::Space { address }
+        | FaultKind::Call { address } => Some(address),
+        _ => None,
+    };
+    FaultReport {
+        kernel: ShortText::new(&fault.kernel),
+        sentence: ShortText::new(&fault.to_string()),
+        address: address.unwrap_or(0),
+        has_address: address.is_some().into(),
+        line: fault.line,
+        block: fault.block,
+        thread: fault.thread,
+    }
+}

@@ -1,0 +1,261 @@
+//! What the driver has to say of errors: its log, who is told of each message, and the file that `CUDA_LOG_FILE` names.
+//!
+//! No lock of this module is held while a function of the program's is called.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use freehold_driver::cuda::{CUerror, CUlogIterator, CUlogLevel, CUresult};
+use freehold_ptx::Fault;
+
+use super::config::LogFile;
+use super::stdio;
+use super::sync::lock;
+
+/// As many bytes as the log keeps: of older messages only that they were there.
+const KEPT_BYTES_MAX: usize = 25_600;
+
+/// Stands for messages that the log no longer has, or has no room for.
+const TRUNCATED: &str = "[Log truncated: older messages are lost]\n";
+
+/// A function of the program's that is told of messages.
+pub(crate) type LogCallback = unsafe extern "C" fn(*mut c_void, CUlogLevel, *mut std::ffi::c_char, usize);
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Option<LogFile>,
+    state: Mutex<State>,
+    /// How the first kernel that went wrong did so.
+    first_fault: OnceLock<Fault>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Lines with their end.
+    lines: VecDeque<String>,
+    /// The number of the first of them.
+    first: CUlogIterator,
+    bytes: usize,
+    callbacks: Vec<RegisteredCallback>,
+    last_id: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RegisteredCallback {
+    id: usize,
+    callback: LogCallback,
+    /// The program's own pointer, which only its function follows.
+    data: usize,
+}
+
+impl Log {
+    pub(crate) fn new(file: Option<LogFile>) -> Self {
+        Self { file, state: Mutex::default(), first_fault: OnceLock::new() }
+    }
+
+    /// Writes an error down, and tells everybody of it.
+    pub(crate) fn error(&self, message: &str) {
+        let line = format!("[{}][{}][CUDA][E] {message}\n", time_of_day(), thread_id());
+        self.write_to_file(&line);
+        let callbacks = {
+            let mut state = lock(&self.state);
+            state.bytes += line.len();
+            state.lines.push_back(line);
+            while state.bytes > KEPT_BYTES_MAX {
+                let Some(oldest) = state.lines.pop_front() else { break };
+                state.bytes -= oldest.len();
+                state.first += 1;
+            }
+            state.callbacks.clone()
+        };
+        let mut text: Vec<_> = message.bytes().chain([0]).collect();
+        for RegisteredCallback { callback, data, .. } in callbacks {
+            // SAFETY: the program vouched for the function and its data when it registered them; the text ends in a
+            // NUL and outlives the call.
+            unsafe {
+                callback(data as *mut c_void, CUlogLevel::ERROR, text.as_mut_ptr().cast(), text.len() - 1);
+            }
+        }
+    }
+
+    /// Writes down how a kernel went wrong.
+    pub(crate) fn record_fault(&self, fault: &Fault) {
+        self.first_fault.get_or_init(|| fault.clone());
+        self.error(&fault.to_string());
+    }
+
+    /// How the first kernel that went wrong did so, if one has.
+    pub(crate) fn first_fault(&self) -> Option<&Fault> {
+        self.first_fault.get()
+    }
+
+    /// The log's own file is a help, not a promise: what cannot be written there is in the log still.
+    fn write_to_file(&self, line: &str) {
+        match &self.file {
+            None => {}
+            Some(LogFile::Stdout) => stdio::to_stdout(line.as_bytes()),
+            Some(LogFile::Stderr) => stdio::to_stderr(line.as_bytes()),
+            Some(LogFile::Path(path)) => {
+                if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+                    let _written = file.write_all(line.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// Has a function told of every message from now on; the number ends that.
+    pub(crate) fn register(&self, callback: LogCallback, data: usize) -> usize {
+        let mut state = lock(&self.state);
+        state.last_id += 1;
+        let id = state.last_id;
+        state.callbacks.push(RegisteredCallback { id, callback, data });
+        id
+    }
+
+    pub(crate) fn unregister(&self, id: usize) -> CUresult {
+        let mut state = lock(&self.state);
+        let at = state.callbacks.iter().position(|registered| registered.id == id);
+        state.callbacks.remove(at.ok_or(CUerror::INVALID_VALUE)?);
+        Ok(())
+    }
+
+    /// The number that the next message will have.
+    pub(crate) fn next_index(&self) -> CUlogIterator {
+        lock(&self.state).next_index()
+    }
+
+    /// The messages from a number on, or all.
+    pub(crate) fn since(&self, from: Option<CUlogIterator>) -> LogLines {
+        let state = lock(&self.state);
+        let from = from.unwrap_or(0);
+        let skipped = from.saturating_sub(state.first) as usize;
+        let lines = state.lines.iter().skip(skipped).cloned().collect();
+        LogLines { lines, is_truncated: from < state.first, end: state.next_index() }
+    }
+
+    pub(crate) fn write_to(&self, path: &Path, lines: &LogLines) -> CUresult {
+        let written = std::fs::write(path, lines.text());
+        written.map_err(|_| CUerror::INVALID_VALUE)
+    }
+}
+
+impl State {
+    fn next_index(&self) -> CUlogIterator {
+        self.first + self.lines.len() as CUlogIterator
+    }
+}
+
+/// Messages taken out of the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LogLines {
+    lines: Vec<String>,
+    /// Whether older ones that were asked for are lost.
+    is_truncated: bool,
+    pub(crate) end: CUlogIterator,
+}
+
+impl LogLines {
+    fn text(&self) -> String {
+        let head = if self.is_truncated { TRUNCATED } else { "" };
+        [head].into_iter().chain(self.lines.iter().map(String::as_str)).collect()
+    }
+
+    /// As many of the newest messages as fit into `bytes` with a NUL behind them.
+    ///
+    /// # Errors
+    /// There are some, and none fits.
+    pub(crate) fn newest_fitting(&self, bytes: usize) -> Result<String, CUerror> {
+        let whole = self.text();
+        if whole.len() < bytes || whole.is_empty() {
+            return if bytes > 0 { Ok(whole) } else { Err(CUerror::INVALID_VALUE) };
+        }
+        let mut room = bytes.checked_sub(TRUNCATED.len() + 1).ok_or(CUerror::INVALID_VALUE)?;
+        let newest = self.lines.iter().rev().take_while(|line| {
+            let fits = line.len() <= room;
+            room = room.saturating_sub(line.len());
+            fits
+        });
+        let count = newest.count();
+        if count == 0 {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let lines = self.lines[self.lines.len() - count..].to_vec();
+        Ok(Self { lines, is_truncated: true, end: self.end }.text())
+    }
+}
+
+/// The time of day, in UTC.
+fn time_of_day() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, milliseconds) = (now.as_secs() % 86_400, now.subsec_millis());
+    format!("{:02}:{:02}:{:02}.{milliseconds:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// The number of the calling thread.
+fn thread_id() -> u64 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(log: &Log, from: Option<CUlogIterator>) -> String {
+        let text = log.since(from).text();
+        text.lines().map(|line| line.rsplit("] ").next().unwrap().to_owned() + ";").collect()
+    }
+
+    #[test]
+    fn a_dump_starts_where_the_iterator_was() {
+        let log = Log::new(None);
+        log.error("one");
+        let end = log.next_index();
+        log.error("two");
+        assert_eq!(messages(&log, None), "one;two;");
+        assert_eq!(messages(&log, Some(end)), "two;");
+        assert_eq!(messages(&log, Some(log.next_index())), "");
+    }
+
+    #[test]
+    fn the_oldest_messages_give_way_and_are_said_to_be_lost() {
+        let log = Log::new(None);
+        (0..1000).for_each(|number| log.error(&format!("message {number}")));
+        let text = log.since(None).text();
+        assert!(text.starts_with(TRUNCATED));
+        assert!(text.ends_with("message 999\n"));
+        assert!(text.len() <= KEPT_BYTES_MAX + TRUNCATED.len());
+    }
+
+    #[test]
+    fn of_a_buffer_that_is_too_short_the_newest_messages_get_the_room() {
+        let log = Log::new(None);
+        ["one", "two", "three"].iter().for_each(|message| log.error(message));
+        let lines = log.since(None);
+        let last = lines.lines[2].len();
+        let text = lines.newest_fitting(TRUNCATED.len() + last + 1).unwrap();
+        assert_eq!(text, format!("{TRUNCATED}{}", lines.lines[2]));
+        assert_eq!(lines.newest_fitting(10), Err(CUerror::INVALID_VALUE));
+        assert_eq!(log.since(Some(log.next_index())).newest_fitting(10), Ok(String::new()));
+    }
+
+    #[test]
+    fn a_callback_is_called_until_it_is_unregistered() {
+        unsafe extern "C" fn count(data: *mut c_void, _: CUlogLevel, _: *mut std::ffi::c_char, length: usize) {
+            // SAFETY: the test below registers a pointer to an atomic that outlives the log.
+            let total = unsafe { &*data.cast::<std::sync::atomic::AtomicUsize>() };
+            total.fetch_add(length, std::sync::atomic::Ordering::Relaxed);
+        }
+        let (log, total) = (Log::new(None), std::sync::atomic::AtomicUsize::new(0));
+        let number = log.register(count, std::ptr::from_ref(&total) as usize);
+        log.error("four");
+        assert_eq!(log.unregister(number), Ok(()));
+        log.error("not heard");
+        assert_eq!(total.into_inner(), 4);
+        assert_eq!(log.unregister(number), Err(CUerror::INVALID_VALUE));
+    }
+}

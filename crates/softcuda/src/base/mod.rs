@@ -1,0 +1,7 @@
+//! What knows nothing of CUDA objects: settings, handles, locks, the log.
+
+pub mod config;
+pub(crate) mod handle_table;
+pub(crate) mod log;
+pub(crate) mod stdio;
+pub(crate) mod sync;

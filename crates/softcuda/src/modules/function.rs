@@ -1,0 +1,204 @@
+//! Functions: the kernels of a module, what can be asked of one and what can be set.
+
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, Weak};
+
+use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUmodule, CUresult};
+use freehold_ptx::{Kernel, Program};
+
+use super::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, SHARED_BYTES_MAX, THREADS_MAX};
+use crate::base::sync::lock;
+use crate::objects::context::Context;
+
+/// The binary that kernels are said to be: that of the hardware.
+const BINARY_VERSION: i32 = 90;
+
+/// Registers of one thread at the least and at the most, and of all threads of a block.
+const REGISTERS_MIN: u32 = 8;
+const REGISTERS_MAX: u32 = 255;
+const REGISTERS_PER_BLOCK: u32 = 65_536;
+
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) handle: CUfunction,
+    pub(crate) module: CUmodule,
+    pub(crate) context: Weak<Context>,
+    pub(crate) program: Arc<Program>,
+    /// Which of the program's kernels it is.
+    pub(crate) index: usize,
+    /// Handed out to the program, for as long as the function lives.
+    pub(crate) name: CString,
+    /// Bytes of the constants of its module.
+    pub(crate) constant_bytes: u64,
+    /// Shared with the kernel of a library that it comes from.
+    pub(crate) settings: Arc<Mutex<Settings>>,
+}
+
+impl Function {
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.program.kernels()[self.index]
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        lock(&self.settings).clone()
+    }
+}
+
+/// What the program has set of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Dynamic shared memory that a launch may ask for.
+    pub(crate) dynamic_bytes_max: u32,
+    /// Percent of the cache to be shared memory; -1 leaves it to the driver.
+    carveout: i32,
+    pub(crate) cache_config: u32,
+    non_portable_cluster: bool,
+    cluster_policy: i32,
+}
+
+impl Settings {
+    pub(crate) fn of(kernel: &Kernel) -> Self {
+        Self {
+            dynamic_bytes_max: SHARED_BYTES_DEFAULT.saturating_sub(static_bytes(kernel)),
+            carveout: -1,
+            cache_config: 0,
+            non_portable_cluster: false,
+            cluster_policy: 0,
+        }
+    }
+
+    pub(crate) fn set(&mut self, kernel: &Kernel, attribute: CUfunction_attribute, value: i32) -> CUresult {
+        match attribute {
+            CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+                let most = SHARED_BYTES_MAX.saturating_sub(static_bytes(kernel));
+                let wanted = u32::try_from(value).ok().filter(|&bytes| bytes <= most);
+                self.dynamic_bytes_max = wanted.ok_or(CUerror::INVALID_VALUE)?;
+            }
+            CUfunction_attribute::PREFERRED_SHARED_MEMORY_CARVEOUT if (-1..=100).contains(&value) => {
+                self.carveout = value;
+            }
+            CUfunction_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED if (0..=1).contains(&value) => {
+                self.non_portable_cluster = value == 1;
+            }
+            CUfunction_attribute::CLUSTER_SCHEDULING_POLICY_PREFERENCE if (0..=2).contains(&value) => {
+                self.cluster_policy = value;
+            }
+            _ => return Err(CUerror::INVALID_VALUE),
+        }
+        Ok(())
+    }
+}
+
+fn static_bytes(kernel: &Kernel) -> u32 {
+    u32::try_from(kernel.shared_bytes).unwrap_or(u32::MAX)
+}
+
+/// Threads that a block of the kernel may have, as the driver tells it: a kernel that requires a shape says nothing of
+/// the most.
+pub(crate) fn threads_max(kernel: &Kernel) -> u32 {
+    thread_count(kernel.max_threads)
+}
+
+fn thread_count(bound: Option<[u32; 3]>) -> u32 {
+    let product = bound.map(|[x, y, z]| u64::from(x) * u64::from(y) * u64::from(z));
+    product.map_or(THREADS_MAX, |threads| u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, THREADS_MAX))
+}
+
+/// Registers of one thread: as many as the text has, but never so many that a block which the kernel allows does not
+/// fit. The hardware's compiler would keep the rest in memory.
+pub(crate) fn registers(kernel: &Kernel) -> u32 {
+    let largest = thread_count(kernel.required_threads.or(kernel.max_threads));
+    let fitting = REGISTERS_PER_BLOCK / largest.next_multiple_of(128) / 8 * 8;
+    let most = REGISTERS_MAX.min(fitting).min(kernel.max_registers.unwrap_or(REGISTERS_MAX)).max(REGISTERS_MIN);
+    kernel.registers.clamp(REGISTERS_MIN, most)
+}
+
+/// What a block of the kernel needs of a multiprocessor.
+pub(crate) fn block_resources(kernel: &Kernel, threads: u64, dynamic_bytes: u64) -> BlockResources {
+    let shared_bytes = kernel.shared_bytes.saturating_add(dynamic_bytes);
+    BlockResources { threads, registers: registers(kernel).into(), shared_bytes }
+}
+
+pub(crate) fn attribute(
+    kernel: &Kernel,
+    constant_bytes: u64,
+    settings: &Settings,
+    attribute: CUfunction_attribute,
+) -> Result<i32, CUerror> {
+    let count = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
+    Ok(match attribute {
+        CUfunction_attribute::MAX_THREADS_PER_BLOCK => threads_max(kernel).cast_signed(),
+        CUfunction_attribute::SHARED_SIZE_BYTES => count(kernel.shared_bytes),
+        CUfunction_attribute::CONST_SIZE_BYTES => count(constant_bytes),
+        CUfunction_attribute::LOCAL_SIZE_BYTES => count(kernel.local_bytes),
+        CUfunction_attribute::NUM_REGS => registers(kernel).cast_signed(),
+        CUfunction_attribute::PTX_VERSION => kernel.target.cast_signed(),
+        CUfunction_attribute::BINARY_VERSION => BINARY_VERSION,
+        CUfunction_attribute::CACHE_MODE_CA => 0,
+        CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES => settings.dynamic_bytes_max.cast_signed(),
+        CUfunction_attribute::PREFERRED_SHARED_MEMORY_CARVEOUT => settings.carveout,
+        CUfunction_attribute::CLUSTER_SIZE_MUST_BE_SET
+        | CUfunction_attribute::REQUIRED_CLUSTER_WIDTH
+        | CUfunction_attribute::REQUIRED_CLUSTER_HEIGHT
+        | CUfunction_attribute::REQUIRED_CLUSTER_DEPTH => 0,
+        CUfunction_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => settings.non_portable_cluster.into(),
+        CUfunction_attribute::CLUSTER_SCHEDULING_POLICY_PREFERENCE => settings.cluster_policy,
+        _ => return Err(CUerror::INVALID_VALUE),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Kernel {
+        Kernel {
+            name: "kernel".to_owned(),
+            parameters: Vec::new(),
+            parameter_bytes: 0,
+            shared_bytes: 1024,
+            local_bytes: 0,
+            registers: 300,
+            max_threads: None,
+            required_threads: None,
+            min_blocks: None,
+            max_registers: None,
+            ptx_version: 80,
+            target: 80,
+        }
+    }
+
+    #[test]
+    fn the_largest_block_of_a_kernel_always_fits() {
+        for threads in [1, 32, 33, 100, 256, 512, 1000, 1024] {
+            let kernel = Kernel { max_threads: Some([threads, 1, 1]), ..kernel() };
+            assert!(
+                crate::modules::occupancy::max_active_blocks(block_resources(&kernel, threads.into(), 0)) > 0,
+                "{threads} threads"
+            );
+        }
+        assert_eq!(registers(&kernel()), 64);
+        assert_eq!(registers(&Kernel { max_registers: Some(40), ..kernel() }), 40);
+    }
+
+    #[test]
+    fn dynamic_shared_memory_goes_up_to_what_static_leaves_of_227_kib() {
+        let kernel = kernel();
+        let mut settings = Settings::of(&kernel);
+        assert_eq!(settings.dynamic_bytes_max, 47 << 10);
+        let at = CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        assert_eq!(settings.set(&kernel, at, 226 << 10), Ok(()));
+        assert_eq!(attribute(&kernel, 0, &settings, at), Ok(226 << 10));
+        assert_eq!(settings.set(&kernel, at, (226 << 10) + 1), Err(CUerror::INVALID_VALUE));
+        assert_eq!(settings.set(&kernel, at, -1), Err(CUerror::INVALID_VALUE));
+    }
+
+    #[test]
+    fn what_the_image_says_cannot_be_set() {
+        let kernel = kernel();
+        let mut settings = Settings::of(&kernel);
+        for number in [0, 1, 2, 3, 4, 5, 6, 7, 10, 16, u32::MAX] {
+            assert_eq!(settings.set(&kernel, CUfunction_attribute(number), 1), Err(CUerror::INVALID_VALUE));
+        }
+    }
+}

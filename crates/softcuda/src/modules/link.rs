@@ -1,0 +1,78 @@
+//! Links: texts that are added one after the other and become one image.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use freehold_driver::cuda::CUerror;
+use freehold_ptx::{Image, LinkError, Unit};
+
+use super::image::{LoadError, compile, encode_linked, ptx_in};
+use super::jit::JitOptions;
+use crate::base::sync::lock;
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Of the call that began it; its logs are those of the link.
+    pub(crate) options: JitOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    texts: Vec<String>,
+    units: Vec<Unit>,
+    /// What the texts define, for nobody else to.
+    defined: HashSet<String>,
+    /// Whether texts were found not to fit together: no image comes of them any more.
+    is_broken: bool,
+    /// What was made of them. It stays where it is until the link ends, since the program has its address.
+    image: Option<Box<[u8]>>,
+}
+
+impl Link {
+    pub(crate) fn new(options: JitOptions) -> Self {
+        Self { options, state: Mutex::default() }
+    }
+
+    /// Adds the texts of an image.
+    pub(crate) fn add(&self, image: &[u8]) -> Result<(), LoadError> {
+        let texts = ptx_in(image)?;
+        let units = texts.iter().map(|text| compile(text)).collect::<Result<Vec<_>, _>>()?;
+        let mut state = lock(&self.state);
+        if state.image.is_some() {
+            return Err(CUerror::INVALID_VALUE.into());
+        }
+        for name in units.iter().flat_map(Unit::definitions) {
+            if !state.defined.insert(name.to_owned()) {
+                state.is_broken = true;
+                return Err(link_error(LinkError::Duplicate { name: name.to_owned() }));
+            }
+        }
+        state.texts.extend(texts);
+        state.units.extend(units);
+        Ok(())
+    }
+
+    /// Makes the image, and says where it lies and how long it is.
+    pub(crate) fn complete(&self) -> Result<(usize, usize), LoadError> {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        if state.image.is_some() {
+            return Err(CUerror::INVALID_HANDLE.into());
+        }
+        if state.is_broken {
+            return Err(CUerror::INVALID_SOURCE.into());
+        }
+        Image::link(std::mem::take(&mut state.units)).map_err(|error| {
+            state.is_broken = true;
+            link_error(error)
+        })?;
+        let image = state.image.insert(encode_linked(&state.texts).into());
+        Ok((image.as_ptr() as usize, image.len()))
+    }
+}
+
+/// Texts that do not fit together are not the same as one that does not compile.
+fn link_error(error: LinkError) -> LoadError {
+    LoadError { code: CUerror::INVALID_SOURCE, ..error.into() }
+}

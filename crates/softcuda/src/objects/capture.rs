@@ -1,0 +1,397 @@
+//! Captures: streams whose work becomes a graph, how they come together, and the calls that they do not bear meanwhile.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::thread::{self, ThreadId};
+
+use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, Function};
+
+use super::event_state::{CapturePoint, EventSlot};
+use super::graph::{Graph, NodeKind};
+use crate::base::handle_table::{HandleSpace, HandleTable};
+use crate::base::sync::lock;
+
+thread_local! {
+    /// Which captures the calls of this thread heed that no capture sees.
+    static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CUstreamCaptureMode::GLOBAL) };
+}
+
+/// Sets the mode of the calling thread, and says what it was.
+pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
+    MODE.replace(mode)
+}
+
+/// The captures of a process that have begun and not ended.
+#[derive(Debug)]
+pub(crate) struct Captures {
+    /// As many as there are, so that calls need no lock where there is none.
+    count: AtomicUsize,
+    all: Mutex<Vec<Arc<Capture>>>,
+    last_id: AtomicU64,
+    /// What the handles of nodes are taken from, and how many were.
+    node_handles: HandleSpace,
+    node_count: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Capture {
+    pub(crate) id: u64,
+    mode: CUstreamCaptureMode,
+    /// Who began it.
+    thread: ThreadId,
+    pub(crate) graph: Arc<Graph>,
+    is_valid: AtomicBool,
+    members: Mutex<Members>,
+}
+
+/// Who takes part in a capture.
+#[derive(Debug)]
+struct Members {
+    /// The first one is where it began.
+    streams: Vec<Weak<StreamCapture>>,
+    /// Where streams stood that were destroyed meanwhile.
+    unjoined: Vec<usize>,
+    /// Whether the capture is over, so that nobody joins it any more.
+    is_ended: bool,
+}
+
+/// A stream as captures know it.
+#[derive(Debug)]
+pub(crate) struct StreamCapture {
+    pub(crate) context_id: u64,
+    /// Whether the legacy default stream waits for it.
+    is_blocking: bool,
+    /// Whether it is the legacy default stream of its context.
+    is_legacy: bool,
+    /// Its part in a capture, if it is in one.
+    state: Mutex<Option<CaptureState>>,
+}
+
+/// A stream's part in a capture.
+#[derive(Debug)]
+struct CaptureState {
+    capture: Arc<Capture>,
+    /// The indices in the graph of what the next node comes after.
+    dependencies: Vec<usize>,
+    /// What the program was last told of those.
+    reported: Vec<CUgraphNode>,
+}
+
+/// What the program may know of a stream's capture.
+#[derive(Debug)]
+pub(crate) struct CaptureInfo {
+    pub(crate) id: u64,
+    pub(crate) graph: Arc<Graph>,
+    /// The nodes that the next one comes after. They lie there until the program asks again.
+    pub(crate) nodes: *const CUgraphNode,
+    pub(crate) count: usize,
+}
+
+impl Capture {
+    fn invalidate(&self) {
+        self.is_valid.store(false, Ordering::Release);
+    }
+
+    fn is_valid(&self) -> bool {
+        self.is_valid.load(Ordering::Acquire)
+    }
+
+    fn check(&self) -> CUresult {
+        if self.is_valid() { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_INVALIDATED) }
+    }
+
+    /// Invalidates the capture and answers with `code`, or says that it was invalidated before.
+    fn fail(&self, code: CUerror) -> CUerror {
+        if self.is_valid.swap(false, Ordering::AcqRel) { code } else { CUerror::STREAM_CAPTURE_INVALIDATED }
+    }
+
+    fn streams(&self) -> Vec<Arc<StreamCapture>> {
+        lock(&self.members).streams.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn is_origin(&self, stream: &StreamCapture) -> bool {
+        lock(&self.members).streams.first().is_some_and(|first| std::ptr::eq(first.as_ptr(), stream))
+    }
+}
+
+impl Captures {
+    pub(crate) fn new(node_handles: HandleSpace) -> Self {
+        Self { count: 0.into(), all: Mutex::default(), last_id: 0.into(), node_handles, node_count: 0.into() }
+    }
+
+    /// The capture with an id, unless it is over.
+    fn find(&self, id: u64) -> Option<Arc<Capture>> {
+        self.all().iter().find(|capture| capture.id == id).cloned()
+    }
+
+    /// A handle for a new node.
+    fn next_node(&self) -> CUgraphNode {
+        CUgraphNode(self.node_handles.handle(self.node_count.fetch_add(1, Ordering::Relaxed) + 1))
+    }
+
+    /// Invalidates the capture that a point lies in, if it is not over.
+    pub(crate) fn invalidate(&self, point: &CapturePoint) {
+        self.find(point.capture_id).iter().for_each(|capture| capture.invalidate());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Capture>>> {
+        lock(&self.all)
+    }
+
+    /// Invalidates all captures that `unwanted` picks, and says whether there was one.
+    fn invalidate_if(&self, unwanted: impl Fn(&Capture) -> bool) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let all = self.all().clone();
+        let invalidated: Vec<_> = all.into_iter().filter(|capture| capture.is_valid() && unwanted(capture)).collect();
+        invalidated.iter().for_each(|capture| capture.invalidate());
+        !invalidated.is_empty()
+    }
+
+    /// Refuses a call that no capture sees, where one that the calling thread applies is active.
+    pub(crate) fn refuse_unsafe_call(&self) -> CUresult {
+        let (mode, own) = (MODE.get(), thread::current().id());
+        let applies = |capture: &Capture| match mode {
+            CUstreamCaptureMode::RELAXED => false,
+            _ if capture.thread == own => capture.mode != CUstreamCaptureMode::RELAXED,
+            _ => mode == CUstreamCaptureMode::GLOBAL && capture.mode == CUstreamCaptureMode::GLOBAL,
+        };
+        if self.invalidate_if(applies) { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    }
+
+    /// Refuses what would wait for all streams of a context, where one is captured.
+    pub(crate) fn refuse_context_sync(&self, context_id: u64) -> CUresult {
+        let invalidated =
+            self.invalidate_if(|capture| capture.streams().iter().any(|stream| stream.context_id == context_id));
+        if invalidated { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    }
+
+    /// Refuses a use of the legacy default stream, where one is captured that it would wait for.
+    pub(crate) fn refuse_implicit(&self, context_id: u64) -> CUresult {
+        let invalidated = self.invalidate_if(|capture| has_blocking(capture, context_id));
+        if invalidated { Err(CUerror::STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
+    }
+
+    /// Whether a stream is captured that the legacy default stream would wait for.
+    pub(crate) fn has_blocking(&self, context_id: u64) -> bool {
+        !self.is_empty() && self.all().clone().iter().any(|capture| has_blocking(capture, context_id))
+    }
+
+    /// Streams end: the captures that began in one of them do too, and others keep what was captured so far.
+    pub(crate) fn drop_streams(&self, graphs: &HandleTable<Graph>, ended: impl Fn(&StreamCapture) -> bool) {
+        if self.is_empty() {
+            return;
+        }
+        let all = self.all().clone();
+        for capture in all {
+            let streams = capture.streams();
+            if let Some(first) = streams.first().filter(|first| ended(first) && capture.is_origin(first)) {
+                capture.invalidate();
+                self.finish(first, &capture);
+                graphs.remove(capture.graph.handle.0);
+                continue;
+            }
+            for stream in streams.iter().filter(|stream| ended(stream)) {
+                let after = lock(&stream.state).take().map(|state| state.dependencies);
+                lock(&capture.members).unjoined.extend(after.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Begins to capture the work of a stream.
+    pub(crate) fn begin(
+        &self,
+        graphs: &HandleTable<Graph>,
+        stream: &Arc<StreamCapture>,
+        mode: CUstreamCaptureMode,
+    ) -> CUresult {
+        let mut state = lock(&stream.state);
+        if state.is_some() {
+            return Err(CUerror::ILLEGAL_STATE);
+        }
+        let (_, graph) = graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), true)));
+        let members = Members { streams: vec![Arc::downgrade(stream)], unjoined: Vec::new(), is_ended: false };
+        let capture = Arc::new(Capture {
+            id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
+            mode,
+            thread: thread::current().id(),
+            graph,
+            is_valid: true.into(),
+            members: Mutex::new(members),
+        });
+        *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: Vec::new(), reported: Vec::new() });
+        let mut all = self.all();
+        all.push(capture);
+        self.count.store(all.len(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends the capture that began in a stream.
+    ///
+    /// # Errors
+    /// The capture goes on where this stream or this thread may not end it; else it is over, and its graph is gone.
+    pub(crate) fn end(&self, graphs: &HandleTable<Graph>, stream: &StreamCapture) -> Result<Arc<Graph>, CUerror> {
+        let (capture, after) = match lock(&stream.state).as_ref() {
+            None => return Err(CUerror::ILLEGAL_STATE),
+            Some(state) => (Arc::clone(&state.capture), state.dependencies.clone()),
+        };
+        if !capture.is_origin(stream) {
+            return Err(CUerror::STREAM_CAPTURE_UNMATCHED);
+        }
+        if capture.mode != CUstreamCaptureMode::RELAXED && capture.thread != thread::current().id() {
+            return Err(CUerror::STREAM_CAPTURE_WRONG_THREAD);
+        }
+        let unjoined = self.finish(stream, &capture);
+        let joined = capture.graph.with_ancestors(&after);
+        let outcome = capture.check().and_then(|()| {
+            let is_whole = unjoined.iter().all(|index| joined.contains(index));
+            if is_whole { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_UNJOINED) }
+        });
+        if let Err(code) = outcome {
+            graphs.remove(capture.graph.handle.0);
+            return Err(code);
+        }
+        capture.graph.finish_capture();
+        Ok(Arc::clone(&capture.graph))
+    }
+
+    /// Lets all streams of a capture go, and says where those other than `first` stood.
+    fn finish(&self, first: &StreamCapture, capture: &Arc<Capture>) -> Vec<usize> {
+        let mut unjoined = {
+            let mut members = lock(&capture.members);
+            members.is_ended = true;
+            std::mem::take(&mut members.unjoined)
+        };
+        for stream in capture.streams() {
+            let mut state = lock(&stream.state);
+            if let Some(own) = state.take_if(|own| Arc::ptr_eq(&own.capture, capture))
+                && !std::ptr::eq(Arc::as_ptr(&stream), first)
+            {
+                unjoined.extend(own.dependencies);
+            }
+        }
+        let mut all = self.all();
+        all.retain(|other| !Arc::ptr_eq(other, capture));
+        self.count.store(all.len(), Ordering::Release);
+        unjoined
+    }
+}
+
+fn has_blocking(capture: &Capture, context_id: u64) -> bool {
+    capture.streams().iter().any(|stream| stream.is_blocking && stream.context_id == context_id)
+}
+
+impl StreamCapture {
+    pub(crate) fn new(context_id: u64, is_blocking: bool, is_legacy: bool) -> Self {
+        Self { context_id, is_blocking, is_legacy, state: Mutex::default() }
+    }
+
+    pub(crate) fn is_captured(&self) -> bool {
+        lock(&self.state).is_some()
+    }
+
+    pub(crate) fn status(&self) -> CUstreamCaptureStatus {
+        match lock(&self.state).as_ref() {
+            None => CUstreamCaptureStatus::NONE,
+            Some(state) if state.capture.is_valid() => CUstreamCaptureStatus::ACTIVE,
+            Some(_) => CUstreamCaptureStatus::INVALIDATED,
+        }
+    }
+
+    /// What the program may know of the capture that this stream is in.
+    pub(crate) fn info(&self) -> Option<CaptureInfo> {
+        let mut state = lock(&self.state);
+        let state = state.as_mut().filter(|state| state.capture.is_valid())?;
+        let nodes = state.capture.graph.nodes();
+        state.reported = state.dependencies.iter().map(|&index| nodes[index].handle).collect();
+        Some(CaptureInfo {
+            id: state.capture.id,
+            graph: Arc::clone(&state.capture.graph),
+            nodes: state.reported.as_ptr(),
+            count: state.reported.len(),
+        })
+    }
+
+    /// Notes a step in the graph that this stream is captured into, or gives it back if it is not.
+    pub(crate) fn try_capture(&self, captures: &Captures, step: NodeKind) -> Result<Option<NodeKind>, CUerror> {
+        let mut state = lock(&self.state);
+        let Some(state) = state.as_mut() else { return Ok(Some(step)) };
+        state.capture.check()?;
+        let after = std::mem::take(&mut state.dependencies);
+        state.dependencies = vec![state.capture.graph.push(captures.next_node(), step, after)];
+        Ok(None)
+    }
+
+    /// Refuses what cannot be captured. The capture is invalidated by it.
+    pub(crate) fn refuse_if_captured(&self, code: CUerror) -> CUresult {
+        match lock(&self.state).as_ref() {
+            None => Ok(()),
+            Some(state) => Err(state.capture.fail(code)),
+        }
+    }
+
+    /// Moves an event to where this stream stands in its capture. False if it is in none.
+    pub(crate) fn record_event(&self, event: &EventSlot) -> Result<bool, CUerror> {
+        let state = lock(&self.state);
+        let Some(state) = state.as_ref() else { return Ok(false) };
+        state.capture.check()?;
+        event.set_captured(CapturePoint { capture_id: state.capture.id, dependencies: state.dependencies.clone() });
+        Ok(true)
+    }
+
+    /// Puts what comes next in this stream behind a point of a capture, which the stream becomes a part of.
+    pub(crate) fn join(self: &Arc<Self>, captures: &Captures, point: CapturePoint) -> CUresult {
+        let CapturePoint { capture_id, dependencies: after } = point;
+        let capture = captures.find(capture_id);
+        let mut state = lock(&self.state);
+        if let Some(own) = state.as_mut() {
+            own.capture.check()?;
+            if !capture.as_ref().is_some_and(|capture| Arc::ptr_eq(&own.capture, capture)) {
+                capture.iter().for_each(|capture| capture.invalidate());
+                return Err(own.capture.fail(CUerror::STREAM_CAPTURE_MERGE));
+            }
+            let new: Vec<_> = after.into_iter().filter(|index| !own.dependencies.contains(index)).collect();
+            own.dependencies.extend(new);
+            return Ok(());
+        }
+        let capture = capture.ok_or(CUerror::CAPTURED_EVENT)?;
+        if self.is_legacy {
+            return Err(capture.fail(CUerror::STREAM_CAPTURE_IMPLICIT));
+        }
+        capture.check()?;
+        let mut members = lock(&capture.members);
+        if members.is_ended {
+            return Err(CUerror::CAPTURED_EVENT);
+        }
+        members.streams.push(Arc::downgrade(self));
+        *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: after, reported: Vec::new() });
+        Ok(())
+    }
+}
+
+/// The calls that no capture sees, though a graph may come to depend on what they do.
+pub(crate) fn is_unsafe_in_capture(function: Function) -> bool {
+    matches!(
+        function,
+        Function::cuMemAlloc_v2
+            | Function::cuMemAllocPitch_v2
+            | Function::cuMemAllocHost_v2
+            | Function::cuMemHostAlloc
+            | Function::cuMemAllocManaged
+            | Function::cuMemFree_v2
+            | Function::cuMemFreeHost
+            | Function::cuMemHostRegister_v2
+            | Function::cuMemHostUnregister
+            | Function::cuModuleLoad
+            | Function::cuModuleLoadData
+            | Function::cuModuleLoadDataEx
+            | Function::cuModuleLoadFatBinary
+            | Function::cuModuleUnload
+    )
+}

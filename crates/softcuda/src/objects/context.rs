@@ -1,0 +1,249 @@
+//! Contexts: what belongs to one, the primary one of a device, and the stack of current ones that each thread has.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
+
+use super::device::Device;
+use super::stream::Stream;
+use crate::base::stdio;
+use crate::base::sync::lock;
+use crate::engine::Engine;
+use crate::engine::queue::{Fence, Queue, VectorClock};
+use crate::engine::work::Work;
+
+thread_local! {
+    /// The contexts that this thread pushed; the last one is current. Never dropped, so that it works in the destructors of other
+    /// thread-locals, in whatever order they run.
+    static STACK: ManuallyDrop<RefCell<Vec<Arc<Context>>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+
+    /// Empties the stack at the thread's end.
+    static CLEANUP: Cleanup = const { Cleanup };
+}
+
+struct Cleanup;
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        drop(STACK.with(|stack| stack.take()));
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) handle: CUcontext,
+    /// Never the same for two contexts of one process.
+    pub(crate) id: u64,
+    pub(crate) device: Arc<Device>,
+    pub(crate) flags: AtomicU32,
+    pub(crate) is_primary: bool,
+    /// Users that were added to the one who created it.
+    pub(crate) attach_count: AtomicU32,
+    is_destroyed: AtomicBool,
+    legacy: Arc<Stream>,
+    /// The queues of all streams, of destroyed ones too until their work is done.
+    queues: Mutex<Vec<Arc<Queue>>>,
+    pub(crate) settings: Mutex<Settings>,
+    /// Numbers of the contexts whose memory this one may use.
+    pub(crate) peers: Mutex<BTreeSet<u64>>,
+    /// Bytes that kernels hold from their `malloc`.
+    pub(crate) malloc_bytes: AtomicU64,
+    /// Whether any kernel has allocated: the size of the heap is fixed then.
+    pub(crate) malloc_is_used: AtomicBool,
+    /// What kernels printed and nobody has seen yet.
+    printf_buffer: Mutex<Vec<u8>>,
+}
+
+/// What can be set in a context and read again.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// By number of the limit, in its own unit.
+    pub(crate) limits: BTreeMap<u32, usize>,
+    pub(crate) cache_config: u32,
+}
+
+/// The primary context of a device.
+#[derive(Debug, Default)]
+pub(crate) struct PrimaryContext {
+    pub(crate) context: Option<Arc<Context>>,
+    pub(crate) retain_count: usize,
+    pub(crate) flags: u32,
+}
+
+impl Context {
+    /// A context whose legacy default stream has `queue`.
+    pub(crate) fn new(
+        handle: CUcontext,
+        id: u64,
+        device: &Arc<Device>,
+        queue: Arc<Queue>,
+        flags: u32,
+        is_primary: bool,
+    ) -> Self {
+        Self {
+            handle,
+            id,
+            device: Arc::clone(device),
+            flags: flags.into(),
+            is_primary,
+            attach_count: 0.into(),
+            is_destroyed: false.into(),
+            legacy: Arc::new(Stream::new_legacy(id, Arc::clone(&queue))),
+            queues: Mutex::new(vec![queue]),
+            settings: Mutex::new(Settings { limits: crate::objects::attributes::limits(), cache_config: 0 }),
+            peers: Mutex::default(),
+            malloc_bytes: 0.into(),
+            malloc_is_used: false.into(),
+            printf_buffer: Mutex::default(),
+        }
+    }
+
+    /// Whether a reference is to this context.
+    pub(crate) fn is(&self, reference: &Weak<Self>) -> bool {
+        std::ptr::eq(reference.as_ptr(), self)
+    }
+
+    /// An error if the context is destroyed.
+    pub(crate) fn check_alive(&self) -> CUresult {
+        if self.is_destroyed.load(Ordering::Acquire) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
+    }
+
+    pub(crate) fn legacy(&self) -> &Arc<Stream> {
+        &self.legacy
+    }
+
+    /// A new queue of this context.
+    pub(crate) fn new_queue(&self, engine: &Engine, is_blocking: bool) -> Arc<Queue> {
+        let queue = engine.new_queue(is_blocking);
+        let mut queues = lock(&self.queues);
+        if queues.len().is_power_of_two() {
+            queues.retain(|queue| !queue.is_finished());
+        }
+        queues.push(Arc::clone(&queue));
+        queue
+    }
+
+    /// Whether a blocking stream other than the legacy default one has work.
+    pub(crate) fn has_blocking_work(&self) -> bool {
+        let legacy = self.legacy.queue.id;
+        lock(&self.queues).iter().any(|queue| queue.is_blocking && queue.id != legacy && !queue.is_idle())
+    }
+
+    /// Adds work to a queue of this context: after what the legacy default stream demands, and after `after`.
+    pub(crate) fn submit(
+        &self,
+        engine: &Arc<Engine>,
+        queue: &Arc<Queue>,
+        mut after: Vec<Fence>,
+        work: Work,
+    ) -> Result<Fence, CUerror> {
+        let legacy = &self.legacy.queue;
+        if queue.id == legacy.id {
+            let others = lock(&self.queues);
+            let pending = others.iter().filter(|other| other.is_blocking && other.id != legacy.id && !other.is_idle());
+            after.extend(pending.map(|other| Fence { queue: Arc::clone(other), seq: other.last_seq() }));
+        } else if queue.is_blocking && !legacy.is_idle() {
+            after.push(Fence { queue: Arc::clone(legacy), seq: legacy.last_seq() });
+        }
+        for fence in &after {
+            // Only the fence itself: what its queue came after then, it may have learned later.
+            queue.order_after(fence, &VectorClock::default());
+        }
+        engine.submit(queue, after, work)
+    }
+
+    /// Waits for all work of this context so far.
+    pub(crate) fn synchronize(&self, engine: &Engine) {
+        let queues = lock(&self.queues).clone();
+        for queue in queues {
+            let seq = queue.last_seq();
+            engine.wait(&Fence { queue, seq });
+        }
+    }
+
+    /// Notes that the context is destroyed.
+    ///
+    /// # Errors
+    /// Somebody else has destroyed it, or is about to.
+    pub(crate) fn mark_destroyed(&self) -> CUresult {
+        if self.is_destroyed.swap(true, Ordering::AcqRel) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
+    }
+
+    /// Says that no more work will come.
+    pub(crate) fn close_queues(&self) {
+        for queue in lock(&self.queues).iter() {
+            queue.close();
+        }
+    }
+
+    /// The value of a limit of this context.
+    pub(crate) fn limit(&self, limit: CUlimit) -> u64 {
+        lock(&self.settings).limits.get(&limit.0).map_or(0, |&value| value as u64)
+    }
+
+    /// Keeps what a kernel printed until the program synchronises. What is oldest gives way to what is new.
+    pub(crate) fn buffer_printf(&self, bytes: &[u8]) {
+        let most = self.limit(CUlimit::PRINTF_FIFO_SIZE) as usize;
+        let mut printed = lock(&self.printf_buffer);
+        printed.extend_from_slice(bytes);
+        let excess = printed.len().saturating_sub(most);
+        printed.drain(..excess);
+    }
+
+    /// Writes what kernels printed to the program's standard output.
+    pub(crate) fn flush_printf(&self) {
+        let printed = std::mem::take(&mut *lock(&self.printf_buffer));
+        if !printed.is_empty() {
+            stdio::to_stdout(&printed);
+        }
+    }
+
+    /// Puts this context on the calling thread's stack.
+    pub(crate) fn push(self: &Arc<Self>) {
+        // Registers the clean-up, unless it has run.
+        let _has_run = CLEANUP.try_with(|_| ());
+        STACK.with(|stack| stack.borrow_mut().push(Arc::clone(self)));
+    }
+
+    /// Whether this is the calling thread's current context.
+    pub(crate) fn is_current(&self) -> bool {
+        top().is_some_and(|top| top.id == self.id)
+    }
+}
+
+/// Takes the current context off the calling thread's stack.
+pub(crate) fn pop() -> Option<Arc<Context>> {
+    STACK.with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let popped = stack.pop();
+        // Behind the clean-up nothing else frees the memory.
+        if stack.is_empty() && CLEANUP.try_with(|_| ()).is_err() {
+            *stack = Vec::new();
+        }
+        popped
+    })
+}
+
+/// The current context of the calling thread, dead or alive.
+pub(crate) fn top() -> Option<Arc<Context>> {
+    STACK.with(|stack| stack.borrow().last().cloned())
+}
+
+/// For calls that need no current context: an error only if there is one and it is destroyed.
+pub(crate) fn check_current_if_any() -> CUresult {
+    top().map_or(Ok(()), |context| context.check_alive())
+}
+
+/// The current context of the calling thread.
+///
+/// # Errors
+/// There is none, or it is destroyed.
+pub(crate) fn current() -> Result<Arc<Context>, CUerror> {
+    let context = top().ok_or(CUerror::INVALID_CONTEXT)?;
+    context.check_alive()?;
+    Ok(context)
+}

@@ -1,0 +1,172 @@
+//! What a handle of a stream means to the calling thread.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use freehold_driver::cuda::{CUerror, CUresult, CUstream, stream_flags};
+
+use super::capture::Captures;
+use super::context::{self, Context};
+use super::graph::NodeKind;
+use super::stream::Stream;
+use crate::base::handle_table::HandleTable;
+use crate::engine::Engine;
+use crate::engine::queue::Fence;
+use crate::engine::work::Work;
+use crate::ffi::default_stream::is_per_thread_default;
+
+thread_local! {
+    /// This thread's own default streams, one for each context in which it used one.
+    static PER_THREAD_STREAMS: RefCell<PerThreadStreams> = const { RefCell::new(PerThreadStreams(Vec::new())) };
+}
+
+/// The default streams of one thread. They end with it; what is pending in them is still carried out.
+struct PerThreadStreams(Vec<StreamEntry>);
+
+impl Drop for PerThreadStreams {
+    fn drop(&mut self) {
+        for entry in &self.0 {
+            entry.stream.queue.close();
+        }
+    }
+}
+
+/// A stream with the context that it belongs to, which may be gone.
+#[derive(Debug)]
+pub(crate) struct StreamEntry {
+    pub(crate) context: Weak<Context>,
+    pub(crate) stream: Arc<Stream>,
+}
+
+impl StreamEntry {
+    /// A new stream of a context.
+    pub(crate) fn create(engine: &Engine, context: &Arc<Context>, flags: u32, priority: i32) -> Self {
+        let queue = context.new_queue(engine, flags == stream_flags::DEFAULT);
+        Self { context: Arc::downgrade(context), stream: Arc::new(Stream::new(context.id, queue, flags, priority)) }
+    }
+}
+
+/// The calling thread's own default stream in a context, made when it is first used.
+fn per_thread_stream(engine: &Engine, context: &Arc<Context>) -> Arc<Stream> {
+    PER_THREAD_STREAMS.with_borrow_mut(|PerThreadStreams(entries)| {
+        if let Some(entry) = entries.iter().find(|entry| context.is(&entry.context)) {
+            return Arc::clone(&entry.stream);
+        }
+        entries.retain(|entry| entry.context.strong_count() > 0);
+        let entry = StreamEntry::create(engine, context, stream_flags::DEFAULT, 0);
+        let stream = Arc::clone(&entry.stream);
+        entries.push(entry);
+        stream
+    })
+}
+
+/// A stream that a call names, with all that the call needs to give it work.
+#[derive(Debug)]
+pub(crate) struct StreamRef<'d> {
+    pub(crate) engine: &'d Arc<Engine>,
+    pub(crate) captures: &'d Captures,
+    pub(crate) context: Arc<Context>,
+    pub(crate) stream: Arc<Stream>,
+}
+
+impl StreamRef<'_> {
+    /// Adds work to the stream, or to the graph that it is captured into.
+    pub(crate) fn submit(&self, work: Work) -> CUresult {
+        self.submit_or_capture(NodeKind::Work(work))
+    }
+
+    /// Notes a step in the graph that the stream is captured into. Work is carried out where it is in no capture.
+    pub(crate) fn submit_or_capture(&self, step: NodeKind) -> CUresult {
+        match self.stream.capture.try_capture(self.captures, step)? {
+            Some(NodeKind::Work(work)) => self.submit_uncaptured(Vec::new(), work).map(|_| ()),
+            // The capture was ended by another thread meanwhile.
+            Some(_) => Err(CUerror::ILLEGAL_STATE),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds work that is never captured, to start when all of `after` has passed, and says where it is.
+    pub(crate) fn submit_uncaptured(&self, after: Vec<Fence>, work: Work) -> Result<Fence, CUerror> {
+        self.ensure_not_captured()?;
+        self.context.submit(self.engine, &self.stream.queue, after, work)
+    }
+
+    pub(crate) fn is_captured(&self) -> bool {
+        self.stream.capture.is_captured()
+    }
+
+    /// Refuses what a stream cannot be asked for while it, or one that it would wait for, is captured.
+    pub(crate) fn ensure_not_captured(&self) -> CUresult {
+        if self.captures.is_empty() {
+            return Ok(());
+        }
+        self.stream.capture.refuse_if_captured(CUerror::STREAM_CAPTURE_UNSUPPORTED)?;
+        if self.is_legacy() { self.captures.refuse_implicit(self.context.id) } else { Ok(()) }
+    }
+
+    /// Waits for all work of the stream so far; for the legacy one also for what it waits for.
+    pub(crate) fn synchronize(&self) -> CUresult {
+        self.ensure_not_captured()?;
+        self.engine.wait(&self.last_fence()?);
+        Ok(())
+    }
+
+    /// The fence after all work of the stream so far; of the legacy one, also after what it would wait for.
+    pub(crate) fn last_fence(&self) -> Result<Fence, CUerror> {
+        let queue = &self.stream.queue;
+        if self.is_legacy() && self.context.has_blocking_work() {
+            return self.submit_uncaptured(Vec::new(), Work::Barrier);
+        }
+        Ok(Fence { queue: Arc::clone(queue), seq: queue.last_seq() })
+    }
+
+    /// Whether nothing is pending that work added now would come after.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.stream.queue.is_idle() && !(self.is_legacy() && self.context.has_blocking_work())
+    }
+
+    /// Whether work added now would have to wait: for what is pending here, or for what the legacy default stream
+    /// demands.
+    pub(crate) fn would_wait(&self) -> bool {
+        let waits_for_legacy = self.stream.queue.is_blocking && !self.context.legacy().queue.is_idle();
+        waits_for_legacy || !self.is_idle()
+    }
+
+    /// Waits until work added now would run at once.
+    pub(crate) fn wait_until_ready(&self) -> CUresult {
+        if self.would_wait() {
+            self.engine.wait(&self.submit_uncaptured(Vec::new(), Work::Barrier)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.stream.queue.id == self.context.legacy().queue.id
+    }
+}
+
+impl<'d> StreamRef<'d> {
+    /// What a handle names: 0 the default stream of the call's kind, 1 the legacy one, 2 the thread's own.
+    pub(crate) fn new(
+        engine: &'d Arc<Engine>,
+        captures: &'d Captures,
+        streams: &HandleTable<StreamEntry>,
+        handle: CUstream,
+    ) -> Result<Self, CUerror> {
+        match handle {
+            CUstream::NULL | CUstream::LEGACY | CUstream::PER_THREAD => {
+                let context = context::current()?;
+                let is_per_thread = handle == CUstream::PER_THREAD || handle.0 == 0 && is_per_thread_default();
+                let stream =
+                    if is_per_thread { per_thread_stream(engine, &context) } else { Arc::clone(context.legacy()) };
+                Ok(Self { engine, captures, context, stream })
+            }
+            _ => {
+                let entry = streams.get(handle.0)?;
+                let context = entry.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
+                context.check_alive()?;
+                Ok(Self { engine, captures, context, stream: Arc::clone(&entry.stream) })
+            }
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! The memory that a kernel reaches: the live spans, checked to the byte at every access.
+//!
+//! Each slice of a block has a view of its own, with the spans that it met last. A view trusts them for as long as no
+//! span was lost to kernels since, which one atomic load tells. All accesses are atomic in their width: kernels, copies
+//! and the program may race as they do on a GPU, and nothing worse comes of it than mixed values.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
+use freehold_ptx::{LANES, Memory, OutOfBounds, Width};
+
+use super::address_space::AddressSpace;
+use super::span::{Span, SpanKind};
+use crate::base::sync::lock;
+use crate::memory::mem_ref::is_host_mapped;
+use crate::objects::context::Context;
+
+/// Spans that a view remembers: as many as the arrays that a kernel commonly uses at once.
+const TLB_ENTRIES: usize = 8;
+
+/// What a kernel in a context sees.
+#[derive(Debug)]
+pub(crate) struct KernelMemory<'c> {
+    space: &'c AddressSpace,
+    context: &'c Arc<Context>,
+    tlb: [TlbEntry; TLB_ENTRIES],
+    /// The entry that was hit last.
+    last: usize,
+    /// The entry that gives way next.
+    oldest: usize,
+    /// What `AddressSpace::span_epoch` said when the tlb were opened.
+    epoch: u64,
+}
+
+/// A span that a view remembers.
+#[derive(Debug, Clone)]
+struct TlbEntry {
+    base: u64,
+    /// Zero where there is no span.
+    bytes: u64,
+    is_writable: bool,
+    /// Where the driver reaches the byte at `base`.
+    start: *mut u8,
+    /// Keeps the pages that `start` points to.
+    _keep: Option<Arc<Span>>,
+}
+
+impl TlbEntry {
+    const EMPTY: Self = Self { base: 0, bytes: 0, is_writable: false, start: std::ptr::null_mut(), _keep: None };
+
+    /// Whether `bytes` from `address` on lie in it.
+    fn contains(&self, address: u64, bytes: u64) -> bool {
+        let offset = address.wrapping_sub(self.base);
+        offset < self.bytes && self.bytes - offset >= bytes
+    }
+
+    /// Where the driver reaches an address that lies in it.
+    fn at(&self, address: u64) -> *mut u8 {
+        self.start.wrapping_add((address - self.base) as usize)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl<'c> KernelMemory<'c> {
+    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>) -> Self {
+        let tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+        Self { space, context, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
+    }
+
+    /// Forgets the tlb if a span was lost since they were opened.
+    fn flush_if_stale(&mut self) {
+        let epoch = self.space.span_epoch();
+        if epoch != self.epoch {
+            self.tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+            self.epoch = epoch;
+        }
+    }
+
+    /// Where the driver reaches `bytes` at `address`.
+    fn pointer(&mut self, address: u64, bytes: u64, access: Access) -> Result<*mut u8, OutOfBounds> {
+        if !self.tlb[self.last].contains(address, bytes) {
+            let found = self.tlb.iter().position(|entry| entry.contains(address, bytes));
+            self.last = match found {
+                Some(index) => index,
+                None => self.fill_tlb(address, bytes).ok_or(OutOfBounds { address })?,
+            };
+        }
+        let entry = &self.tlb[self.last];
+        if access == Access::Write && !entry.is_writable {
+            return Err(OutOfBounds { address });
+        }
+        Ok(entry.at(address))
+    }
+
+    /// The entry that was hit last, if all lanes lie in it: then none needs a look of its own.
+    fn entry_for_all_lanes(
+        &self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        access: Access,
+    ) -> Option<&TlbEntry> {
+        let (mut low, mut high) = (u64::MAX, 0);
+        if lanes == u32::MAX {
+            for &address in addresses {
+                (low, high) = (low.min(address), high.max(address));
+            }
+        } else {
+            for lane in active_lanes(lanes) {
+                (low, high) = (low.min(addresses[lane]), high.max(addresses[lane]));
+            }
+        }
+        let entry = &self.tlb[self.last];
+        let is_whole = entry.contains(low, 1) && entry.contains(high, width.bytes());
+        (is_whole && (access == Access::Read || entry.is_writable)).then_some(entry)
+    }
+
+    /// Opens an entry for the span at `address`, if `bytes` lie in it.
+    fn fill_tlb(&mut self, address: u64, bytes: u64) -> Option<usize> {
+        let span = { self.space.spans().find_for_kernel(address).cloned() }?;
+        let permissions = self.permissions(&span);
+        if !permissions.can_read {
+            return None;
+        }
+        let start = match &span.kind {
+            SpanKind::Device
+            | SpanKind::Pool(_)
+            | SpanKind::Variable { .. }
+            | SpanKind::Internal { .. }
+            | SpanKind::Imported(_) => self.space.devices[span.device].memory.arena.pointer(span.base),
+            SpanKind::Mapped(_) => self.space.reservations.arena().pointer(span.base),
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.start(),
+            // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is
+            // told so; one that breaks it later, in the middle of a slice, gets what a wild pointer of its own gets.
+            SpanKind::Registered { .. } if !is_host_mapped(span.base, span.bytes) => return None,
+            SpanKind::Registered { .. } => span.base as *mut u8,
+        };
+        let entry = TlbEntry {
+            base: span.base,
+            bytes: span.bytes,
+            is_writable: permissions.can_write,
+            start,
+            _keep: Some(span),
+        };
+        if !entry.contains(address, bytes) {
+            return None;
+        }
+        let index = self.oldest;
+        self.oldest = (index + 1) % TLB_ENTRIES;
+        self.tlb[index] = entry;
+        Some(index)
+    }
+}
+
+/// What a kernel may do with a span.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Permissions {
+    can_read: bool,
+    can_write: bool,
+}
+
+fn permissions_of(flags: CUmemAccess_flags) -> Permissions {
+    Permissions {
+        can_read: matches!(flags, CUmemAccess_flags::PROT_READ | CUmemAccess_flags::PROT_READWRITE),
+        can_write: flags == CUmemAccess_flags::PROT_READWRITE,
+    }
+}
+
+impl KernelMemory<'_> {
+    /// What a kernel of this context may do with a span: memory of another device only as far as that was allowed.
+    fn permissions(&self, span: &Span) -> Permissions {
+        let all = Permissions { can_read: true, can_write: true };
+        let own = self.context.device.ordinal;
+        match &span.kind {
+            SpanKind::Variable { constant: true } if span.device == own => Permissions { can_write: false, ..all },
+            SpanKind::Registered { flags } => {
+                Permissions { can_write: flags & host_register_flags::READ_ONLY == 0, ..all }
+            }
+            SpanKind::Pinned { .. } | SpanKind::Managed { .. } => all,
+            SpanKind::Mapped(mapping) => permissions_of(mapping.access(own)),
+            _ if span.device == own => all,
+            SpanKind::Pool(pool) => permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
+            _ => {
+                let is_peer = |owner: &Arc<Context>| lock(&self.context.peers).contains(&owner.id);
+                let allowed = span.context.as_ref().is_some_and(is_peer);
+                Permissions { can_read: allowed, can_write: allowed }
+            }
+        }
+    }
+}
+
+impl Memory for KernelMemory<'_> {
+    fn load(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &mut [u64; LANES],
+    ) -> Result<(), OutOfBounds> {
+        self.flush_if_stale();
+        if let Some(entry) = self.entry_for_all_lanes(width, addresses, lanes, Access::Read) {
+            match lanes {
+                u32::MAX => (0..LANES).for_each(|lane| values[lane] = load(entry.at(addresses[lane]), width)),
+                _ => active_lanes(lanes).for_each(|lane| values[lane] = load(entry.at(addresses[lane]), width)),
+            }
+            return Ok(());
+        }
+        for lane in active_lanes(lanes) {
+            let pointer = self.pointer(addresses[lane], width.bytes(), Access::Read)?;
+            values[lane] = load(pointer, width);
+        }
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+    ) -> Result<(), OutOfBounds> {
+        self.flush_if_stale();
+        if let Some(entry) = self.entry_for_all_lanes(width, addresses, lanes, Access::Write) {
+            match lanes {
+                u32::MAX => (0..LANES).for_each(|lane| store(entry.at(addresses[lane]), width, values[lane])),
+                _ => active_lanes(lanes).for_each(|lane| store(entry.at(addresses[lane]), width, values[lane])),
+            }
+            return Ok(());
+        }
+        for lane in active_lanes(lanes) {
+            let pointer = self.pointer(addresses[lane], width.bytes(), Access::Write)?;
+            store(pointer, width, values[lane]);
+        }
+        Ok(())
+    }
+
+    fn atomic_update(
+        &mut self,
+        width: Width,
+        address: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, OutOfBounds> {
+        self.flush_if_stale();
+        let pointer = self.pointer(address, width.bytes(), Access::Write)?;
+        Ok(update(pointer, width, change))
+    }
+
+    fn fence(&mut self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn allocate(&mut self, bytes: u64) -> u64 {
+        kernel_malloc(self.space, self.context, bytes).unwrap_or(0)
+    }
+
+    fn release(&mut self, address: u64) -> bool {
+        let found = { self.space.spans().malloc_block(address).cloned() };
+        let Some(span) = found else { return false };
+        let ended = self.space.free_internal(address);
+        if ended && let Some(owner) = &span.context {
+            owner.malloc_bytes.fetch_sub(span.bytes, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    fn describe(&mut self, address: u64) -> String {
+        let reached = { self.space.spans().find_for_kernel(address).cloned() };
+        match reached {
+            Some(span) if matches!(span.kind, SpanKind::Mapped(_)) && !self.permissions(&span).can_write => {
+                let permissions = self.permissions(&span);
+                let only = if permissions.can_read { "may only read" } else { "may not use" };
+                format!("a mapping of {} bytes at {:#x}, which this device {only}", span.bytes, span.base)
+            }
+            Some(span) if !self.permissions(&span).can_read => {
+                format!("memory of device {}, to which this context has no access", span.device)
+            }
+            Some(span) => match span.kind {
+                SpanKind::Variable { constant: true } => "a constant, which kernels do not write".to_owned(),
+                SpanKind::Registered { flags } if flags & host_register_flags::READ_ONLY != 0 => {
+                    "memory that was registered to be read only".to_owned()
+                }
+                SpanKind::Registered { .. } => "registered memory that the program has unmapped".to_owned(),
+                _ => format!("beyond the end of a block of {} bytes at {:#x}", span.bytes, span.base),
+            },
+            None => self.space.spans().describe(address),
+        }
+    }
+}
+
+/// Memory for a kernel's `malloc`, within the limit of its context.
+fn kernel_malloc(space: &AddressSpace, context: &Arc<Context>, bytes: u64) -> Option<u64> {
+    context.malloc_is_used.store(true, Ordering::Relaxed);
+    let limit = context.limit(CUlimit::MALLOC_HEAP_SIZE);
+    let bytes = bytes.max(1);
+    let taken = context.malloc_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        used.checked_add(bytes).filter(|&used| used <= limit)
+    });
+    taken.ok()?;
+    let allocated = space.alloc(context, bytes, SpanKind::Internal { from_malloc: true });
+    if allocated.is_err() {
+        context.malloc_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    allocated.ok()
+}
+
+/// The lanes whose bit is set, from the lowest on.
+fn active_lanes(lanes: u32) -> impl Iterator<Item = usize> {
+    let mut left = lanes;
+    std::iter::from_fn(move || {
+        let lane = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(lane)
+    })
+}
+
+// The pointers below come from `KernelMemory::pointer` and `KernelMemory::entry_for_all_lanes`: as many bytes as the access is wide lie in a span whose pages the
+// entry keeps mapped, or which the program promised to keep mapped; and they are aligned, which the kernel's own
+// check of the address made sure of, since the driver's mappings keep an address's place within its page.
+
+fn load(pointer: *mut u8, width: Width) -> u64 {
+    match width {
+        Width::One => {
+            // SAFETY: as the comment above says; nobody makes a reference to these bytes but to an atomic.
+            let word = unsafe { AtomicU8::from_ptr(pointer) };
+            word.load(Ordering::Relaxed).into()
+        }
+        Width::Two => {
+            // SAFETY: as for one byte.
+            let word = unsafe { AtomicU16::from_ptr(pointer.cast()) };
+            word.load(Ordering::Relaxed).into()
+        }
+        Width::Four => {
+            // SAFETY: as for one byte.
+            let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
+            word.load(Ordering::Relaxed).into()
+        }
+        Width::Eight => {
+            // SAFETY: as for one byte.
+            let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
+            word.load(Ordering::Relaxed)
+        }
+    }
+}
+
+fn store(pointer: *mut u8, width: Width, value: u64) {
+    match width {
+        Width::One => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU8::from_ptr(pointer) };
+            word.store(value as u8, Ordering::Relaxed);
+        }
+        Width::Two => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU16::from_ptr(pointer.cast()) };
+            word.store(value as u16, Ordering::Relaxed);
+        }
+        Width::Four => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
+            word.store(value as u32, Ordering::Relaxed);
+        }
+        Width::Eight => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Replaces a word by what `change` makes of it, and returns what was there.
+fn update(pointer: *mut u8, width: Width, change: &mut dyn FnMut(u64) -> u64) -> u64 {
+    macro_rules! replace {
+        ($atomic:ty, $kind:ty) => {{
+            // SAFETY: as in `load`.
+            let word = unsafe { <$atomic>::from_ptr(pointer.cast()) };
+            let mut old = word.load(Ordering::Relaxed);
+            loop {
+                let new = change(old.into()) as $kind;
+                match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                    Ok(_) => break old.into(),
+                    Err(now) => old = now,
+                }
+            }
+        }};
+    }
+    match width {
+        Width::One => replace!(AtomicU8, u8),
+        Width::Two => replace!(AtomicU16, u16),
+        Width::Four => replace!(AtomicU32, u32),
+        Width::Eight => replace!(AtomicU64, u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lanes_of_a_mask_come_from_the_lowest_on() {
+        assert_eq!(active_lanes(0).count(), 0);
+        assert_eq!(active_lanes(0b1000_0101).collect::<Vec<_>>(), [0, 2, 7]);
+        assert_eq!(active_lanes(u32::MAX).count(), 32);
+    }
+
+    #[test]
+    fn words_are_loaded_stored_and_updated_in_their_width() {
+        let mut bytes = [0xffu64; 2];
+        let start = bytes.as_mut_ptr().cast::<u8>();
+        store(start, Width::Two, 0x12345);
+        assert_eq!(load(start, Width::Eight), 0x2345);
+        assert_eq!(update(start, Width::Four, &mut |old| old + 1), 0x2345);
+        assert_eq!(load(start, Width::One), 0x46);
+        assert_eq!(load(start.wrapping_add(8), Width::Eight), 0xff);
+    }
+
+    #[test]
+    fn a_tlb_entry_contains_whole_accesses_only() {
+        let entry = TlbEntry { base: 512, bytes: 10, ..TlbEntry::EMPTY };
+        assert!(entry.contains(520, 2));
+        assert!(!entry.contains(520, 4));
+        assert!(!entry.contains(522, 1));
+        assert!(!entry.contains(511, 1));
+        assert!(!TlbEntry::EMPTY.contains(0, 0));
+    }
+}

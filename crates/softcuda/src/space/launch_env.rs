@@ -1,0 +1,114 @@
+//! Where a kernel runs: the memory that it reaches, where its output goes, and who hears of its end.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::CUerror;
+use freehold_ptx::{Block, Fault, FaultKind, Progress, Slice};
+
+use super::address_space::AddressSpace;
+use super::kernel_memory::KernelMemory;
+use super::span::SpanKind;
+use crate::base::log::Log;
+use crate::base::stdio;
+use crate::engine::kernel_env::KernelEnv;
+use crate::memory::mem_ref::MemRef;
+use crate::objects::context::Context;
+
+/// Bytes that instructions of shared memory can tell apart.
+const SHARED_WINDOW_BYTES: u64 = 16 << 20;
+
+/// Where the blocks of a cooperative launch meet.
+const WORKSPACE_BYTES: u64 = 64;
+
+#[derive(Debug)]
+pub(crate) struct LaunchEnv {
+    space: &'static AddressSpace,
+    log: &'static Log,
+    context: Arc<Context>,
+    /// Where the blocks of a cooperative launch meet. It ends with the env.
+    workspace: Option<u64>,
+}
+
+impl LaunchEnv {
+    /// # Errors
+    /// There is no memory for the place where the blocks of a cooperative launch meet.
+    pub(crate) fn new(
+        space: &'static AddressSpace,
+        log: &'static Log,
+        context: Arc<Context>,
+        is_cooperative: bool,
+    ) -> Result<Self, CUerror> {
+        let mut env = Self { space, log, context, workspace: None };
+        if is_cooperative {
+            let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
+            env.workspace = Some(address);
+            MemRef::device(&env.context.device.memory.arena, address).write(0, &[0; WORKSPACE_BYTES as usize])?;
+        }
+        Ok(env)
+    }
+}
+
+impl KernelEnv for LaunchEnv {
+    fn run(&self, block: &mut Block, slice: Slice) -> Result<Progress, Fault> {
+        block.run(&mut KernelMemory::new(self.space, &self.context), slice)
+    }
+
+    fn print(&self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.context.buffer_printf(bytes);
+        }
+    }
+
+    fn report_fault(&self, fault: &Fault) -> CUerror {
+        if let FaultKind::Assert { message } = &fault.kind {
+            stdio::to_stderr(assert_message(message, fault).as_bytes());
+        }
+        self.log.record_fault(fault);
+        error_code(&fault.kind)
+    }
+
+    fn report_timeout(&self, kernel: &str, seconds: f64) -> CUerror {
+        self.log.error(&format!("kernel {kernel} ran for more than {seconds} seconds and was ended"));
+        CUerror::LAUNCH_TIMEOUT
+    }
+
+    fn workspace(&self) -> Option<u64> {
+        self.workspace
+    }
+
+    fn try_clone(&self) -> Result<Box<dyn KernelEnv>, CUerror> {
+        let env = Self::new(self.space, self.log, Arc::clone(&self.context), self.workspace.is_some())?;
+        Ok(Box::new(env))
+    }
+}
+
+impl Drop for LaunchEnv {
+    fn drop(&mut self) {
+        if let Some(workspace) = self.workspace {
+            // The end of the context may have taken it already.
+            self.space.free_internal(workspace);
+        }
+    }
+}
+
+/// A failed assertion as the real driver tells of it: with the thread, in its own form.
+fn assert_message(message: &str, fault: &Fault) -> String {
+    let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
+    let place = format!(": block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}] Assertion `");
+    message.replacen(": assertion `", &place, 1) + ".\n"
+}
+
+fn error_code(fault: &FaultKind) -> CUerror {
+    match fault {
+        // Beyond the window that shared memory has among all addresses, hardware finds fault with the instruction.
+        FaultKind::Address { space: "shared", address: SHARED_WINDOW_BYTES.., .. } => CUerror::ILLEGAL_INSTRUCTION,
+        // A stack that is too short runs into what lies behind it.
+        FaultKind::Address { .. } | FaultKind::Stack { .. } => CUerror::ILLEGAL_ADDRESS,
+        FaultKind::Misaligned { .. } => CUerror::MISALIGNED_ADDRESS,
+        FaultKind::Space { .. } => CUerror::INVALID_ADDRESS_SPACE,
+        FaultKind::Trap | FaultKind::Breakpoint => CUerror::LAUNCH_FAILED,
+        FaultKind::Assert { .. } => CUerror::ASSERT,
+        FaultKind::Call { .. } | FaultKind::Instruction { .. } => CUerror::ILLEGAL_INSTRUCTION,
+        FaultKind::Deadlock { .. } => CUerror::LAUNCH_TIMEOUT,
+    }
+}

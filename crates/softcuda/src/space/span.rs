@@ -1,0 +1,297 @@
+//! What lies at an address: every block of memory that the driver knows of, by address.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::imports::ImportedBlock;
+use crate::engine::Engine;
+use crate::memory::advice::AdviceMap;
+use crate::memory::arena::HostPages;
+use crate::memory::mapping::Mapping;
+use crate::objects::context::Context;
+use crate::objects::pool::Pool;
+
+/// Freed blocks that are remembered, to tell a kernel that strays into one.
+const FREED_MAX: usize = 4096;
+
+/// A block of memory, alive for as long as it is in the [`Spans`]. Work that was given it before keeps the pages.
+#[derive(Debug)]
+pub(crate) struct Span {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    pub(crate) device: usize,
+    /// The context that allocated it. Memory of a pool belongs to none.
+    pub(crate) context: Option<Arc<Context>>,
+    pub(crate) kind: SpanKind,
+    /// Never the same for two allocations of one process.
+    pub(crate) id: u64,
+    /// Whether synchronous calls on this block wait also where they need not.
+    pub(crate) sync_memops: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) enum SpanKind {
+    /// `cuMemAlloc`.
+    Device,
+    /// `cuMemAllocAsync`.
+    Pool(Arc<Pool>),
+    /// `cuMemHostAlloc`, with the flags of it.
+    Pinned { pages: Arc<HostPages>, flags: u32 },
+    /// `cuMemHostRegister`: the program's own pages.
+    Registered { flags: u32 },
+    /// `cuMemAllocManaged`.
+    Managed { pages: Arc<HostPages>, advice: Arc<AdviceMap> },
+    /// A variable of a module: memory of the device's that ends with the module.
+    Variable { constant: bool },
+    /// `cuMemMap`.
+    Mapped(Arc<Mapping>),
+    /// Memory of another process: `cuIpcOpenMemHandle`, or a block of an imported pool.
+    Imported(ImportedBlock),
+    /// What kernels alone know of: memory of their `malloc`, or where the blocks of a cooperative launch meet.
+    Internal { from_malloc: bool },
+}
+
+impl Span {
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.bytes
+    }
+
+    /// Waits for all work of the context that it belongs to.
+    pub(crate) fn synchronize_owner(&self, engine: &Engine) {
+        if let Some(owner) = &self.context {
+            owner.synchronize(engine);
+        }
+    }
+
+    /// Whether it is a block of an imported pool.
+    pub(crate) fn is_pool_import(&self) -> bool {
+        matches!(&self.kind, SpanKind::Imported(opened) if opened.pool.is_some())
+    }
+
+    /// Whether it is mapped and no device has access to it.
+    pub(crate) fn is_inaccessible(&self) -> bool {
+        matches!(&self.kind, SpanKind::Mapped(mapping) if mapping.is_inaccessible())
+    }
+
+    /// Whether the host may touch it by its address.
+    pub(crate) fn is_on_host(&self) -> bool {
+        matches!(self.kind, SpanKind::Pinned { .. } | SpanKind::Registered { .. })
+    }
+}
+
+/// The live spans of all devices and of the host.
+#[derive(Debug, Default)]
+pub(crate) struct SpanMap {
+    by_base: BTreeMap<u64, Arc<Span>>,
+    /// Freed, so that no call knows of them, but not before work that was added earlier: kernels still reach them.
+    /// Several may start at one address, which pools hand out again at once.
+    freeing: BTreeMap<(u64, u64), Arc<Span>>,
+    /// What kernels alone reach.
+    internal: BTreeMap<u64, Arc<Span>>,
+    /// Base and length of what was freed last, the last one at the end.
+    freed: VecDeque<(u64, u64)>,
+}
+
+impl SpanMap {
+    pub(crate) fn insert(&mut self, span: Arc<Span>) {
+        let map = if matches!(span.kind, SpanKind::Internal { .. }) { &mut self.internal } else { &mut self.by_base };
+        let replaced = map.insert(span.base, span);
+        assert!(replaced.is_none(), "two live spans never start at one address");
+    }
+
+    /// Takes a span from the program. Kernels reach it until [`end`](Self::end).
+    pub(crate) fn begin_free(&mut self, base: u64) -> Option<Arc<Span>> {
+        let span = self.by_base.remove(&base)?;
+        self.freeing.insert((base, span.id), Arc::clone(&span));
+        Some(span)
+    }
+
+    /// Takes a span that leaves from kernels too.
+    pub(crate) fn finish_free(&mut self, span: &Span) {
+        self.freeing.remove(&(span.base, span.id));
+        self.remember_freed(span);
+    }
+
+    /// Ends what kernels alone reach.
+    pub(crate) fn remove_internal(&mut self, base: u64) -> Option<Arc<Span>> {
+        let span = self.internal.remove(&base)?;
+        self.remember_freed(&span);
+        Some(span)
+    }
+
+    fn remember_freed(&mut self, span: &Span) {
+        if self.freed.len() == FREED_MAX {
+            self.freed.pop_front();
+        }
+        self.freed.push_back((span.base, span.bytes));
+    }
+
+    /// The span that starts at `base`.
+    pub(crate) fn starting_at(&self, base: u64) -> Option<&Arc<Span>> {
+        self.by_base.get(&base)
+    }
+
+    /// The span that `address` lies in.
+    pub(crate) fn containing(&self, address: u64) -> Option<&Arc<Span>> {
+        containing(&self.by_base, address)
+    }
+
+    /// The span that `address` lies in for a kernel.
+    pub(crate) fn find_for_kernel(&self, address: u64) -> Option<&Arc<Span>> {
+        let freeing = || {
+            let before = self.freeing.range(..=(address, u64::MAX)).rev();
+            before.map(|(_, span)| span).find(|span| address < span.end())
+        };
+        self.containing(address).or_else(|| containing(&self.internal, address)).or_else(freeing)
+    }
+
+    /// What a kernel's `malloc` gave at `base`.
+    pub(crate) fn malloc_block(&self, base: u64) -> Option<&Arc<Span>> {
+        self.internal.get(&base).filter(|span| matches!(span.kind, SpanKind::Internal { from_malloc: true }))
+    }
+
+    /// What a kernel's `malloc` gave and `address` lies in.
+    pub(crate) fn malloc_block_containing(&self, address: u64) -> Option<&Arc<Span>> {
+        containing(&self.internal, address).filter(|span| matches!(span.kind, SpanKind::Internal { from_malloc: true }))
+    }
+
+    /// A span that overlaps `base..base + bytes`, which is not empty and does not wrap around.
+    pub(crate) fn overlapping(&self, base: u64, bytes: u64) -> Option<&Arc<Span>> {
+        let (_, span) = self.by_base.range(..base + bytes).next_back()?;
+        (span.end() > base).then_some(span)
+    }
+
+    /// The mappings that lie side by side from exactly `start` to exactly `start + bytes`.
+    pub(crate) fn mapped_run(&self, start: u64, bytes: u64) -> Option<Vec<Arc<Mapping>>> {
+        let (mut at, end) = (start, start + bytes);
+        let mut run = Vec::new();
+        while at < end {
+            let span = self.starting_at(at)?;
+            let SpanKind::Mapped(mapping) = &span.kind else { return None };
+            run.push(Arc::clone(mapping));
+            at = span.end();
+        }
+        (at == end).then_some(run)
+    }
+
+    /// The mappings that hold the bytes from `start` to `last`, of which the first lies in `first`.
+    pub(crate) fn mappings_covering(&self, first: &Span, last: u64) -> Option<Vec<Arc<Mapping>>> {
+        let mut run = Vec::new();
+        let mut at = first.base;
+        loop {
+            let span = self.starting_at(at)?;
+            let SpanKind::Mapped(mapping) = &span.kind else { return None };
+            run.push(Arc::clone(mapping));
+            at = span.end();
+            if last < at {
+                return Some(run);
+            }
+        }
+    }
+
+    /// Takes out all spans that lie in `start..start + bytes`, also from kernels; nothing if one lies there in part.
+    pub(crate) fn unmap(&mut self, start: u64, bytes: u64) -> Option<Vec<Arc<Span>>> {
+        let end = start + bytes;
+        let is_cut = |at: u64| containing(&self.by_base, at).is_some_and(|span| span.base < at);
+        if is_cut(start) || is_cut(end) {
+            return None;
+        }
+        let ended: Vec<_> = self.by_base.extract_if(start..end, |_, _| true).map(|(_, span)| span).collect();
+        ended.iter().for_each(|span| self.remember_freed(span));
+        Some(ended)
+    }
+
+    /// Takes out every span that `unwanted` picks.
+    pub(crate) fn remove_if(&mut self, unwanted: impl Fn(&Span) -> bool) -> Vec<Arc<Span>> {
+        let (live, internal) = (&mut self.by_base, &mut self.internal);
+        let live = live.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
+        let internal = internal.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
+        let out: Vec<_> = live.chain(internal).collect();
+        out.iter().for_each(|span| self.remember_freed(span));
+        out
+    }
+
+    /// What lies at an address where a kernel found nothing, for a message.
+    pub(crate) fn describe(&self, address: u64) -> String {
+        // Where something newer lies in a freed block, it is the newer one that was missed.
+        let inside = |&&(base, bytes): &&(u64, u64)| {
+            (base..base + bytes).contains(&address) && self.overlapping(base, bytes).is_none()
+        };
+        if let Some((base, bytes)) = self.freed.iter().rev().find(inside) {
+            return format!("{} bytes into a freed block of {bytes} bytes at {base:#x}", address - base);
+        }
+        let below = [&self.by_base, &self.internal].map(|map| map.range(..=address).next_back().map(|(_, span)| span));
+        if let Some(span) = below.into_iter().flatten().max_by_key(|span| span.base)
+            && let beyond = address.saturating_sub(span.end())
+            && beyond < NEAR_BYTES
+        {
+            return format!("{beyond} bytes beyond the end of a block of {} bytes at {:#x}", span.bytes, span.base);
+        }
+        if let Some((_, span)) = self.by_base.range(address..).next()
+            && span.base - address < NEAR_BYTES
+        {
+            let before = span.base - address;
+            return format!("{before} bytes before the start of a block of {} bytes at {:#x}", span.bytes, span.base);
+        }
+        "never allocated".to_owned()
+    }
+}
+
+/// An address that is further from a block than this has nothing to do with it.
+const NEAR_BYTES: u64 = 1 << 20;
+
+fn containing(spans: &BTreeMap<u64, Arc<Span>>, address: u64) -> Option<&Arc<Span>> {
+    let (_, span) = spans.range(..=address).next_back()?;
+    (address < span.end()).then_some(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(base: u64, bytes: u64, id: u64, kind: SpanKind) -> Arc<Span> {
+        Arc::new(Span { base, bytes, device: 0, context: None, kind, id, sync_memops: false.into() })
+    }
+
+    #[test]
+    fn a_span_being_freed_is_found_by_kernels_only() {
+        let mut spans = SpanMap::default();
+        spans.insert(span(512, 100, 1, SpanKind::Device));
+        let left = spans.begin_free(512).unwrap();
+        assert!(spans.containing(512).is_none());
+        assert_eq!(spans.find_for_kernel(611).unwrap().id, 1);
+        assert!(spans.find_for_kernel(612).is_none());
+        spans.insert(span(512, 10, 2, SpanKind::Device));
+        assert_eq!(spans.find_for_kernel(521).unwrap().id, 2);
+        assert_eq!(spans.find_for_kernel(522).unwrap().id, 1);
+        spans.finish_free(&left);
+        assert!(spans.find_for_kernel(522).is_none());
+        assert_eq!(spans.find_for_kernel(521).unwrap().id, 2);
+    }
+
+    #[test]
+    fn an_internal_span_is_found_by_kernels_only() {
+        let mut spans = SpanMap::default();
+        spans.insert(span(512, 100, 1, SpanKind::Internal { from_malloc: true }));
+        assert!(spans.containing(512).is_none());
+        assert_eq!(spans.find_for_kernel(512).unwrap().id, 1);
+        assert!(spans.remove_internal(512).is_some());
+        assert!(spans.find_for_kernel(512).is_none());
+    }
+
+    #[test]
+    fn a_stray_address_is_described_by_what_is_or_was_near() {
+        let mut spans = SpanMap::default();
+        spans.insert(span(0x10000, 64, 1, SpanKind::Device));
+        spans.insert(span(0x20000, 64, 2, SpanKind::Device));
+        assert_eq!(spans.describe(0x1004c), "12 bytes beyond the end of a block of 64 bytes at 0x10000");
+        let left = spans.begin_free(0x20000).unwrap();
+        spans.finish_free(&left);
+        assert_eq!(spans.describe(0x20008), "8 bytes into a freed block of 64 bytes at 0x20000");
+        assert_eq!(spans.describe(0xfff0), "16 bytes before the start of a block of 64 bytes at 0x10000");
+        spans.insert(span(0x20000, 8, 3, SpanKind::Device));
+        assert_eq!(spans.describe(0x20008), "0 bytes beyond the end of a block of 8 bytes at 0x20000");
+        assert_eq!(spans.describe(0x9000_0000_0000), "never allocated");
+    }
+}

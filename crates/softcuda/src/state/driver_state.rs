@@ -1,0 +1,146 @@
+//! All that the software driver knows in one process: its devices, its live handles and its live memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use freehold_driver::cuda::{CUdevice, CUerror, CUresult, CUstream};
+
+use crate::base::config::{Config, LogFile};
+use crate::base::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
+use crate::base::log::Log;
+use crate::base::sync::lock;
+use crate::engine::Engine;
+use crate::memory::mapping::{AddressReservations, Allocation};
+use crate::modules::link::Link;
+use crate::modules::loader::ModuleTables;
+use crate::objects::capture::Captures;
+use crate::objects::context::{Context, PrimaryContext};
+use crate::objects::device::Device;
+use crate::objects::event::Event;
+use crate::objects::graph::Graph;
+use crate::objects::graph_exec::GraphExec;
+use crate::objects::pool::Pool;
+use crate::objects::stream_ref::{StreamEntry, StreamRef};
+use crate::space::address_space::AddressSpace;
+use crate::space::block_lookup::BlockLookup;
+use crate::space::imports::Imports;
+
+static DRIVER: OnceLock<DriverState> = OnceLock::new();
+
+/// Set in the child of a fork after initialisation, where nothing works any more.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+#[derive(Debug)]
+pub(crate) struct DriverState {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) space: AddressSpace,
+    /// By ordinal of their devices.
+    primaries: Vec<Mutex<PrimaryContext>>,
+    pub(crate) contexts: HandleTable<Context>,
+    pub(crate) streams: HandleTable<StreamEntry>,
+    pub(crate) events: HandleTable<Event>,
+    pub(crate) pools: HandleTable<Pool>,
+    pub(crate) code: ModuleTables,
+    pub(crate) links: HandleTable<Link>,
+    pub(crate) allocations: HandleTable<Allocation>,
+    pub(crate) imports: Imports,
+    pub(crate) graphs: HandleTable<Graph>,
+    pub(crate) graph_execs: HandleTable<GraphExec>,
+    pub(crate) captures: Captures,
+    pub(crate) handle_range: HandleRange,
+    pub(crate) log: Log,
+    pub(crate) block_lookup: BlockLookup,
+}
+
+pub(crate) fn driver() -> Result<&'static DriverState, CUerror> {
+    DRIVER.get().ok_or(CUerror::NOT_INITIALIZED)
+}
+
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Makes the driver, once.
+pub(crate) fn init() -> CUresult {
+    if DRIVER.get().is_some() {
+        return Ok(());
+    }
+    static INIT_LOCK: Mutex<()> = Mutex::new(());
+    let _making = lock(&INIT_LOCK);
+    if DRIVER.get().is_none() {
+        let config = Config::from_env().map_err(|_| CUerror::INVALID_VALUE)?;
+        let driver = DriverState::new(&config)?;
+        // SAFETY: the handler stores to an atomic, reads what never changes and closes files, all of which is allowed in
+        // the child of a fork.
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+        // SAFETY: the handler touches nothing but the driver, which is never dropped, and returns.
+        unsafe { libc::atexit(at_exit) };
+        assert!(DRIVER.set(driver).is_ok(), "the driver is made once");
+    }
+    Ok(())
+}
+
+extern "C" fn after_fork_in_child() {
+    // The child of a child may have given the numbers of those files to others.
+    let was_forked = FORKED.swap(true, Ordering::Relaxed);
+    let driver = DRIVER.get().filter(|_| !was_forked);
+    for device in driver.into_iter().flat_map(|driver| &driver.space.devices) {
+        device.memory.usage.close_in_fork_child();
+    }
+}
+
+/// Ends this process's accounts when it exits. Where it cannot, the kernel does when the process is gone.
+extern "C" fn at_exit() {
+    let driver = DRIVER.get().filter(|_| !is_forked());
+    for device in driver.into_iter().flat_map(|driver| &driver.space.devices) {
+        drop(device.memory.usage.close());
+    }
+}
+
+impl DriverState {
+    fn new(config: &Config) -> Result<Self, CUerror> {
+        let log = Log::new(LogFile::from_env());
+        let open = |ordinal| {
+            let opened = Device::open(config, ordinal).map(Arc::new);
+            opened.map_err(|error| {
+                log.error(&format!("the device {ordinal} cannot be opened: {error}"));
+                CUerror::OPERATING_SYSTEM
+            })
+        };
+        let devices = (0..config.devices).map(open).collect::<Result<Vec<_>, _>>()?;
+        let range = HandleRange::reserve().map_err(|error| {
+            log.error(&format!("handles cannot be made: {error}"));
+            CUerror::OUT_OF_MEMORY
+        })?;
+        let reservations = AddressReservations::new(config.is_coherent).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+        Ok(Self {
+            engine: Engine::start(config.schedule, config.kernel_timeout),
+            primaries: devices.iter().map(|_| Mutex::default()).collect(),
+            space: AddressSpace::new(devices, reservations),
+            contexts: HandleTable::new(range.space(HandleKind::Context), HandleReuse::Immediate),
+            streams: HandleTable::new(range.space(HandleKind::Stream), HandleReuse::Immediate),
+            events: HandleTable::new(range.space(HandleKind::Event), HandleReuse::Never),
+            pools: HandleTable::new(range.space(HandleKind::Pool), HandleReuse::Never),
+            code: ModuleTables::new(&range),
+            links: HandleTable::new(range.space(HandleKind::Link), HandleReuse::Never),
+            allocations: HandleTable::new(range.space(HandleKind::Allocation), HandleReuse::Never),
+            imports: Imports::default(),
+            graphs: HandleTable::new(range.space(HandleKind::Graph), HandleReuse::Never),
+            graph_execs: HandleTable::new(range.space(HandleKind::GraphExec), HandleReuse::Never),
+            captures: Captures::new(range.space(HandleKind::GraphNode)),
+            handle_range: range,
+            log,
+            block_lookup: BlockLookup::default(),
+        })
+    }
+
+    /// The primary context of a device.
+    pub(crate) fn primary(&self, device: CUdevice) -> Result<MutexGuard<'_, PrimaryContext>, CUerror> {
+        Ok(lock(&self.primaries[self.space.device(device)?.ordinal]))
+    }
+
+    /// The stream that a handle names to the calling thread.
+    pub(crate) fn stream_ref(&self, handle: CUstream) -> Result<StreamRef<'_>, CUerror> {
+        StreamRef::new(&self.engine, &self.captures, &self.streams, handle)
+    }
+}
