@@ -1,8 +1,7 @@
 //! Tokens of 64 bytes, by which processes tell each other of memory and events.
 //!
-//! A token names a descriptor of the process that made it. Who opens it goes through that process's table of
-//! descriptors, which the kernel lets processes of the same user do, and makes sure by the number of the file that it is
-//! still the one that was meant.
+//! A token names a descriptor of the process that made it. It is opened through that process's table of descriptors in
+//! `/proc`, which the kernel allows processes of the same user, and the inode tells whether it is still the same file.
 
 use std::fs;
 use std::io;

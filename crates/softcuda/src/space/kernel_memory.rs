@@ -324,52 +324,34 @@ fn active_lanes(lanes: u32) -> impl Iterator<Item = usize> {
 // check of the address made sure of, since the driver's mappings keep an address's place within its page.
 
 fn load(pointer: *mut u8, width: Width) -> u64 {
-    match width {
-        Width::One => {
+    macro_rules! read {
+        ($atomic:ty) => {{
             // SAFETY: as the comment above says; nobody makes a reference to these bytes but to an atomic.
-            let word = unsafe { AtomicU8::from_ptr(pointer) };
+            let word = unsafe { <$atomic>::from_ptr(pointer.cast()) };
             word.load(Ordering::Relaxed).into()
-        }
-        Width::Two => {
-            // SAFETY: as for one byte.
-            let word = unsafe { AtomicU16::from_ptr(pointer.cast()) };
-            word.load(Ordering::Relaxed).into()
-        }
-        Width::Four => {
-            // SAFETY: as for one byte.
-            let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
-            word.load(Ordering::Relaxed).into()
-        }
-        Width::Eight => {
-            // SAFETY: as for one byte.
-            let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
-            word.load(Ordering::Relaxed)
-        }
+        }};
+    }
+    match width {
+        Width::One => read!(AtomicU8),
+        Width::Two => read!(AtomicU16),
+        Width::Four => read!(AtomicU32),
+        Width::Eight => read!(AtomicU64),
     }
 }
 
 fn store(pointer: *mut u8, width: Width, value: u64) {
+    macro_rules! write {
+        ($atomic:ty, $kind:ty) => {{
+            // SAFETY: as in `load`.
+            let word = unsafe { <$atomic>::from_ptr(pointer.cast()) };
+            word.store(value as $kind, Ordering::Relaxed);
+        }};
+    }
     match width {
-        Width::One => {
-            // SAFETY: as in `load`.
-            let word = unsafe { AtomicU8::from_ptr(pointer) };
-            word.store(value as u8, Ordering::Relaxed);
-        }
-        Width::Two => {
-            // SAFETY: as in `load`.
-            let word = unsafe { AtomicU16::from_ptr(pointer.cast()) };
-            word.store(value as u16, Ordering::Relaxed);
-        }
-        Width::Four => {
-            // SAFETY: as in `load`.
-            let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
-            word.store(value as u32, Ordering::Relaxed);
-        }
-        Width::Eight => {
-            // SAFETY: as in `load`.
-            let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
-            word.store(value, Ordering::Relaxed);
-        }
+        Width::One => write!(AtomicU8, u8),
+        Width::Two => write!(AtomicU16, u16),
+        Width::Four => write!(AtomicU32, u32),
+        Width::Eight => write!(AtomicU64, u64),
     }
 }
 
