@@ -16,16 +16,21 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - [`config`], `stdio`, `log`, `handle_table`: settings, output, and handles that are looked up and never followed.
+//! A folder imports only folders above it in this list, and a file of a folder no file that imports it.
+//!
+//! - `base`: [`config`], `stdio`, `log`, `sync`, and `handle_table`: handles that are looked up and never followed.
 //! - `memory`: bytes without an owner. `backing` (memory is a file), `usage_file` (who uses how much, in all processes),
-//!   `arena` (device addresses), `page_heap`, `free_ranges`, `dirty_ranges` (placement, pure), `mem_ref` (reads and writes
-//!   that cannot crash).
+//!   `arena` (device addresses), `page_heap`, `free_ranges`, `dirty_ranges` (placement, pure), `device_memory` (these for
+//!   one device), `mem_ref` (reads and writes that cannot crash), `mapping`, `advice`, `ipc_token`.
+//! - `ffi`: C arguments to checked values.
 //! - `engine`: `queue` (the work of a stream and its progress), `work` (what work does), `kernel_run` (the blocks of a
 //!   launch), `worker_pool` (the threads that run them), `stepper` (schedules without threads).
-//! - `device`, `context`, `stream`, `event`, `pool`, `mapping`, `ipc`, `graph`, `capture`: the objects behind handles.
-//! - `span`, `kernel_memory`, `launch_env`, `block_lookup`: what is at an address, and what a kernel may access.
-//! - `image`, `jit`, `link`, `module`, `function`, `library`, `occupancy`: code. `driver_state`: all of it in one static.
-//! - `ffi`, `api`, `extension`, `table`, `symbol`: C arguments to checked values, and one function for each of the driver's.
+//! - `objects`: devices, pools, contexts, streams, events, graphs and captures, without the tables that name them.
+//! - `space`: what is at an address (`span`, `address_space`, `imports`), and what a kernel may access (`kernel_memory`,
+//!   `launch_env`, `block_lookup`).
+//! - `modules`: images, what they become in a context (`loader`), and what can be asked of a kernel.
+//! - `state`: all of it in one static, and what touches many tables at once.
+//! - `api`: one function for each of the driver's. `dispatch` lets calls through, `table` is the table of functions.
 //!
 //! # Invariants
 //!

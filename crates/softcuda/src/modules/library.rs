@@ -68,12 +68,12 @@ impl Library {
     }
 
     /// # Errors
-    /// There is none, as its kernels say too.
+    /// It cannot be used.
     pub(crate) fn image(&self) -> Result<&Image, CUerror> {
         self.image.as_deref().map_err(|&code| code)
     }
 
-    /// The modules that it is in each context where it was needed, by the number of the context.
+    /// What it was loaded as, by the number of the context.
     pub(crate) fn modules(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Module>>> {
         lock(&self.modules)
     }

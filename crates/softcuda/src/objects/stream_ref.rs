@@ -63,13 +63,37 @@ fn per_thread_stream(engine: &Engine, context: &Arc<Context>) -> Arc<Stream> {
 /// A stream that a call names, with all that the call needs to give it work.
 #[derive(Debug)]
 pub(crate) struct StreamRef<'d> {
-    pub(crate) engine: &'d Arc<Engine>,
-    pub(crate) captures: &'d Captures,
+    engine: &'d Arc<Engine>,
+    captures: &'d Captures,
     pub(crate) context: Arc<Context>,
     pub(crate) stream: Arc<Stream>,
 }
 
-impl StreamRef<'_> {
+impl<'d> StreamRef<'d> {
+    /// What a handle names: 0 the default stream of the call's kind, 1 the legacy one, 2 the thread's own.
+    pub(crate) fn new(
+        engine: &'d Arc<Engine>,
+        captures: &'d Captures,
+        streams: &HandleTable<StreamEntry>,
+        handle: CUstream,
+    ) -> Result<Self, CUerror> {
+        match handle {
+            CUstream::NULL | CUstream::LEGACY | CUstream::PER_THREAD => {
+                let context = context::current()?;
+                let is_per_thread = handle == CUstream::PER_THREAD || handle.0 == 0 && is_per_thread_default();
+                let stream =
+                    if is_per_thread { per_thread_stream(engine, &context) } else { Arc::clone(context.legacy()) };
+                Ok(Self { engine, captures, context, stream })
+            }
+            _ => {
+                let entry = streams.get(handle.0)?;
+                let context = entry.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
+                context.check_alive()?;
+                Ok(Self { engine, captures, context, stream: Arc::clone(&entry.stream) })
+            }
+        }
+    }
+
     /// Adds work to the stream, or to the graph that it is captured into.
     pub(crate) fn submit(&self, work: Work) -> CUresult {
         self.submit_or_capture(NodeKind::Work(work))
@@ -142,31 +166,5 @@ impl StreamRef<'_> {
 
     pub(crate) fn is_legacy(&self) -> bool {
         self.stream.queue.id == self.context.legacy().queue.id
-    }
-}
-
-impl<'d> StreamRef<'d> {
-    /// What a handle names: 0 the default stream of the call's kind, 1 the legacy one, 2 the thread's own.
-    pub(crate) fn new(
-        engine: &'d Arc<Engine>,
-        captures: &'d Captures,
-        streams: &HandleTable<StreamEntry>,
-        handle: CUstream,
-    ) -> Result<Self, CUerror> {
-        match handle {
-            CUstream::NULL | CUstream::LEGACY | CUstream::PER_THREAD => {
-                let context = context::current()?;
-                let is_per_thread = handle == CUstream::PER_THREAD || handle.0 == 0 && is_per_thread_default();
-                let stream =
-                    if is_per_thread { per_thread_stream(engine, &context) } else { Arc::clone(context.legacy()) };
-                Ok(Self { engine, captures, context, stream })
-            }
-            _ => {
-                let entry = streams.get(handle.0)?;
-                let context = entry.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
-                context.check_alive()?;
-                Ok(Self { engine, captures, context, stream: Arc::clone(&entry.stream) })
-            }
-        }
     }
 }
