@@ -54,5 +54,5 @@ mod objects;
 mod space;
 mod state;
 
-pub use api::table::{api, cuGetProcAddress, not_supported, per_thread_api};
+pub use api::{api, cuGetProcAddress, not_supported, per_thread_api};
 pub use base::config;

@@ -7,7 +7,7 @@ mod allocation;
 mod context;
 mod copy;
 mod device;
-pub(crate) mod dispatch;
+mod dispatch;
 mod driver;
 mod event;
 mod extension;
@@ -29,5 +29,7 @@ mod occupancy;
 mod pointer;
 mod pool;
 mod stream;
-pub(crate) mod table;
+mod table;
 mod value;
+
+pub use table::{api, cuGetProcAddress, not_supported, per_thread_api};

@@ -364,7 +364,7 @@ mod tests {
                 let kernel = "kernel".to_owned();
                 return Err(Fault { kind: FaultKind::Trap, kernel, line: 1, block: [0; 3], thread: [0; 3] });
             }
-            Ok(if slices % 2 == 0 { BlockProgress::Running } else { BlockProgress::Done })
+            Ok(if slices.is_multiple_of(2) { BlockProgress::Running } else { BlockProgress::Done })
         }
 
         fn print(&self, bytes: &[u8]) {
