@@ -75,7 +75,7 @@ impl InternalWork {
 
 impl fmt::Debug for InternalWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverWork").finish_non_exhaustive()
+        f.debug_struct("InternalWork").finish_non_exhaustive()
     }
 }
 

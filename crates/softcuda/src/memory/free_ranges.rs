@@ -61,7 +61,7 @@ impl FreeRanges {
         true
     }
 
-    /// Gives back what [`take`](Self::take) gave.
+    /// Gives back what [`alloc`](Self::alloc) gave.
     pub(crate) fn free(&mut self, start: u64, length: u64) {
         self.last_freed = Some(start);
         let (mut start, mut length) = (start, length);

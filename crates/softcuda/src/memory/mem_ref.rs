@@ -1,6 +1,6 @@
 //! Bytes that work reads and writes, and how they are moved without a crash whatever the program did to them since.
 //!
-//! Memory that the driver mapped itself is kept alive by whoever holds a [`Place`] in it and is reached directly.
+//! Memory that the driver mapped itself is kept alive by whoever holds a [`MemRef`] in it and is reached directly.
 //! Memory of the program's own, pageable or registered, is reached through the kernel, which answers a dead address
 //! with an error.
 
@@ -73,7 +73,7 @@ enum Addr {
 // SAFETY: the pointer of `Direct` is the part that is not `Send`; it is to memory that `keep_alive` or the device keeps
 // alive, and is only used for raw copies.
 unsafe impl Send for MemRef {}
-// SAFETY: as above; a shared `Place` gives out no reference into the memory.
+// SAFETY: as above; a shared `MemRef` gives out no reference into the memory.
 unsafe impl Sync for MemRef {}
 
 impl MemRef {

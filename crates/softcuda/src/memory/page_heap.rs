@@ -105,7 +105,7 @@ impl PageHeap {
         self.free_pages.free(offset / PAGE_BYTES, pages);
     }
 
-    /// Gives back a block that [`allocate`](Self::allocate) placed at `offset`, and says which pages nothing lies in any
+    /// Gives back a block that [`alloc`](Self::alloc) placed at `offset`, and says which pages nothing lies in any
     /// more. Their addresses are given back already.
     pub(crate) fn free(&mut self, offset: u64) -> Option<PageRun> {
         let run = match self.blocks.remove(&offset).expect("a live span has a block in the heap of its device") {

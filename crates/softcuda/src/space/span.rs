@@ -15,7 +15,7 @@ use crate::objects::pool::Pool;
 /// Freed blocks that are remembered, to tell a kernel that strays into one.
 const FREED_MAX: usize = 4096;
 
-/// A block of memory, alive for as long as it is in the [`Spans`]. Work that was given it before keeps the pages.
+/// A block of memory, alive for as long as it is in the [`SpanMap`]. Work that was given it before keeps the pages.
 #[derive(Debug)]
 pub(crate) struct Span {
     pub(crate) base: u64,
@@ -100,7 +100,7 @@ impl SpanMap {
         assert!(replaced.is_none(), "two live spans never start at one address");
     }
 
-    /// Takes a span from the program. Kernels reach it until [`end`](Self::end).
+    /// Takes a span from the program. Kernels reach it until [`finish_free`](Self::finish_free).
     pub(crate) fn begin_free(&mut self, base: u64) -> Option<Arc<Span>> {
         let span = self.by_base.remove(&base)?;
         self.freeing.insert((base, span.id), Arc::clone(&span));
