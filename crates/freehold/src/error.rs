@@ -1,5 +1,7 @@
 //! What can go wrong, sorted by whose fault it is.
 
+pub(crate) mod fault;
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -7,11 +9,11 @@ use std::sync::Arc;
 
 use freehold_driver::{CallError, Code, ImageKind};
 
-use crate::fault::Fault;
+use self::fault::Fault;
+use crate::api::open::OpenError;
+use crate::base::signature::{Kind, Parameter};
+use crate::device::shortage::Shortage;
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
-use crate::open::OpenError;
-use crate::shortage::Shortage;
-use crate::signature::{Kind, Parameter};
 
 /// Why something was not done. What it was to be done to is as it was before.
 ///

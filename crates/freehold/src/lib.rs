@@ -60,76 +60,41 @@
 
 #![warn(missing_docs)]
 
-#[forbid(unsafe_code)]
-mod access_history;
-mod arena;
-mod arguments;
-mod block;
-mod context;
-mod deferred;
+mod api;
+mod base;
 mod device;
-mod device_inner;
 mod error;
-mod event;
-mod external_access;
-mod fault;
-mod fence_words;
-mod fill;
-pub mod foreign;
-mod fork;
-mod host_memory;
-mod image;
-mod imported;
-mod launch;
 #[forbid(unsafe_code)]
 pub mod ledger;
-mod module;
-pub mod open;
-mod pending_unmap;
-mod pinned;
-#[forbid(unsafe_code)]
-mod poisoned;
+mod ordering;
 mod pool;
-mod raw_block;
-mod semaphores;
-#[forbid(unsafe_code)]
-mod sharing;
-mod shortage;
-pub mod signature;
-mod staging;
-mod stream;
-mod stream_inner;
-mod stream_state;
-mod sync_point;
-#[forbid(unsafe_code)]
-mod tags;
-pub mod timeline;
-mod transfer_slot;
-mod vector;
+mod trace;
 
-pub use access_history::Access;
-pub use arena::{Arena, ArenaSlice, Scope};
-pub use arguments::{Argument, Arguments, DynArg, RawAddress, Value};
-pub use block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
-pub use context::Context;
-pub use device::{Adopted, Adoption, Device};
+pub use api::arena::{Arena, ArenaSlice, Scope};
+pub use api::arguments::{Argument, Arguments, DynArg, RawAddress, Value};
+pub use api::block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
+pub use api::device::{Adopted, Adoption, Device};
+pub use api::event::Event;
+pub use api::external_access::ExternalAccess;
+pub use api::host_memory::HostMemory;
+pub use api::image::Image;
+pub use api::imported::{Departure, Imported, ImportedSlice, OwnsSlice, Permission};
+pub use api::launch::Grid;
+pub use api::module::{Kernel, Module, PendingUnload};
+pub use api::semaphores::SharedSemaphores;
+pub use api::stream::{MemoryUse, Stream};
+pub use api::vector::DeviceVec;
+pub use api::{foreign, open, timeline};
+pub use base::fork::ForkGuard;
+pub use base::signature;
+pub use device::context::Context;
+pub use device::sharing::Exported;
+pub use device::shortage::{Remedy, Shortage};
+pub use error::fault::{Fault, Suspect};
 pub use error::{Closed, Error, Result};
-pub use event::Event;
-pub use external_access::ExternalAccess;
-pub use fault::{Fault, Suspect};
-pub use fork::ForkGuard;
 pub use freehold_driver::{FaultDetails, Parameter};
-pub use host_memory::HostMemory;
-pub use image::Image;
-pub use imported::{Departure, Imported, ImportedSlice, OwnsSlice, Permission};
-pub use launch::Grid;
-pub use module::{Kernel, Module, PendingUnload};
+pub use ordering::access_history::Access;
 pub use pool::PoolStats;
-pub use semaphores::SharedSemaphores;
-pub use sharing::Exported;
-pub use shortage::{Remedy, Shortage};
-pub use stream::{MemoryUse, Stream};
-pub use vector::DeviceVec;
 
 /// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
 /// that one again: there is one ledger for it in a process.

@@ -14,8 +14,8 @@ use super::chunk_source::{Locked, MapOutcome};
 use super::extent_map::{self, Chunk, MapRequest};
 use super::stream_heap::StreamHeap;
 use super::{AllocError, Pool};
-use crate::device_inner::DeviceInner;
-use crate::stream_state::StreamState;
+use crate::device::device_inner::DeviceInner;
+use crate::ordering::stream_state::StreamState;
 
 /// Chunks of streams that rest are moved to where they are needed, before new ones are made, if more than this part of
 /// what the pool has is free there.

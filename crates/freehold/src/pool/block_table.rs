@@ -13,7 +13,7 @@ use super::page_map::{PageEntry, PageMap};
 use super::slab::Slab;
 use super::stable_array::{AtomicNumber, StableArray};
 use super::stream_heap::StreamHeap;
-use crate::fork::ForkGuard;
+use crate::base::fork::ForkGuard;
 
 /// Numbers of pools: no two of a process have the same, ever.
 static POOLS: AtomicU32 = AtomicU32::new(0);

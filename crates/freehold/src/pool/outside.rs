@@ -3,7 +3,7 @@
 
 pub(super) use freehold_driver::CallError;
 
-pub(super) use crate::device_inner::DeviceInner;
+pub(super) use crate::base::sync_point::{self, SyncPoint};
+pub(super) use crate::device::device_inner::DeviceInner;
 pub(super) use crate::ledger::{ContextId, Fence, StreamId};
-pub(super) use crate::stream_state::StreamState;
-pub(super) use crate::sync_point::{self, SyncPoint};
+pub(super) use crate::ordering::stream_state::StreamState;

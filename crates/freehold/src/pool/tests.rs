@@ -6,22 +6,22 @@ use std::thread;
 
 use freehold_driver::cuda::{CUstream, context, primary, stream, stream_flags};
 
-use crate::block::Block;
-use crate::device::Device;
+use crate::api::block::Block;
+use crate::api::device::Device;
+use crate::api::external_access::ExternalAccess;
+use crate::api::foreign::ForeignPool;
+use crate::api::stream::Stream;
+use crate::base::sync_point::{self, SyncPoint};
 use crate::error::Error;
-use crate::external_access::ExternalAccess;
-use crate::foreign::ForeignPool;
 use crate::ledger::StreamId;
 use crate::pool::PoolStats;
 use crate::pool::biased_lock::{BiasedLock, Closed};
-use crate::stream::Stream;
-use crate::sync_point::{self, SyncPoint};
 
 const LARGE: usize = 8 << 20;
 
 fn device() -> Device {
     // SAFETY: the table is the device's alone.
-    let opened = unsafe { crate::open::open(None) }.unwrap();
+    let opened = unsafe { crate::api::open::open(None) }.unwrap();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     unsafe { Device::new(opened.api, opened.device) }.unwrap()
 }
@@ -88,7 +88,7 @@ fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
 #[test]
 fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
     // SAFETY: the table is the device's alone.
-    let opened = unsafe { crate::open::open(None) }.unwrap();
+    let opened = unsafe { crate::api::open::open(None) }.unwrap();
     let device = device();
     let foreign_pool = ForeignPool::new(&device, 77, false);
     let [a, c] = [(); 2].map(|()| device.stream().unwrap());
@@ -116,7 +116,7 @@ fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
 
 #[test]
 fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
-    let opened = crate::open::opened(None).unwrap();
+    let opened = crate::api::open::opened(None).unwrap();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
     let stream = device.stream().unwrap();
@@ -150,7 +150,7 @@ fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
 
 #[test]
 fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothing_and_not_all() {
-    let opened = crate::open::opened(None).unwrap();
+    let opened = crate::api::open::opened(None).unwrap();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
     let (stream, device) = (device.stream().unwrap(), &device.primary.inner.device);

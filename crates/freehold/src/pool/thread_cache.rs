@@ -15,7 +15,7 @@ use super::size_class::{CLASSES, MAGAZINE_MAX, SizeClass};
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
 use super::tls;
-use crate::stream_state::StreamState;
+use crate::ordering::stream_state::StreamState;
 
 /// How many blocks that fit no class are kept.
 const LARGE: usize = 8;

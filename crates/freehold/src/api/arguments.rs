@@ -1,0 +1,463 @@
+//! The arguments of launches: what may be one, and how they are laid out for the driver.
+
+use std::ffi::c_void;
+
+use freehold_driver::ArgKind;
+
+use self::sealed::Sealed;
+use crate::api::arena::ArenaSlice;
+use crate::api::block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
+use crate::api::imported::{ImportedSlice, OwnsSlice, Permission};
+use crate::api::stream::MemoryUse;
+use crate::api::vector::DeviceVec;
+use crate::base::signature::Kind;
+use crate::ordering::access_history::Access;
+
+/// Keeps [`Argument`] and [`Arguments`] to the types here. Beside that of [`Source`], because owners of slices are sources, and
+/// references to them arguments.
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What a kernel can be given: a number, a block, a part of a block. No other type can be one: a launch trusts what it says.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// // Numbers as they are; memory that is read as `&`, that is written as `&mut`.
+/// let (x, mut total) = (stream.upload(&[1.0f32; 100])?, stream.zeros::<f32>(1)?);
+/// // SAFETY: `sum` reads the first `n` elements of `x` and writes one of `total`; all launches are made here.
+/// let sum = unsafe { module.kernel("sum")? };
+/// stream.launch(&sum, freehold::Grid::line(1, 128), (&x.view(..50)?, &mut total, 50u32))?;
+/// assert_eq!(stream.download(&total)?, [50.0]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a kernel cannot be given `{Self}`",
+    label = "not an argument of a kernel",
+    note = "memory is given as `&block` to be read and `&mut block` to be written, numbers as they are with their type \
+            (`2.0f32`, `n as u32`), and a `#[repr(C)]` structure as `Value(structure)`"
+)]
+pub trait Argument: Sealed {
+    /// What the kernel receives.
+    #[doc(hidden)]
+    type Word: Pod;
+
+    /// The bytes that it is given.
+    #[doc(hidden)]
+    fn word(&self) -> Self::Word;
+
+    /// The block that is used, if it is one.
+    #[doc(hidden)]
+    fn used(&self) -> Option<MemoryUse<'_>> {
+        None
+    }
+
+    /// What it is, to be held against what the kernel takes there.
+    #[doc(hidden)]
+    const GIVEN: Given;
+}
+
+/// What an argument is, beside its size.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// A number, whose type is known.
+    Number(Kind),
+    /// Bytes that the program vouches for.
+    Bytes,
+    /// The address of memory.
+    Address,
+}
+
+/// An address of the device that a kernel is given as it is, where no [`Block`] of this library stands for the memory: that of
+/// another library, or of an address that a kernel computed. A plain `u64` is a number, and no promise.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// use freehold::{Grid, RawAddress};
+///
+/// let x = stream.upload(&[1.0f32; 4])?;
+/// // SAFETY: `scale` writes 4 elements there, and nothing else uses the block until the stream has passed the launch.
+/// let (scale, there) = unsafe { (module.kernel("scale")?, RawAddress::new(x.address())) };
+/// stream.launch(&scale, Grid::line(1, 4), (there, 3.0f32, 4u32))?;
+/// assert_eq!(stream.download(&x)?, [3.0; 4]); // in the same stream, behind the launch
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawAddress(u64);
+
+impl RawAddress {
+    /// An address as an argument.
+    ///
+    /// # Safety
+    /// The kernels that are given it may read and write at the address what they do. The memory stays until they have ended,
+    /// and nothing else uses it meanwhile but what the program means to: nothing is ordered by it, and nothing is kept.
+    pub unsafe fn new(address: u64) -> Self {
+        Self(address)
+    }
+}
+
+impl Sealed for RawAddress {}
+
+impl Argument for RawAddress {
+    type Word = u64;
+    const GIVEN: Given = Given::Address;
+
+    fn word(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Any value that is its bytes, for kernels that take a structure.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// use freehold::{Grid, Value};
+///
+/// let mut x = stream.upload(&[1.0f32; 4])?;
+/// // SAFETY: `scale` writes the first `n` elements of `x`, which has as many.
+/// let scale = unsafe { module.kernel("scale")? };
+/// stream.launch(&scale, Grid::line(1, 4), (&mut x, Value([3.0f32; 1]), 4u32))?; // or a structure
+/// assert_eq!(stream.download(&x)?, [3.0; 4]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Value<T>(pub T);
+
+macro_rules! numbers {
+    ($($kind:ident: $($number:ty)*;)*) => {$($(
+        impl Sealed for $number {}
+
+        impl Argument for $number {
+            type Word = Self;
+            const GIVEN: Given = Given::Number(Kind::$kind);
+
+            fn word(&self) -> Self {
+                *self
+            }
+        }
+    )*)*};
+}
+
+numbers! {
+    Unsigned: u8 u16 u32 u64 usize;
+    Signed: i8 i16 i32 i64 isize;
+    Float: f32 f64;
+}
+
+impl<T> Sealed for Value<T> {}
+
+impl<T: Pod> Argument for Value<T> {
+    type Word = T;
+    const GIVEN: Given = Given::Bytes;
+
+    fn word(&self) -> T {
+        self.0
+    }
+}
+
+macro_rules! sources {
+    ($($kind:ty)*) => {$(
+        impl<T: Pod> Sealed for &$kind {}
+
+        impl<T: Pod> Argument for &$kind {
+            type Word = u64;
+            const GIVEN: Given = Given::Address;
+
+            fn word(&self) -> u64 {
+                Source::address(*self)
+            }
+
+            fn used(&self) -> Option<MemoryUse<'_>> {
+                Some(Source::used(*self))
+            }
+        }
+    )*};
+}
+
+macro_rules! targets {
+    ($($kind:ty)*) => {$(
+        impl<T: Pod> Sealed for &mut $kind {}
+
+        impl<T: Pod> Argument for &mut $kind {
+            type Word = u64;
+            const GIVEN: Given = Given::Address;
+
+            fn word(&self) -> u64 {
+                Target::address(*self)
+            }
+
+            fn used(&self) -> Option<MemoryUse<'_>> {
+                Some(Target::used(*self, Access::Write))
+            }
+        }
+    )*};
+}
+
+sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T> ArenaSlice<'_, T> ImportedSlice<T>);
+targets!(Block<T> ViewMut<'_, T> DeviceVec<T> ArenaSlice<'_, T> ImportedSlice<T>);
+
+impl<O: OwnsSlice> Sealed for &O {}
+
+impl<O: OwnsSlice> Argument for &O {
+    type Word = u64;
+    const GIVEN: Given = Given::Address;
+
+    fn word(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn used(&self) -> Option<MemoryUse<'_>> {
+        Some(Source::used(*self))
+    }
+}
+
+impl<O: OwnsSlice> Sealed for &mut O {}
+
+impl<O: OwnsSlice> Argument for &mut O {
+    type Word = u64;
+    const GIVEN: Given = Given::Address;
+
+    fn word(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn used(&self) -> Option<MemoryUse<'_>> {
+        Some(Target::used(*self, Access::Write))
+    }
+}
+
+impl<T> Sealed for Unordered<'_, T> {}
+
+impl<T: Pod> Argument for Unordered<'_, T> {
+    type Word = u64;
+    const GIVEN: Given = Given::Address;
+
+    fn word(&self) -> u64 {
+        self.parts().0
+    }
+
+    fn used(&self) -> Option<MemoryUse<'_>> {
+        Some(self.parts().1)
+    }
+}
+
+/// A tuple of [`Argument`]s, or a slice of [`DynArg`]s. No other type can be one: a launch trusts the pointers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tuple of arguments for a kernel",
+    note = "arguments are a tuple of up to 12, also of one: `(&mut x,)`; more, or such as are known at run time alone, are a \
+            `&mut [DynArg]`"
+)]
+pub trait Arguments: Sealed {
+    /// Calls `act` with the arguments laid out for a launch.
+    #[doc(hidden)]
+    fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R;
+}
+
+/// Arguments as a launch needs them. The first three have an element for each.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Laid<'a> {
+    pub(crate) given: &'a [Given],
+    pub(crate) passed: &'a [ArgKind],
+    pub(crate) pointers: &'a mut [*mut c_void],
+    /// The memory among them.
+    pub(crate) used: &'a [MemoryUse<'a>],
+}
+
+impl Sealed for () {}
+
+impl Arguments for () {
+    fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
+        act(Laid { given: &[], passed: &[], pointers: &mut [], used: &[] })
+    }
+}
+
+macro_rules! tuples {
+    ($($first:ident $($rest:ident)*;)*) => {$(
+        impl<$first: Argument, $($rest: Argument),*> Sealed for ($first, $($rest,)*) {}
+
+        impl<$first: Argument, $($rest: Argument),*> Arguments for ($first, $($rest,)*) {
+            #[inline]
+            #[allow(non_snake_case, reason = "an argument is named as its type")]
+            fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
+                let given = &[$first::GIVEN, $($rest::GIVEN,)*];
+                let ($first, $($rest,)*) = &self;
+                let found = [$first.used(), $($rest.used(),)*];
+                let ($first, $($rest,)*) = ($first.word(), $($rest.word(),)*);
+                let mut passed =
+                    [ArgKind::Value { bytes: size_of_val(&$first) }, $(ArgKind::Value { bytes: size_of_val(&$rest) },)*];
+                for (passed, given) in passed.iter_mut().zip(given) {
+                    if *given == Given::Address {
+                        *passed = ArgKind::Address;
+                    }
+                }
+                for (passed, used) in passed.iter_mut().zip(&found) {
+                    if let Some(used) = used {
+                        *passed = passed_as(used);
+                    }
+                }
+                let passed = &passed;
+                let mut pointers = [
+                    std::ptr::from_ref(&$first).cast_mut().cast::<c_void>(),
+                    $(std::ptr::from_ref(&$rest).cast_mut().cast::<c_void>(),)*
+                ];
+                // The blocks, moved to the front.
+                let mut count = 0;
+                let mut used = found;
+                for index in 0..used.len() {
+                    if used[index].is_some() {
+                        used.swap(count, index);
+                        count += 1;
+                    }
+                }
+                let pointers = &mut pointers;
+                match used.first().copied().flatten() {
+                    None => act(Laid { given, passed, pointers, used: &[] }),
+                    Some(first) => {
+                        let used = used.map(|used| used.unwrap_or(first));
+                        act(Laid { given, passed, pointers, used: &used[..count] })
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
+    A B C D E F G H I;
+    A B C D E F G H I J;
+    A B C D E F G H I J K;
+    A B C D E F G H I J K L;
+}
+
+/// An argument whose kind is known at run time alone: a slice of them is [`Arguments`] too.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// use freehold::{DynArg, Grid};
+///
+/// let mut x = stream.upload(&[1u32, 2, 3])?;
+/// let (more, count) = ([10], [3]); // read from a request, say
+/// let arguments = [DynArg::memory_mut(&mut x, 0), DynArg::bytes(&more, 4), DynArg::bytes(&count, 4)];
+/// let mut arguments = arguments.map(|one| one.expect("they hold as much"));
+/// // SAFETY: `add` writes the first 3 elements of `x`, which has as many.
+/// let add = unsafe { module.kernel("add")? };
+/// stream.launch(&add, Grid::line(1, 32), &mut arguments[..])?;
+/// assert_eq!(stream.download(&x)?, [11, 12, 13]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct DynArg<'a>(Known<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Known<'a> {
+    /// Words that hold so many bytes.
+    Bytes(&'a [u64], usize),
+    Memory(u64, MemoryUse<'a>),
+}
+
+impl<'a> DynArg<'a> {
+    /// The first `bytes` bytes of words. Nothing where they hold fewer.
+    pub fn bytes(words: &'a [u64], bytes: usize) -> Option<Self> {
+        (bytes <= size_of_val(words)).then_some(Self(Known::Bytes(words, bytes)))
+    }
+
+    /// Memory from an element on, to be read. Nothing where there are fewer elements.
+    pub fn memory<T: Pod>(memory: &'a impl Source<T>, element: usize) -> Option<Self> {
+        Self::from_element::<T>(memory.address(), memory.len(), element, memory.used())
+    }
+
+    /// Memory from an element on, to be read and written. Nothing where there are fewer elements.
+    pub fn memory_mut<T: Pod>(memory: &'a mut impl Target<T>, element: usize) -> Option<Self> {
+        Self::from_element::<T>(memory.address(), memory.len(), element, memory.used(Access::Write))
+    }
+
+    /// As [`memory_mut`](Self::memory_mut), of memory that is borrowed to be read, or is another argument of the launch, too. It
+    /// is read alone where no more is permitted.
+    ///
+    /// # Safety
+    /// No other thread puts work in that uses the memory before the launch with this has returned: the two would not be
+    /// ordered. Whoever else has borrowed the memory bears that it changes.
+    pub unsafe fn memory_shared<T: Pod>(memory: &'a impl Target<T>, element: usize) -> Option<Self> {
+        let written = memory.used(Access::Write);
+        let access = if written.permission == Permission::Read { Access::Read } else { Access::Write };
+        Self::from_element::<T>(memory.address(), memory.len(), element, MemoryUse { access, ..written })
+    }
+
+    fn from_element<T>(start: u64, elements: usize, element: usize, used: MemoryUse<'a>) -> Option<Self> {
+        (element < elements).then(|| Self(Known::Memory(start + (element * size_of::<T>()) as u64, used)))
+    }
+}
+
+impl Sealed for &mut [DynArg<'_>] {}
+
+/// Argument count that fits on the stack.
+const FEW: usize = 32;
+
+/// Exclusive, so that no two threads launch with memory that one of them borrowed to write.
+impl Arguments for &mut [DynArg<'_>] {
+    #[inline]
+    fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
+        let count = self.len();
+        if count <= FEW {
+            let (mut given, mut passed) = ([Given::Bytes; FEW], [ArgKind::Address; FEW]);
+            let mut pointers = [std::ptr::null_mut(); FEW];
+            return lay_out(self, &mut given[..count], &mut passed[..count], &mut pointers[..count], act);
+        }
+        let (mut given, mut passed) = (vec![Given::Bytes; count], vec![ArgKind::Address; count]);
+        let mut pointers = vec![std::ptr::null_mut(); count];
+        lay_out(self, &mut given, &mut passed, &mut pointers, act)
+    }
+}
+
+/// Writes down what each argument is and where it lies.
+fn lay_out<R>(
+    actuals: &[DynArg<'_>],
+    given: &mut [Given],
+    passed: &mut [ArgKind],
+    pointers: &mut [*mut c_void],
+    act: impl FnOnce(Laid<'_>) -> R,
+) -> R {
+    let mut used = Vec::new();
+    for (index, DynArg(known)) in actuals.iter().enumerate() {
+        match known {
+            &Known::Bytes(words, bytes) => {
+                passed[index] = ArgKind::Value { bytes };
+                pointers[index] = words.as_ptr().cast_mut().cast();
+            }
+            Known::Memory(address, by) => {
+                given[index] = Given::Address;
+                passed[index] = passed_as(by);
+                pointers[index] = std::ptr::from_ref(address).cast_mut().cast();
+                used.push(*by);
+            }
+        }
+    }
+    act(Laid { given, passed, pointers, used: &used })
+}
+
+/// How memory is handed to a kernel: a device that checks kernels reports one that writes what it may only read.
+#[inline]
+fn passed_as(used: &MemoryUse<'_>) -> ArgKind {
+    match used.access {
+        Access::Read => ArgKind::ReadOnly { start: used.start, bytes: used.bytes },
+        Access::Write => ArgKind::Address,
+    }
+}

@@ -1,0 +1,480 @@
+//! A device: the entrance to everything else, and the place for what concerns all of its memory.
+
+use std::fmt;
+use std::panic::Location;
+use std::path::Path;
+use std::sync::Arc;
+
+use freehold_driver::Backend;
+
+use crate::api::block::Block;
+use crate::api::image::Image;
+use crate::api::module::Module;
+use crate::api::stream::Stream;
+use crate::device::context::Context;
+use crate::device::device_inner::DeviceInner;
+use crate::error::{Error, Result};
+use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
+use crate::pool::PoolStats;
+use crate::trace::timeline::Recording;
+
+/// A device and its primary context. A handle: all handles of a device that was opened once are of one.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let block = device.stream()?.alloc_tagged::<f32>(1000, "weights")?;
+/// let owner = device.owner_of(block.address() + 17).expect("the address lies in the block");
+/// assert_eq!((owner.bytes, owner.tag.as_deref()), (4000, Some("weights")));
+/// assert_eq!(device.stats().owned_bytes, 4000);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device {
+    pub(crate) primary: Context,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("context", &self.primary).finish_non_exhaustive()
+    }
+}
+
+/// Memory that somebody else allocated, entered in the ledger for as long as this lives.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// use freehold::{Adoption, Error};
+///
+/// let theirs = 1 << 20; // an address that other people's code has allocated
+/// let adopted = device.adopt(theirs, 4096, Adoption::Foreign, "theirs")?;
+/// assert_eq!(device.owner_of(theirs + 1).and_then(|owner| owner.tag).as_deref(), Some("theirs"));
+/// assert!(matches!(device.release(theirs), Err(Error::WrongRelease(_)))); // not ours to release
+/// drop(adopted);
+/// assert_eq!(device.owner_of(theirs), None);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+pub struct Adopted {
+    device: Arc<DeviceInner>,
+    block: BlockId,
+}
+
+impl fmt::Debug for Adopted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adopted").field("block", &self.block).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// A device by a context of it, which is the primary one here. It is closed when the last that lives in it has gone, and now
+    /// where this fails.
+    ///
+    /// # Safety
+    /// The backend does what [`Backend`] says of each call: addresses, handles and memory of the host that it hands out are good, and
+    /// nobody else's. Nothing of it is destroyed by others.
+    pub unsafe fn on(backend: Arc<dyn Backend>) -> Result<Self> {
+        Ok(Self { primary: Context::primary(Arc::new(DeviceInner::new(backend)?)) })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<DeviceInner> {
+        &self.primary.inner.device
+    }
+
+    /// What the driver calls the device.
+    ///
+    /// ```
+    /// println!("{}", freehold::open()?.name()?);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn name(&self) -> Result<String> {
+        self.inner().check()?;
+        self.inner().backend.name().map_err(|error| self.inner().failed(error))
+    }
+
+    /// What tells the device from all others, in every process.
+    pub fn uuid(&self) -> Result<[u8; 16]> {
+        self.inner().check()?;
+        self.inner().backend.uuid().map_err(|error| self.inner().failed(error))
+    }
+
+    /// Whether the host reads and writes the memory of blocks, by itself, where the device does. The driver is asked once, for the
+    /// memory of a block: a device may share addresses with the host, and keep memory of its own to itself all the same.
+    pub fn is_host_visible(&self) -> Result<bool> {
+        let device = self.inner();
+        device.check()?;
+        if let Some(&is_visible) = device.is_host_visible.get() {
+            return Ok(is_visible);
+        }
+        let block = self.stream()?.alloc::<u8>(1)?;
+        let is_visible = device.backend.is_host_visible(block.address()).map_err(|error| device.failed(error))?;
+        Ok(*device.is_host_visible.get_or_init(|| is_visible))
+    }
+
+    /// The primary context as its driver has it, for other people's code: each call that names a handle or an address is `unsafe`.
+    /// What they put into streams is not known here: see [`Stream::foreign_work`].
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.inner().backend
+    }
+
+    /// The primary context.
+    pub fn primary(&self) -> &Context {
+        &self.primary
+    }
+
+    /// A context of its own.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// let context = device.context()?; // apart from the primary one
+    /// assert_ne!(context.id(), device.primary().id());
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OneContext`] on a device that has no others.
+    pub fn context(&self) -> Result<Context> {
+        Context::create(self.inner())
+    }
+
+    /// A stream of the primary context.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// let (stream, other) = (device.stream()?, device.stream()?);
+    /// assert_ne!(stream.id(), other.id());
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn stream(&self) -> Result<Stream> {
+        self.primary.stream()
+    }
+
+    /// Loads an image into the primary context. See [`Context::module`] for what the driver waits for.
+    ///
+    /// ```
+    /// use freehold::Image;
+    ///
+    /// # let device = freehold::open()?;
+    /// let module = device.module(&Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+    /// assert!(module.kernels()?.iter().any(|name| name == "scale"));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn module(&self, image: &Image) -> Result<Module> {
+        self.primary.module(image)
+    }
+
+    /// Who owns the memory at an address: of a block's beginning, or of any byte of it. Nobody, in a forked child.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<u64>(10)?;
+    /// let owner = device.owner_of(x.address() + 79).expect("its last byte");
+    /// assert_eq!((owner.base, owner.bytes), (x.address(), 80));
+    /// assert_eq!(device.owner_of(1), None);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn owner_of(&self, address: u64) -> Option<Owner> {
+        // The lock may be held for ever in a fork, by a thread that is not there.
+        if self.inner().is_child() {
+            return None;
+        }
+        self.inner().owner_of(address)
+    }
+
+    /// All blocks that are owned, by address.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_tagged::<u64>(10, "counts")?;
+    /// for owner in device.blocks() {
+    ///     println!("{owner}"); // length, address, name, and where it was allocated
+    /// }
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn blocks(&self) -> Vec<Owner> {
+        if self.inner().is_child() {
+            return Vec::new();
+        }
+        self.inner().owned()
+    }
+
+    /// How much memory the pool has: owned, released, to be handed out again.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<u8>(1000)?;
+    /// let stats = device.stats();
+    /// assert_eq!(stats.owned_bytes, 1000);
+    /// assert!(stats.reserved_bytes >= 1000); // what the driver has given for it
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn stats(&self) -> PoolStats {
+        if self.inner().is_child() {
+            return PoolStats::default();
+        }
+        self.inner().stats()
+    }
+
+    /// The bytes that the driver has free.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let device = self.inner();
+        device.check()?;
+        let room = device.backend.memory_info().map_err(|error| device.failed(error))?;
+        Ok(room.free_bytes)
+    }
+
+    /// Releases a block by its address, for other people's code: one that was let go of with
+    /// [`Block::into_address`]. In any thread, whatever context is current there.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::Error;
+    ///
+    /// let x = stream.alloc::<u8>(1000)?;
+    /// let Err(Error::WrongRelease(wrong)) = device.release(x.address() + 8) else { panic!("it lies within a block") };
+    /// println!("{wrong}"); // 8 bytes into 1000 bytes at ..., allocated at ...: release the block by its first address
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
+    #[track_caller]
+    pub fn release(&self, address: u64) -> Result<()> {
+        let mut raw = self.inner().take_by_address(address)?;
+        match raw.release(Some(Location::caller())) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.inner().leak_to_address(raw);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a block back that was let go of with [`Block::into_address`], as bytes.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let address = stream.upload(&[1u8, 2, 3])?.into_address();
+    /// let x = device.claim(address)?; // a block again
+    /// assert_eq!(stream.download(&x)?, [1, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn claim(&self, address: u64) -> Result<Block<u8>> {
+        Ok(Block::from_raw(self.inner().take_by_address(address)?))
+    }
+
+    /// Says that other people's code put work into `stream` that uses the block at an address: it is not handed out again
+    /// before that work has passed.
+    pub fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
+        self.inner().check()?;
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, self.inner()) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        self.inner().note_use(address, stream)
+    }
+
+    /// Enters memory of others in the ledger, where it has an owner's name but is not ours to release.
+    ///
+    /// # Errors
+    /// [`Error::NotEntered`] where a block of the library's lies there, or something else that was entered.
+    #[track_caller]
+    pub fn adopt(&self, address: u64, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
+        let device = self.inner();
+        device.check()?;
+        let (kind, process) = match kind {
+            Adoption::Foreign => (Kind::Adopted, device.process),
+            Adoption::Imported { process } => (Kind::Imported, process),
+        };
+        let entry = Entry {
+            base: address,
+            bytes,
+            capacity_bytes: bytes,
+            context: self.primary.id(),
+            stream: None,
+            process,
+            kind,
+            tag: Some(tag.into()),
+            allocated_at: Location::caller(),
+        };
+        device.check_outside_pools(address, bytes)?;
+        let block = device.ledger().enter(entry)?;
+        Ok(Adopted { device: device.clone(), block })
+    }
+
+    /// Waits until all work of the library's streams is done, and all other work of the primary context, and does what waited
+    /// for that.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1 << 20)?;
+    /// device.synchronize()?; // waits for all streams
+    /// assert!(stream.is_idle()?);
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn synchronize(&self) -> Result<()> {
+        self.inner().synchronize_all()?;
+        self.primary.synchronize()?;
+        let threshold_bytes = self.inner().pool.threshold_bytes();
+        if self.inner().pool.chunks.reserved_bytes() > threshold_bytes {
+            self.trim_to(threshold_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Does what can be done by now without waiting: unloads closed modules, destroys closed contexts.
+    pub fn tidy(&self) -> Result<()> {
+        self.inner().run_deferred()
+    }
+
+    /// Gives memory that nobody has back to the driver, as far as all work with it has passed. How many bytes went.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// drop(stream.zeros::<u8>(64 << 20)?);
+    /// device.synchronize()?;
+    /// assert!(device.trim()? >= 64 << 20); // what the pool kept
+    /// assert_eq!(device.stats().cached_bytes, 0);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn trim(&self) -> Result<u64> {
+        self.trim_to(0)
+    }
+
+    /// [`trim`](Self::trim), until the pool has no more than `keep_bytes`.
+    pub fn trim_to(&self, keep_bytes: u64) -> Result<u64> {
+        self.inner().run_deferred()?;
+        self.inner().trim(&self.primary.inner.state, keep_bytes)
+    }
+
+    /// Says how much the pool may have of the device: what would be more is refused. What it has already stays.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::Error;
+    ///
+    /// device.set_budget(64 << 20);
+    /// assert!(matches!(stream.alloc::<u8>(65 << 20), Err(Error::OutOfMemory(_))));
+    /// device.set_budget(u64::MAX); // without limit
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn set_budget(&self, bytes: u64) {
+        self.inner().pool.chunks.set_budget_bytes(bytes);
+    }
+
+    /// Says how much may be live under a name, and those within it (`model/cache` is within `model`). What is live already stays.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::Error;
+    ///
+    /// device.set_tag_budget("cache", 1 << 20)?;
+    /// let x = stream.alloc_tagged::<u8>(600_000, "cache/keys")?;
+    /// assert!(matches!(stream.alloc_tagged::<u8>(600_000, "cache/values"), Err(Error::BudgetFull { .. })));
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TooManyTags`] beyond 4096 names.
+    pub fn set_tag_budget(&self, tag: &str, bytes: u64) -> Result<()> {
+        self.inner().check()?;
+        if self.inner().tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
+    }
+
+    /// What is live under each name, the most first.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_tagged::<u8>(1000, "weights")?;
+    /// assert_eq!(device.live_by_tag(), [("weights".into(), 1000)]);
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn live_by_tag(&self) -> Vec<(Arc<str>, u64)> {
+        if self.inner().is_child() { Vec::new() } else { self.inner().tags.live() }
+    }
+
+    /// Says how much the pool keeps when the device is synchronised: beyond it, memory that nobody has goes back to the driver.
+    /// Without this everything is kept.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// device.set_release_threshold(0);
+    /// drop(stream.zeros::<u8>(64 << 20)?);
+    /// device.synchronize()?;
+    /// assert_eq!(device.stats().reserved_bytes, 0);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn set_release_threshold(&self, bytes: u64) {
+        self.inner().pool.set_threshold_bytes(bytes);
+    }
+
+    /// Records what happens from now on: as events of `tracing`, and in a file that Perfetto opens, if one is named.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRecording`], and [`Error::File`] where the file cannot be made.
+    pub fn record(&self, file: Option<&Path>) -> Result<Recording> {
+        Recording::begin(self.inner(), file)
+    }
+
+    /// What failed in drops since the last time this was asked.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// for error in device.drop_errors() {
+    ///     eprintln!("a drop failed: {error}");
+    /// }
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn drop_errors(&self) -> Vec<Error> {
+        if self.inner().is_child() { Vec::new() } else { self.inner().take_drop_errors() }
+    }
+}
+
+/// Whose the memory is that is entered without being owned.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// use freehold::Adoption;
+///
+/// let adopted = device.adopt(1 << 20, 4096, Adoption::Imported { process: 77 }, "shared")?;
+/// let error = device.release(1 << 20).expect_err("it is another process's");
+/// assert!(error.to_string().ends_with("is imported from process 77: close it instead"));
+/// # drop(adopted);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// Other people's code of this process allocated it.
+    Foreign,
+    /// The process with this id shared it: it is closed, not released.
+    Imported {
+        /// Its id.
+        process: u32,
+    },
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        if self.device.is_child() {
+            return;
+        }
+        let ledger = &mut *self.device.ledger();
+        // It is there no more where the driver gave the address to somebody else, or its context is gone.
+        if ledger.owner(self.block).is_some() {
+            ledger.forget(self.block, Gone::GivenBack);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Events: points in a stream that the host and other streams can wait for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::api::stream::Stream;
+use crate::device::context::Context;
+use crate::device::device_inner::DeviceInner;
+use crate::error::{Error, Result};
+use crate::ledger::Fence;
+use crate::ordering::stream_state::StreamState;
+
+/// A point in a stream. It stays good when the stream is gone.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let (stream, other) = (device.stream()?, device.stream()?);
+/// let x = stream.zeros::<u8>(1 << 20)?;
+/// let filled = stream.event()?;
+/// other.wait(&filled)?; // on the device
+/// filled.synchronize()?; // on the host
+/// assert!(filled.is_complete()?);
+/// x.release_after(&filled).map_err(|(_, error)| error)?;
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Event {
+    pub(crate) fence: Fence,
+    stream_state: Arc<StreamState>,
+    context: Context,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("fence", &self.fence).finish_non_exhaustive()
+    }
+}
+
+impl Event {
+    pub(crate) fn record(stream: &Stream) -> Result<Self> {
+        stream.inner.context.inner.check()?;
+        stream.check_uncaptured()?;
+        let (device, fence) = (&stream.inner.context.inner.device, stream.inner.state.current_fence());
+        stream.inner.state.record_fence(fence.seq).map_err(|error| device.failed(error))?;
+        Ok(Self { fence, stream_state: stream.inner.state.clone(), context: stream.inner.context.clone() })
+    }
+
+    /// Whether the stream has come to this point. Where the device writes words, this asks no driver.
+    pub fn is_complete(&self) -> Result<bool> {
+        self.context.inner.check()?;
+        let device = &self.context.inner.device;
+        self.stream_state.refresh().map_err(|error| device.failed(error))?;
+        Ok(self.stream_state.is_complete(self.fence.seq))
+    }
+
+    /// Refuses an event of another device than `device`'s, whose streams have numbers of their own.
+    pub(crate) fn check_device(&self, device: &Arc<DeviceInner>) -> Result<()> {
+        if Arc::ptr_eq(&self.context.inner.device, device) {
+            Ok(())
+        } else {
+            Err(Error::OtherDevice { what: "an event" })
+        }
+    }
+
+    /// Waits until the stream has come to this point.
+    pub fn synchronize(&self) -> Result<()> {
+        self.context.inner.check()?;
+        let device = &self.context.inner.device;
+        device.wait_for_fence(self.fence)?;
+        device.run_deferred()
+    }
+}

@@ -1,0 +1,95 @@
+//! Fills: every element of a block becomes one value, by a call of the driver where it has one for the value's pattern, or else by copies.
+
+use freehold_driver::Pattern;
+
+use crate::api::block::{Pod, Target};
+use crate::api::stream::{MemoryUse, Stream};
+use crate::error::Result;
+use crate::ordering::access_history::Access;
+
+/// How much of a pattern is uploaded before it is copied on.
+const PATTERN_BYTES: usize = 4096;
+
+impl Stream {
+    /// Sets every element of a block, or of a part of one.
+    ///
+    /// A value whose bytes repeat after one, two or four is one call of the driver. Others are uploaded, and copied to twice as much
+    /// until all is set.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = stream.alloc::<f32>(1000)?;
+    /// stream.fill(&mut x, 0.5)?;
+    /// assert_eq!(stream.download(&x)?, [0.5; 1000]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the driver. The elements hold anything then.
+    pub fn fill<T: Pod>(&self, to: &mut impl Target<T>, value: T) -> Result<()> {
+        let bytes = to.len() * size_of::<T>();
+        if bytes == 0 {
+            return self.inner.context.inner.check();
+        }
+        let (address, used) = (to.address(), to.used(Access::Write));
+        match Pattern::new(value.as_bytes(), address) {
+            Some(pattern) => self.put("fill", &[used], |backend, raw| {
+                // SAFETY: there are so many bytes, which stay until the stream has passed the fill; the stream is in order.
+                unsafe { backend.fill(address, pattern, bytes, raw) }
+            })?,
+            None => self.fill_by_copies(address, used, value.as_bytes(), bytes)?,
+        }
+        used.note_filled();
+        Ok(())
+    }
+
+    fn fill_by_copies(&self, address: u64, used: MemoryUse<'_>, value: &[u8], bytes: usize) -> Result<()> {
+        self.inner.context.inner.check()?;
+        self.order(&[used])?;
+        let device = &self.inner.context.inner.device;
+        let first = value.repeat((PATTERN_BYTES / value.len()).clamp(1, bytes / value.len()));
+        let mut buffer = device.staging.take(device, first.len())?;
+        let start = buffer.fill(&first).as_ptr();
+        let put = self.put_ordered("fill", &[used], |backend, raw| {
+            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose fence goes with it below.
+            unsafe { backend.upload(address, start, first.len(), raw) }
+        });
+        device.staging.put(buffer, put.as_ref().ok().copied());
+        put?;
+        let mut done = first.len();
+        while done < bytes {
+            let more = done.min(bytes - done);
+            // Each is noted by itself: what was put in is waited for, also where the next is refused.
+            self.put_ordered("fill", &[used], |backend, raw| {
+                // SAFETY: both lie within the bytes, beside each other, and the stream is in order.
+                unsafe { backend.copy(address + done as u64, address, more, raw) }
+            })?;
+            done += more;
+        }
+        Ok(())
+    }
+
+    /// Sets every byte of a block, or of a part of one.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = stream.alloc::<u32>(2)?;
+    /// stream.fill_bytes(&mut x, 0xff)?;
+    /// assert_eq!(stream.download(&x)?, [u32::MAX; 2]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn fill_bytes<T: Pod>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
+        let bytes = to.len() * size_of::<T>();
+        if bytes == 0 {
+            return self.inner.context.inner.check();
+        }
+        self.put("fill", &[to.used(Access::Write)], |backend, raw| {
+            // SAFETY: there are so many bytes, which stay until the stream has passed the fill; the stream is in order.
+            unsafe { backend.fill(to.address(), Pattern::U8(byte), bytes, raw) }
+        })?;
+        to.used(Access::Write).note_filled();
+        Ok(())
+    }
+}

@@ -1,0 +1,392 @@
+//! Memory of captures. A graph uses the addresses that its capture saw each time it is launched, so what is handed out or freed in
+//! a capturing stream belongs to a private pool: it serves captures of that pool alone until the pool is released.
+//!
+//! A private pool has a stream_state of its own for each stream that was captured with it. Nothing passes that stream_state before the pool is
+//! released, so nobody else takes what is free there.
+
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use freehold_driver::StreamCapture;
+use freehold_driver::cuda::CUstream;
+
+use super::{ForeignPool, is_legacy, thread_of};
+use crate::api::open;
+use crate::error::{Error, Result};
+use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
+
+/// What a private pool is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolId {
+    /// Two numbers that the caller chose, as PyTorch does.
+    Named(u64, u64),
+    /// The pool of a capture that was not announced, by the driver's id of the capture.
+    Capture(u64),
+}
+
+/// The private pools of a device.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    pools: HashMap<PoolId, PrivatePool>,
+    /// What was begun and not ended, in this order.
+    open: Vec<OpenPool>,
+    /// The pool of each capture that was seen.
+    of_capture: HashMap<u64, PoolId>,
+    /// The capture that a stream was in when it was last named, where streams are checked: the driver cannot be asked later, because it
+    /// reads what the handle of a destroyed stream points to.
+    last_seen: HashMap<StreamName, u64>,
+    /// Pools that were released, until all work that may use their memory is known to be done.
+    leaving: Vec<PrivatePool>,
+    /// Streams that were named while their capture was spoilt. It has no graph, so what was freed there is anybody's with the memory of
+    /// released pools.
+    spoilt: PrivatePool,
+}
+
+/// A handle, and a thread for per-thread default streams.
+type StreamName = (usize, Option<ThreadId>);
+
+#[derive(Debug, Default)]
+struct PrivatePool {
+    /// How often it was begun and not released.
+    users: usize,
+    streams: HashMap<StreamName, Arc<StreamState>>,
+    /// Those whose stream was destroyed: their handles may be other streams'.
+    gone: Vec<Arc<StreamState>>,
+}
+
+/// A private pool that a thread has begun and not ended.
+#[derive(Debug)]
+struct OpenPool {
+    id: PoolId,
+    thread: ThreadId,
+    /// Captures with higher ids began later.
+    newest_before: u64,
+    /// The last capture that was counted to it.
+    capture: Option<u64>,
+    /// Whether its thread has begun another pool since, with no capture of this one under way: the capture has failed, or this pool
+    /// is around others.
+    is_passed_over: bool,
+}
+
+impl PrivatePool {
+    fn all_tracks(&self) -> impl Iterator<Item = &Arc<StreamState>> {
+        self.streams.values().chain(&self.gone)
+    }
+}
+
+impl Captures {
+    /// The pool of a capture, whichever thread names it. One that was not seen before is counted to the last pool that this thread
+    /// began before the capture; where each capture is announced, else to that of the only thread which did. Where that does not
+    /// tell, the capture has a pool of its own.
+    fn pool_of(&mut self, capture: u64, are_announced: bool) -> &mut PrivatePool {
+        let id = match self.of_capture.get(&capture) {
+            Some(&id) => id,
+            None => self.count(capture, are_announced),
+        };
+        self.pools.get_mut(&id).expect("a capture is of a pool that is there")
+    }
+
+    /// Counts a capture that was not seen before to a pool.
+    fn count(&mut self, capture: u64, are_announced: bool) -> PoolId {
+        let here = ThreadId::current();
+        let is_earlier = |open: &OpenPool| open.newest_before < capture;
+        let own = self.open.iter().rposition(|open| is_earlier(open) && open.thread == here);
+        let is_of_only_thread = |&last: &usize| {
+            let is_of_last = |open: &OpenPool| open.thread == self.open[last].thread;
+            are_announced && self.open.iter().all(|open| !is_earlier(open) || is_of_last(open))
+        };
+        let chosen = own.or_else(|| self.open.iter().rposition(is_earlier).filter(is_of_only_thread));
+        let id = match chosen {
+            Some(index) => {
+                let open = &mut self.open[index];
+                open.capture = Some(capture);
+                open.is_passed_over = false;
+                open.id
+            }
+            None => {
+                self.pools.insert(PoolId::Capture(capture), PrivatePool { users: 1, ..PrivatePool::default() });
+                PoolId::Capture(capture)
+            }
+        };
+        self.of_capture.insert(capture, id);
+        id
+    }
+
+    /// All pools whose streams are still of interest.
+    fn all(&mut self) -> impl Iterator<Item = &mut PrivatePool> {
+        self.pools.values_mut().chain(&mut self.leaving).chain([&mut self.spoilt])
+    }
+
+    /// Notes that the captures of a pool are over, as its caller says.
+    fn end_captures_of(&mut self, id: PoolId) {
+        let Self { last_seen, of_capture, .. } = self;
+        last_seen.retain(|_, capture| of_capture.get(capture) != Some(&id));
+    }
+
+    fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty() || self.spoilt.all_tracks().next().is_some()
+    }
+
+    /// What waits for the work of the device.
+    fn take_leaving(&mut self) -> Vec<PrivatePool> {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.push(std::mem::take(&mut self.spoilt));
+        leaving
+    }
+}
+
+impl ForeignPool {
+    /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool), of any device, before it begins and in the same
+    /// thread. Until then the driver is asked in each call that names another stream than the legacy default one whether the stream is capturing.
+    ///
+    /// # Safety
+    /// The promise is kept: what a capture takes that was not announced is handed out to others, and launches of its graph
+    /// overwrite it.
+    pub unsafe fn announce_captures(&self) {
+        self.is_announced.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets captures that this thread begins from now on have their memory from a private pool, until [`end_pool`](Self::end_pool): other
+    /// threads that name a stream of such a capture take from the pool, too. Of several pools that a thread has begun, the last one
+    /// serves. It serves memory of this device: what a capture takes of another device is its own there, unless a pool was begun there,
+    /// too. Begun again by a thread whose capture with it is over, without [`end_pool`](Self::end_pool), it counts once: that capture
+    /// has failed, and has no graph.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`], [`Error::Faulted`], and those of the driver.
+    pub fn begin_pool(&self, id: PoolId) -> Result<()> {
+        self.device.check()?;
+        let here = ThreadId::current();
+        let newest_before = self.foreign().newest_capture().map_err(|error| self.device.failed(error))?;
+        let capturing = self.capturing_pools(here)?;
+        let mut captures = self.captures();
+        for open in captures.open.iter_mut().filter(|open| open.thread == here && !capturing.contains(&open.id)) {
+            open.is_passed_over = true;
+        }
+        let has_failed =
+            |open: &OpenPool| (open.id, open.thread) == (id, here) && open.is_passed_over && open.capture.is_some();
+        if let Some(index) = captures.open.iter().position(has_failed) {
+            captures.open.remove(index);
+        } else {
+            captures.pools.entry(id).or_default().users += 1;
+            open::POOLS_OPEN.fetch_add(1, Ordering::SeqCst);
+        }
+        captures.open.push(OpenPool { id, thread: here, newest_before, capture: None, is_passed_over: false });
+        drop(captures);
+        self.close_caches_of_all_devices();
+        Ok(())
+    }
+
+    /// Ends what [`begin_pool`](Self::begin_pool) began. What was handed out and freed meanwhile stays the pool's.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPool`] where it was not begun.
+    pub fn end_pool(&self, id: PoolId) -> Result<()> {
+        self.device.check()?;
+        let mut captures = self.captures();
+        let here = ThreadId::current();
+        let own = captures.open.iter().rposition(|open| (open.id, open.thread) == (id, here));
+        let index = own.or_else(|| captures.open.iter().rposition(|open| open.id == id)).ok_or(Error::NoSuchPool)?;
+        captures.open.remove(index);
+        if captures.open.iter().all(|open| open.id != id) {
+            captures.end_captures_of(id);
+        }
+        drop(captures);
+        self.close_caches_of_all_devices();
+        open::POOLS_OPEN.fetch_sub(1, Ordering::SeqCst);
+        self.settle_if_possible();
+        Ok(())
+    }
+
+    /// Releases a private pool, as often as it was begun: no graph that was captured with it is launched any more. Its free memory
+    /// is anybody's when all work on the device is done, for which this waits; its live blocks are when they are freed. While a
+    /// stream is capturing, or where the driver refuses to wait, the memory stays until a later call of this kind or [`trim`](Self::trim).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPool`] where it was not begun, [`Error::PoolOpen`] where it is still to be ended.
+    pub fn release_pool(&self, id: PoolId) -> Result<()> {
+        self.device.check()?;
+        let mut captures = self.captures();
+        let begun = captures.open.iter().filter(|open| open.id == id).count();
+        let pool = captures.pools.get_mut(&id).ok_or(Error::NoSuchPool)?;
+        if pool.users == begun {
+            return Err(Error::PoolOpen);
+        }
+        pool.users -= 1;
+        if pool.users == 0 {
+            let released = captures.pools.remove(&id).expect("it was found");
+            captures.end_captures_of(id);
+            captures.of_capture.retain(|_, of| *of != id);
+            captures.leaving.push(released);
+        }
+        drop(captures);
+        self.settle_if_possible();
+        Ok(())
+    }
+
+    /// The first addresses and the bytes of the live blocks of a private pool.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPool`] where it was not begun, or was released.
+    pub fn pool_blocks(&self, id: PoolId) -> Result<Vec<(u64, u64)>> {
+        self.device.check()?;
+        let captures = self.captures();
+        let pool = captures.pools.get(&id).ok_or(Error::NoSuchPool)?;
+        let streams: Vec<u32> = pool.all_tracks().map(|stream_state| stream_state.id.0).collect();
+        drop(captures);
+        let is_of = |&(meta, _): &(u32, _)| streams.contains(&self.device.pool.table.metas.at(meta).stream());
+        Ok(self.device.pool.owned().into_iter().filter(is_of).map(|(_, seen)| (seen.base, seen.bytes)).collect())
+    }
+
+    /// Whether a call that names a stream must ask the driver whether it is capturing. The legacy default stream never is.
+    pub(super) fn asks(&self, stream: CUstream) -> bool {
+        let is_told = self.is_announced.load(Ordering::SeqCst) && open::POOLS_OPEN.load(Ordering::SeqCst) == 0;
+        !is_legacy(stream) && (self.is_checked || !is_told)
+    }
+
+    /// The capture that a stream takes part in, as far as this call must ask.
+    pub(super) fn capture_if_asked(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
+        if self.asks(stream) || (!is_legacy(stream) && !self.knows(stream)) {
+            self.capture_of(stream)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// The capture that a stream takes part in. Refuses a handle that the driver does not know.
+    pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
+        // SAFETY: whoever has a foreign pool vouches for the streams that it names.
+        let capture = unsafe { self.foreign().capture_id(stream.into()) }.map_err(|error| self.device.failed(error))?;
+        if self.is_checked {
+            let name = (stream.0, thread_of(stream));
+            match capture {
+                None => self.captures().last_seen.remove(&name),
+                Some(StreamCapture::Active(id)) => self.captures().last_seen.insert(name, id),
+                Some(StreamCapture::Invalidated) => None,
+            };
+        }
+        Ok(capture)
+    }
+
+    /// The stream_state of a stream in the private pool of its capture.
+    pub(super) fn captured_stream(&self, stream: CUstream, capture: StreamCapture) -> Result<Arc<StreamState>> {
+        let name = (stream.0, thread_of(stream));
+        let mut captures = self.captures();
+        let pool = match capture {
+            StreamCapture::Active(capture) => captures.pool_of(capture, self.is_announced.load(Ordering::SeqCst)),
+            StreamCapture::Invalidated => &mut captures.spoilt,
+        };
+        if let Some(stream_state) = pool.streams.get(&name) {
+            return Ok(stream_state.clone());
+        }
+        let stream_state = self.device.add_foreign_stream(stream.into(), thread_of(stream), StreamOrigin::Captured)?;
+        pool.streams.insert(name, stream_state.clone());
+        Ok(stream_state)
+    }
+
+    /// As [`settle_captures`](Self::settle_captures), where what was asked for is done whether the device can be waited for or not.
+    fn settle_if_possible(&self) {
+        if let Err(error) = self.settle_captures() {
+            self.device.note_drop_error(error);
+        }
+    }
+
+    /// Lets the memory of released pools be anybody's, behind all work on the device.
+    pub(super) fn settle_captures(&self) -> Result<()> {
+        if !self.captures().has_leaving() || self.is_any_capturing()? {
+            return Ok(());
+        }
+        // Not under the lock: the work may wait for a thread that asks for it.
+        let left = self.captures().take_leaving();
+        if let Err(error) = self.device.backend.synchronize() {
+            self.captures().leaving.extend(left);
+            return Err(self.device.failed(error));
+        }
+        for stream_state in left.iter().flat_map(PrivatePool::all_tracks) {
+            stream_state.release_capture();
+            self.device.pools().for_each(|pool| pool.close_caches(stream_state));
+        }
+        self.device.run_deferred()
+    }
+
+    /// Whether a stream of this handle was named while it was captured.
+    pub(super) fn has_captured(&self, stream: CUstream) -> bool {
+        let name = (stream.0, thread_of(stream));
+        self.captures().all().any(|pool| pool.streams.contains_key(&name))
+    }
+
+    /// Notes that a stream is about to be destroyed. What its captures took stays their pools'.
+    pub(super) fn forget_captured(&self, stream: CUstream) {
+        let name = (stream.0, thread_of(stream));
+        let mut captures = self.captures();
+        captures.last_seen.remove(&name);
+        for pool in captures.all() {
+            let gone = pool.streams.remove(&name);
+            pool.gone.extend(gone);
+        }
+    }
+
+    /// Whether a stream is capturing, of those that are known: who waits for the device then would spoil the capture.
+    fn is_any_capturing(&self) -> Result<bool> {
+        if self.captures().open.iter().any(|open| !open.is_passed_over) {
+            return Ok(true);
+        }
+        if self.is_checked {
+            // No handle is trusted that is not named in this call.
+            return Ok(!self.captures().last_seen.is_empty());
+        }
+        let mut known: Vec<_> = self.streams().values().cloned().collect();
+        known.extend(self.captures().all().flat_map(|pool| pool.streams.values().cloned()));
+        for stream_state in known.iter().filter(|stream_state| stream_state.is_this_threads()) {
+            // SAFETY: the stream was not retired, and so it was not destroyed.
+            let takes_marks = unsafe { self.foreign().can_record(stream_state.raw) };
+            if !takes_marks.map_err(|error| self.device.failed(error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The private pools that a thread has begun and not ended, and with which a capture may be under way.
+    fn capturing_pools(&self, thread: ThreadId) -> Result<Vec<PoolId>> {
+        let captures = self.captures();
+        if self.is_checked {
+            return Ok(captures
+                .last_seen
+                .values()
+                .filter_map(|capture| captures.of_capture.get(capture).copied())
+                .collect());
+        }
+        let begun = captures.open.iter().filter(|open| open.thread == thread).map(|open| open.id);
+        let streams: Vec<_> =
+            begun.flat_map(|id| captures.pools[&id].streams.values().map(move |state| (id, state.clone()))).collect();
+        drop(captures);
+        let mut capturing = Vec::new();
+        for (id, stream_state) in streams {
+            // Not that of another thread, which cannot be asked for.
+            if !stream_state.can_record_fence().map_err(|error| self.device.failed(error))? {
+                capturing.push(id);
+            }
+        }
+        Ok(capturing)
+    }
+
+    /// Has every thread ask again what a stream is, of whichever device: a capture may take streams of several.
+    fn close_caches_of_all_devices(&self) {
+        self.close_caches();
+        open::foreign_pools().filter(|other| !ptr::eq(*other, self)).for_each(Self::close_caches);
+    }
+
+    fn close_caches(&self) {
+        let streams: Vec<_> = self.streams().values().cloned().collect();
+        for stream_state in streams.iter().filter(|stream_state| !is_legacy(stream_state.raw.into())) {
+            self.device.pools().for_each(|pool| pool.close_caches(stream_state));
+        }
+    }
+
+    fn captures(&self) -> MutexGuard<'_, Captures> {
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

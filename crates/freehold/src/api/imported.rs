@@ -1,0 +1,511 @@
+//! Memory of another process inside this one: what a descriptor names is mapped, cut into typed parts, and unmapped behind the
+//! last work with it. Knows nothing of how descriptors travel, nor of what other processes do there meanwhile.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Range, RangeBounds};
+use std::os::fd::BorrowedFd;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::CallError;
+pub use freehold_driver::Permission;
+
+use crate::api::block::sealed::Sealed;
+use crate::api::block::{Pod, Source, Target, View, ViewMut};
+use crate::api::device::Device;
+use crate::api::stream::{MemoryUse, Stream};
+use crate::device::context::Context;
+use crate::device::device_inner::{DeviceInner, PRIMARY};
+use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
+use crate::device::pinned::Pinned;
+use crate::error::{Error, Result};
+use crate::ledger::{BlockId, Entry, Fence, Kind};
+use crate::ordering::access_history::{Access, AccessHistory, RangeFences};
+use crate::pool::PAGE_BYTES;
+
+/// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and
+/// the last [`ImportedSlice`] are gone and all work with it has passed, and nothing waits for that.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use freehold::{Error, Permission};
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let block = stream.alloc_shareable::<u32>(4)?;
+/// let exported = block.export()?;
+/// // In another process, which has the descriptor:
+/// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
+/// let mut part = memory.part::<u32>(&stream, exported.offset_bytes, 4)?;
+/// assert_eq!(stream.download(&part)?.len(), 4);
+/// assert!(matches!(stream.fill_bytes(&mut part, 0), Err(Error::ReadOnly { .. })));
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Imported {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Imported")
+            .field("address", &format_args!("{:#x}", self.address()))
+            .field("bytes", &self.bytes())
+            .field("permission", &self.permission())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Memory that others have too, of the device or of the host, as the streams of this process see it.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    /// The primary one: what is mapped or registered is the device's.
+    context: Context,
+    addresses: AddressRange,
+    permission: Permission,
+    ground: Mapped,
+    /// What parts were used for that are gone.
+    past: Mutex<RangeFences>,
+}
+
+/// What goes behind the last work.
+#[derive(Debug)]
+enum Mapped {
+    /// A mapping, which the ledger knows, and how it goes.
+    Device(BlockId, Arc<PendingUnmap>),
+    Host(Pinned),
+}
+
+impl Device {
+    /// Maps the memory that a descriptor names, which may be closed afterwards: all `bytes` that were exported.
+    ///
+    /// # Errors
+    /// [`Error::NotShared`] where the descriptor is of something else, [`Error::OtherLength`] where it is of more memory or
+    /// less, [`Error::CannotShare`] on a device that cannot. Nothing of it is left here then.
+    #[track_caller]
+    pub fn import(&self, descriptor: BorrowedFd<'_>, bytes: u64, permission: Permission) -> Result<Imported> {
+        Imported::new(&self.primary, descriptor, bytes, permission, Location::caller())
+    }
+}
+
+impl Imported {
+    fn new(
+        context: &Context,
+        descriptor: BorrowedFd<'_>,
+        bytes: u64,
+        permission: Permission,
+        at: &'static Location<'static>,
+    ) -> Result<Self> {
+        let device = &context.inner.device;
+        device.run_deferred()?;
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > device.pool.chunks.total_bytes {
+            return Err(Error::OtherLength { bytes });
+        }
+        let mut ground = Mappings::default();
+        let made = make(device, &mut ground, descriptor, bytes, permission)
+            .and_then(|addresses| Ok((addresses, enter(device, addresses, at)?)));
+        match made {
+            Ok((addresses, block)) => {
+                let (ground, past) = (Mapped::Device(block, Arc::default()), Mutex::default());
+                let inner = Inner { context: context.clone(), addresses, permission, ground, past };
+                Ok(Self { inner: Arc::new(inner) })
+            }
+            Err(error) => {
+                Arc::<PendingUnmap>::default().end(device, ground, &[]);
+                Err(error)
+            }
+        }
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        self.inner.addresses.bytes
+    }
+
+    /// The first address, on the device.
+    pub fn address(&self) -> u64 {
+        self.inner.addresses.base
+    }
+
+    /// What it was imported for.
+    pub fn permission(&self) -> Permission {
+        self.inner.permission
+    }
+
+    /// `len` elements from `offset_bytes` on, which live in `stream`. Uses of one part are ordered across streams, and behind
+    /// those of parts that were dropped; parts that overlap know nothing of each other, nor of other processes.
+    ///
+    /// # Errors
+    /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
+    pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
+        Inner::part(&self.inner, stream, offset_bytes, len)
+    }
+
+    /// What tells of the mapping's end, without raw it up.
+    pub fn departure(&self) -> Departure {
+        let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is of device memory") };
+        Departure { context: self.inner.context.clone(), leaving: leaving.clone() }
+    }
+}
+
+/// Tells when imported memory is mapped here no more: the last handle and the last [`ImportedSlice`] are gone, their work has passed, and
+/// the driver has unmapped it.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use freehold::Permission;
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let block = stream.alloc_shareable::<u32>(4)?;
+/// let exported = block.export()?;
+/// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
+/// let departure = memory.departure();
+/// assert!(!departure.is_over()?);
+/// drop(memory);
+/// assert!(departure.is_over()?); // nothing used it
+/// # Ok::<(), freehold::Error>(())
+/// ```
+pub struct Departure {
+    context: Context,
+    leaving: Arc<PendingUnmap>,
+}
+
+impl fmt::Debug for Departure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Departure").field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
+impl Departure {
+    /// Whether it is over. Unmaps what waited and can go; nothing is waited for.
+    ///
+    /// # Errors
+    /// What the driver says to that. [`Error::ForkedChild`].
+    pub fn is_over(&self) -> Result<bool> {
+        let device = &self.context.inner.device;
+        device.check()?;
+        self.leaving.is_over(device).map_err(|error| device.failed(error))
+    }
+}
+
+/// Imports, reserves addresses and maps. What was made is in `ground`, whatever failed then.
+fn make(
+    device: &DeviceInner,
+    ground: &mut Mappings,
+    descriptor: BorrowedFd<'_>,
+    bytes: u64,
+    permission: Permission,
+) -> Result<AddressRange> {
+    let failed = |error| device.failed(error);
+    // What such a refusal is about.
+    let blaming = |error: CallError, blame: Error| {
+        if error.is_out_of_memory() || error.is_sticky() { device.failed(error) } else { blame }
+    };
+    let sharing = device.backend.sharing().ok_or(Error::CannotShare)?;
+    let handle = sharing.import(descriptor).map_err(|error| blaming(error, Error::NotShared { code: error.code }))?;
+    ground.handle = Some(handle);
+    let mapping = device.mapping();
+    let base = mapping.reserve(bytes, PAGE_BYTES).map_err(failed)?;
+    let addresses = AddressRange { base, bytes };
+    ground.addresses = Some(addresses);
+    // SAFETY: the addresses were reserved and the memory imported above; a driver refuses memory of another length.
+    let mapped = unsafe { mapping.map(base, bytes, handle) };
+    mapped.map_err(|error| blaming(error, Error::OtherLength { bytes }))?;
+    ground.mapping = Some(addresses);
+    // SAFETY: all of it is mapped, and nobody uses it yet.
+    unsafe { mapping.set_access(base, bytes, permission) }.map_err(failed)?;
+    // SAFETY: the mapping keeps the memory, and the handle is not named any more.
+    unsafe { mapping.release(handle) }.map_err(failed)?;
+    ground.handle = None;
+    Ok(addresses)
+}
+
+fn enter(device: &DeviceInner, addresses: AddressRange, at: &'static Location<'static>) -> Result<BlockId> {
+    let entry = || Entry {
+        base: addresses.base,
+        bytes: addresses.bytes,
+        capacity_bytes: addresses.bytes,
+        context: PRIMARY,
+        stream: None,
+        // A descriptor does not say.
+        process: 0,
+        kind: Kind::Imported,
+        tag: None,
+        allocated_at: at,
+    };
+    device.entering(|ledger| Ok(ledger.enter(entry())?))
+}
+
+impl Inner {
+    /// Memory of the host, which the device sees at an address.
+    pub(crate) fn of_host(context: &Context, pinned: Pinned, address: u64) -> Arc<Self> {
+        let addresses = AddressRange { base: address, bytes: pinned.bytes() as u64 };
+        let (permission, ground, past) = (Permission::ReadWrite, Mapped::Host(pinned), Mutex::default());
+        Arc::new(Self { context: context.clone(), addresses, permission, ground, past })
+    }
+
+    pub(crate) fn device(&self) -> &Arc<DeviceInner> {
+        &self.context.inner.device
+    }
+
+    pub(crate) fn part<T: Pod>(
+        self: &Arc<Self>,
+        stream: &Stream,
+        offset_bytes: u64,
+        len: usize,
+    ) -> Result<ImportedSlice<T>> {
+        let device = self.device();
+        device.check()?;
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, device) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        let range = self.range_of::<T>(offset_bytes, len)?;
+        let uses = AccessHistory::begin(Fence { stream: stream.id(), seq: 0 });
+        let mut past = self.past();
+        past.forget(|fence| device.is_complete(fence));
+        past.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
+        drop(past);
+        Ok(ImportedSlice { import: self.clone(), uses, range, len, elements: PhantomData })
+    }
+
+    /// The bytes of elements, from the import's first on.
+    pub(crate) fn range_of<T>(&self, offset_bytes: u64, len: usize) -> Result<Range<u64>> {
+        let (element_bytes, alignment_bytes) = (size_of::<T>(), align_of::<T>());
+        let part_bytes =
+            len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })? as u64;
+        if part_bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let bytes = self.addresses.bytes;
+        let end = offset_bytes.checked_add(part_bytes).filter(|&end| end <= bytes);
+        let end = end.ok_or(Error::OutsideOfImport { offset_bytes, part_bytes, bytes })?;
+        if !(self.addresses.base + offset_bytes).is_multiple_of(alignment_bytes as u64) {
+            return Err(Error::Misaligned { offset_bytes, alignment_bytes });
+        }
+        Ok(offset_bytes..end)
+    }
+
+    fn past(&self) -> MutexGuard<'_, RangeFences> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let device = self.device();
+        if device.is_child() {
+            return;
+        }
+        let mut past = self.past();
+        past.forget(|fence| device.is_complete(fence));
+        let fences: Vec<Fence> = past.fences().collect();
+        drop(past);
+        match &self.ground {
+            Mapped::Device(block, leaving) => {
+                let addresses = Some(self.addresses);
+                let ground = Mappings { mapping: addresses, addresses, block: Some(*block), ..Mappings::default() };
+                leaving.end(device, ground, &fences);
+            }
+            Mapped::Host(pinned) => pinned.stop(&self.context, fences),
+        }
+    }
+}
+
+/// Elements in imported memory, or in memory of the host that processes share, used like a [`Block`](crate::Block).
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use freehold::Permission;
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let block = stream.alloc_shareable::<u32>(4)?;
+/// let exported = block.export()?;
+/// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::ReadWrite)?;
+/// let mut part = memory.part::<u32>(&stream, exported.offset_bytes, 4)?;
+/// stream.write(&mut part.view_mut(1..3)?, &[7, 8])?;
+/// assert_eq!(stream.download(&part.view(1..3)?)?, [7, 8]);
+/// assert_eq!(stream.download(&block.view(1..3)?)?, [7, 8]); // the same memory
+/// # Ok::<(), freehold::Error>(())
+/// ```
+pub struct ImportedSlice<T> {
+    import: Arc<Inner>,
+    uses: AccessHistory,
+    /// In bytes, from the import's first on.
+    range: Range<u64>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for ImportedSlice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("range", &format_args!("{:#x?}", self.range))
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Pod> ImportedSlice<T> {
+    /// The first address, on the device.
+    pub fn address(&self) -> u64 {
+        self.base()
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        View::new(self.whole(Access::Read), 0, self.len, range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        ViewMut::new(self.whole(Access::Read), self.len, range)
+    }
+
+    /// Whether work of this process with the part is not known to have passed, its own or that of dropped parts which lay
+    /// there. No driver is asked: what nobody was told of is taken for pending.
+    pub fn pending(&self) -> bool {
+        let device = self.device();
+        !device.is_child() && self.uses.all().into_iter().any(|fence| !device.is_complete(fence))
+    }
+
+    /// Lets the work that is put into `stream` from now on wait, on the device, for all uses of the part so far.
+    pub fn gather(&self, stream: &Stream) -> Result<()> {
+        stream.inner.context.inner.check()?;
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, self.device()) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        stream.order_after(&self.uses.all()).map(drop)
+    }
+
+    fn whole(&self, access: Access) -> MemoryUse<'_> {
+        let Inner { context, permission, .. } = &*self.import;
+        MemoryUse {
+            uses: &self.uses,
+            context,
+            base: self.base(),
+            start: self.base(),
+            bytes: self.range.end - self.range.start,
+            access,
+            is_ordered: true,
+            permission: *permission,
+        }
+    }
+}
+
+impl<T> ImportedSlice<T> {
+    fn device(&self) -> &Arc<DeviceInner> {
+        self.import.device()
+    }
+
+    fn base(&self) -> u64 {
+        self.import.addresses.base + self.range.start
+    }
+}
+
+impl<T> Drop for ImportedSlice<T> {
+    /// Leaves its uses to the import, which goes behind them.
+    fn drop(&mut self) {
+        let device = self.device();
+        if device.is_child() {
+            return;
+        }
+        let mut fences = self.uses.all();
+        fences.retain(|&fence| !device.is_complete(fence));
+        if !fences.is_empty() {
+            let mut past = self.import.past();
+            fences.into_iter().for_each(|fence| past.note(fence, &self.range));
+        }
+    }
+}
+
+impl<T> Sealed for ImportedSlice<T> {}
+
+impl<T: Pod> Source<T> for ImportedSlice<T> {
+    fn address(&self) -> u64 {
+        ImportedSlice::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self) -> MemoryUse<'_> {
+        self.whole(Access::Read)
+    }
+}
+
+impl<T: Pod> Target<T> for ImportedSlice<T> {
+    fn address(&self) -> u64 {
+        ImportedSlice::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        self.whole(access)
+    }
+}
+
+/// A type that owns an [`ImportedSlice`] and does more than free it when dropped, such as a broker's lease. `&owner` and `&mut owner` are
+/// arguments of kernels and ends of copies as `&slice` and `&mut slice` are. No `&mut ImportedSlice` is handed out, because that could be
+/// swapped for another slice, which would outlive its owner.
+///
+/// # Safety
+/// [`slice`](Self::slice) returns the same slice in every call, and that slice is reached through this owner alone: whoever has `&mut
+/// owner` writes it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not device memory",
+    note = "device memory is a `Block`, a view or a part of one, or a lease; a kernel is given `&block` to read and `&mut block` to write"
+)]
+pub unsafe trait OwnsSlice {
+    /// What the slice is of.
+    type Element: Pod;
+
+    /// The slice that it owns.
+    fn slice(&self) -> &ImportedSlice<Self::Element>;
+}
+
+impl<O: OwnsSlice> Sealed for O {}
+
+impl<O: OwnsSlice> Source<O::Element> for O {
+    fn address(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn len(&self) -> usize {
+        self.slice().len
+    }
+
+    fn used(&self) -> MemoryUse<'_> {
+        self.slice().whole(Access::Read)
+    }
+}
+
+impl<O: OwnsSlice> Target<O::Element> for O {
+    fn address(&self) -> u64 {
+        self.slice().address()
+    }
+
+    fn len(&self) -> usize {
+        self.slice().len
+    }
+
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        self.slice().whole(access)
+    }
+}

@@ -1,0 +1,20 @@
+//! The handles that a program holds, and what it does with them.
+
+pub(crate) mod arena;
+pub(crate) mod arguments;
+pub(crate) mod block;
+pub(crate) mod device;
+pub(crate) mod event;
+pub(crate) mod external_access;
+pub(crate) mod fill;
+pub mod foreign;
+pub(crate) mod host_memory;
+pub(crate) mod image;
+pub(crate) mod imported;
+pub(crate) mod launch;
+pub(crate) mod module;
+pub mod open;
+pub(crate) mod semaphores;
+pub(crate) mod stream;
+pub mod timeline;
+pub(crate) mod vector;

@@ -1,0 +1,376 @@
+//! Modules: images loaded into a context, and their kernels. A module stays loaded while there are kernels of it, and until
+//! its last launch has passed; nobody waits for that.
+
+use std::ffi::CString;
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+
+use freehold_driver::{LoadError, Parameter, handle};
+
+use crate::api::block::Pod;
+use crate::api::image::Image;
+use crate::api::stream::Stream;
+use crate::base::signature::{Signature, kernels};
+use crate::device::context::Context;
+use crate::device::deferred::Deferred;
+use crate::error::{Error, Result};
+
+/// A loaded image. A handle: kernels of it keep it loaded too.
+///
+/// ```
+/// use freehold::{Grid, Image};
+///
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let module = device.module(&Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// // SAFETY: `count` takes no arguments, and touches a variable of its module alone.
+/// let count = unsafe { module.kernel("count")? };
+/// stream.launch(&count, Grid::line(1, 1), ())?;
+/// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 1);
+/// module.close(); // at once: what was launched comes to its end
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Module {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module")
+            .field("image", &self.inner.image)
+            .field("context", &self.inner.context)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    raw: handle::Module,
+    image: Image,
+    /// What the image says of its kernels: nothing where it is not PTX.
+    signatures: OnceLock<Vec<Signature>>,
+    context: Context,
+    /// Held until the driver has unloaded the module.
+    loaded: Arc<()>,
+}
+
+/// The end of a module that others wait for: when the driver has unloaded it, and what its variables took is free.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// let unload = module.pending_unload();
+/// assert!(!unload.is_over()?);
+/// drop(module);
+/// assert!(unload.is_over()?); // no work was pending
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PendingUnload {
+    context: Context,
+    loaded: Weak<()>,
+}
+
+impl PendingUnload {
+    /// Whether it is unloaded. Unloads what waited and can go; nothing is waited for.
+    ///
+    /// # Errors
+    /// What the driver says to that. [`Error::ForkedChild`].
+    pub fn is_over(&self) -> Result<bool> {
+        if self.loaded.strong_count() > 0 {
+            self.context.inner.device.run_deferred()?;
+        }
+        Ok(self.loaded.strong_count() == 0)
+    }
+}
+
+/// A kernel of a module, which it keeps loaded.
+///
+/// ```
+/// use freehold::{Grid, Image};
+///
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let module = device.module(&Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// // SAFETY: `scale` multiplies the first `n` elements of `x`; every launch below has an `n` of at most `x.len()`.
+/// let scale = unsafe { module.kernel("scale")? };
+/// assert_eq!(scale.parameters().len(), 3);
+/// let mut x = stream.upload(&[1.0f32, 2.0])?;
+/// let error = stream.launch(&scale, Grid::line(1, 2), (&mut x, 2.0f32)).expect_err("one argument is missing");
+/// assert_eq!(error.to_string(), "scale(u64, f32, u32) takes 3 arguments; 2 were given");
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Kernel {
+    pub(crate) raw: handle::Kernel,
+    name: Arc<str>,
+    /// The name's number, for faults.
+    pub(crate) number: u32,
+    parameters: Arc<[Parameter]>,
+    /// Where the image tells.
+    signature: Option<Signature>,
+    module: Module,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kernel").field(&self.shown()).finish()
+    }
+}
+
+impl Module {
+    pub(crate) fn load(context: Context, image: &Image) -> Result<Self> {
+        let inner = &context.inner;
+        inner.check()?;
+        inner.device.run_deferred()?;
+        let (device, asked) = (&inner.device, inner.device.now());
+        let backend = &inner.state.backend;
+        if !backend.supports(image.kind()) {
+            return Err(Error::ImageNotTaken { kind: image.kind() });
+        }
+        let shared = inner.enter()?;
+        // SAFETY: a text ends in a NUL, and whoever made a binary image has vouched for it.
+        let loaded = unsafe { backend.load(image.kind(), image.bytes()) };
+        drop(shared);
+        match loaded {
+            Ok(raw) => {
+                if device.timeline.is_on() {
+                    device.timeline.of_module("load", raw.as_raw(), asked, device.now());
+                }
+                let (signatures, loaded) = (OnceLock::new(), Arc::default());
+                Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), signatures, context, loaded }) })
+            }
+            Err(LoadError::Image { code, log }) => Err(Error::ImageRefused { code, log }),
+            Err(LoadError::Call(error)) => Err(device.failed(error)),
+        }
+    }
+
+    /// Loads the image again: a module with variables of its own (fact 4.2).
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+    /// let other = module.duplicate()?; // with a counter of its own
+    /// // SAFETY: `count` touches a variable of its module alone.
+    /// stream.launch(&unsafe { other.kernel("count")? }, freehold::Grid::line(1, 1), ())?;
+    /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 0);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn duplicate(&self) -> Result<Self> {
+        Self::load(self.inner.context.clone(), &self.inner.image)
+    }
+
+    /// The context that it is loaded in.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The kernel with this name. Launching it is safe; looking it up is not, for nothing checks what its code does.
+    ///
+    /// Whoever makes the handle vouches for every launch of it, so hand out a function that takes blocks instead, and that
+    /// derives counts from their lengths:
+    ///
+    /// ```
+    /// use freehold::{Block, Grid, Image, Kernel, Module, Result, Stream};
+    ///
+    /// /// Multiplies blocks by a number.
+    /// struct Scale(Kernel);
+    ///
+    /// impl Scale {
+    ///     fn of(module: &Module) -> Result<Self> {
+    ///         // SAFETY: `scale` reads and writes the first `n` elements of `x`; the one launch is below, where `n` is its length.
+    ///         Ok(Self(unsafe { module.kernel("scale")? }))
+    ///     }
+    ///
+    ///     fn run(&self, stream: &Stream, x: &mut Block<f32>, by: f32) -> Result<()> {
+    ///         let n = u32::try_from(x.len()).expect("fewer than 2^32 elements");
+    ///         stream.launch(&self.0, Grid::cover(n, 256), (x, by, n))
+    ///     }
+    /// }
+    ///
+    /// let device = freehold::open()?;
+    /// let stream = device.stream()?;
+    /// let scale = Scale::of(&device.module(&Image::ptx(include_str!("../../examples/kernels.ptx"))?)?)?;
+    /// let mut x = stream.upload(&[1.0f32; 1000])?;
+    /// scale.run(&stream, &mut x, 2.0)?;
+    /// assert_eq!(stream.download(&x)?, [2.0; 1000]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// Every launch that is made with the handle and its clones, with the arguments and the grid of that launch:
+    /// - reads only memory of its arguments and variables of its module;
+    /// - writes only those variables and what it was given as `&mut` (or with [`Block::unordered`](crate::Block::unordered));
+    /// - stays within the blocks, views and vectors that it was given, whatever its other arguments count or index;
+    /// - follows no address that it finds in a number, in a variable or in memory, unless it was given as
+    ///   [`RawAddress`](crate::RawAddress).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`], with the names that the image has.
+    pub unsafe fn kernel(&self, name: &str) -> Result<Kernel> {
+        let context = &self.inner.context.inner;
+        context.check()?;
+        let _shared = context.enter()?;
+        let (device, backend, failed) = (&context.device, &context.state.backend, |error| context.device.failed(error));
+        let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
+        // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
+        let Some(raw) = unsafe { backend.kernel(self.inner.raw, &c_name) }.map_err(failed)? else {
+            return Err(Error::NoSuchKernel { name: name.to_owned(), known: self.kernels()? });
+        };
+        // SAFETY: it is a kernel of the module, which is loaded.
+        let parameters = unsafe { backend.parameters(raw) }.map_err(failed)?.into();
+        let signature = self.signatures().iter().find(|signature| &*signature.name == name).cloned();
+        let name: Arc<str> = name.into();
+        let number = device.number_kernel(&name);
+        Ok(Kernel { raw, number, parameters, signature, name, module: self.clone() })
+    }
+
+    fn signatures(&self) -> &[Signature] {
+        // A text that only the driver understands tells nothing here: then sizes alone are checked.
+        let read = || self.inner.image.ptx_text().and_then(|text| kernels(text).ok()).unwrap_or_default();
+        self.inner.signatures.get_or_init(read)
+    }
+
+    /// The names of all kernels.
+    pub fn kernels(&self) -> Result<Vec<String>> {
+        let context = &self.inner.context.inner;
+        context.check()?;
+        let _shared = context.enter()?;
+        // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
+        unsafe { context.state.backend.kernel_names(self.inner.raw) }.map_err(|error| context.device.failed(error))
+    }
+
+    /// Where the variable with this name lies, and how many bytes it has.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+    /// let (address, bytes) = module.variable("counter")?;
+    /// assert!(address != 0 && bytes == 4);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn variable(&self, name: &str) -> Result<(u64, usize)> {
+        let context = &self.inner.context.inner;
+        context.check()?;
+        let _shared = context.enter()?;
+        let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
+        // SAFETY: as above.
+        let found = unsafe { context.state.backend.global(self.inner.raw, &c_name) };
+        let found = found.map_err(|error| context.device.failed(error))?;
+        found.ok_or_else(|| Error::NoSuchVariable { name: name.to_owned() })
+    }
+
+    /// What tells when the module is unloaded, once it and its kernels are gone.
+    pub fn pending_unload(&self) -> PendingUnload {
+        PendingUnload { context: self.inner.context.clone(), loaded: Arc::downgrade(&self.inner.loaded) }
+    }
+
+    /// Lets go of the module. It is unloaded when its kernels are gone and no work of its context is pending: the driver
+    /// waits for all of that, so it is not asked before (fact 4.1).
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let inner = &self.context.inner;
+        if inner.is_closed() || !inner.device.is_good() {
+            return;
+        }
+        let device = &inner.device;
+        let (context_state, loaded) = (inner.state.clone(), self.loaded.clone());
+        device.defer(Deferred::Unload { context_state, raw: self.raw, asked: device.now(), _loaded: loaded });
+        if let Err(error) = device.run_deferred() {
+            device.note_drop_error(error);
+        }
+    }
+}
+
+impl Kernel {
+    /// Its name in the image.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The module that it is of.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// What it takes, in its order.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// What its image says that it takes: of PTX, and not of binaries.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+    /// // SAFETY: it is never launched.
+    /// let scale = unsafe { module.kernel("scale")? };
+    /// assert_eq!(scale.signature().map(ToString::to_string).as_deref(), Some("scale(u64, f32, u32)"));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn signature(&self) -> Option<&Signature> {
+        self.signature.as_ref()
+    }
+
+    /// Its name, and what it takes where that is known: for errors.
+    pub(crate) fn shown(&self) -> Arc<str> {
+        self.signature.as_ref().map_or_else(|| self.name.clone(), |signature| signature.to_string().into())
+    }
+}
+
+impl Stream {
+    /// What a variable of a module holds, in the order of this stream. This waits. Kernels use variables without saying so:
+    /// with those of other streams the program itself keeps the order.
+    pub fn read_variable<T: Pod>(&self, module: &Module, name: &str) -> Result<T> {
+        let address = self.variable::<T>(module, name)?;
+        let _shared = module.inner.context.inner.enter()?;
+        let mut value = T::new_zeroed();
+        let bytes = value.as_mut_bytes();
+        self.put_and_wait("read variable", &[], false, |backend, raw| {
+            // SAFETY: `value` is borrowed until the wait for the copy is over.
+            unsafe { backend.download(bytes.as_mut_ptr(), address, bytes.len(), raw) }
+        })?;
+        Ok(value)
+    }
+
+    /// Sets a variable of a module, in the order of this stream. This waits for the copy, and for the work before it.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+    /// stream.write_variable(&module, "counter", &41u32)?;
+    /// // SAFETY: `count` touches a variable of its module alone.
+    /// stream.launch(&unsafe { module.kernel("count")? }, freehold::Grid::line(1, 1), ())?;
+    /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 42);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn write_variable<T: Pod>(&self, module: &Module, name: &str, value: &T) -> Result<()> {
+        let address = self.variable::<T>(module, name)?;
+        let _shared = module.inner.context.inner.enter()?;
+        let bytes = value.as_bytes();
+        self.put_and_wait("write variable", &[], false, |backend, raw| {
+            // SAFETY: `value` is borrowed until the wait for the copy is over.
+            unsafe { backend.upload(address, bytes.as_ptr(), bytes.len(), raw) }
+        })
+    }
+
+    fn variable<T: Pod>(&self, module: &Module, name: &str) -> Result<u64> {
+        if !Arc::ptr_eq(&module.inner.context.inner.device, &self.inner.context.inner.device) {
+            return Err(Error::OtherDevice { what: "a variable" });
+        }
+        let (address, bytes) = module.variable(name)?;
+        if bytes != size_of::<T>() {
+            let (wanted_bytes, given_bytes) = (bytes, size_of::<T>());
+            return Err(Error::VariableSize { name: name.to_owned(), wanted_bytes, given_bytes });
+        }
+        Ok(address)
+    }
+}

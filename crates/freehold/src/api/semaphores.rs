@@ -1,0 +1,201 @@
+//! Clocks: words of shared memory that streams of several processes write and await (fact 1.5). Knows nothing of what a word
+//! stands for, nor of who else has the memory.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use freehold_driver::{CallError, StreamMemOps, handle};
+
+use crate::api::device::Device;
+use crate::api::stream::Stream;
+use crate::device::context::Context;
+use crate::device::pinned::{Pinned, sealed_bytes};
+use crate::error::{Error, Result};
+use crate::ledger::Fence;
+use crate::ordering::access_history::note_latest;
+
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+
+/// Words of 64 bits in memory that processes share. Dropped, it stays where it is until all work with it has passed; nothing
+/// waits for that.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+///
+/// let device = freehold::open()?;
+/// let memory = memfd_create("clock", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+/// ftruncate(&memory, 8).expect("a word");
+/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+/// let clock = device.clock(memory.as_fd(), 1)?; // another process does the same with the same descriptor
+/// let (stream, other) = (device.stream()?, device.stream()?);
+/// other.wait_word(&clock, 0, 1)?; // on the device
+/// stream.write_word(&clock, 0, 1)?; // when the work before it is done
+/// other.synchronize()?;
+/// assert_eq!(clock.read(0), 1);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+pub struct SharedSemaphores {
+    context: Context,
+    /// Its bytes are whole words.
+    words: Pinned,
+    /// Where the device sees the first word.
+    address: u64,
+    /// The last use in each stream.
+    uses: Mutex<Vec<Fence>>,
+}
+
+impl fmt::Debug for SharedSemaphores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("words", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Maps the first `words` words of a descriptor, which may be closed afterwards, for this process and its streams.
+    ///
+    /// # Errors
+    /// [`Error::ClockShort`] where the descriptor has fewer, [`Error::NotSealed`] where that could become so later: the
+    /// host would die of a read then. [`Error::NoWords`] on a device without them.
+    pub fn clock(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
+        let (context, device) = (&self.primary, &self.primary.inner.device);
+        device.run_deferred()?;
+        let by = device.backend.host_registration().filter(|_| device.writes_words()).ok_or(Error::NoWords)?;
+        let bytes = words.checked_mul(WORD_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or(Error::TooManyElements { elements: words, element_bytes: WORD_BYTES })?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let had_bytes = sealed_bytes(descriptor)?;
+        if had_bytes < bytes as u64 {
+            return Err(Error::ClockShort { words, wanted_bytes: bytes as u64, bytes: had_bytes });
+        }
+        let words = Pinned::map(descriptor, bytes)?;
+        let address = words.register(by, device, &context.inner.state)?;
+        Ok(SharedSemaphores { context: context.clone(), words, address, uses: Mutex::default() })
+    }
+}
+
+impl SharedSemaphores {
+    /// How many words there are.
+    pub fn len(&self) -> usize {
+        self.words.bytes() / WORD_BYTES
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// What a word is now. All that was done before it was written is seen afterwards.
+    ///
+    /// # Panics
+    /// If there is no such word.
+    pub fn read(&self, word: usize) -> u64 {
+        self.as_slice()[word].load(Ordering::Acquire)
+    }
+
+    /// Writes a word, from the host and at once. Whoever awaits it sees all that was done before.
+    ///
+    /// ```
+    /// # use std::os::fd::AsFd;
+    /// # use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+    /// # ftruncate(&memory, 4096).expect("a page");
+    /// # fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+    /// let clock = device.clock(memory.as_fd(), 2)?;
+    /// stream.wait_word(&clock, 1, 5)?;
+    /// clock.write(1, 5); // the host lets the stream go
+    /// stream.synchronize()?;
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such word.
+    pub fn write(&self, word: usize, value: u64) {
+        self.as_slice()[word].store(value, Ordering::Release);
+    }
+
+    fn as_slice(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping holds so many words from its first byte on, aligned to a page, and its file cannot be cut
+        // short. It goes when the clock has, which hands out no reference that lasts longer. Any bytes are a good
+        // `AtomicU64`, and whoever shares the words writes each in one piece.
+        unsafe { std::slice::from_raw_parts(self.words.start().as_ptr().cast::<AtomicU64>(), self.len()) }
+    }
+
+    fn address_of(&self, word: usize) -> Result<u64> {
+        let words = self.len();
+        if word >= words {
+            return Err(Error::NoSuchWord { word, words });
+        }
+        Ok(self.address + (word * WORD_BYTES) as u64)
+    }
+}
+
+impl Stream {
+    /// Writes a word of a clock when all work that was put in so far is done.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while others capture the stream.
+    pub fn write_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
+        let address = clock.address_of(word)?;
+        self.put_at(clock, "write word", |words, raw| {
+            // SAFETY: the clock keeps its words until all work with them has passed, and the host has them as atomics alone.
+            unsafe { words.write_value(raw, address, value) }
+        })
+    }
+
+    /// Lets the work that is put in from now on wait, on the device, until a word of a clock has come to `value`. Words count
+    /// round: up to 2^63 behind `value` is before it. A word that nobody writes holds the stream up for ever, and with it what
+    /// waits until nothing is pending; [`SharedSemaphores::write`] lets it go.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while others capture the stream.
+    pub fn wait_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
+        let address = clock.address_of(word)?;
+        let mut waits = self.inner.state.waits();
+        self.put_at(clock, "wait for word", |words, raw| {
+            // SAFETY: as for `write_word`.
+            unsafe { words.wait_value(raw, address, value) }
+        })?;
+        *waits += 1;
+        Ok(())
+    }
+
+    /// Puts work in that uses a clock, in no order with that of other streams.
+    fn put_at(
+        &self,
+        clock: &SharedSemaphores,
+        name: &str,
+        work: impl FnOnce(&dyn StreamMemOps, handle::Stream) -> std::result::Result<(), CallError>,
+    ) -> Result<()> {
+        self.inner.context.inner.check()?;
+        if !Arc::ptr_eq(&self.inner.context.inner.device, &clock.context.inner.device) {
+            return Err(Error::OtherDevice { what: "a clock" });
+        }
+        self.check_uncaptured()?;
+        let fence = self.put_ordered(name, &[], |backend, raw| {
+            work(backend.stream_mem_ops().expect("a clock is made where streams write words"), raw)
+        })?;
+        note_latest(&mut clock.uses.lock().unwrap_or_else(PoisonError::into_inner), fence);
+        Ok(())
+    }
+}
+
+impl Drop for SharedSemaphores {
+    fn drop(&mut self) {
+        let device = &self.context.inner.device;
+        if device.is_child() {
+            return;
+        }
+        let fences = std::mem::take(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.words.stop(&self.context, fences);
+    }
+}

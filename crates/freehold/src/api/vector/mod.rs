@@ -1,0 +1,452 @@
+//! Vectors: typed memory of a device that grows. Where the device can map memory to addresses, a vector has its addresses once
+//! and for all and grows by a mapping behind what is there (`mapped`); elsewhere it is copied into a longer block.
+
+mod mapped;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::panic::Location;
+use std::sync::Arc;
+
+use self::mapped::Mapped;
+use crate::api::block::sealed::Sealed;
+use crate::api::block::{Block, Pod, Source, Target, View, ViewMut};
+use crate::api::stream::{MemoryUse, Stream};
+use crate::device::context::Context;
+use crate::error::{Error, Result};
+use crate::ledger::Owner;
+use crate::ordering::access_history::Access;
+
+/// Elements in device memory that can become more. Growing keeps the address and the elements, copies nothing and waits for
+/// nothing, whatever kernels run meanwhile; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
+///
+/// Dropped, it releases its memory behind all work with it, and nothing waits for that.
+///
+/// ```
+/// use freehold::DeviceVec;
+///
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let mut x = DeviceVec::<u32>::new(&stream)?;
+/// x.extend_from_host(&stream, &[1, 2, 3])?;
+/// let address = x.address();
+/// x.resize(&stream, 1 << 20, 0)?;
+/// assert_eq!(x.address(), address);
+/// x.truncate(4);
+/// assert_eq!(x.download(&stream)?, [1, 2, 3, 0]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+pub struct DeviceVec<T: Pod> {
+    ground: Ground<T>,
+    len: usize,
+    /// The most elements that it can have.
+    room: usize,
+}
+
+impl<T: Pod> fmt::Debug for DeviceVec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceVec")
+            .field("address", &format_args!("{:#x}", self.address()))
+            .field("len", &self.len)
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+enum Ground<T: Pod> {
+    Mapped(Box<Mapped>),
+    /// Of at least one element.
+    Copied(Block<T>),
+}
+
+impl<T: Pod> DeviceVec<T> {
+    /// A vector without elements, with addresses for as many as the device has memory for.
+    ///
+    /// # Errors
+    /// [`Error::NothingAsked`] where elements have no bytes.
+    #[track_caller]
+    pub fn new(stream: &Stream) -> Result<Self> {
+        let room = stream.inner.context.inner.device.pool.chunks.total_bytes as usize / size_of::<T>().max(1);
+        Self::begin(stream, room, Location::caller())
+    }
+
+    /// A vector without elements, with addresses for `len_max`. Addresses are not memory, and cheap.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::{DeviceVec, Error};
+    ///
+    /// let mut x = DeviceVec::<u32>::with_room(&stream, 1000)?;
+    /// x.resize(&stream, 1000, 0)?;
+    /// assert!(matches!(x.extend_from_host(&stream, &[1]), Err(Error::VectorFull { .. })));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NothingAsked`] for no elements, or where they have no bytes.
+    #[track_caller]
+    pub fn with_room(stream: &Stream, len_max: usize) -> Result<Self> {
+        Self::begin(stream, len_max, Location::caller())
+    }
+
+    fn begin(stream: &Stream, room: usize, at: &'static Location<'static>) -> Result<Self> {
+        let device = &stream.inner.context.inner.device;
+        device.check()?;
+        let element_bytes = size_of::<T>();
+        let bytes = room.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or(Error::TooManyElements { elements: room, element_bytes })?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let ground = if device.pool.chunks.can_map() {
+            Ground::Mapped(Box::new(Mapped::new(stream, bytes as u64, at)?))
+        } else {
+            Ground::Copied(Block::alloc(stream, 1, None, at)?)
+        };
+        Ok(Self { ground, len: 0, room })
+    }
+
+    /// Whether the vector keeps its address when it grows. Where the device cannot map memory to addresses it does not: it
+    /// is copied into a longer block, in the order of the stream that it grows in.
+    pub fn grows_in_place(&self) -> bool {
+        matches!(self.ground, Ground::Mapped(_))
+    }
+
+    /// The first address, on the device.
+    pub fn address(&self) -> u64 {
+        self.whole(Access::Read).base
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many elements there is memory for.
+    pub fn capacity(&self) -> usize {
+        match &self.ground {
+            Ground::Mapped(mapped) => (mapped.mapped_bytes as usize / size_of::<T>()).min(self.room),
+            Ground::Copied(block) => block.len(),
+        }
+    }
+
+    /// The most elements that it can have.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// The context that it lives in.
+    pub fn context(&self) -> &Context {
+        self.whole(Access::Read).context
+    }
+
+    /// What the ledger has of it: all memory that it has, used or not. Nothing of a vector without memory.
+    pub fn owner(&self) -> Option<Owner> {
+        match &self.ground {
+            Ground::Mapped(mapped) => mapped.owner(),
+            Ground::Copied(block) => block.owner(),
+        }
+    }
+
+    /// Has memory for `more` elements behind those that are there, and not for many others.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.reserve(&stream, 1_000_000)?;
+    /// assert!(x.is_empty() && x.capacity() >= 1_000_000);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::VectorFull`] where there are no addresses for so many, [`Error::OutOfMemory`] where there is not so much memory.
+    /// The vector is as it was.
+    #[track_caller]
+    pub fn reserve(&mut self, stream: &Stream, more: usize) -> Result<()> {
+        let wanted = self.end_of(more)?;
+        self.grow(stream, wanted, wanted, Location::caller())
+    }
+
+    /// Appends a copy of `from`, which may be changed when the call has returned. Memory is had for at least twice as many
+    /// elements as before where it has to be had at all.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1, 2])?;
+    /// x.extend_from_host(&stream, &[3])?;
+    /// assert_eq!(x.download(&stream)?, [1, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn extend_from_host(&mut self, stream: &Stream, from: &[T]) -> Result<()> {
+        self.extend(stream, from.len(), Location::caller(), |tail| stream.write(tail, from))
+    }
+
+    /// Appends a copy of a block, of a part of one, or of another vector, in the order of the stream.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// let block = stream.upload(&[1u32, 2, 3])?;
+    /// x.extend_from_device(&stream, &block.view(1..)?)?;
+    /// assert_eq!(x.download(&stream)?, [2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn extend_from_device(&mut self, stream: &Stream, from: &impl Source<T>) -> Result<()> {
+        self.extend(stream, from.len(), Location::caller(), |tail| stream.copy(from, tail))
+    }
+
+    /// Appends `more` elements that hold what lies there, as those of [`Stream::alloc`] do: for a kernel to write.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1])?;
+    /// x.extend_unset(&stream, 2)?;
+    /// stream.write(&mut x.view_mut(1..)?, &[2, 3])?;
+    /// assert_eq!(x.download(&stream)?, [1, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn extend_unset(&mut self, stream: &Stream, more: usize) -> Result<()> {
+        self.extend(stream, more, Location::caller(), |_| Ok(()))
+    }
+
+    /// Has `len` elements from now on. Those that are new are `value`.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.resize(&stream, 3, 1)?;
+    /// x.resize(&stream, 5, 0)?;
+    /// x.resize(&stream, 4, 0)?;
+    /// assert_eq!(x.download(&stream)?, [1, 1, 1, 0]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn resize(&mut self, stream: &Stream, len: usize, value: T) -> Result<()> {
+        match len.checked_sub(self.len) {
+            Some(more) => self.extend(stream, more, Location::caller(), |tail| stream.fill(tail, value)),
+            None => {
+                self.truncate(len);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets the elements from `len` on. Their memory stays.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Forgets all elements. Their memory stays.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Gives memory back that holds no element, in the pieces in which it came: at once where all work with the vector has
+    /// passed, else when it has. A vector that grows before that has it still. One that does not
+    /// [grow in place](Self::grows_in_place) keeps what it has.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.resize(&stream, 1_000_000, 0)?;
+    /// x.resize(&stream, 10_000_000, 0)?; // a second piece
+    /// x.truncate(10);
+    /// stream.synchronize()?;
+    /// let capacity = x.capacity();
+    /// x.shrink_to_fit()?;
+    /// assert!(!x.grows_in_place() || x.capacity() < capacity);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn shrink_to_fit(&mut self) -> Result<()> {
+        match &mut self.ground {
+            Ground::Mapped(mapped) => mapped.shrink((self.len * size_of::<T>()) as u64),
+            Ground::Copied(_) => Ok(()),
+        }
+    }
+
+    /// The elements of a range.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1, 2, 3])?;
+    /// assert_eq!(stream.download(&x.view(1..)?)?, [2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        View::new(self.whole(Access::Read), 0, self.len, range)
+    }
+
+    /// The elements of a range, to write.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1, 2, 3])?;
+    /// stream.write(&mut x.view_mut(..1)?, &[7])?;
+    /// assert_eq!(x.download(&stream)?, [7, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        ViewMut::new(self.whole(Access::Read), self.len, range)
+    }
+
+    /// All elements. This waits, as [`Stream::download`] does.
+    pub fn download(&self, stream: &Stream) -> Result<Vec<T>> {
+        stream.download(self)
+    }
+
+    /// How many elements there are with `more` of them.
+    fn end_of(&self, more: usize) -> Result<usize> {
+        let wanted = self.len.saturating_add(more);
+        if wanted > self.room {
+            return Err(Error::VectorFull { wanted_elements: wanted, room_elements: self.room });
+        }
+        Ok(wanted)
+    }
+
+    fn extend(
+        &mut self,
+        stream: &Stream,
+        more: usize,
+        at: &'static Location<'static>,
+        fill: impl FnOnce(&mut Tail<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        let end = self.end_of(more)?;
+        let selector = if end > self.capacity() { self.capacity().saturating_mul(2) } else { end };
+        self.grow(stream, end, selector.clamp(end, self.room), at)?;
+        let is_used = self.touch(end);
+        let mut whole = self.whole(Access::Write);
+        whole.is_ordered = is_used;
+        fill(&mut Tail { whole, start: self.len, len: more, elements: PhantomData })?;
+        self.len = end;
+        Ok(())
+    }
+
+    /// Notes that work uses the elements up to `end`. Whether any may have used those behind the vector's.
+    fn touch(&mut self, end: usize) -> bool {
+        match &mut self.ground {
+            Ground::Mapped(mapped) => {
+                let is_used = mapped.touched_bytes > (self.len * size_of::<T>()) as u64;
+                mapped.touched_bytes = mapped.touched_bytes.max((end * size_of::<T>()) as u64);
+                is_used
+            }
+            // The memory of a block was another's before.
+            Ground::Copied(_) => true,
+        }
+    }
+
+    fn grow(&mut self, stream: &Stream, least: usize, selector: usize, at: &'static Location<'static>) -> Result<()> {
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, &self.context().inner.device) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        match &mut self.ground {
+            Ground::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (selector * size_of::<T>()) as u64),
+            Ground::Copied(block) if least <= block.len() => Ok(()),
+            Ground::Copied(block) => {
+                let mut longer = Block::alloc(stream, selector, None, at)?;
+                if self.len > 0 {
+                    stream.copy(&block.view(..self.len)?, &mut longer.view_mut(..self.len)?)?;
+                }
+                *block = longer;
+                Ok(())
+            }
+        }
+    }
+
+    fn whole(&self, access: Access) -> MemoryUse<'_> {
+        let whole = match &self.ground {
+            Ground::Mapped(mapped) => mapped.used(access),
+            Ground::Copied(block) => Target::used(block, access),
+        };
+        MemoryUse { bytes: (self.len * size_of::<T>()) as u64, ..whole }
+    }
+}
+
+impl<T: Pod> Sealed for DeviceVec<T> {}
+
+impl<T: Pod> Source<T> for DeviceVec<T> {
+    fn address(&self) -> u64 {
+        DeviceVec::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self) -> MemoryUse<'_> {
+        self.whole(Access::Read)
+    }
+}
+
+impl<T: Pod> Target<T> for DeviceVec<T> {
+    fn address(&self) -> u64 {
+        DeviceVec::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        self.whole(access)
+    }
+}
+
+/// The elements that a vector gets. Where no work has used their memory, to write them waits for none.
+struct Tail<'a, T> {
+    whole: MemoryUse<'a>,
+    start: usize,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T> Sealed for Tail<'_, T> {}
+
+impl<T: Pod> Target<T> for Tail<'_, T> {
+    fn address(&self) -> u64 {
+        self.whole.base + (self.start * size_of::<T>()) as u64
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        let (start, bytes) = (self.address(), (self.len * size_of::<T>()) as u64);
+        MemoryUse { access, start, bytes, ..self.whole }
+    }
+}

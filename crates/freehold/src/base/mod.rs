@@ -1,0 +1,7 @@
+//! What imports nothing else of the crate.
+
+pub(crate) mod fork;
+pub mod signature;
+pub(crate) mod sync_point;
+#[forbid(unsafe_code)]
+pub(crate) mod tags;

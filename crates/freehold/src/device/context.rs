@@ -1,0 +1,201 @@
+//! Contexts: the primary one of a device, and created ones. Blocks, streams and modules keep theirs alive.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, RwLockReadGuard};
+
+use freehold_driver::Backend;
+
+use crate::api::image::Image;
+use crate::api::module::Module;
+use crate::api::stream::Stream;
+use crate::device::deferred::Deferred;
+use crate::device::device_inner::{ContextState, DeviceInner, PRIMARY};
+use crate::error::{Closed, Error, Result};
+use crate::ledger::ContextId;
+
+/// A context of a device. A handle: the context lives until the last handle, block, stream and module of it is gone, and
+/// then until its last work has passed.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let (first, second) = (device.context()?, device.context()?);
+/// let x = first.stream()?.upload(&[1u8, 2, 3])?;
+/// assert_eq!(second.stream()?.download(&x)?, [1, 2, 3]); // memory of one is used in the other
+/// let (first, error) = first.close().expect_err("a block of it lives");
+/// println!("{error}");
+/// drop(x);
+/// first.close().map_err(|(_, error)| error)?;
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) inner: Arc<ContextInner>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Context").field(&self.inner.state.id).finish()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ContextInner {
+    pub(crate) device: Arc<DeviceInner>,
+    pub(crate) state: Arc<ContextState>,
+    closed: AtomicBool,
+}
+
+impl Context {
+    pub(crate) fn primary(device: Arc<DeviceInner>) -> Self {
+        let backend = device.backend.clone();
+        Self::new(device, PRIMARY, backend)
+    }
+
+    pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
+        device.check()?;
+        let contexts = device.backend.contexts().ok_or(Error::OneContext)?;
+        let backend = contexts.create_context().map_err(|error| device.failed(error))?;
+        Ok(Self::new(device.clone(), device.next_context(), backend))
+    }
+
+    fn new(device: Arc<DeviceInner>, id: ContextId, backend: Arc<dyn Backend>) -> Self {
+        let context_state = Arc::new(ContextState::new(id, backend));
+        Self { inner: Arc::new(ContextInner { device, state: context_state, closed: AtomicBool::new(false) }) }
+    }
+
+    /// The library's number of it, which no other context of the process ever has.
+    pub fn id(&self) -> ContextId {
+        self.inner.state.id
+    }
+
+    /// A stream of this context.
+    pub fn stream(&self) -> Result<Stream> {
+        Stream::new(self.clone())
+    }
+
+    /// Loads an image. The driver waits for kernels of the context that run meanwhile: load before they do.
+    pub fn module(&self, image: &Image) -> Result<Module> {
+        Module::load(self.clone(), image)
+    }
+
+    /// Waits until all work of the context is done, other people's too.
+    pub fn synchronize(&self) -> Result<()> {
+        self.inner.check()?;
+        let shared = self.inner.enter()?;
+        let device = &self.inner.device;
+        let fences: Vec<_> = device
+            .streams_of(self.id())
+            .into_iter()
+            .map(|stream_state| (stream_state.current_fence().seq, stream_state))
+            .collect();
+        self.inner.state.backend.synchronize().map_err(|error| device.failed(error))?;
+        for (seq, stream_state) in fences {
+            stream_state.note_complete(seq);
+        }
+        // What is tidied may want the context alone.
+        drop(shared);
+        device.run_deferred()
+    }
+
+    /// Closes the context, unless blocks of it are live: then they are named. Work that is pending completes first, and
+    /// nobody waits for that. The primary context, which is the device's and other people's, stays: only the handle goes.
+    ///
+    /// # Errors
+    /// [`Error::ContextInUse`] with the list of the blocks.
+    pub fn close(self) -> Closed<Self> {
+        if let Err(error) = self.inner.check() {
+            return Err((self, error));
+        }
+        let mut blocks = self.inner.device.owned();
+        blocks.retain(|owner| owner.context == self.id());
+        if !blocks.is_empty() {
+            let context = self.id();
+            return Err((self, Error::ContextInUse { context, blocks }));
+        }
+        self.close_with_blocks()
+    }
+
+    /// Closes the context and takes its blocks along: what is done with them later says so.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// let context = device.context()?;
+    /// let x = context.stream()?.upload(&[1u8, 2, 3])?;
+    /// context.close_with_blocks().map_err(|(_, error)| error)?;
+    /// assert!(device.stream()?.download(&x).is_err()); // the block is gone, and says so
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn close_with_blocks(self) -> Closed<Self> {
+        match self.inner.close() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl ContextInner {
+    /// Refuses a call that cannot be made any more.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.device.check()?;
+        if self.is_closed() { Err(Error::ContextClosed { context: self.state.id }) } else { Ok(()) }
+    }
+
+    /// Keeps the context from being destroyed until the guard is dropped, unless it is closed.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let shared = self.state.enter();
+        if self.is_closed() { Err(Error::ContextClosed { context: self.state.id }) } else { Ok(shared) }
+    }
+
+    /// Keeps the context from being destroyed until the guard is dropped, whether it is closed or not. The primary one, which
+    /// is the device's, stays without a guard.
+    #[inline]
+    pub(crate) fn kept_open(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        (!self.stays()).then(|| self.state.enter())
+    }
+
+    /// Whether it is the device's, which nobody closes.
+    #[inline]
+    pub(crate) fn stays(&self) -> bool {
+        self.state.id == PRIMARY
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn close(&self) -> Result<()> {
+        self.check()?;
+        if self.state.id == PRIMARY {
+            // The primary context is the device's, and other people's: it stays.
+            return Ok(());
+        }
+        // Work that is being put in meanwhile is waited for before the context is destroyed; later work is refused.
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(Error::ContextClosed { context: self.state.id });
+        }
+        let device = &self.device;
+        device.end_blocks(self.state.id);
+        device.forget_by_address(self.state.id);
+        self.leave()
+    }
+
+    /// Has the context destroyed when its last work has passed, and that of others with its memory.
+    fn leave(&self) -> Result<()> {
+        let device = &self.device;
+        device.defer(Deferred::Close { context_state: self.state.clone(), fences: OnceLock::new() });
+        device.run_deferred()
+    }
+}
+
+impl Drop for ContextInner {
+    fn drop(&mut self) {
+        if self.state.id == PRIMARY || self.is_closed() || !self.device.is_good() {
+            return;
+        }
+        if let Err(error) = self.leave() {
+            self.device.note_drop_error(error);
+        }
+    }
+}

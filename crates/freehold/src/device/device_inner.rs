@@ -1,0 +1,652 @@
+//! What all handles of a device share: the driver, the ledger, the streams of the streams.
+//!
+//! The books are locked for moments, never while the driver is called.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use freehold_driver::handle::{self, Event};
+use freehold_driver::{Backend, CallError};
+
+use crate::api::stream::Stream;
+use crate::base::fork::ForkGuard;
+use crate::base::tags::{Full, Tags};
+use crate::device::deferred::Deferred;
+use crate::device::raw_block::RawBlock;
+use crate::device::staging::Staging;
+use crate::error::fault::{Fault, Suspect};
+use crate::error::{Error, Result};
+use crate::ledger::{BlockId, ContextId, Fence, Kind, Ledger, NotEntered, Owner, State, StreamId, WrongRelease};
+use crate::ordering::access_history::Access;
+use crate::ordering::fence_words::{FenceWord, FenceWords};
+use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
+use crate::ordering::transfer_slot::{TransferSlot, TransferSlots};
+use crate::pool::block_meta::{BlockState, MetaSnapshot};
+use crate::pool::{Pool, PoolStats};
+use crate::trace::timeline::Timeline;
+
+/// The primary context of the device.
+pub(crate) const PRIMARY: ContextId = ContextId(0);
+
+/// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
+const DROP_ERRORS_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct DeviceInner {
+    /// The primary context, kept for as long as this lives, or one of other people's that serves in its place.
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Whether the host reaches the memory of blocks where the device does, once somebody has asked.
+    pub(crate) is_host_visible: OnceLock<bool>,
+    pub(crate) process: u32,
+    opened: Instant,
+    /// Who owns what is not of the pool.
+    ledger: Mutex<Ledger>,
+    streams: Mutex<StreamStates>,
+    /// Who is lent memory, and is no stream.
+    pub(crate) transfer_slots: TransferSlots,
+    pub(crate) fence_words: FenceWords,
+    pub(crate) staging: Staging,
+    /// What waits until nothing of its context is pending.
+    pub(crate) deferred: Mutex<Vec<Deferred>>,
+    fault: OnceLock<Arc<Fault>>,
+    /// The names of kernels by number, for faults.
+    kernels: Mutex<Vec<Arc<str>>>,
+    /// What failed in drops, which have nobody to tell.
+    drop_errors: Mutex<Vec<Error>>,
+    contexts: AtomicU32,
+    /// Whether others were told the handle of a stream, and may capture it.
+    pub(crate) has_handed_out: AtomicBool,
+    pub(crate) tags: Tags,
+    pub(crate) timeline: Timeline,
+    pub(crate) pool: Pool,
+    /// The pool of blocks that other processes can have.
+    pub(crate) shareable: OnceLock<Pool>,
+    /// Blocks that other people's code has by their addresses.
+    by_address: Mutex<HashMap<u64, RawBlock>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StreamStates {
+    last: u32,
+    pub(crate) live: BTreeMap<StreamId, Arc<StreamState>>,
+}
+
+/// A context and what guards it.
+#[derive(Debug)]
+pub(crate) struct ContextState {
+    pub(crate) id: ContextId,
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Held shared while work is put into a stream of the context, and alone while a call is made that waits for all work:
+    /// such a call is made only where none is pending.
+    pub(crate) gate: RwLock<()>,
+    /// Written with the gate held alone.
+    pub(crate) is_destroyed: AtomicBool,
+}
+
+impl ContextState {
+    pub(crate) fn new(id: ContextId, backend: Arc<dyn Backend>) -> Self {
+        Self { id, backend, gate: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
+    }
+
+    /// Keeps the context from being destroyed until the guard is dropped. The gate is never waited for by who wants it
+    /// alone, so that a thread may enter twice.
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeviceInner {
+    /// Takes a context over, and closes it when it goes, or cannot be.
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
+        let device = Self::over(backend.clone());
+        // SAFETY: whoever hands a context over does not use it any more, and what was made of it here is gone.
+        device.or_else(|error| unsafe { backend.close() }.map_err(Error::from).and(Err(error)))
+    }
+
+    fn over(backend: Arc<dyn Backend>) -> Result<Self> {
+        let fork_guard = ForkGuard::new().map_err(|error| Error::System { kind: error.kind() })?;
+        let pool = Pool::new(backend.clone(), fork_guard)?;
+        Ok(Self {
+            backend,
+            is_host_visible: OnceLock::new(),
+            process: std::process::id(),
+            opened: Instant::now(),
+            ledger: Mutex::default(),
+            streams: Mutex::default(),
+            transfer_slots: TransferSlots::default(),
+            fence_words: FenceWords::default(),
+            staging: Staging::default(),
+            deferred: Mutex::default(),
+            fault: OnceLock::new(),
+            kernels: Mutex::default(),
+            drop_errors: Mutex::default(),
+            contexts: AtomicU32::new(1),
+            has_handed_out: AtomicBool::new(false),
+            tags: Tags::default(),
+            timeline: Timeline::default(),
+            pool,
+            shareable: OnceLock::new(),
+            by_address: Mutex::default(),
+        })
+    }
+
+    /// Whether streams write words.
+    pub(crate) fn writes_words(&self) -> bool {
+        self.backend.stream_mem_ops().is_some()
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time since the device was opened.
+    pub(crate) fn now(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// Refuses a call in a forked child, and after a fault.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_child() {
+            return Err(Error::ForkedChild { process: self.process });
+        }
+        match self.fault.get() {
+            None => Ok(()),
+            Some(fault) => Err(Error::Faulted(fault.clone())),
+        }
+    }
+
+    /// Whether the driver can be called at all: not in a forked child, and not after a fault.
+    #[inline]
+    pub(crate) fn is_good(&self) -> bool {
+        self.pool.table.fork_guard.is_well()
+    }
+
+    pub(crate) fn is_child(&self) -> bool {
+        self.pool.table.fork_guard.is_child()
+    }
+
+    /// What a refused call means. The first fault that stays is kept, with the kernels that may have made it.
+    pub(crate) fn failed(&self, error: CallError) -> Error {
+        if !error.is_sticky() {
+            return Error::Call(error);
+        }
+        self.failed_for_good(error)
+    }
+
+    fn failed_for_good(&self, error: CallError) -> Error {
+        let fault = self.fault.get_or_init(|| Arc::new(self.fault_of(error)));
+        self.pool.table.fork_guard.note_failure();
+        Error::Faulted(fault.clone())
+    }
+
+    /// What it means that the driver twice refused to wait: whether the device still uses memory of the host nobody can tell,
+    /// so that it is taken for failed, whatever the code.
+    pub(crate) fn lost(&self, error: CallError) -> Error {
+        self.failed_for_good(error)
+    }
+
+    fn fault_of(&self, noticed: CallError) -> Fault {
+        let names = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (mut suspects, mut unnamed) = (Vec::new(), 0);
+        for stream_state in self.streams().live.values() {
+            let (launches, forgotten) = stream_state.pending_launches();
+            unnamed += forgotten;
+            suspects.extend(launches.into_iter().map(|(seq, kernel)| Suspect {
+                kernel: names[kernel as usize].clone(),
+                stream: stream_state.id,
+                seq,
+            }));
+        }
+        Fault { noticed, details: self.backend.fault(), suspects, unnamed }
+    }
+
+    /// A number for a kernel's name.
+    pub(crate) fn number_kernel(&self, name: &Arc<str>) -> u32 {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = kernels.iter().position(|known| known == name).unwrap_or_else(|| {
+            kernels.push(name.clone());
+            kernels.len() - 1
+        });
+        u32::try_from(number).expect("a program has fewer kernels than a u32 counts")
+    }
+
+    /// Keeps what went wrong in a drop.
+    pub(crate) fn note_drop_error(&self, error: Error) {
+        tracing::warn!(target: "freehold", %error, "a drop failed");
+        let mut troubles = self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubles.len() < DROP_ERRORS_MAX {
+            troubles.push(error);
+        }
+    }
+
+    pub(crate) fn take_drop_errors(&self) -> Vec<Error> {
+        std::mem::take(&mut *self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn next_context(&self) -> ContextId {
+        ContextId(self.contexts.fetch_add(1, Ordering::Relaxed))
+    }
+
+    // Streams.
+
+    /// Makes a stream and its stream_state.
+    pub(crate) fn add_stream(&self, context_state: &Arc<ContextState>) -> Result<Arc<StreamState>> {
+        let make = || crate::api::stream::make(&*context_state.backend);
+        self.add_stream_state(make, |id, made, slot| StreamState::new(id, context_state.clone(), made, slot))
+    }
+
+    /// Makes the stream_state of a stream that others made.
+    pub(crate) fn add_foreign_stream(
+        &self,
+        raw: handle::Stream,
+        thread: Option<ThreadId>,
+        trust: StreamOrigin,
+    ) -> Result<Arc<StreamState>> {
+        let make = || Ok((raw, self.backend.create_event()?));
+        let context_state = Arc::new(ContextState::new(PRIMARY, self.backend.clone()));
+        self.add_stream_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
+    }
+
+    /// Adds the state of a stream that `make` makes, with a fence word where streams write them.
+    fn add_stream_state(
+        &self,
+        make: impl FnOnce() -> std::result::Result<(handle::Stream, Event), CallError>,
+        new_state: impl FnOnce(StreamId, (handle::Stream, Event), Option<FenceWord>) -> StreamState,
+    ) -> Result<Arc<StreamState>> {
+        let slot = match self.backend.stream_mem_ops() {
+            Some(words) => Some(self.fence_words.take(words).map_err(|error| self.failed(error))?),
+            None => None,
+        };
+        let made = match make() {
+            Ok(made) => made,
+            Err(error) => {
+                if let Some(slot) = &slot {
+                    self.fence_words.give_back(slot);
+                }
+                return Err(self.failed(error));
+            }
+        };
+        let mut streams = self.streams();
+        streams.last += 1;
+        let id = StreamId(streams.last);
+        let stream_state = Arc::new(new_state(id, made, slot));
+        streams.live.insert(id, stream_state.clone());
+        Ok(stream_state)
+    }
+
+    pub(crate) fn stream_state(&self, id: StreamId) -> Option<Arc<StreamState>> {
+        self.streams().live.get(&id).cloned()
+    }
+
+    pub(crate) fn streams_of(&self, context: ContextId) -> Vec<Arc<StreamState>> {
+        self.streams().live.values().filter(|stream_state| stream_state.context == context).cloned().collect()
+    }
+
+    /// Everything that was put into streams of all contexts so far, and all that was lent.
+    pub(crate) fn fences_of_all(&self) -> Vec<Fence> {
+        let mut fences: Vec<_> =
+            self.streams().live.values().map(|stream_state| stream_state.current_fence()).collect();
+        fences.extend(self.transfer_slots.fences());
+        fences
+    }
+
+    /// Whether the device has come to a fence, without asking the driver. A stream_state that is gone has passed everything.
+    pub(crate) fn is_complete(&self, fence: Fence) -> bool {
+        if TransferSlot::is_transfer(fence.stream) {
+            return self.transfer_slots.of(fence.stream).is_complete(fence.seq);
+        }
+        self.stream_state(fence.stream).is_none_or(|stream_state| stream_state.is_complete(fence.seq))
+    }
+
+    /// Refuses a wait for a fence where it would be recorded in a stream that others capture.
+    pub(crate) fn check_uncaptured(&self, fence: Fence) -> Result<()> {
+        self.check_captured(fence, StreamState::is_captured_before)
+    }
+
+    /// Records these fences, unless a capture of others keeps one from being recorded.
+    pub(crate) fn record_fences_uncaptured(&self, fences: &[Fence]) -> Result<()> {
+        for &fence in fences {
+            self.check_captured(fence, StreamState::is_captured_before_fence)?;
+        }
+        self.record_fences(fences)
+    }
+
+    fn check_captured(
+        &self,
+        fence: Fence,
+        is_captured: impl Fn(&StreamState, u64) -> std::result::Result<bool, CallError>,
+    ) -> Result<()> {
+        if !self.has_handed_out.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some(stream_state) = self.stream_state(fence.stream) else { return Ok(()) };
+        if is_captured(&stream_state, fence.seq).map_err(|error| self.failed(error))? {
+            Err(Error::StreamCaptured)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits on the host until the device, or who was lent memory, has come to a fence.
+    pub(crate) fn wait_for_fence(&self, fence: Fence) -> Result<()> {
+        self.check_uncaptured(fence)?;
+        if TransferSlot::is_transfer(fence.stream) {
+            self.transfer_slots.wait(fence);
+        } else if let Some(stream_state) = self.stream_state(fence.stream) {
+            stream_state.wait_on_host(fence.seq).map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    /// As [`wait_for_mark`](Self::wait_for_mark), where the fence is on its way, and for no more than that.
+    pub(crate) fn wait_for_recorded_fence(&self, fence: Fence) -> Result<()> {
+        match self.stream_state(fence.stream) {
+            Some(stream_state) => stream_state.wait_recorded(fence.seq).map_err(|error| self.failed(error)),
+            None => self.wait_for_fence(fence),
+        }
+    }
+
+    /// A slot that serves nobody.
+    pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>> {
+        self.transfer_slots.take(&self.fence_words, self.backend.stream_mem_ops()).map_err(|error| self.failed(error))
+    }
+
+    /// Sees to it that the host will hear of these.
+    pub(crate) fn record_fences(&self, fences: &[Fence]) -> Result<()> {
+        self.try_record_fences(fences).map_err(|error| self.failed(error))
+    }
+
+    /// Sees to it that the host will hear of these sooner or later: at once where no fence is on its way, else with the next
+    /// one, which a later release makes, or a request that finds nothing.
+    pub(crate) fn record_fences_coalesced(&self, fences: &[Fence]) -> Result<()> {
+        self.try_record_fences_coalesced(fences).map_err(|error| self.failed(error))
+    }
+
+    /// As [`fence`](Self::fence), for the pool, which knows calls only.
+    pub(crate) fn try_record_fences(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
+        self.at_each(fences, StreamState::record_fence)
+    }
+
+    /// As [`mark_in_turn`](Self::mark_in_turn), for the pool.
+    pub(crate) fn try_record_fences_coalesced(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
+        self.at_each(fences, StreamState::record_fence_coalesced)
+    }
+
+    /// Calls `act` for each fence whose stream_state is still there.
+    fn at_each(
+        &self,
+        fences: &[Fence],
+        act: impl Fn(&StreamState, u64) -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<(), CallError> {
+        let there = fences.iter().filter_map(|fence| Some((self.stream_state(fence.stream)?, fence.seq)));
+        there.into_iter().try_for_each(|(stream_state, seq)| act(&stream_state, seq))
+    }
+
+    /// Asks the driver how far streams have come, on a device that writes no words. For the pool, as the two below.
+    pub(crate) fn refresh_streams(&self) -> std::result::Result<(), CallError> {
+        if self.writes_words() { Ok(()) } else { self.each_stream(StreamState::refresh) }
+    }
+
+    /// Asks the driver how far all streams have come.
+    pub(crate) fn query_streams(&self) -> std::result::Result<(), CallError> {
+        self.each_stream(StreamState::query)
+    }
+
+    /// Calls `act` for each stream_state, without the lock of their list.
+    fn each_stream(
+        &self,
+        act: impl Fn(&StreamState) -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<(), CallError> {
+        let streams: Vec<_> = self.streams().live.values().cloned().collect();
+        streams.iter().try_for_each(|stream_state| act(stream_state))
+    }
+
+    /// Whether the device has come to a fence, asking the driver if need be.
+    pub(crate) fn is_complete_by_now(&self, fence: Fence) -> Result<bool> {
+        if let Some(stream_state) = self.stream_state(fence.stream)
+            && !stream_state.is_complete(fence.seq)
+        {
+            stream_state.query().map_err(|error| self.failed(error))?;
+        }
+        Ok(self.is_complete(fence))
+    }
+
+    /// Waits for all work of all streams.
+    pub(crate) fn synchronize_all(&self) -> Result<()> {
+        self.check()?;
+        let streams: Vec<_> = self.streams().live.values().cloned().collect();
+        streams.iter().try_for_each(|stream_state| self.wait_for_fence(stream_state.current_fence()))
+    }
+
+    pub(crate) fn streams(&self) -> MutexGuard<'_, StreamStates> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // Blocks by their addresses.
+
+    /// Gives a block that nobody owns any more to its pool, in the order of its own stream and behind fences.
+    pub(crate) fn free_with_fences(&self, pool: &Pool, record: u32, fences: &[Fence]) {
+        let own = StreamId(pool.table.metas.at(record).stream());
+        // A stream_state that is gone has passed everything.
+        pool.free(record, self.stream_state(own).as_deref(), fences);
+    }
+
+    /// Who owns the block that an address lies in.
+    pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
+        match self.snapshot_at(address) {
+            Some((pool, record, seen)) => Some(self.owner(pool, record, seen)),
+            None => self.ledger().owner_of(address),
+        }
+    }
+
+    /// Refuses a span that meets the addresses of a pool: all memory there is the pool's own.
+    pub(crate) fn check_outside_pools(&self, base: u64, bytes: u64) -> std::result::Result<(), NotEntered> {
+        let end = base.saturating_add(bytes);
+        match self.pools().find_map(|pool| pool.chunks.first_within(base..end)) {
+            None => Ok(()),
+            Some(address) => {
+                Err(NotEntered::OfPool { base, bytes, address, block: self.owner_of(address).map(Box::new) })
+            }
+        }
+    }
+
+    fn snapshot_at(&self, address: u64) -> Option<(&Pool, u32, MetaSnapshot)> {
+        self.pools().find_map(|pool| pool.snapshot_at(address).map(|(record, seen)| (pool, record, seen)))
+    }
+
+    /// Who owns a block of a pool, while one ownership of it lasts.
+    pub(crate) fn owner_of_meta(&self, pool: &Pool, record: u32, generation: u64) -> Option<Owner> {
+        pool.table.metas.at(record).owned_as(generation).map(|seen| self.owner(pool, record, seen))
+    }
+
+    /// All blocks of our own that somebody has, by address.
+    pub(crate) fn owned(&self) -> Vec<Owner> {
+        let of_pool = |pool| move |(record, seen)| self.owner(pool, record, seen);
+        let pooled = self.pools().flat_map(|pool| pool.owned().into_iter().map(of_pool(pool)));
+        let mut owned: Vec<_> = pooled.chain(self.ledger().owned()).collect();
+        owned.sort_unstable_by_key(|owner| owner.base);
+        owned
+    }
+
+    fn owner(&self, pool: &Pool, record: u32, seen: MetaSnapshot) -> Owner {
+        let number = pool.number_of(record);
+        let state = match seen.state.state() {
+            BlockState::Owned => State::Owned,
+            BlockState::Pending => State::Released { waiting_for: seen.waiting_for },
+            BlockState::Cached | BlockState::Vacant | BlockState::Ended => State::Free,
+        };
+        Owner {
+            base: seen.base,
+            bytes: seen.bytes,
+            context: pool.context_of(seen.heap),
+            stream: Some(StreamId(seen.stream)),
+            process: self.process,
+            kind: Kind::Own,
+            tag: seen.debug_info.and_then(|described| self.tags.name(described.tag, number)),
+            allocated_at: seen.debug_info.map_or(Location::caller(), |described| described.allocated_at),
+            state,
+            block: BlockId::of_pool(number, seen.state.generation() as u32),
+        }
+    }
+
+    /// Whether a release of an address would be right, and if not, what is wrong with it.
+    pub(crate) fn releasable(&self, address: u64) -> std::result::Result<Owner, WrongRelease> {
+        if let Some((pool, record, seen)) = self.snapshot_at(address)
+            && seen.state.state() == BlockState::Owned
+        {
+            let of = self.owner(pool, record, seen);
+            let offset_bytes = address - of.base;
+            return if offset_bytes == 0 {
+                Ok(of)
+            } else {
+                Err(WrongRelease::Interior { of: Box::new(of), offset_bytes })
+            };
+        }
+        let Some(gone) = self.pools().find_map(|pool| pool.freed_at(address)) else {
+            let ledger = self.ledger();
+            let block = ledger.releasable(address)?;
+            let of = ledger.owner(block).expect("a block that can be released has an owner");
+            return Err(WrongRelease::Held { of: Box::new(of) });
+        };
+        let (base, bytes, offset_bytes) = (gone.base, gone.bytes, address - gone.base);
+        let described = gone.described;
+        let allocated_at = described.map_or(Location::caller(), |described| described.allocated_at);
+        let when = described.and_then(|described| described.released);
+        Err(match when {
+            Some(when) if gone.is_ended => {
+                WrongRelease::ContextDestroyed { base, bytes, allocated_at, when, offset_bytes }
+            }
+            _ => {
+                let released_at = described.and_then(|described| described.released_at);
+                WrongRelease::AlreadyReleased { base, bytes, allocated_at, released_at, when, offset_bytes }
+            }
+        })
+    }
+
+    /// How much memory there is in which state.
+    pub(crate) fn stats(&self) -> PoolStats {
+        let mut stats = PoolStats::default();
+        self.pools().for_each(|pool| pool.add_stats(&mut stats));
+        let vectors = self.ledger().stats();
+        stats.reserved_bytes = self.pool.chunks.reserved_bytes();
+        let taken_bytes = stats.owned_bytes + stats.released_bytes + vectors.held_bytes;
+        stats.cached_bytes = stats.reserved_bytes.saturating_sub(taken_bytes);
+        stats.owned_blocks += vectors.owned_blocks;
+        stats.owned_bytes += vectors.owned_bytes;
+        stats.released_blocks += vectors.released_blocks + vectors.free_blocks;
+        stats.released_bytes += vectors.released_bytes + vectors.free_bytes;
+        stats
+    }
+
+    /// Counts bytes for a name, unless that is more than it may have.
+    pub(crate) fn charge(&self, tag: Option<&str>, wanted_bytes: u64) -> Result<u32> {
+        self.tags.charge(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
+    }
+
+    /// Counts more bytes for a block that has a tag already, unless that is more than its name may have.
+    pub(crate) fn charge_more(&self, tag: u32, wanted_bytes: u64) -> Result<()> {
+        self.tags.charge_more(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
+    }
+
+    /// Why so many bytes of a pool cannot be had.
+    pub(crate) fn out_of_memory(&self, pool: &Pool, wanted_bytes: u64) -> Error {
+        match self.shortage(pool, wanted_bytes) {
+            Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
+            Err(error) => error,
+        }
+    }
+
+    pub(crate) fn leak_to_address(&self, raw: RawBlock) -> u64 {
+        let address = raw.address;
+        let mut let_go = self.by_address();
+        // A block that went with its context is nobody's any more, and its address may be another's.
+        if !raw.stream.context.inner.is_closed() {
+            let_go.insert(address, raw);
+        }
+        address
+    }
+
+    /// Takes a block back by its address, or says why that cannot be.
+    pub(crate) fn take_by_address(&self, address: u64) -> Result<RawBlock> {
+        if self.is_child() {
+            return Err(WrongRelease::ForkedChild { address, process: self.process }.into());
+        }
+        self.check()?;
+        self.releasable(address)?;
+        let raw = self.by_address().remove(&address);
+        raw.ok_or_else(|| self.held(address))
+    }
+
+    /// Notes a use of a block that was let go of.
+    pub(crate) fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
+        self.releasable(address)?;
+        let seq = stream.inner.state.count_work();
+        if let Some(raw) = self.by_address().get(&address) {
+            raw.history.note_unordered(Fence { stream: stream.inner.state.id, seq }, Access::Write);
+            return Ok(());
+        }
+        Err(self.held(address))
+    }
+
+    /// Forgets the blocks of a context that is closed. They would keep the device, which keeps them, and be taken for later
+    /// ones at their addresses.
+    pub(crate) fn forget_by_address(&self, context: ContextId) {
+        let gone: Vec<_> =
+            self.by_address().extract_if(|_, raw| raw.stream.context.id() == context).map(|(_, gone)| gone).collect();
+        drop(gone);
+    }
+
+    /// Why a block that nobody let go of is not released by its address. Another thread may have released it just now.
+    fn held(&self, address: u64) -> Error {
+        match self.releasable(address) {
+            Err(wrong) => wrong.into(),
+            Ok(of) => WrongRelease::Held { of: Box::new(of) }.into(),
+        }
+    }
+
+    fn by_address(&self) -> MutexGuard<'_, HashMap<u64, RawBlock>> {
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn budget_full(full: Full, wanted_bytes: u64) -> Error {
+    let Full { tag, live_bytes, budget_bytes } = full;
+    Error::BudgetFull { tag, wanted_bytes, live_bytes, budget_bytes }
+}
+
+impl Drop for DeviceInner {
+    /// Gives back what the device's handles shared, where nothing is pending. What is pending stays as it is until the
+    /// process ends: nothing here waits.
+    fn drop(&mut self) {
+        if !self.is_good() || self.run_deferred().is_err() {
+            return;
+        }
+        if self.has_deferred() || !self.streams().live.is_empty() {
+            return;
+        }
+        let context_state = ContextState::new(PRIMARY, self.backend.clone());
+        if self.trim(&context_state, 0).is_err() || self.stats().reserved_bytes > 0 {
+            return;
+        }
+        for pool in self.pools() {
+            if pool.chunks.free_addresses().is_err() {
+                return;
+            }
+        }
+        if let Some(words) = self.backend.stream_mem_ops() {
+            // SAFETY: every slot was of a stream_state, and there are none any more.
+            let freed = unsafe { self.fence_words.free(words) };
+            if freed.is_err() {
+                return;
+            }
+        }
+        // A failure leaves the context to the end of the process, like all the returns above.
+        // SAFETY: nothing is left that uses it: this is the last of what held it.
+        if let Err(error) = unsafe { self.backend.close() } {
+            tracing::warn!(target: "freehold", %error, "the primary context was not released");
+        }
+    }
+}

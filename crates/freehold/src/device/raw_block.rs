@@ -1,0 +1,462 @@
+//! A piece of device memory in somebody's hands: where it comes from, and where it goes when it is released.
+
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::sync::{Arc, RwLockReadGuard};
+
+use crate::api::imported::Permission;
+use crate::api::stream::{MemoryUse, Stream};
+use crate::base::sync_point::{self, SyncPoint};
+use crate::device::sharing::Exported;
+use crate::device::stream_inner::StreamInner;
+use crate::error::{Error, Result};
+use crate::ledger::{Fence, Owner};
+use crate::ordering::access_history::{Access, AccessHistory};
+use crate::pool::block_meta::BlockMeta;
+use crate::pool::{AllocError, Allocated, BLOCKS_MAX, CachedBlock, Pool, Visibility};
+use crate::trace::timeline::Allocation;
+
+/// One block, owned. Dropping it releases it, from any thread, without waiting.
+#[derive(Debug)]
+pub(crate) struct RawBlock {
+    slot: PoolSlot,
+    /// Which ownership of the meta this is.
+    generation: u64,
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+    /// With a count that goes the way of the memory where a thread keeps both.
+    pub(crate) stream: ManuallyDrop<Arc<StreamInner>>,
+    pub(crate) history: AccessHistory,
+}
+
+/// Which pool a block is of, the number of its meta there, and whether the memory went another way than by a drop. One word: bytes
+/// that are nothing but zero or one would be where a `Result` says that it is an error, and split each copy of a block there.
+#[derive(Clone, Copy, Debug)]
+struct PoolSlot(u32);
+
+const OTHERS: u32 = 1 << 30;
+const RELEASED: u32 = 1 << 31;
+
+impl PoolSlot {
+    #[inline]
+    fn new(visibility: Visibility, meta: u32) -> Self {
+        Self(if visibility == Visibility::Shareable { meta | OTHERS } else { meta })
+    }
+
+    #[inline]
+    fn visibility(self) -> Visibility {
+        if self.0 & OTHERS == 0 { Visibility::Process } else { Visibility::Shareable }
+    }
+
+    #[inline]
+    fn meta(self) -> u32 {
+        self.0 & !(OTHERS | RELEASED)
+    }
+
+    #[inline]
+    fn is_released(self) -> bool {
+        self.0 & RELEASED != 0
+    }
+}
+
+impl RawBlock {
+    #[inline]
+    pub(crate) fn alloc(
+        stream: &Stream,
+        bytes: usize,
+        visibility: Visibility,
+        tag: Option<&str>,
+        at: &'static Location<'static>,
+    ) -> Result<Self> {
+        let at_once = if tag.is_none() && visibility == Visibility::Process {
+            try_alloc_cached(&stream.inner, bytes, at)
+        } else {
+            None
+        };
+        let held = match at_once {
+            Some(held) => held,
+            None => Self::alloc_slow(stream, bytes, visibility, tag, at)?,
+        };
+        Ok(Self::new(visibility, held, bytes, &stream.inner))
+    }
+
+    #[inline(never)]
+    fn alloc_slow(
+        stream: &Stream,
+        bytes: usize,
+        visibility: Visibility,
+        tag: Option<&str>,
+        at: &'static Location<'static>,
+    ) -> Result<CachedBlock> {
+        stream.inner.context.inner.check()?;
+        let device = &stream.inner.context.inner.device;
+        let charged = device.charge(tag, bytes as u64)?;
+        let outcome = Self::alloc_charged(stream, bytes, visibility, (charged, tag), at);
+        outcome.inspect_err(|_| device.tags.discharge(charged, u32::MAX, bytes as u64))
+    }
+
+    #[inline]
+    fn new(visibility: Visibility, held: CachedBlock, bytes: usize, home: &Arc<StreamInner>) -> Self {
+        let CachedBlock { meta, base, generation, seq, has_stream_ref: has_home } = held;
+        // SAFETY: the count is that of a block of the same home which this thread took back, and was just given out.
+        let home = if has_home { unsafe { home.take_cached_ref() } } else { home.clone() };
+        Self {
+            slot: PoolSlot::new(visibility, meta),
+            generation,
+            address: base,
+            bytes,
+            // Whoever had the memory before used it in this stream up to there, or has passed.
+            history: AccessHistory::begin(Fence { stream: home.state.id, seq }),
+            stream: ManuallyDrop::new(home),
+        }
+    }
+
+    /// As [`hold_anyhow`](Self::hold_anyhow), with a tag for which the bytes are counted already.
+    fn alloc_charged(
+        stream: &Stream,
+        bytes: usize,
+        visibility: Visibility,
+        (charged, tag): (u32, Option<&str>),
+        at: &'static Location<'static>,
+    ) -> Result<CachedBlock> {
+        let context = &stream.inner.context;
+        let device = &context.inner.device;
+        let (pool, stream_state) = (device.pool_for(visibility)?, &stream.inner.state);
+        let asked = device.timeline.is_on().then(|| (device.now(), pool.chunks.reserved_bytes()));
+        let wanted_bytes = bytes as u64;
+        let key = pool.key(stream_state);
+        let mut shared = context.inner.kept_open();
+        let taken = match Pool::try_alloc_local(key, wanted_bytes) {
+            Some(taken) => Ok(taken),
+            None => alloc_uncached(stream, pool, wanted_bytes, &mut shared),
+        };
+        let owned = taken.and_then(|taken| {
+            let meta = pool.table.metas.at(taken.meta);
+            // Another thread may have closed the context meanwhile, and the block with it.
+            let is_owned = meta.own_with_info(wanted_bytes, at, charged);
+            if is_owned { Ok((taken, meta)) } else { Err(Error::ContextClosed { context: context.id() }) }
+        });
+        let (taken, meta) = owned?;
+        device.tags.name_uncounted(charged, pool.number_of(taken.meta), tag);
+        if let Some((asked, reserved_bytes)) = asked {
+            let is_reuse = pool.chunks.reserved_bytes() == reserved_bytes;
+            let what = Allocation { base: taken.base, bytes, tag, at, is_reuse, asked };
+            device.timeline.allocated(what, stream_state, device.now(), device.stats());
+        }
+        Ok(CachedBlock::of(meta))
+    }
+
+    pub(crate) fn memory_use(&self, access: Access) -> MemoryUse<'_> {
+        MemoryUse {
+            uses: &self.history,
+            context: &self.stream.context,
+            base: self.address,
+            start: self.address,
+            bytes: self.bytes as u64,
+            access,
+            is_ordered: true,
+            permission: Permission::ReadWrite,
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        self.stream.context.inner.device.pool_of(self.slot.visibility())
+    }
+
+    /// What another process needs to have the memory.
+    pub(crate) fn export(&self) -> Result<Exported> {
+        self.stream.context.inner.check()?;
+        if self.slot.visibility() == Visibility::Process {
+            return Err(Error::NotShareable { address: self.address });
+        }
+        // The chunk stays while the block does, and the block while its context is not closed.
+        let _shared = self.stream.context.inner.enter()?;
+        let (device, pool) = (&self.stream.context.inner.device, self.pool());
+        let chunk = pool.chunk_of(pool.table.metas.at(self.slot.meta()));
+        let exported = pool.chunks.export(chunk);
+        Ok(Exported {
+            descriptor: exported.map_err(|error| device.failed(error))?,
+            chunk_bytes: chunk.bytes,
+            offset_bytes: self.address - chunk.base,
+            bytes: self.bytes as u64,
+        })
+    }
+
+    /// What the ledger has of it, unless it went with its context.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        let device = &self.stream.context.inner.device;
+        // The locks may be held for ever in a fork, by threads that are not there.
+        if device.is_child() { None } else { device.owner_of_meta(self.pool(), self.slot.meta(), self.generation) }
+    }
+
+    /// Gives the block another name.
+    pub(crate) fn retag(&self, name: &str) {
+        let device = &self.stream.context.inner.device;
+        if self.owner().is_none() {
+            return;
+        }
+        let bytes = self.bytes as u64;
+        // A name is no reason to refuse what is there already.
+        let tag = device.tags.charge_anyway(name, bytes);
+        sync_point::reach(SyncPoint::Retag);
+        let (pool, meta) = (self.pool(), self.meta());
+        let number = pool.number_of(meta.number());
+        let renamed = pool.while_owned(meta, self.generation, || {
+            device.tags.discharge(meta.tag(), number, bytes);
+            device.tags.name_uncounted(tag, number, Some(name));
+            meta.set_tag(tag);
+        });
+        if renamed.is_none() {
+            device.tags.discharge_part(tag, bytes);
+        }
+    }
+
+    /// Lets the memory be of other bytes where it lies. Whether it could.
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<bool> {
+        self.stream.context.inner.check()?;
+        let device = &self.stream.context.inner.device;
+        let (meta, had) = (self.meta(), self.bytes);
+        if self.owner().is_none() {
+            return Ok(false);
+        }
+        // What is given up is free in the order of the home stream alone.
+        if bytes < had && !self.pending_in_other_streams().is_empty() {
+            return Ok(false);
+        }
+        let (tag, more_bytes) = (self.tag(), bytes.saturating_sub(had) as u64);
+        device.charge_more(tag, more_bytes)?;
+        sync_point::reach(SyncPoint::Resize);
+        if !self.pool().resize(meta, self.generation, bytes as u64) {
+            device.tags.discharge_part(tag, more_bytes);
+            return Ok(false);
+        }
+        device.tags.discharge_part(tag, had.saturating_sub(bytes) as u64);
+        self.bytes = bytes;
+        // Whoever had what was added used it at home, up to now at the most.
+        self.history.note_unordered(self.stream.state.current_fence(), Access::Write);
+        Ok(true)
+    }
+
+    /// Other memory under the same name, filled by `fill`, which this gives its place to. Only what is more is counted while the name
+    /// has both. An error changes nothing.
+    pub(crate) fn move_elsewhere(
+        &mut self,
+        stream: &Stream,
+        bytes: usize,
+        at: &'static Location<'static>,
+        fill: impl FnOnce(&Self, &mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let name = self.owner().and_then(|owner| owner.tag);
+        let device = self.stream.context.inner.device.clone();
+        let (tag, more_bytes) = match name {
+            Some(_) => (self.tag(), bytes.saturating_sub(self.bytes) as u64),
+            None => (crate::base::tags::NONE, 0),
+        };
+        device.charge_more(tag, more_bytes)?;
+        let visibility = self.slot.visibility();
+        let moved = Self::alloc_charged(stream, bytes, visibility, (tag, name.as_deref()), at).and_then(|held| {
+            let mut other = Self::new(visibility, held, bytes, &stream.inner);
+            fill(self, &mut other).inspect_err(|_| other.lose_name(tag))?;
+            Ok(other)
+        });
+        let other = moved.inspect_err(|_| device.tags.discharge_part(tag, more_bytes))?;
+        sync_point::reach(SyncPoint::LoseName);
+        self.lose_name(tag);
+        device.tags.discharge_part(tag, self.bytes.saturating_sub(bytes) as u64);
+        *self = other;
+        Ok(())
+    }
+
+    /// Has no name any more. What was counted for it stays counted: also where its context was closed meanwhile, which took it off.
+    fn lose_name(&self, tag: u32) {
+        let (pool, meta) = (self.pool(), self.meta());
+        let tags = &self.stream.context.inner.device.tags;
+        let lost = pool.while_owned(meta, self.generation, || {
+            tags.discharge(meta.tag(), pool.number_of(meta.number()), 0);
+            meta.set_tag(crate::base::tags::NONE);
+        });
+        if lost.is_none() {
+            tags.charge_more_anyway(tag, self.bytes as u64);
+        }
+    }
+
+    /// The tag of the block while its ownership lasts, and none afterwards: its meta may be another block's.
+    fn tag(&self) -> u32 {
+        let described = self.meta().owned_as(self.generation).and_then(|seen| seen.debug_info);
+        described.map_or(crate::base::tags::NONE, |described| described.tag)
+    }
+
+    fn meta(&self) -> &BlockMeta {
+        self.pool().table.metas.at(self.slot.meta())
+    }
+
+    /// All uses that may be pending, and the last one at home.
+    pub(crate) fn fences(&self) -> Vec<Fence> {
+        let mut fences = self.history.in_other_streams();
+        fences.push(self.history.in_own_stream());
+        fences
+    }
+
+    /// Releases the memory: its fences are made first, then the pool has it. An error changes nothing.
+    pub(crate) fn release(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
+        self.stream.context.inner.check()?;
+        let device = &self.stream.context.inner.device;
+        let fences = self.pending_in_other_streams();
+        device.record_fences_coalesced(&fences)?;
+        self.free(&fences, at);
+        Ok(())
+    }
+
+    /// Waits for all uses of the memory and gives it back to the driver, as far as nothing else lies in the same chunks. An
+    /// error changes nothing. What the driver does not take the pool keeps.
+    pub(crate) fn release_now(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
+        self.stream.context.inner.check()?;
+        let inner = self.stream.context.inner.clone();
+        let device = &inner.device;
+        for fence in self.fences() {
+            device.wait_for_fence(fence)?;
+        }
+        let shared = inner.enter()?;
+        let span = self.address..self.address + self.bytes as u64;
+        self.free(&[], at);
+        let pool = device.pool_of(self.slot.visibility());
+        let kept_bytes = pool.chunks.cached_bytes();
+        let given = pool.trim_range(device, span);
+        drop(shared);
+        let more_bytes = pool.chunks.cached_bytes().saturating_sub(kept_bytes);
+        let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(more_bytes);
+        if let Err(error) = given.and_then(|()| pool.release_when_idle(device, keep_bytes)) {
+            device.note_drop_error(device.failed(error));
+        }
+        Ok(())
+    }
+
+    /// The uses in other streams that the next use at home would have to wait for.
+    fn pending_in_other_streams(&self) -> Vec<Fence> {
+        let mut fences = self.history.in_other_streams();
+        let device = &self.stream.context.inner.device;
+        fences.retain(|fence| !self.stream.state.has_waited(fence.stream, fence.seq) && !device.is_complete(*fence));
+        fences
+    }
+
+    /// The seq at home behind which nobody uses the memory any more, but for the fences of the release: where the home
+    /// stream waited for others, that is behind its waits.
+    fn last_in_own_stream(&self) -> Fence {
+        if self.history.in_other_streams().is_empty() {
+            self.history.in_own_stream()
+        } else {
+            self.stream.state.current_fence()
+        }
+    }
+
+    fn free(&mut self, fences: &[Fence], at: Option<&'static Location<'static>>) {
+        let device = &self.stream.context.inner.device;
+        self.slot.0 |= RELEASED;
+        // Until the pool has the block, which is nobody's meanwhile.
+        let _shared = self.stream.context.inner.kept_open();
+        let when = device.now();
+        let pool = device.pool_of(self.slot.visibility());
+        let meta = pool.table.metas.at(self.slot.meta());
+        let tag = meta.tag();
+        // Another thread may have closed the context meanwhile, and the block with it.
+        if !meta.disown_with_info(self.generation, at, when) {
+            return;
+        }
+        meta.set_seq(self.last_in_own_stream().seq);
+        device.tags.discharge(tag, pool.number_of(self.slot.meta()), self.bytes as u64);
+        if !fences.is_empty() || !pool.try_cache(pool.key(&self.stream.state), meta) {
+            device.free_with_fences(pool, self.slot.meta(), fences);
+        }
+        if device.timeline.is_on() {
+            device.timeline.released(self.address, at, when, device.now(), device.stats());
+        }
+    }
+}
+
+/// A block without a name that this thread keeps: the warm path. It calls nothing. Apart from who makes a handle of it, so that a
+/// handle is made where it is to lie, and not moved.
+#[inline(never)]
+fn try_alloc_cached(home: &StreamInner, bytes: usize, at: &'static Location<'static>) -> Option<CachedBlock> {
+    if home.is_untracked() { Pool::try_alloc_block_cached(home.key, bytes as u64, at) } else { None }
+}
+
+/// A block of a pool, where this thread keeps none, for who may keep the context open.
+fn alloc_uncached<'a>(
+    stream: &'a Stream,
+    pool: &Pool,
+    wanted_bytes: u64,
+    shared: &mut Option<RwLockReadGuard<'a, ()>>,
+) -> Result<Allocated> {
+    let inner = &stream.inner.context.inner;
+    let (device, key) = (&inner.device, pool.key(&stream.inner.state));
+    // If the context is closed meanwhile, the memory goes with it.
+    let take = || inner.enter().map(|_shared| device.take(pool, key, &stream.inner.state, wanted_bytes));
+    let mut taken = take()?;
+    if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
+        // Memory goes back to the driver where nobody is in a gate.
+        drop(shared.take());
+        let has_room = device.make_room_alone(pool, wanted_bytes).map_err(|error| device.failed(error))?;
+        *shared = inner.kept_open();
+        if has_room {
+            taken = take()?;
+        }
+    }
+    taken.map_err(|refusal| match refusal {
+        AllocError::Short => device.out_of_memory(pool, wanted_bytes),
+        AllocError::TooMany => Error::TooManyBlocks { blocks_max: BLOCKS_MAX },
+        AllocError::Call(error) => device.failed(error),
+    })
+}
+
+impl RawBlock {
+    /// Lets this thread keep a block without a name that was used at home alone: the warm path. It calls nothing, not even
+    /// a clock. Nothing if it could not: then nothing has changed. Else whether the thread keeps the count of the home, too.
+    fn try_free_cached(&self) -> Option<bool> {
+        if !self.stream.is_untracked()
+            || self.slot.visibility() != Visibility::Process
+            || self.history.has_other_streams()
+        {
+            return None;
+        }
+        let block = (self.slot.meta(), self.generation);
+        Pool::try_free_block_cached(self.stream.key, block, self.history.in_own_stream().seq, || {
+            self.stream.may_cache_refs()
+        })
+    }
+
+    #[inline(never)]
+    fn free_slow(&mut self) {
+        let inner = &self.stream.context.inner;
+        // The memory of a closed context went with it; a forked child has none; and a device that has failed gives and
+        // takes nothing any more.
+        if inner.is_closed() || inner.device.is_child() {
+            return;
+        }
+        let fences = self.pending_in_other_streams();
+        if inner.device.is_good()
+            && let Err(error) = inner.device.record_fences_coalesced(&fences)
+        {
+            // The fences are still to be made. Until somebody makes them the memory waits in the pool.
+            inner.device.note_drop_error(error);
+        }
+        self.free(&fences, None);
+    }
+}
+
+impl Drop for RawBlock {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.slot.is_released() {
+            match self.try_free_cached() {
+                Some(true) => return,
+                Some(false) => {}
+                None => self.free_slow(),
+            }
+        }
+        // SAFETY: this is the only place that drops it, and nobody uses it afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.stream) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Blocks whose context another thread closes in the middle of a call about them.
+
+use crate::api::device::Device;
+use crate::base::sync_point::{self, SyncPoint};
+use crate::error::Error;
+
+const MIB: usize = 1 << 20;
+
+fn device() -> Device {
+    // SAFETY: the table is the device's alone.
+    let opened = unsafe { crate::api::open::open(None) }.unwrap();
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    unsafe { Device::new(opened.api, opened.device) }.unwrap()
+}
+
+/// The bytes that are live under a name.
+fn live_bytes(device: &Device, tag: &str) -> u64 {
+    device.live_by_tag().into_iter().find(|(name, _)| &**name == tag).map_or(0, |(_, bytes)| bytes)
+}
+
+#[test]
+fn a_block_whose_context_is_closed_while_it_is_resized_leaves_the_next_owners_place_whole() {
+    for wanted in [4 * MIB, 12 * MIB] {
+        let device = device();
+        let context = device.context().unwrap();
+        let stream = context.stream().unwrap();
+        let next = device.stream().unwrap();
+        let mut block = stream.alloc::<u8>(8 * MIB).unwrap();
+        let address = block.address();
+        let mut owned = None;
+        let resized = sync_point::within(
+            SyncPoint::Resize,
+            || block.resize(&stream, wanted),
+            || {
+                // Nothing is pending, so that the context goes at once, and its memory is anybody's.
+                context.close_with_blocks().unwrap();
+                let there = next.alloc::<u8>(8 * MIB).unwrap();
+                assert_eq!(there.address(), address, "the next owner has the same memory");
+                owned = Some(there);
+            },
+        );
+        assert!(matches!(resized, Err(Error::ContextClosed { .. })), "{resized:?}");
+        let owned = owned.unwrap();
+        assert_eq!(owned.owner().unwrap().bytes, 8 * MIB as u64);
+        // Whatever else is handed out lies beside it.
+        let others: Vec<_> = (0..4).map(|_| next.alloc::<u8>(2 * MIB).unwrap()).collect();
+        for other in &others {
+            let is_apart = other.address() + 2 * MIB as u64 <= address || other.address() >= address + 8 * MIB as u64;
+            assert!(is_apart, "{:#x} lies in the 8 MiB at {address:#x}", other.address());
+        }
+        drop((owned, others, block));
+        assert_eq!(device.stats().owned_bytes, 0);
+    }
+}
+
+#[test]
+fn a_block_whose_context_is_closed_while_it_is_renamed_counts_for_no_name() {
+    let device = device();
+    let context = device.context().unwrap();
+    let block = context.stream().unwrap().alloc_tagged::<u8>(4096, "old").unwrap();
+    sync_point::within(SyncPoint::Retag, || block.tag("new"), || context.close_with_blocks().unwrap());
+    assert_eq!(device.live_by_tag(), []);
+    drop(block);
+    assert_eq!(device.live_by_tag(), []);
+}
+
+#[test]
+fn a_block_that_moves_out_of_a_context_that_is_closed_keeps_counting_for_its_name() {
+    let device = device();
+    for (before, after) in [(4096, 8192), (100_000, 4096)] {
+        let context = device.context().unwrap();
+        let (stream, other) = (context.stream().unwrap(), device.stream().unwrap());
+        let mut block = stream.alloc_tagged::<u8>(before, "moved").unwrap();
+        // Another stream's use keeps a longer one from being cut where it lies.
+        let lent = other.lend(&block).unwrap();
+        let resized = sync_point::within(
+            SyncPoint::LoseName,
+            || block.resize(&other, after),
+            || {
+                context.clone().close_with_blocks().unwrap();
+                assert_eq!(live_bytes(&device, "moved"), after.saturating_sub(before) as u64);
+            },
+        );
+        assert!(matches!(resized, Ok(false)), "{resized:?}");
+        assert_eq!(live_bytes(&device, "moved"), after as u64);
+        lent.done();
+        drop(block);
+        assert_eq!(device.live_by_tag(), []);
+    }
+}

@@ -1,0 +1,135 @@
+//! Pinned memory that uploads go through, so that no upload waits for the work before it: the driver would, for a long copy
+//! from memory that is not pinned. Uploads share a buffer, one behind the other; it is used from its start again when the
+//! copies from it have passed.
+
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::{Backend, CallError};
+
+use crate::device::device_inner::DeviceInner;
+use crate::error::Result;
+use crate::ledger::Fence;
+use crate::ordering::access_history::note_latest;
+
+const BUFFER_BYTES_MIN: usize = 64 << 10;
+
+/// Where in a buffer uploads begin: on a line of the cache.
+const ALIGNMENT: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    buffers: Mutex<Vec<Buffer>>,
+}
+
+/// Pinned memory of one owner: the list above, or the upload that fills it.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    start: NonNull<u8>,
+    capacity_bytes: usize,
+    /// What copies read that may be pending, from the start.
+    used_bytes: usize,
+    /// The last of those copies in each stream.
+    reads: Vec<Fence>,
+    /// Whether the host will hear of all of them.
+    is_marked: bool,
+}
+
+// SAFETY: `start` is not `Send` as a pointer; the memory belongs to this value alone.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    /// Copies `bytes` into the buffer, behind what it holds, and returns them there.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> &[u8] {
+        assert!(bytes.len() <= self.room_bytes(), "a buffer is taken for as many bytes as it is filled with");
+        // SAFETY: the buffer has so many bytes and more, as was just seen.
+        let start = unsafe { self.start.add(self.used_bytes) };
+        // SAFETY: there is room for `bytes` from `start`, which belongs to `self`, is not part of `bytes`, and is read by
+        // no copy.
+        unsafe { start.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        self.used_bytes = (self.used_bytes + bytes.len()).next_multiple_of(ALIGNMENT);
+        // SAFETY: these bytes were just written, and nothing writes them while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes.len()) }
+    }
+
+    fn room_bytes(&self) -> usize {
+        self.capacity_bytes.saturating_sub(self.used_bytes)
+    }
+
+    /// Begins at the start again if all copies have passed.
+    fn settle(&mut self, has_passed: impl Fn(Fence) -> bool) {
+        if self.reads.iter().all(|&read| has_passed(read)) {
+            self.reads.clear();
+            self.used_bytes = 0;
+        }
+    }
+}
+
+impl Staging {
+    /// A buffer with room for `bytes`.
+    pub(crate) fn take(&self, device: &DeviceInner, bytes: usize) -> Result<Buffer> {
+        self.mark_full(device, bytes)?;
+        {
+            let mut buffers = self.buffers();
+            let fitting = buffers.iter().enumerate().filter(|(_, buffer)| buffer.room_bytes() >= bytes);
+            if let Some((index, _)) = fitting.min_by_key(|(_, buffer)| buffer.capacity_bytes) {
+                return Ok(buffers.swap_remove(index));
+            }
+        }
+        let capacity_bytes = bytes.checked_next_power_of_two().unwrap_or(bytes).max(BUFFER_BYTES_MIN);
+        let start = device.backend.alloc_host(capacity_bytes).map_err(|error| device.failed(error))?;
+        Ok(Buffer { start, capacity_bytes, used_bytes: 0, reads: Vec::new(), is_marked: false })
+    }
+
+    /// Takes a buffer back, which a copy at this fence reads.
+    pub(crate) fn put(&self, mut buffer: Buffer, read: Option<Fence>) {
+        if let Some(read) = read {
+            note_latest(&mut buffer.reads, read);
+            buffer.is_marked = false;
+        }
+        self.buffers().push(buffer);
+    }
+
+    /// Frees the buffers that nothing reads any more. This waits for all work of the primary context (fact 2.1).
+    pub(crate) fn free(
+        &self,
+        backend: &dyn Backend,
+        has_passed: impl Fn(Fence) -> bool,
+    ) -> std::result::Result<(), CallError> {
+        let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| has_passed(read));
+        let mut passed: Vec<_> = self.buffers().extract_if(.., |buffer| !is_read(buffer)).collect();
+        while let Some(buffer) = passed.pop() {
+            // SAFETY: the buffer came out of the list, so that nobody else knows of it, and no copy reads it any more.
+            let freed = unsafe { backend.free_host(buffer.start) };
+            if let Err(error) = freed {
+                passed.push(buffer);
+                self.buffers().append(&mut passed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the host will hear when the buffers without room for `bytes` have room again.
+    fn mark_full(&self, device: &DeviceInner, bytes: usize) -> Result<()> {
+        let mut fences = Vec::new();
+        for buffer in self.buffers().iter_mut() {
+            buffer.settle(|fence| device.is_complete(fence));
+            if buffer.room_bytes() < bytes && !buffer.is_marked {
+                fences.extend_from_slice(&buffer.reads);
+            }
+        }
+        if fences.is_empty() {
+            return Ok(());
+        }
+        device.record_fences(&fences)?;
+        for buffer in self.buffers().iter_mut() {
+            buffer.is_marked |= buffer.reads.iter().all(|read| fences.contains(read));
+        }
+        Ok(())
+    }
+
+    fn buffers(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,162 @@
+//! The home of blocks: a stream and its context, which every block that lives there keeps with one count.
+//!
+//! Threads keep the counts of blocks that they took back beside those blocks, for the next ones: a count is an atomic operation
+//! that all threads share, and most blocks come from where others went. The stream's handle takes them all back when it is
+//! dropped, so that who is last is known.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::device::context::Context;
+use crate::ordering::stream_state::StreamState;
+use crate::pool::CacheKey;
+
+#[derive(Debug)]
+pub(crate) struct StreamInner {
+    pub(crate) state: Arc<StreamState>,
+    pub(crate) context: Context,
+    /// What each thread finds the blocks by that it keeps for the stream.
+    pub(crate) key: CacheKey,
+    /// Whether the context is one that stays for as long as the device does, so that nothing has to keep it open.
+    stays_open: bool,
+    /// Whether the stream's handle is gone: no counts are kept any more.
+    is_closing: AtomicBool,
+}
+
+impl StreamInner {
+    pub(crate) fn new(stream_state: Arc<StreamState>, context: Context) -> Self {
+        let (key, stays_open) = (context.inner.device.pool.key(&stream_state), context.inner.stays());
+        Self { state: stream_state, context, key, stays_open, is_closing: AtomicBool::new(false) }
+    }
+
+    /// Whether a thread may keep a count. For who is inside its cache: who says otherwise looks into all caches afterwards.
+    #[inline]
+    pub(crate) fn may_cache_refs(&self) -> bool {
+        !self.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// A count that a thread kept and has just given out.
+    ///
+    /// # Safety
+    /// It was the count of a block whose home this is, and it is nobody else's.
+    #[inline]
+    pub(crate) unsafe fn take_cached_ref(self: &Arc<Self>) -> Arc<Self> {
+        // SAFETY: the count that the caller speaks of is the copy's.
+        unsafe { std::ptr::read(self) }
+    }
+
+    /// Takes back all counts that threads keep, and has them keep no more. For the stream's handle, which has one of its own.
+    pub(crate) fn reclaim_refs(self: &Arc<Self>) {
+        let device = &self.context.inner.device;
+        // In a fork the locks may be held for ever, by threads that are not there.
+        if device.is_child() {
+            return;
+        }
+        self.is_closing.store(true, Ordering::Relaxed);
+        for _ in 0..device.pool.take_stream_refs(&self.state) {
+            // SAFETY: as many counts were kept and are nobody's now; the caller's own is not among them.
+            unsafe { Arc::decrement_strong_count(Arc::as_ptr(self)) };
+        }
+    }
+
+    /// Whether a block without a name comes and goes with nobody told and nothing kept open.
+    #[inline]
+    pub(crate) fn is_untracked(&self) -> bool {
+        self.stays_open && !self.context.inner.device.timeline.is_on()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::device::Device;
+    use freehold_testing::at_effort;
+    use std::sync::{Barrier, Weak, mpsc};
+    use std::thread;
+
+    fn device() -> Device {
+        let opened = crate::api::open::opened(None).unwrap();
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        unsafe { Device::new(opened.api, opened.device) }.unwrap()
+    }
+
+    /// Makes a thread keep what it takes back: it needs a cache first.
+    fn warm(stream: &crate::Stream) {
+        (0..4).for_each(|_| drop(stream.alloc::<u8>(4096).unwrap()));
+    }
+
+    #[test]
+    fn a_count_that_a_thread_keeps_is_the_next_blocks_and_the_streams_handle_takes_it_back() {
+        let device = device();
+        let stream = device.stream().unwrap();
+        let home: Weak<StreamInner> = Arc::downgrade(&stream.inner);
+        warm(&stream);
+        let kept = home.strong_count() - 1;
+        assert!(kept > 0, "what a thread takes back it keeps");
+        let block = stream.alloc::<u8>(4096).unwrap();
+        assert_eq!(home.strong_count(), kept + 1, "no count was made");
+        drop(block);
+        let blocks: Vec<_> = (0..2000).map(|_| stream.alloc::<u8>(512).unwrap()).collect();
+        assert_eq!(home.strong_count(), 2001);
+        drop(blocks);
+        assert!(home.strong_count() <= 1025, "no more are kept than a handle takes back soon: {}", home.strong_count());
+        let block = stream.alloc::<u8>(4096).unwrap();
+        drop(stream);
+        assert_eq!(home.strong_count(), 1, "the block's");
+        drop(block);
+        assert_eq!(home.strong_count(), 0, "a thread keeps none of a stream that is gone");
+    }
+
+    #[test]
+    fn a_device_ends_though_threads_that_live_and_threads_that_ended_kept_counts() {
+        let device = device();
+        let inner = Arc::downgrade(&device.primary.inner.device);
+        let stream = device.stream().unwrap();
+        let (sender, blocks) = mpsc::channel::<crate::Block<u8>>();
+        let (kept, ended) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| warm(&stream));
+            let (kept, ended) = (&kept, &ended);
+            let stream = &stream;
+            scope.spawn(move || {
+                warm(stream);
+                // Those of another thread, too.
+                blocks.iter().take(8).for_each(drop);
+                kept.wait();
+                ended.wait();
+            });
+            (0..8).for_each(|_| sender.send(stream.alloc(4096).unwrap()).unwrap());
+            kept.wait();
+            warm(stream);
+            ended.wait();
+        });
+        drop((stream, device));
+        assert_eq!(inner.strong_count(), 0, "nobody keeps the device");
+    }
+
+    #[test]
+    fn counts_that_are_taken_back_while_threads_release_are_all_there() {
+        for round in 0..at_effort(20, 200, 2000) {
+            let device = device();
+            let inner = Arc::downgrade(&device.primary.inner.device);
+            let stream = Arc::new(device.stream().unwrap());
+            let start = Barrier::new(3);
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    let (stream, start) = (stream.clone(), &start);
+                    scope.spawn(move || {
+                        warm(&stream);
+                        let blocks: Vec<_> = (0..20).map(|_| stream.alloc::<u8>(4096).unwrap()).collect();
+                        drop(stream);
+                        start.wait();
+                        drop(blocks);
+                    });
+                }
+                start.wait();
+                drop(stream);
+            });
+            drop(device);
+            assert_eq!(inner.strong_count(), 0, "round {round}");
+        }
+    }
+}

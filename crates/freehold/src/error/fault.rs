@@ -1,0 +1,72 @@
+//! Faults that stay: after one, every call of the process answers with its code (fact 5.1), and all that is left to know is
+//! which kernels may have made it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use freehold_driver::{CallError, FaultDetails};
+
+use crate::ledger::StreamId;
+
+/// A kernel that had not been seen to end when a fault was noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// Its name.
+    pub kernel: Arc<str>,
+    /// The stream that it was launched in.
+    pub stream: StreamId,
+    /// Its place among the work of its stream; the first is 1.
+    pub seq: u64,
+}
+
+/// A fault that stays until the process ends.
+///
+/// ```
+/// use freehold::Error;
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
+/// # if freehold::open::target(None).is_ok_and(|target| target == freehold::open::Target::Soft) {
+/// // Not sound: `stray` writes where nothing is.
+/// stream.launch(&unsafe { module.kernel("stray")? }, freehold::Grid::line(1, 1), ())?;
+/// let Err(Error::Faulted(fault)) = stream.synchronize() else { panic!("it faults") };
+/// assert_eq!(&*fault.suspects[0].kernel, "stray");
+/// let details = fault.details.as_ref().expect("the software device tells"); // a GPU does not
+/// assert_eq!((details.block, details.thread, details.address), ([0; 3], [0; 3], Some(16)));
+/// println!("{}", details.sentence); // the kernel, the line of its PTX, what it did and what lies there
+/// assert!(device.stream().is_err()); // and so is every call from now on, until the process ends
+/// # }
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The call that it was noticed by, and the code.
+    pub noticed: CallError,
+    /// Where the kernel was and what it did, if the device tells: the software device does, a GPU does not.
+    pub details: Option<FaultDetails>,
+    /// The kernels that may have made it, the earliest of each stream first. With one, it was that one.
+    pub suspects: Vec<Suspect>,
+    /// Launches that may have made it too, whose names are not known any more.
+    pub unnamed: u64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the device has failed, and with it every call until this process ends: {}", self.noticed)?;
+        if let Some(details) = &self.details {
+            return write!(f, "; {}", details.sentence);
+        }
+        match self.suspects.as_slice() {
+            [] if self.unnamed == 0 => write!(f, "; no kernel of this library was pending"),
+            [] => write!(f, "; one of {} kernels was at fault", self.unnamed),
+            [one] if self.unnamed == 0 => write!(f, "; kernel {} was at fault", one.kernel),
+            several => {
+                let mut names: Vec<&str> = several.iter().map(|suspect| &*suspect.kernel).collect();
+                names.dedup();
+                write!(f, "; one of these kernels was at fault: {}", names.join(", "))?;
+                if self.unnamed == 0 { Ok(()) } else { write!(f, ", or one of {} before them", self.unnamed) }
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Uses of a block by streams: the last write, and the reads since. What the next use waits for, and what a release does.
+//!
+//! A block has a home, the stream it was allocated in. Uses in the home stream cost two atomic operations; those in other
+//! streams take a lock. That a write excludes all other uses of the same elements while it is put into its stream is the
+//! borrow checker's doing; reads, and writes to parts that share nothing, come from several threads at once.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use once_cell::race::OnceBox;
+
+use crate::ledger::{Fence, StreamId};
+use crate::ordering::poisoned::PoisonedRanges;
+
+/// What a piece of work does with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads.
+    Read,
+    /// It writes, and may read.
+    Write,
+}
+
+#[derive(Debug)]
+pub(crate) struct AccessHistory {
+    own_stream: StreamId,
+    /// The seq of the last use in the home stream, and of the last write there.
+    last: AtomicU64,
+    last_write: AtomicU64,
+    /// What most blocks never have. Made for the first of it.
+    rare: OnceBox<RareState>,
+}
+
+/// Uses in other streams than the home, and of others than streams.
+#[derive(Debug, Default)]
+struct RareState {
+    /// Whether `elsewhere` holds anything.
+    has_other_streams: AtomicBool,
+    other_streams: Mutex<OtherStreams>,
+    /// Transfers into the block that have not ended well. Made for the first one.
+    poisoned: OnceLock<Arc<PoisonedRanges>>,
+}
+
+impl RareState {
+    fn other_streams(&self) -> MutexGuard<'_, OtherStreams> {
+        self.other_streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether a list that is held holds anything.
+    fn note(&self, elsewhere: &OtherStreams) {
+        self.has_other_streams.store(!elsewhere.is_empty(), Ordering::Release);
+    }
+}
+
+/// Uses in other streams than the home.
+#[derive(Debug, Default)]
+struct OtherStreams {
+    /// The last write, if it was in another stream.
+    write: Option<Fence>,
+    /// The last write since that one in each other stream, of those that waited for nobody.
+    unordered: Vec<Fence>,
+    /// The last read since that write in each other stream.
+    reads: Vec<Fence>,
+}
+
+impl OtherStreams {
+    fn writes(&self) -> impl Iterator<Item = &Fence> {
+        self.write.iter().chain(&self.unordered)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.write.is_none() && self.unordered.is_empty() && self.reads.is_empty()
+    }
+
+    /// Strikes what a write comes after. Uses of other parts of the block may have been put in by other threads meanwhile.
+    fn remove_ordered(&mut self, is_before: impl Fn(Fence) -> bool) {
+        if let Some(write) = self.write.take() {
+            note_latest(&mut self.unordered, write);
+        }
+        self.unordered.retain(|&fence| !is_before(fence));
+        self.reads.retain(|&fence| !is_before(fence));
+    }
+}
+
+impl AccessHistory {
+    /// A block that has just been allocated in `home`, at a seq there: nobody uses it before.
+    #[inline]
+    pub(crate) fn begin(home: Fence) -> Self {
+        Self {
+            own_stream: home.stream,
+            last: AtomicU64::new(home.seq),
+            last_write: AtomicU64::new(home.seq),
+            rare: OnceBox::new(),
+        }
+    }
+
+    fn rare(&self) -> &RareState {
+        self.rare.get_or_init(Box::default)
+    }
+
+    /// What is used elsewhere, if anything is.
+    #[inline]
+    fn rare_in_use(&self) -> Option<&RareState> {
+        self.rare.get().filter(|beside| beside.has_other_streams.load(Ordering::Acquire))
+    }
+
+    /// Whether other streams have used the block since a write at home came after all of them.
+    #[inline]
+    pub(crate) fn has_other_streams(&self) -> bool {
+        self.rare_in_use().is_some()
+    }
+
+    /// Where transfers into the block note that they failed.
+    pub(crate) fn poisoned(&self) -> &Arc<PoisonedRanges> {
+        self.rare().poisoned.get_or_init(Arc::default)
+    }
+
+    /// The first range that a transfer left undefined, of those that `range` meets.
+    #[inline]
+    pub(crate) fn poisoned_within(&self, range: impl FnOnce() -> Range<u64>) -> Option<Range<u64>> {
+        self.rare.get()?.poisoned.get()?.within(&range())
+    }
+
+    /// Notes work that writes all of a range.
+    pub(crate) fn note_filled(&self, range: impl FnOnce() -> Range<u64>) {
+        if let Some(undefined) = self.rare.get().and_then(|beside| beside.poisoned.get()) {
+            undefined.fill(&range());
+        }
+    }
+
+    /// What work in `stream` has to wait for before it may use the block so. Marks of `stream` itself are not among them.
+    pub(crate) fn before(&self, stream: StreamId, access: Access, mut wait: impl FnMut(Fence)) {
+        if stream != self.own_stream {
+            let seq = match access {
+                Access::Read => self.last_write.load(Ordering::Acquire),
+                Access::Write => self.last.load(Ordering::Acquire),
+            };
+            wait(Fence { stream: self.own_stream, seq });
+        }
+        let Some(beside) = self.rare_in_use() else { return };
+        let elsewhere = beside.other_streams();
+        let reads = elsewhere.reads.iter().filter(|_| access == Access::Write);
+        for &fence in elsewhere.writes().chain(reads).filter(|fence| fence.stream != stream) {
+            wait(fence);
+        }
+    }
+
+    /// Notes a use that was put into its stream, at its seq. `is_before` says of a fence of another stream whether the
+    /// use comes after it.
+    pub(crate) fn note(&self, used: Fence, access: Access, is_before: impl Fn(Fence) -> bool) {
+        let is_before = |fence: Fence| {
+            if fence.stream == used.stream { fence.seq <= used.seq } else { is_before(fence) }
+        };
+        if used.stream == self.own_stream {
+            self.last.fetch_max(used.seq, Ordering::AcqRel);
+            if access == Access::Write {
+                self.last_write.fetch_max(used.seq, Ordering::AcqRel);
+                if let Some(beside) = self.rare_in_use() {
+                    let mut elsewhere = beside.other_streams();
+                    elsewhere.remove_ordered(is_before);
+                    beside.note(&elsewhere);
+                }
+            }
+            return;
+        }
+        let beside = self.rare();
+        let mut elsewhere = beside.other_streams();
+        match access {
+            Access::Write => {
+                elsewhere.remove_ordered(is_before);
+                elsewhere.write = Some(used);
+            }
+            Access::Read => note_latest(&mut elsewhere.reads, used),
+        }
+        beside.note(&elsewhere);
+    }
+
+    /// Notes a use that waited for nothing: it takes nothing from the list, so that all of it is waited for later.
+    pub(crate) fn note_unordered(&self, used: Fence, access: Access) {
+        if used.stream == self.own_stream {
+            self.last.fetch_max(used.seq, Ordering::AcqRel);
+            if access == Access::Write {
+                self.last_write.fetch_max(used.seq, Ordering::AcqRel);
+            }
+            return;
+        }
+        let beside = self.rare();
+        let mut elsewhere = beside.other_streams();
+        match access {
+            Access::Write => note_latest(&mut elsewhere.unordered, used),
+            Access::Read => note_latest(&mut elsewhere.reads, used),
+        }
+        beside.note(&elsewhere);
+    }
+
+    /// The last use in the home stream.
+    #[inline]
+    pub(crate) fn in_own_stream(&self) -> Fence {
+        Fence { stream: self.own_stream, seq: self.last.load(Ordering::Acquire) }
+    }
+
+    /// The last uses in all streams.
+    pub(crate) fn all(&self) -> Vec<Fence> {
+        // Work has positions from 1 on.
+        let mut fences: Vec<Fence> = Some(self.in_own_stream()).filter(|fence| fence.seq > 0).into_iter().collect();
+        self.in_other_streams().into_iter().for_each(|fence| note_latest(&mut fences, fence));
+        fences
+    }
+
+    /// The uses in other streams that may still be pending.
+    pub(crate) fn in_other_streams(&self) -> Vec<Fence> {
+        let Some(beside) = self.rare_in_use() else { return Vec::new() };
+        let elsewhere = beside.other_streams();
+        elsewhere.writes().chain(&elsewhere.reads).copied().collect()
+    }
+}
+
+/// What places were used for that nobody has any more: the last use in each stream, and between which addresses its uses lie.
+#[derive(Debug, Default)]
+pub(crate) struct RangeFences {
+    last: Vec<(Fence, Range<u64>)>,
+}
+
+impl RangeFences {
+    pub(crate) fn note(&mut self, fence: Fence, range: &Range<u64>) {
+        match self.last.iter_mut().find(|(known, _)| known.stream == fence.stream) {
+            Some((known, known_range)) => {
+                known.seq = known.seq.max(fence.seq);
+                *known_range = known_range.start.min(range.start)..known_range.end.max(range.end);
+            }
+            None => self.last.push((fence, range.clone())),
+        }
+    }
+
+    /// Forgets uses that have passed.
+    pub(crate) fn forget(&mut self, has_passed: impl Fn(Fence) -> bool) {
+        self.last.retain(|&(fence, _)| !has_passed(fence));
+    }
+
+    /// The uses that may have been of a range.
+    pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Fence> {
+        let meets = move |used: &Range<u64>| used.start < range.end && range.start < used.end;
+        self.last.iter().filter(move |(_, used)| meets(used)).map(|&(fence, _)| fence)
+    }
+
+    pub(crate) fn fences(&self) -> impl Iterator<Item = Fence> {
+        self.last.iter().map(|&(fence, _)| fence)
+    }
+}
+
+/// Notes a use in a list of the last ones by stream.
+pub(crate) fn note_latest(list: &mut Vec<Fence>, used: Fence) {
+    match list.iter_mut().find(|fence| fence.stream == used.stream) {
+        Some(fence) => fence.seq = fence.seq.max(used.seq),
+        None => list.push(used),
+    }
+}

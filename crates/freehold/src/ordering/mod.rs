@@ -1,0 +1,9 @@
+//! When work is complete, and what later work has to wait for: streams, fences, and the uses of a block.
+
+#[forbid(unsafe_code)]
+pub(crate) mod access_history;
+pub(crate) mod fence_words;
+#[forbid(unsafe_code)]
+pub(crate) mod poisoned;
+pub(crate) mod stream_state;
+pub(crate) mod transfer_slot;

@@ -1,0 +1,726 @@
+//! Tracks: what the library knows of a stream. Which work was put in, how far the device has come, and which other streams
+//! it has waited for.
+//!
+//! Work has a seq, counted from 1 after it was put in. So a fence that is written now with the seq of now has
+//! all work up to that seq before it, whichever threads put it there. A fence is a word of pinned memory that the
+//! device writes, or, where it cannot, an event.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::handle::{self, Event};
+use freehold_driver::{Backend, CallError, StreamMemOps};
+
+use crate::device::device_inner::ContextState;
+use crate::ledger::{ContextId, Fence, StreamId};
+use crate::ordering::fence_words::FenceWord;
+use crate::ordering::transfer_slot::TransferSlots;
+
+/// How many launches a stream_state remembers by name.
+const RECENT: usize = 64;
+
+/// Of so many looks at a word, one asks the driver too.
+const ASKED_EVERY: u32 = 1024;
+
+/// A seq that every piece of work is before.
+const FOREVER: u64 = u64::MAX;
+
+/// The one seq of a stream in a private pool: the release of the pool.
+const POOL_RELEASED: u64 = 1;
+
+/// A thread: no two of a process ever have the same number. It can be asked for until the last destructor of the thread has run,
+/// which the standard library's cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ThreadId(u64);
+
+impl ThreadId {
+    /// That of the calling thread.
+    pub(crate) fn current() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        thread_local! {
+            /// Zero until it is asked for.
+            static NUMBER: Cell<u64> = const { Cell::new(0) };
+        }
+        if NUMBER.get() == 0 {
+            NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        Self(NUMBER.get())
+    }
+}
+
+/// Whose a stream is, and for how long its handle means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamOrigin {
+    /// The library made it, and counts all of its work.
+    Own,
+    /// Others made it, put work into it that is not counted here, and say when it is gone.
+    Told,
+    /// As above, but nobody says when it is gone: its handle is used only in calls whose caller names the stream, and what is
+    /// released in it is marked at once.
+    Untold,
+    /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so what is released or used here
+    /// waits until the pool is released.
+    Captured,
+}
+
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    pub(crate) id: StreamId,
+    pub(crate) context: ContextId,
+    pub(crate) raw: handle::Stream,
+    /// Its gate is held wherever the driver is called about the stream, so that the context is not destroyed meanwhile.
+    context_state: Arc<ContextState>,
+    /// How many pieces of work, and waits for other streams, were put in.
+    enqueued: AtomicU64,
+    /// The seq up to which the device is known to have come.
+    completed: AtomicU64,
+    /// The kernel of each of the last launches: its seq in the upper half, its number in the lower one.
+    recent: [AtomicU64; RECENT],
+    origin: StreamOrigin,
+    /// The seq that the last release waits for, in a stream whose end nobody tells.
+    released: AtomicU64,
+    /// The thread whose default stream it is: no other can name it.
+    thread: Option<ThreadId>,
+    /// Whether the stream itself is gone. No work is put in any more.
+    retired: AtomicBool,
+    /// Whether others were told the handle, and may capture the stream.
+    handed_out: AtomicBool,
+    signals: Mutex<FenceSignals>,
+    /// The positions of other streams that this one waits for before its next work.
+    waited: Mutex<BTreeMap<StreamId, u64>>,
+    /// How many waits were put in. Held while one is, and by who keeps others from it.
+    waits: Mutex<u64>,
+    /// The word that the device writes, where it can.
+    fence_word: Option<FenceWord>,
+}
+
+/// What was put into the stream so that others hear of it.
+#[derive(Debug)]
+struct FenceSignals {
+    /// The seq of the last fence.
+    fenced: u64,
+    /// For streams that wait, recorded anew for each seq that is not covered. Nothing of a stream that has ended.
+    event: Option<Event>,
+    recorded: u64,
+    /// How many threads wait for that event.
+    waiters: usize,
+    /// Marks of a device that cannot write words, oldest first, and events to use again.
+    events: VecDeque<(Event, u64)>,
+    spare: Vec<Event>,
+}
+
+impl FenceSignals {
+    fn event(&self) -> Event {
+        self.event.expect("who asks for the event of a stream has seen that it has not ended")
+    }
+}
+
+impl StreamState {
+    pub(crate) fn new(
+        id: StreamId,
+        context_state: Arc<ContextState>,
+        (raw, event): (handle::Stream, Event),
+        slot: Option<FenceWord>,
+    ) -> Self {
+        Self {
+            id,
+            context: context_state.id,
+            raw,
+            context_state,
+            origin: StreamOrigin::Own,
+            released: AtomicU64::new(0),
+            thread: None,
+            enqueued: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            recent: [const { AtomicU64::new(0) }; RECENT],
+            retired: AtomicBool::new(false),
+            handed_out: AtomicBool::new(false),
+            signals: Mutex::new(FenceSignals {
+                fenced: 0,
+                event: Some(event),
+                recorded: 0,
+                waiters: 0,
+                events: VecDeque::new(),
+                spare: Vec::new(),
+            }),
+            waited: Mutex::new(BTreeMap::new()),
+            waits: Mutex::new(0),
+            fence_word: slot,
+        }
+    }
+
+    /// The stream_state of a stream that others made.
+    pub(crate) fn foreign(
+        id: StreamId,
+        context_state: Arc<ContextState>,
+        made: (handle::Stream, Event),
+        slot: Option<FenceWord>,
+        thread: Option<ThreadId>,
+        trust: StreamOrigin,
+    ) -> Self {
+        Self { origin: trust, thread, ..Self::new(id, context_state, made, slot) }
+    }
+
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.origin != StreamOrigin::Own
+    }
+
+    /// The seq behind everything that was put in so far, by others too: their work is not counted, so that in their
+    /// streams it is one that nobody has come to before a fence is made. The last fence of a stream that is gone is behind
+    /// everything.
+    pub(crate) fn next_seq(&self) -> u64 {
+        if self.origin == StreamOrigin::Captured {
+            return POOL_RELEASED;
+        }
+        self.enqueued.load(Ordering::Acquire) + u64::from(self.is_foreign() && !self.is_retired())
+    }
+
+    /// The seq behind all that was released. As [`next`](Self::next), but where every release is marked at once.
+    pub(crate) fn released_seq(&self) -> u64 {
+        match self.origin {
+            StreamOrigin::Own | StreamOrigin::Told => self.next_seq(),
+            StreamOrigin::Untold => self.enqueued.load(Ordering::Acquire).max(self.released.load(Ordering::Acquire)),
+            StreamOrigin::Captured => POOL_RELEASED,
+        }
+    }
+
+    /// Marks what was put in so far, if the stream may be gone before anybody asks how far it has come. For who releases
+    /// something in it.
+    pub(crate) fn fence_release(&self) -> Result<(), CallError> {
+        if self.origin != StreamOrigin::Untold {
+            return Ok(());
+        }
+        let seq = self.next_seq();
+        self.released.fetch_max(seq, Ordering::AcqRel);
+        self.record_fence(seq)
+    }
+
+    /// Whether this thread can name the stream: not where it is another thread's default stream.
+    pub(crate) fn is_this_threads(&self) -> bool {
+        self.thread.is_none_or(|thread| thread == ThreadId::current())
+    }
+
+    /// Whether it is the default stream of one thread.
+    pub(crate) fn is_of_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Marks the default stream of the calling thread for the last time: the thread ends, and no other can name the stream.
+    pub(crate) fn end_with_thread(&self) -> Result<(), CallError> {
+        // What is captured takes no fence, and what was released in it stays with the capture.
+        if self.is_retired() || self.origin == StreamOrigin::Captured || !self.can_record_fence()? {
+            return Ok(());
+        }
+        self.retire()
+    }
+
+    /// Whether the stream can be named by this thread, and is not being captured: then no fence can be made.
+    pub(crate) fn can_record_fence(&self) -> Result<bool, CallError> {
+        if !self.is_this_threads() {
+            return Ok(false);
+        }
+        // SAFETY: the stream is this library's own, or one for whose handle its user vouches.
+        self.backend().foreign_streams().map_or(Ok(true), |foreign| unsafe { foreign.can_record(self.raw) })
+    }
+
+    /// Whether a wait for `seq` would record an event in a stream that others capture, whose capture the waiter would then join.
+    pub(crate) fn is_captured_before(&self, seq: u64) -> Result<bool, CallError> {
+        self.is_captured_unless(seq, |signals| signals.recorded >= seq)
+    }
+
+    /// Whether no fence of `seq` is on its way, nor can be, because others capture the stream.
+    pub(crate) fn is_captured_before_fence(&self, seq: u64) -> Result<bool, CallError> {
+        self.is_captured_unless(seq, |signals| signals.fenced >= seq)
+    }
+
+    /// Whether others capture the stream, which they can only where they were told its handle, and nothing tells when it passes `seq`.
+    fn is_captured_unless(&self, seq: u64, is_told: impl Fn(&FenceSignals) -> bool) -> Result<bool, CallError> {
+        if !self.is_handed_out() || self.is_complete(seq) {
+            return Ok(false);
+        }
+        let _shared = self.context_state.enter();
+        // The stream is not destroyed while the lock is held. One that has retired has recorded its last seq.
+        let signals = self.signals();
+        Ok(!is_told(&signals) && !self.is_retired() && !self.can_record_fence()?)
+    }
+
+    /// Whether the handle means the stream until somebody says otherwise, so that calls may name it which its user did not.
+    fn can_be_named(&self) -> bool {
+        matches!(self.origin, StreamOrigin::Own | StreamOrigin::Told)
+    }
+
+    /// The fence of everything that was put in so far.
+    pub(crate) fn current_fence(&self) -> Fence {
+        Fence { stream: self.id, seq: self.enqueued.load(Ordering::Acquire) }
+    }
+
+    /// Counts a piece of work that was put in, and returns its seq.
+    pub(crate) fn count_work(&self) -> u64 {
+        self.enqueued.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Remembers that the work at `seq` was a launch.
+    pub(crate) fn remember_launch(&self, seq: u64, kernel: u32) {
+        let entry = (seq << 32) | u64::from(kernel);
+        self.recent[seq as usize % RECENT].store(entry, Ordering::Relaxed);
+    }
+
+    /// The launches that the device is not known to have passed, as positions and numbers of kernels, and how many pieces
+    /// of work there are of which that is not known any more.
+    pub(crate) fn pending_launches(&self) -> (Vec<(u64, u32)>, u64) {
+        let (passed, put) = (self.completed_seq(), self.enqueued.load(Ordering::Acquire));
+        let oldest = put.saturating_sub(RECENT as u64).max(passed);
+        // A stream that has ended has passed everything, and more.
+        let launches = (oldest.saturating_add(1)..=put).filter_map(|seq| {
+            let entry = self.recent[seq as usize % RECENT].load(Ordering::Relaxed);
+            (entry >> 32 == seq & 0xffff_ffff).then_some((seq, entry as u32))
+        });
+        (launches.collect(), oldest - passed)
+    }
+
+    /// Whether the device has come to `seq`, as far as that can be told without the driver.
+    pub(crate) fn is_complete(&self, seq: u64) -> bool {
+        self.completed.load(Ordering::Acquire) >= seq || self.completed_seq() >= seq
+    }
+
+    /// Whether everything that was put in has been done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_complete(self.enqueued.load(Ordering::Acquire))
+    }
+
+    /// Whether the stream is gone, all of its work is done, nobody waits for it, and its word is written for the last time. A
+    /// fence comes behind
+    /// the work that it tells of, and that work may be known to be done before the fence is.
+    pub(crate) fn has_ended(&self) -> bool {
+        // What was released in a stream that nobody tells the end of waits for its fence.
+        let last = self.released_seq().max(self.released.load(Ordering::Acquire));
+        if !self.is_retired() || !self.is_idle() || !self.is_complete(last) {
+            return false;
+        }
+        let signals = self.signals();
+        signals.waiters == 0 && self.fence_word.as_ref().is_none_or(|slot| slot.read() >= signals.fenced)
+    }
+
+    /// The seq up to which the device is known to have come.
+    fn completed_seq(&self) -> u64 {
+        match &self.fence_word {
+            Some(slot) => {
+                let written = slot.read();
+                self.completed.fetch_max(written, Ordering::AcqRel).max(written)
+            }
+            None => self.completed.load(Ordering::Acquire),
+        }
+    }
+
+    /// Notes that the device has come to `seq`.
+    pub(crate) fn note_complete(&self, seq: u64) {
+        self.completed.fetch_max(seq, Ordering::AcqRel);
+    }
+
+    /// Asks the driver how far events have come, on a device that writes no words.
+    pub(crate) fn refresh(&self) -> Result<(), CallError> {
+        if self.fence_word.is_some() {
+            return Ok(());
+        }
+        let _shared = self.context_state.enter();
+        let mut signals = self.signals();
+        while let Some(&(fence, seq)) = signals.events.front() {
+            // SAFETY: the stream_state destroys its events when it ends, behind this lock.
+            if !unsafe { self.backend().is_complete(fence) }? {
+                break;
+            }
+            self.note_complete(seq);
+            signals.events.pop_front();
+            signals.spare.push(fence);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the host will hear when `seq` has passed. One fence serves all positions up to it. A stream that is gone
+    /// has had its last fence: its handle may mean another one.
+    pub(crate) fn record_fence(&self, seq: u64) -> Result<(), CallError> {
+        if self.is_retired() || self.origin == StreamOrigin::Captured {
+            return Ok(());
+        }
+        self.record_fence_named(seq)
+    }
+
+    /// As [`fence`](Self::fence), for who knows that the handle means the stream.
+    fn record_fence_named(&self, seq: u64) -> Result<(), CallError> {
+        if self.is_complete(seq) {
+            return Ok(());
+        }
+        let _shared = self.context_state.enter();
+        let mut signals = self.signals();
+        // Asked again under the lock: the stream may have been destroyed meanwhile, behind its last fence.
+        if signals.fenced >= seq || self.is_complete(seq) {
+            return Ok(());
+        }
+        if !self.can_record_fence()? {
+            return Ok(());
+        }
+        if self.is_foreign() {
+            self.enqueued.fetch_max(seq, Ordering::AcqRel);
+        }
+        let now = self.enqueued.load(Ordering::Acquire);
+        match &self.fence_word {
+            // SAFETY: the stream is there while the lock is held, for it is retired behind it. Its slot stays until the stream_state has ended.
+            Some(slot) => unsafe { self.words().write_value(self.raw, slot.address, now) }?,
+            None => {
+                let fence = match signals.spare.pop() {
+                    Some(event) => event,
+                    None => self.backend().create_event()?,
+                };
+                // SAFETY: as above; the event is the stream_state's own.
+                if let Err(error) = unsafe { self.backend().record(fence, self.raw) } {
+                    signals.spare.push(fence);
+                    return Err(error);
+                }
+                signals.events.push_back((fence, now));
+            }
+        }
+        signals.fenced = now;
+        Ok(())
+    }
+
+    /// [`fence`](Self::fence), unless an earlier fence is on its way: the next one, after that has passed, serves this seq
+    /// too. So a stream that works has one fence on its way, however much is released.
+    pub(crate) fn record_fence_coalesced(&self, seq: u64) -> Result<(), CallError> {
+        let marked = self.signals().fenced;
+        if self.origin == StreamOrigin::Untold {
+            return self.record_fence(seq);
+        }
+        if marked > 0 && !self.is_complete(marked) { Ok(()) } else { self.record_fence(seq) }
+    }
+
+    /// Asks the driver whether everything that was put in has been done, where that is not known.
+    pub(crate) fn query(&self) -> Result<(), CallError> {
+        if !self.can_be_named() {
+            return Ok(());
+        }
+        let now = self.released_seq();
+        let _shared = self.context_state.enter();
+        // The stream is not destroyed by another thread while the lock is held.
+        let _signals = self.signals();
+        // The last fence of a stream that is gone tells of its end.
+        let can_be_captured = self.is_foreign() || self.is_handed_out();
+        if self.is_retired() || self.is_complete(now) || (can_be_captured && !self.can_record_fence()?) {
+            return Ok(());
+        }
+        // Before the driver is asked: what others put in meanwhile is behind the next seq.
+        self.enqueued.fetch_max(now, Ordering::AcqRel);
+        // SAFETY: the stream is there while the lock is held, for it is retired behind it.
+        if unsafe { self.backend().is_idle(self.raw) }? {
+            self.note_complete(now);
+        }
+        Ok(())
+    }
+
+    /// Whether everything that was put in has been done, others' work too where they can be asked: not where the stream is another
+    /// thread's, which may never ask again. Nothing is put into the state of a private pool, whose stream may be gone.
+    pub(crate) fn is_quiet(&self) -> Result<bool, CallError> {
+        if self.origin == StreamOrigin::Captured {
+            return Ok(true);
+        }
+        self.refresh()?;
+        let edge = self.released_seq();
+        self.query()?;
+        if self.is_complete(edge) {
+            return Ok(true);
+        }
+        Ok(self.is_idle() && self.origin == StreamOrigin::Told && !self.can_record_fence()?)
+    }
+
+    /// Forgets what was waited for of a stream that has ended.
+    pub(crate) fn forget(&self, ended: StreamId) {
+        self.waited.lock().unwrap_or_else(PoisonError::into_inner).remove(&ended);
+    }
+
+    /// Whether this stream can be told to wait for another: not where either is captured, or another thread's.
+    pub(crate) fn can_wait_for(&self, other: &Self) -> Result<bool, CallError> {
+        Ok(!other.is_retired() && other.can_be_named() && self.can_record_fence()? && other.can_record_fence()?)
+    }
+
+    /// Lets this stream's next work wait, on the device, until `other` has passed `seq`. Whether it has to.
+    pub(crate) fn wait_for(&self, other: &StreamState, seq: u64) -> Result<bool, CallError> {
+        if self.has_waited(other.id, seq) || other.is_complete(seq) {
+            return Ok(false);
+        }
+        // Before the other's lock, which is held for moments.
+        let mut waits = self.waits();
+        let recorded = {
+            let (_own, _shared) = (self.context_state.enter(), other.context_state.enter());
+            // The context of this stream may have been destroyed meanwhile: then no work comes any more.
+            if self.is_retired() {
+                return Ok(false);
+            }
+            let mut signals = other.signals();
+            // As in `fence`.
+            if other.is_complete(seq) {
+                return Ok(false);
+            }
+            if signals.recorded < seq {
+                if other.is_foreign() {
+                    other.enqueued.fetch_max(seq, Ordering::AcqRel);
+                }
+                let now = other.enqueued.load(Ordering::Acquire);
+                // SAFETY: the other stream is there while its lock is held: one that has retired has recorded its last seq.
+                unsafe { other.backend().record(signals.event(), other.raw) }?;
+                signals.recorded = now;
+            }
+            // SAFETY: whoever puts work in holds this stream; the event is the other stream_state's, which ends behind its lock.
+            unsafe { self.backend().stream_wait_event(self.raw, signals.event()) }?;
+            signals.recorded
+        };
+        self.note_waited(other.id, recorded);
+        *waits += 1;
+        Ok(true)
+    }
+
+    /// [`wait_for`](Self::wait_for) the end of a transfer that the host tells of. A stream that awaits no words is held up by the
+    /// host, which waits here.
+    pub(crate) fn wait_for_transfer(&self, transfer_slots: &TransferSlots, fence: Fence) -> Result<bool, CallError> {
+        let (slot, seq) = (transfer_slots.of(fence.stream), fence.seq);
+        if self.has_waited(fence.stream, seq) || slot.is_complete(seq) {
+            return Ok(false);
+        }
+        let Some(address) = slot.address() else {
+            transfer_slots.wait(fence);
+            return Ok(false);
+        };
+        let mut waits = self.waits();
+        {
+            let _own = self.context_state.enter();
+            // As above.
+            if self.is_retired() {
+                return Ok(false);
+            }
+            // SAFETY: whoever puts work in holds this stream. The words of transfer_slots stay as long as the device.
+            unsafe { self.words().wait_value(self.raw, address, seq) }?;
+        }
+        self.note_waited(fence.stream, seq);
+        *waits += 1;
+        Ok(true)
+    }
+
+    /// Notes that this stream's next work comes after `seq` of another.
+    fn note_waited(&self, other: StreamId, seq: u64) {
+        // The wait has a seq like work: a fence of this stream's tells of the other's only behind it. Whoever finds it
+        // in the list finds it counted.
+        self.count_work();
+        let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = waited.entry(other).or_insert(0);
+        *entry = seq.max(*entry);
+    }
+
+    /// Whether this stream's next work comes after `seq` of another, or of itself.
+    pub(crate) fn has_waited(&self, other: StreamId, seq: u64) -> bool {
+        other == self.id
+            || self
+                .waited
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&other)
+                .is_some_and(|&waited| waited >= seq)
+    }
+
+    /// How many waits were put in. None is while the guard lives: who puts one in adds one to it, behind the count of its seq.
+    pub(crate) fn waits(&self) -> MutexGuard<'_, u64> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits on the host until everything that was put in so far is done. For who holds the stream: it is not destroyed
+    /// meanwhile.
+    pub(crate) fn synchronize(&self) -> Result<(), CallError> {
+        let now = self.enqueued.load(Ordering::Acquire);
+        let _shared = self.context_state.enter();
+        if !self.is_complete(now) {
+            // SAFETY: whoever calls this holds the stream, and the context is not destroyed while it is shared.
+            unsafe { self.backend().wait_until_idle(self.raw) }?;
+            self.note_complete(now);
+        }
+        Ok(())
+    }
+
+    /// Waits on the host until the stream has nothing left, neither to do nor to wait for. For who holds the stream.
+    pub(crate) fn wait_until_idle(&self) -> Result<(), CallError> {
+        let now = self.enqueued.load(Ordering::Acquire);
+        let _shared = self.context_state.enter();
+        // SAFETY: as in `synchronize`.
+        unsafe { self.backend().wait_until_idle(self.raw) }?;
+        self.note_complete(now);
+        Ok(())
+    }
+
+    /// Waits on the host until the device has come to `seq`.
+    pub(crate) fn wait_on_host(&self, seq: u64) -> Result<(), CallError> {
+        if self.is_complete(seq) {
+            return Ok(());
+        }
+        let _shared = self.context_state.enter();
+        let (event, recorded) = {
+            let mut signals = self.signals();
+            if self.is_complete(seq) {
+                return Ok(());
+            }
+            if signals.recorded < seq {
+                let now = self.enqueued.load(Ordering::Acquire);
+                // SAFETY: the stream is there while the lock is held: one that has retired has recorded its last seq.
+                unsafe { self.backend().record(signals.event(), self.raw) }?;
+                signals.recorded = now;
+            }
+            signals.waiters += 1;
+            (signals.event(), signals.recorded)
+        };
+        // SAFETY: a stream_state with waiters does not end, and so keeps its event.
+        let waited = unsafe { self.backend().wait(event) };
+        self.signals().waiters -= 1;
+        waited?;
+        self.note_complete(recorded);
+        Ok(())
+    }
+
+    /// Waits on the host until a fence at `seq`, which is on its way, has passed. What was put in behind the fence, which may
+    /// wait for the caller itself, is not waited for.
+    pub(crate) fn wait_recorded(&self, seq: u64) -> Result<(), CallError> {
+        let mut looked = 0_u32;
+        while !self.is_complete(seq) {
+            looked = looked.wrapping_add(1);
+            // A word is looked at for nothing. The driver is asked seldom: a device that has failed says so, and writes no word
+            // any more.
+            if self.fence_word.is_none() || looked.is_multiple_of(ASKED_EVERY) {
+                self.refresh()?;
+                let _shared = self.context_state.enter();
+                let event = self.signals().event;
+                if let Some(event) = event {
+                    // SAFETY: the stream_state has a fence on its way, and so has not ended: its event is there.
+                    unsafe { self.backend().is_complete(event) }?;
+                }
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Notes that others are told the handle.
+    pub(crate) fn hand_out(&self) {
+        self.handed_out.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_handed_out(&self) -> bool {
+        self.handed_out.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Destroys the stream. Its work goes on (fact 2.3): the last fence and the event behind it tell of its end.
+    pub(crate) fn retire(&self) -> Result<(), CallError> {
+        let _shared = self.context_state.enter();
+        if self.is_retired() {
+            return Ok(());
+        }
+        let mut now = self.next_seq();
+        let mut signals = loop {
+            self.record_fence_named(now)?;
+            let signals = self.signals();
+            // Who asked meanwhile how far the stream has come moved its edge: the last fence is behind that.
+            if self.enqueued.load(Ordering::Acquire) <= now {
+                break signals;
+            }
+            now = self.next_seq();
+        };
+        if signals.recorded < now && !self.is_complete(now) {
+            // SAFETY: the stream was not retired before, and is not by another thread while the lock is held.
+            unsafe { self.backend().record(signals.event(), self.raw) }?;
+            signals.recorded = now;
+        }
+        // Under the lock, so that nobody asks for the stream meanwhile.
+        if !self.is_foreign() {
+            // SAFETY: it is this library's own, and destroyed once: it is retired behind this, under the lock.
+            unsafe { self.backend().destroy_stream(self.raw) }?;
+        }
+        self.retired.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// [`retire`](Self::retire), unless others capture the stream, whose capture would end with it. Whether it was done.
+    pub(crate) fn retire_uncaptured(&self) -> Result<bool, CallError> {
+        let _shared = self.context_state.enter();
+        if self.is_handed_out() && !self.is_retired() && !self.can_record_fence()? {
+            return Ok(false);
+        }
+        self.retire().map(|()| true)
+    }
+
+    /// Notes that the private pool is released, and all work that used it is done.
+    pub(crate) fn release_capture(&self) {
+        self.note_complete(POOL_RELEASED);
+        self.lose();
+    }
+
+    /// Notes that the stream is gone, as others turned out to have destroyed it. Its fences tell of its end.
+    pub(crate) fn lose(&self) {
+        let _signals = self.signals();
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// Destroys the events of a stream_state that has ended. Nothing asks the device about it from then on.
+    pub(crate) fn end(&self) -> Result<Option<&FenceWord>, CallError> {
+        let _shared = self.context_state.enter();
+        let mut signals = self.signals();
+        while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
+            // SAFETY: the event is the stream_state's own, and nobody's any more.
+            unsafe { self.backend().destroy_event(spare) }?;
+            if signals.spare.pop().is_none() {
+                signals.events.pop_front();
+            }
+        }
+        if let Some(event) = signals.event {
+            // SAFETY: as above.
+            unsafe { self.backend().destroy_event(event) }?;
+            signals.event = None;
+        }
+        signals.recorded = FOREVER;
+        signals.fenced = FOREVER;
+        self.note_complete(FOREVER);
+        Ok(self.fence_word.as_ref())
+    }
+
+    /// Notes that the context goes, and with it the stream and its events.
+    pub(crate) fn end_with_context(&self) {
+        let mut signals = self.signals();
+        signals.recorded = FOREVER;
+        signals.fenced = FOREVER;
+        signals.event = None;
+        signals.events.clear();
+        signals.spare.clear();
+        self.retired.store(true, Ordering::Release);
+        self.note_complete(FOREVER);
+    }
+
+    fn backend(&self) -> &dyn Backend {
+        &*self.context_state.backend
+    }
+
+    /// For who has seen that there are some.
+    fn words(&self) -> &dyn StreamMemOps {
+        self.backend().stream_mem_ops().expect("streams and transfer_slots have words where the device writes them")
+    }
+
+    pub(crate) fn context_state(&self) -> &Arc<ContextState> {
+        &self.context_state
+    }
+
+    pub(crate) fn fence_word(&self) -> Option<&FenceWord> {
+        self.fence_word.as_ref()
+    }
+
+    fn signals(&self) -> MutexGuard<'_, FenceSignals> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

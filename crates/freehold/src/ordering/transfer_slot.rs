@@ -1,0 +1,142 @@
+//! Lanes: how far the host, or an engine that it drives, has come with memory that it was lent. A slot is to such a transfer what
+//! a stream is to work: it has positions, and a word of pinned memory that tells of them, which the host writes and streams await.
+//! Knows nothing of the memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::{CallError, StreamMemOps};
+
+use crate::ledger::{Fence, StreamId};
+use crate::ordering::fence_words::{FenceWord, FenceWords};
+
+/// What tells the number of a slot from that of a stream.
+const TRANSFER: u32 = 1 << 31;
+
+/// A slot serves one transfer at a time, so that none waits for another's end.
+#[derive(Debug)]
+pub(crate) struct TransferSlot {
+    id: StreamId,
+    /// The seq of the last transfer that began, and of the last that ended. Written by who has the slot.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// The word that streams await, where they can.
+    fence_word: Option<FenceWord>,
+}
+
+/// All transfer_slots of a device. They live as long as it does.
+#[derive(Debug, Default)]
+pub(crate) struct TransferSlots {
+    slots: Mutex<Slots>,
+    /// Tells threads that wait of every end.
+    ends: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    all: Vec<Arc<TransferSlot>>,
+    /// Those without a transfer, the last used one last.
+    free: Vec<Arc<TransferSlot>>,
+    /// How many threads wait for an end.
+    waiters: usize,
+}
+
+impl TransferSlot {
+    /// Whether a fence is of a slot, and not of a stream.
+    pub(crate) fn is_transfer(stream: StreamId) -> bool {
+        stream.0 & TRANSFER != 0
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// That of no slot, and of no stream.
+    pub(crate) const NONE: StreamId = StreamId(u32::MAX);
+
+    /// Begins a transfer, for who took the slot.
+    pub(crate) fn begin(&self) -> Fence {
+        let seq = self.begun.load(Ordering::Relaxed) + 1;
+        self.begun.store(seq, Ordering::Release);
+        Fence { stream: self.id, seq }
+    }
+
+    pub(crate) fn is_complete(&self, seq: u64) -> bool {
+        self.ended.load(Ordering::Acquire) >= seq
+    }
+
+    /// Where the device sees the word.
+    pub(crate) fn address(&self) -> Option<u64> {
+        self.fence_word.as_ref().map(|slot| slot.address)
+    }
+}
+
+impl TransferSlots {
+    /// A slot that serves nobody, with a word of `fence_words` where streams await them.
+    pub(crate) fn take(
+        &self,
+        fence_words: &FenceWords,
+        words: Option<&dyn StreamMemOps>,
+    ) -> Result<Arc<TransferSlot>, CallError> {
+        if let Some(slot) = self.lock().free.pop() {
+            return Ok(slot);
+        }
+        let fence_word = words.map(|words| fence_words.take(words)).transpose()?;
+        let mut inside = self.lock();
+        let number = u32::try_from(inside.all.len()).expect("a process lends less often at once than a u32 counts");
+        assert_ne!(number | TRANSFER, TransferSlot::NONE.0, "a process lends less often at once than 31 bits count");
+        let slot = Arc::new(TransferSlot {
+            id: StreamId(number | TRANSFER),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            fence_word,
+        });
+        inside.all.push(slot.clone());
+        Ok(slot)
+    }
+
+    /// Takes a slot back whose transfer has not begun.
+    pub(crate) fn give_back(&self, slot: Arc<TransferSlot>) {
+        self.lock().free.push(slot);
+    }
+
+    /// Ends the transfer that a slot serves: streams that await it go on, and threads. Takes the slot back.
+    pub(crate) fn end(&self, slot: Arc<TransferSlot>) {
+        let seq = slot.begun.load(Ordering::Relaxed);
+        if let Some(word) = &slot.fence_word {
+            word.write(seq);
+        }
+        let mut inside = self.lock();
+        slot.ended.store(seq, Ordering::Release);
+        inside.free.push(slot);
+        if inside.waiters > 0 {
+            self.ends.notify_all();
+        }
+    }
+
+    /// Waits on the host until a transfer has ended.
+    pub(crate) fn wait(&self, fence: Fence) {
+        let slot = self.of(fence.stream);
+        let mut inside = self.lock();
+        inside.waiters += 1;
+        while !slot.is_complete(fence.seq) {
+            inside = self.ends.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        inside.waiters -= 1;
+    }
+
+    /// The slot that a fence is of.
+    pub(crate) fn of(&self, stream: StreamId) -> Arc<TransferSlot> {
+        self.lock().all[(stream.0 & !TRANSFER) as usize].clone()
+    }
+
+    /// Everything that began so far.
+    pub(crate) fn fences(&self) -> Vec<Fence> {
+        let fence = |slot: &Arc<TransferSlot>| Fence { stream: slot.id, seq: slot.begun.load(Ordering::Acquire) };
+        self.lock().all.iter().map(fence).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
