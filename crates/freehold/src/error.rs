@@ -1,6 +1,8 @@
 //! What can go wrong, sorted by whose fault it is.
 
 pub(crate) mod fault;
+pub(crate) mod open_error;
+pub(crate) mod shortage;
 
 use std::fmt;
 use std::io;
@@ -10,9 +12,9 @@ use std::sync::Arc;
 use freehold_driver::{CallError, Code, ImageKind};
 
 use self::fault::Fault;
-use crate::api::open::OpenError;
+use self::open_error::OpenError;
+use self::shortage::Shortage;
 use crate::base::signature::{Kind, Parameter};
-use crate::device::shortage::Shortage;
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 
 /// Why something was not done. What it was to be done to is as it was before.

@@ -86,15 +86,15 @@ pub use api::stream::{MemoryUse, Stream};
 pub use api::vector::DeviceVec;
 pub use api::{foreign, open, timeline};
 pub use base::fork::ForkGuard;
+pub use base::pool_stats::PoolStats;
 pub use base::signature;
 pub use device::context::Context;
 pub use device::sharing::Exported;
-pub use device::shortage::{Remedy, Shortage};
 pub use error::fault::{Fault, Suspect};
+pub use error::shortage::{Remedy, Shortage};
 pub use error::{Closed, Error, Result};
 pub use freehold_driver::{FaultDetails, Parameter};
 pub use ordering::access_history::Access;
-pub use pool::PoolStats;
 
 /// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
 /// that one again: there is one ledger for it in a process.

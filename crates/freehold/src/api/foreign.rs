@@ -6,6 +6,7 @@
 //! checked foreign pool asks the driver for the stream's id each time instead.
 
 mod capture;
+mod captures;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use freehold_driver::cuda::CUstream;
 use freehold_driver::{ForeignStreams, Pattern, StreamCapture, handle};
 
-use self::capture::Captures;
+use self::captures::Captures;
 use crate::api::device::Device;
 use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
@@ -29,7 +30,7 @@ use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
 use crate::pool::block_meta::{BlockMeta, BlockState, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
-pub use self::capture::PoolId;
+pub use self::captures::PoolId;
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
 pub struct ForeignPool {

@@ -16,12 +16,13 @@ use crate::api::block::{Pod, Source, Target, View, ViewMut};
 use crate::api::device::Device;
 use crate::api::stream::{MemoryUse, Stream};
 use crate::device::context::Context;
-use crate::device::device_inner::{DeviceInner, PRIMARY};
+use crate::device::device_inner::DeviceInner;
 use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
 use crate::device::pinned::Pinned;
 use crate::error::{Error, Result};
 use crate::ledger::{BlockId, Entry, Fence, Kind};
 use crate::ordering::access_history::{Access, AccessHistory, RangeFences};
+use crate::ordering::context_state::PRIMARY;
 use crate::pool::PAGE_BYTES;
 
 /// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and

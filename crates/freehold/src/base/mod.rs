@@ -1,6 +1,7 @@
 //! What imports nothing else of the crate.
 
 pub(crate) mod fork;
+pub(crate) mod pool_stats;
 pub mod signature;
 pub(crate) mod sync_point;
 #[forbid(unsafe_code)]

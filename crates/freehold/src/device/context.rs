@@ -10,9 +10,10 @@ use crate::api::image::Image;
 use crate::api::module::Module;
 use crate::api::stream::Stream;
 use crate::device::deferred::Deferred;
-use crate::device::device_inner::{ContextState, DeviceInner, PRIMARY};
+use crate::device::device_inner::DeviceInner;
 use crate::error::{Closed, Error, Result};
 use crate::ledger::ContextId;
+use crate::ordering::context_state::{ContextState, PRIMARY};
 
 /// A context of a device. A handle: the context lives until the last handle, block, stream and module of it is gone, and
 /// then until its last work has passed.

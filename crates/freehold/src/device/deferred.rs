@@ -8,11 +8,12 @@ use std::time::Duration;
 use freehold_driver::CallError;
 use freehold_driver::handle::Module;
 
-use crate::device::device_inner::{ContextState, DeviceInner, PRIMARY};
+use crate::device::device_inner::DeviceInner;
 use crate::device::pending_unmap::PendingUnmap;
 use crate::device::pinned::Stopped;
 use crate::error::Result;
 use crate::ledger::{ContextId, Fence};
+use crate::ordering::context_state::{ContextState, PRIMARY};
 use crate::ordering::stream_state::StreamState;
 
 /// What is to be done when nothing of its context is pending.

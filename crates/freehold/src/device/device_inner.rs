@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use freehold_driver::handle::{self, Event};
@@ -13,23 +13,23 @@ use freehold_driver::{Backend, CallError};
 
 use crate::api::stream::Stream;
 use crate::base::fork::ForkGuard;
+use crate::base::pool_stats::PoolStats;
 use crate::base::tags::{Full, Tags};
 use crate::device::deferred::Deferred;
 use crate::device::raw_block::RawBlock;
 use crate::device::staging::Staging;
 use crate::error::fault::{Fault, Suspect};
+use crate::error::shortage::{Remedy, Shortage};
 use crate::error::{Error, Result};
 use crate::ledger::{BlockId, ContextId, Fence, Kind, Ledger, NotEntered, Owner, State, StreamId, WrongRelease};
 use crate::ordering::access_history::Access;
+use crate::ordering::context_state::{ContextState, PRIMARY};
 use crate::ordering::fence_words::{FenceWord, FenceWords};
 use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
 use crate::ordering::transfer_slot::{TransferSlot, TransferSlots};
+use crate::pool::Pool;
 use crate::pool::block_meta::{BlockState, MetaSnapshot};
-use crate::pool::{Pool, PoolStats};
 use crate::trace::timeline::Timeline;
-
-/// The primary context of the device.
-pub(crate) const PRIMARY: ContextId = ContextId(0);
 
 /// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
 const DROP_ERRORS_MAX: usize = 1024;
@@ -72,30 +72,6 @@ pub(crate) struct DeviceInner {
 pub(crate) struct StreamStates {
     last: u32,
     pub(crate) live: BTreeMap<StreamId, Arc<StreamState>>,
-}
-
-/// A context and what guards it.
-#[derive(Debug)]
-pub(crate) struct ContextState {
-    pub(crate) id: ContextId,
-    pub(crate) backend: Arc<dyn Backend>,
-    /// Held shared while work is put into a stream of the context, and alone while a call is made that waits for all work:
-    /// such a call is made only where none is pending.
-    pub(crate) gate: RwLock<()>,
-    /// Written with the gate held alone.
-    pub(crate) is_destroyed: AtomicBool,
-}
-
-impl ContextState {
-    pub(crate) fn new(id: ContextId, backend: Arc<dyn Backend>) -> Self {
-        Self { id, backend, gate: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
-    }
-
-    /// Keeps the context from being destroyed until the guard is dropped. The gate is never waited for by who wants it
-    /// alone, so that a thread may enter twice.
-    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl DeviceInner {
@@ -557,6 +533,31 @@ impl DeviceInner {
             Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
             Err(error) => error,
         }
+    }
+
+    /// What a request of a pool for so many bytes would meet.
+    pub(crate) fn shortage(&self, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
+        let room = self.backend.memory_info().map_err(|error| self.failed(error))?;
+        let stats = self.stats();
+        let longest_bytes = pool.longest_bytes();
+        // What is another pool's goes back to the driver first.
+        let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(self)).sum();
+        let budget_bytes = pool.chunks.budget_bytes();
+        let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);
+        let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(stats.reserved_bytes));
+        let mut shortage = Shortage {
+            wanted_bytes,
+            stats,
+            live_by_tag: self.tags.live(),
+            largest_bytes: longest_bytes.max(movable_bytes + new_bytes),
+            budget_bytes,
+            device_free_bytes,
+            device_total_bytes,
+            others_bytes: device_total_bytes.saturating_sub(device_free_bytes + stats.reserved_bytes),
+            remedy: Remedy::Release,
+        };
+        shortage.remedy = shortage.cheapest();
+        Ok(shortage)
     }
 
     pub(crate) fn leak_to_address(&self, raw: RawBlock) -> u64 {

@@ -8,6 +8,5 @@ pub(crate) mod pinned;
 pub(crate) mod raw_block;
 #[forbid(unsafe_code)]
 pub(crate) mod sharing;
-pub(crate) mod shortage;
 pub(crate) mod staging;
 pub(crate) mod stream_inner;

@@ -14,9 +14,10 @@ use rustix::param::page_size;
 
 use crate::device::context::Context;
 use crate::device::deferred::Deferred;
-use crate::device::device_inner::{ContextState, DeviceInner};
+use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::ledger::Fence;
+use crate::ordering::context_state::ContextState;
 
 /// A mapping of shared memory. It is not unmapped by a drop: the device may still write there.
 #[derive(Clone, Copy, Debug)]

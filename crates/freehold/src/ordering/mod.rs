@@ -2,6 +2,7 @@
 
 #[forbid(unsafe_code)]
 pub(crate) mod access_history;
+pub(crate) mod context_state;
 pub(crate) mod fence_words;
 #[forbid(unsafe_code)]
 pub(crate) mod poisoned;

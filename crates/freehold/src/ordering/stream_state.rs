@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use freehold_driver::handle::{self, Event};
 use freehold_driver::{Backend, CallError, StreamMemOps};
 
-use crate::device::device_inner::ContextState;
 use crate::ledger::{ContextId, Fence, StreamId};
+use crate::ordering::context_state::ContextState;
 use crate::ordering::fence_words::FenceWord;
 use crate::ordering::transfer_slot::TransferSlots;
 

@@ -18,6 +18,7 @@ use super::stats::Counters;
 use super::stream_heap::StreamHeap;
 use super::thread_cache::{self, CacheKey, ThreadCache};
 use crate::base::fork::ForkGuard;
+use crate::base::pool_stats::PoolStats;
 use crate::device::device_inner::DeviceInner;
 use crate::error::Error;
 use crate::ledger::{ContextId, Fence};
@@ -441,23 +442,6 @@ impl Pool {
         stats.owned_blocks += blocks.cast_unsigned();
         stats.owned_bytes += bytes.cast_unsigned();
     }
-}
-
-/// How much memory a device's pools have, in which state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolStats {
-    /// Blocks that somebody has.
-    pub owned_blocks: u64,
-    /// What the owners asked for.
-    pub owned_bytes: u64,
-    /// Given up by their owners, while fences have not passed.
-    pub released_blocks: u64,
-    /// What the owners had asked for.
-    pub released_bytes: u64,
-    /// What can be handed out again, and what is lost to roundness.
-    pub cached_bytes: u64,
-    /// What the driver gave.
-    pub reserved_bytes: u64,
 }
 
 /// A block that was handed out.

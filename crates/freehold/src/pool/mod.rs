@@ -61,7 +61,6 @@ mod tls;
 mod tests;
 
 pub(crate) use self::chunk_source::{MapOutcome, Visibility};
-pub use self::device_pool::PoolStats;
 pub(crate) use self::device_pool::{AllocError, Allocated, CachedBlock, Pool};
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;

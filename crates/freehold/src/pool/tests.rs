@@ -11,10 +11,10 @@ use crate::api::device::Device;
 use crate::api::external_access::ExternalAccess;
 use crate::api::foreign::ForeignPool;
 use crate::api::stream::Stream;
+use crate::base::pool_stats::PoolStats;
 use crate::base::sync_point::{self, SyncPoint};
 use crate::error::Error;
 use crate::ledger::StreamId;
-use crate::pool::PoolStats;
 use crate::pool::biased_lock::{BiasedLock, Closed};
 
 const LARGE: usize = 8 << 20;

@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 
 use super::perfetto::{Point, Span, Thread, TraceFile};
 use super::timeline::{Allocation, Begun};
-use crate::device::device_inner::ContextState;
+use crate::base::pool_stats::PoolStats;
 use crate::error::{Error, Result};
 use crate::ledger::{ContextId, StreamId};
+use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_state::StreamState;
-use crate::pool::PoolStats;
 
 /// The driver tells distances in milliseconds of 24 bits: from farther away they would be less exact than a microsecond.
 const DISTANCE_MAX: Duration = Duration::from_secs(4);

@@ -14,11 +14,12 @@ use freehold_driver::handle::Event;
 use super::log::{Log, Told, Use};
 use super::perfetto::TraceFile;
 use crate::api::stream::MemoryUse;
-use crate::device::device_inner::{ContextState, DeviceInner};
+use crate::base::pool_stats::PoolStats;
+use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::ledger::ContextId;
+use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_state::StreamState;
-use crate::pool::PoolStats;
 
 /// The recording of a device that is under way, if one is.
 #[derive(Debug, Default)]

@@ -4,7 +4,6 @@
 //! A private pool has a stream_state of its own for each stream that was captured with it. Nothing passes that stream_state before the pool is
 //! released, so nobody else takes what is free there.
 
-use std::collections::HashMap;
 use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -12,130 +11,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use freehold_driver::StreamCapture;
 use freehold_driver::cuda::CUstream;
 
+use super::captures::{Captures, OpenPool, PoolId, PrivatePool};
 use super::{ForeignPool, is_legacy, thread_of};
-use crate::api::open;
+use crate::api::open::foreign_pools::{self, POOLS_OPEN};
 use crate::error::{Error, Result};
 use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
-
-/// What a private pool is known by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PoolId {
-    /// Two numbers that the caller chose, as PyTorch does.
-    Named(u64, u64),
-    /// The pool of a capture that was not announced, by the driver's id of the capture.
-    Capture(u64),
-}
-
-/// The private pools of a device.
-#[derive(Debug, Default)]
-pub(super) struct Captures {
-    pools: HashMap<PoolId, PrivatePool>,
-    /// What was begun and not ended, in this order.
-    open: Vec<OpenPool>,
-    /// The pool of each capture that was seen.
-    of_capture: HashMap<u64, PoolId>,
-    /// The capture that a stream was in when it was last named, where streams are checked: the driver cannot be asked later, because it
-    /// reads what the handle of a destroyed stream points to.
-    last_seen: HashMap<StreamName, u64>,
-    /// Pools that were released, until all work that may use their memory is known to be done.
-    leaving: Vec<PrivatePool>,
-    /// Streams that were named while their capture was spoilt. It has no graph, so what was freed there is anybody's with the memory of
-    /// released pools.
-    spoilt: PrivatePool,
-}
-
-/// A handle, and a thread for per-thread default streams.
-type StreamName = (usize, Option<ThreadId>);
-
-#[derive(Debug, Default)]
-struct PrivatePool {
-    /// How often it was begun and not released.
-    users: usize,
-    streams: HashMap<StreamName, Arc<StreamState>>,
-    /// Those whose stream was destroyed: their handles may be other streams'.
-    gone: Vec<Arc<StreamState>>,
-}
-
-/// A private pool that a thread has begun and not ended.
-#[derive(Debug)]
-struct OpenPool {
-    id: PoolId,
-    thread: ThreadId,
-    /// Captures with higher ids began later.
-    newest_before: u64,
-    /// The last capture that was counted to it.
-    capture: Option<u64>,
-    /// Whether its thread has begun another pool since, with no capture of this one under way: the capture has failed, or this pool
-    /// is around others.
-    is_passed_over: bool,
-}
-
-impl PrivatePool {
-    fn all_tracks(&self) -> impl Iterator<Item = &Arc<StreamState>> {
-        self.streams.values().chain(&self.gone)
-    }
-}
-
-impl Captures {
-    /// The pool of a capture, whichever thread names it. One that was not seen before is counted to the last pool that this thread
-    /// began before the capture; where each capture is announced, else to that of the only thread which did. Where that does not
-    /// tell, the capture has a pool of its own.
-    fn pool_of(&mut self, capture: u64, are_announced: bool) -> &mut PrivatePool {
-        let id = match self.of_capture.get(&capture) {
-            Some(&id) => id,
-            None => self.count(capture, are_announced),
-        };
-        self.pools.get_mut(&id).expect("a capture is of a pool that is there")
-    }
-
-    /// Counts a capture that was not seen before to a pool.
-    fn count(&mut self, capture: u64, are_announced: bool) -> PoolId {
-        let here = ThreadId::current();
-        let is_earlier = |open: &OpenPool| open.newest_before < capture;
-        let own = self.open.iter().rposition(|open| is_earlier(open) && open.thread == here);
-        let is_of_only_thread = |&last: &usize| {
-            let is_of_last = |open: &OpenPool| open.thread == self.open[last].thread;
-            are_announced && self.open.iter().all(|open| !is_earlier(open) || is_of_last(open))
-        };
-        let chosen = own.or_else(|| self.open.iter().rposition(is_earlier).filter(is_of_only_thread));
-        let id = match chosen {
-            Some(index) => {
-                let open = &mut self.open[index];
-                open.capture = Some(capture);
-                open.is_passed_over = false;
-                open.id
-            }
-            None => {
-                self.pools.insert(PoolId::Capture(capture), PrivatePool { users: 1, ..PrivatePool::default() });
-                PoolId::Capture(capture)
-            }
-        };
-        self.of_capture.insert(capture, id);
-        id
-    }
-
-    /// All pools whose streams are still of interest.
-    fn all(&mut self) -> impl Iterator<Item = &mut PrivatePool> {
-        self.pools.values_mut().chain(&mut self.leaving).chain([&mut self.spoilt])
-    }
-
-    /// Notes that the captures of a pool are over, as its caller says.
-    fn end_captures_of(&mut self, id: PoolId) {
-        let Self { last_seen, of_capture, .. } = self;
-        last_seen.retain(|_, capture| of_capture.get(capture) != Some(&id));
-    }
-
-    fn has_leaving(&self) -> bool {
-        !self.leaving.is_empty() || self.spoilt.all_tracks().next().is_some()
-    }
-
-    /// What waits for the work of the device.
-    fn take_leaving(&mut self) -> Vec<PrivatePool> {
-        let mut leaving = std::mem::take(&mut self.leaving);
-        leaving.push(std::mem::take(&mut self.spoilt));
-        leaving
-    }
-}
 
 impl ForeignPool {
     /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool), of any device, before it begins and in the same
@@ -171,7 +51,7 @@ impl ForeignPool {
             captures.open.remove(index);
         } else {
             captures.pools.entry(id).or_default().users += 1;
-            open::POOLS_OPEN.fetch_add(1, Ordering::SeqCst);
+            POOLS_OPEN.fetch_add(1, Ordering::SeqCst);
         }
         captures.open.push(OpenPool { id, thread: here, newest_before, capture: None, is_passed_over: false });
         drop(captures);
@@ -195,7 +75,7 @@ impl ForeignPool {
         }
         drop(captures);
         self.close_caches_of_all_devices();
-        open::POOLS_OPEN.fetch_sub(1, Ordering::SeqCst);
+        POOLS_OPEN.fetch_sub(1, Ordering::SeqCst);
         self.settle_if_possible();
         Ok(())
     }
@@ -242,7 +122,7 @@ impl ForeignPool {
 
     /// Whether a call that names a stream must ask the driver whether it is capturing. The legacy default stream never is.
     pub(super) fn asks(&self, stream: CUstream) -> bool {
-        let is_told = self.is_announced.load(Ordering::SeqCst) && open::POOLS_OPEN.load(Ordering::SeqCst) == 0;
+        let is_told = self.is_announced.load(Ordering::SeqCst) && POOLS_OPEN.load(Ordering::SeqCst) == 0;
         !is_legacy(stream) && (self.is_checked || !is_told)
     }
 
@@ -376,7 +256,7 @@ impl ForeignPool {
     /// Has every thread ask again what a stream is, of whichever device: a capture may take streams of several.
     fn close_caches_of_all_devices(&self) {
         self.close_caches();
-        open::foreign_pools().filter(|other| !ptr::eq(*other, self)).for_each(Self::close_caches);
+        foreign_pools::foreign_pools().filter(|other| !ptr::eq(*other, self)).for_each(Self::close_caches);
     }
 
     fn close_caches(&self) {

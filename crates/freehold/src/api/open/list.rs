@@ -5,7 +5,7 @@ use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::discovery::InstalledDevice;
 use freehold_softcuda::config::Config;
 
-use super::{nvidia, soft};
+use super::choice::{nvidia, soft};
 
 /// A device, as people are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,11 @@ use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::discovery::{self, InstalledDevice};
 use freehold_driver::opencl::{Context, MemoryModel};
 
-use super::{Asked, OpenError, with_variable};
+use super::selector::{Asked, named, with_variable};
 use crate::error::Result as DeviceResult;
+use crate::error::open_error::OpenError;
 
-/// The variable that says how memory is had: `svm` for shared virtual memory, `buffers` for buffers. Without it a device that
-/// has shared virtual memory gives that.
-pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
+pub use crate::error::open_error::MEMORY_VARIABLE;
 
 /// Held while drivers are asked what they have, which one thread does at a time.
 static ASKING: Mutex<()> = Mutex::new(());
@@ -73,9 +72,4 @@ fn chosen(ordinal: Option<usize>) -> Result<Opened, OpenError> {
         return Err(OpenError::BeyondOpenCl { ordinal, count });
     }
     Ok(Opened { found: all.swap_remove(ordinal), ordinal })
-}
-
-/// A selector for OpenCL as it was said.
-pub(super) fn named(ordinal: Option<usize>) -> String {
-    ordinal.map_or_else(|| "opencl".to_owned(), |ordinal| format!("opencl:{ordinal}"))
 }

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::device::device_inner::DeviceInner;
-use crate::error::Result;
-use crate::pool::{Pool, PoolStats};
+use crate::base::pool_stats::PoolStats;
 
 /// How many names an explanation tells of.
 const TAGS_TOLD: usize = 5;
@@ -61,35 +59,9 @@ pub enum Remedy {
     EndOthers,
 }
 
-impl DeviceInner {
-    /// What a request of a pool for so many bytes would meet.
-    pub(crate) fn shortage(&self, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
-        let room = self.backend.memory_info().map_err(|error| self.failed(error))?;
-        let stats = self.stats();
-        let longest_bytes = pool.longest_bytes();
-        // What is another pool's goes back to the driver first.
-        let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(self)).sum();
-        let budget_bytes = pool.chunks.budget_bytes();
-        let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);
-        let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(stats.reserved_bytes));
-        let mut shortage = Shortage {
-            wanted_bytes,
-            stats,
-            live_by_tag: self.tags.live(),
-            largest_bytes: longest_bytes.max(movable_bytes + new_bytes),
-            budget_bytes,
-            device_free_bytes,
-            device_total_bytes,
-            others_bytes: device_total_bytes.saturating_sub(device_free_bytes + stats.reserved_bytes),
-            remedy: Remedy::Release,
-        };
-        shortage.remedy = shortage.cheapest();
-        Ok(shortage)
-    }
-}
-
 impl Shortage {
-    fn cheapest(&self) -> Remedy {
+    /// What would help most cheaply.
+    pub(crate) fn cheapest(&self) -> Remedy {
         let idle_bytes = self.device_free_bytes + self.stats.cached_bytes;
         if self.wanted_bytes > self.device_total_bytes {
             return Remedy::AskForLess;

@@ -1,0 +1,126 @@
+//! Private pools as data: which were begun, which capture is of which, and the streams that were captured with each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::ordering::stream_state::{StreamState, ThreadId};
+
+/// What a private pool is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolId {
+    /// Two numbers that the caller chose, as PyTorch does.
+    Named(u64, u64),
+    /// The pool of a capture that was not announced, by the driver's id of the capture.
+    Capture(u64),
+}
+
+/// The private pools of a device.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    pub(super) pools: HashMap<PoolId, PrivatePool>,
+    /// What was begun and not ended, in this order.
+    pub(super) open: Vec<OpenPool>,
+    /// The pool of each capture that was seen.
+    pub(super) of_capture: HashMap<u64, PoolId>,
+    /// The capture that a stream was in when it was last named, where streams are checked: the driver cannot be asked later, because it
+    /// reads what the handle of a destroyed stream points to.
+    pub(super) last_seen: HashMap<StreamName, u64>,
+    /// Pools that were released, until all work that may use their memory is known to be done.
+    pub(super) leaving: Vec<PrivatePool>,
+    /// Streams that were named while their capture was spoilt. It has no graph, so what was freed there is anybody's with the memory of
+    /// released pools.
+    pub(super) spoilt: PrivatePool,
+}
+
+/// A handle, and a thread for per-thread default streams.
+type StreamName = (usize, Option<ThreadId>);
+
+#[derive(Debug, Default)]
+pub(super) struct PrivatePool {
+    /// How often it was begun and not released.
+    pub(super) users: usize,
+    pub(super) streams: HashMap<StreamName, Arc<StreamState>>,
+    /// Those whose stream was destroyed: their handles may be other streams'.
+    pub(super) gone: Vec<Arc<StreamState>>,
+}
+
+/// A private pool that a thread has begun and not ended.
+#[derive(Debug)]
+pub(super) struct OpenPool {
+    pub(super) id: PoolId,
+    pub(super) thread: ThreadId,
+    /// Captures with higher ids began later.
+    pub(super) newest_before: u64,
+    /// The last capture that was counted to it.
+    pub(super) capture: Option<u64>,
+    /// Whether its thread has begun another pool since, with no capture of this one under way: the capture has failed, or this pool
+    /// is around others.
+    pub(super) is_passed_over: bool,
+}
+
+impl PrivatePool {
+    pub(super) fn all_tracks(&self) -> impl Iterator<Item = &Arc<StreamState>> {
+        self.streams.values().chain(&self.gone)
+    }
+}
+
+impl Captures {
+    /// The pool of a capture, whichever thread names it. One that was not seen before is counted to the last pool that this thread
+    /// began before the capture; where each capture is announced, else to that of the only thread which did. Where that does not
+    /// tell, the capture has a pool of its own.
+    pub(super) fn pool_of(&mut self, capture: u64, are_announced: bool) -> &mut PrivatePool {
+        let id = match self.of_capture.get(&capture) {
+            Some(&id) => id,
+            None => self.count(capture, are_announced),
+        };
+        self.pools.get_mut(&id).expect("a capture is of a pool that is there")
+    }
+
+    /// Counts a capture that was not seen before to a pool.
+    fn count(&mut self, capture: u64, are_announced: bool) -> PoolId {
+        let here = ThreadId::current();
+        let is_earlier = |open: &OpenPool| open.newest_before < capture;
+        let own = self.open.iter().rposition(|open| is_earlier(open) && open.thread == here);
+        let is_of_only_thread = |&last: &usize| {
+            let is_of_last = |open: &OpenPool| open.thread == self.open[last].thread;
+            are_announced && self.open.iter().all(|open| !is_earlier(open) || is_of_last(open))
+        };
+        let chosen = own.or_else(|| self.open.iter().rposition(is_earlier).filter(is_of_only_thread));
+        let id = match chosen {
+            Some(index) => {
+                let open = &mut self.open[index];
+                open.capture = Some(capture);
+                open.is_passed_over = false;
+                open.id
+            }
+            None => {
+                self.pools.insert(PoolId::Capture(capture), PrivatePool { users: 1, ..PrivatePool::default() });
+                PoolId::Capture(capture)
+            }
+        };
+        self.of_capture.insert(capture, id);
+        id
+    }
+
+    /// All pools whose streams are still of interest.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut PrivatePool> {
+        self.pools.values_mut().chain(&mut self.leaving).chain([&mut self.spoilt])
+    }
+
+    /// Notes that the captures of a pool are over, as its caller says.
+    pub(super) fn end_captures_of(&mut self, id: PoolId) {
+        let Self { last_seen, of_capture, .. } = self;
+        last_seen.retain(|_, capture| of_capture.get(capture) != Some(&id));
+    }
+
+    pub(super) fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty() || self.spoilt.all_tracks().next().is_some()
+    }
+
+    /// What waits for the work of the device.
+    pub(super) fn take_leaving(&mut self) -> Vec<PrivatePool> {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.push(std::mem::take(&mut self.spoilt));
+        leaving
+    }
+}

@@ -1,0 +1,328 @@
+//! The choice of a CUDA driver: NVIDIA's or the software one.
+
+use std::path::Path;
+
+use freehold_driver::cuda::load::{self, LoadError};
+use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
+use freehold_softcuda::config::Config;
+
+use super::selector::{Asked, Source, VARIABLE, Wish, named, with_variable};
+use crate::error::open_error::{Absence, OpenError};
+
+/// Whose driver was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The software driver.
+    Soft,
+    /// NVIDIA's.
+    Cuda,
+}
+
+/// A driver and the device of it to use.
+///
+/// ```
+/// // SAFETY: nothing is called of the driver here but what makes a device of it.
+/// let opened = unsafe { freehold::open::open(Some("soft"))? };
+/// println!("{}", opened.why); // which device, and why this one
+/// assert_eq!(opened.selector(), "soft");
+/// // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+/// let device = unsafe { freehold::Device::new(opened.api, opened.device) }?;
+/// # drop(device);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The driver's functions. Whoever has them vouches for what is called of them: see [`open`].
+    pub api: Api,
+    /// The device, as that driver names it.
+    pub device: CUdevice,
+    /// Whose driver it is.
+    pub kind: Kind,
+    /// One sentence: which device, and why this one.
+    pub why: String,
+}
+
+impl Opened {
+    /// The selector that names exactly this device.
+    pub fn selector(&self) -> String {
+        match self.kind {
+            Kind::Soft => "soft".to_owned(),
+            Kind::Cuda => format!("cuda:{}", self.device.0),
+        }
+    }
+}
+
+/// The CUDA driver of the device that `selector` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
+/// that this machine has. The driver is initialised.
+///
+/// # Safety
+/// As for [`load::load`]: whoever has the table vouches for what is called of it. Memory, streams and contexts of the library are not
+/// destroyed, and used only in its order.
+pub unsafe fn open(selector: Option<&str>) -> Result<Opened, OpenError> {
+    opened(selector)
+}
+
+/// [`open`], for calls of this crate's own.
+pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
+    let selector = with_variable(selector)?;
+    let mut found = None;
+    let choice = choose(selector, || match nvidia() {
+        Ok((api, nvidia)) => {
+            found = Some(api);
+            Ok(nvidia)
+        }
+        Err(absence) => Err(absence),
+    })?;
+    let api = match choice.kind {
+        Kind::Cuda => found.expect("a GPU is chosen only after its driver was loaded"),
+        Kind::Soft => {
+            let api = soft();
+            Config::from_env()?;
+            driver::init(&api, 0).map_err(OpenError::SoftRefused)?;
+            api
+        }
+    };
+    Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
+}
+
+/// What a program is to run on, by the same choice as [`open`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The software device.
+    Soft,
+    /// NVIDIA's GPUs; with an ordinal only that one of them.
+    Cuda {
+        /// The number of the device, as the driver counts them.
+        ordinal: Option<i32>,
+    },
+}
+
+/// What the device that `selector` names, or `FREEHOLD_DEVICE`, or the best one of this machine is. The software driver is
+/// not started, so that nothing of it is left in a process that becomes another program.
+///
+/// ```
+/// use freehold::open::{Target, target};
+///
+/// assert_eq!(target(Some("soft"))?, Target::Soft);
+/// # Ok::<(), freehold::open::OpenError>(())
+/// ```
+pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
+    let selector = with_variable(selector)?;
+    match choose(selector, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
+        Kind::Cuda => Ok(Target::Cuda { ordinal: selector.and_then(|selector| selector.asked.ordinal()) }),
+        Kind::Soft => {
+            Config::from_env()?;
+            Ok(Target::Soft)
+        }
+    }
+}
+
+/// The table of a driver that nothing was called of yet, `cuInit` neither.
+///
+/// # Safety
+/// As for [`load::load`].
+pub unsafe fn untouched(kind: Kind) -> Result<Api, Absence> {
+    match kind {
+        Kind::Soft => Ok(soft()),
+        Kind::Cuda => library(),
+    }
+}
+
+/// What NVIDIA's driver says of this machine.
+#[derive(Clone, Debug)]
+pub(super) struct Nvidia {
+    /// At least one; the ordinal is the index.
+    names: Vec<String>,
+    /// As CUDA counts: 13.0 is 13000.
+    version: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Choice {
+    kind: Kind,
+    device: CUdevice,
+    why: String,
+}
+
+/// Which device it is to be. `probe` loads NVIDIA's driver, and is not called where the selector is for none of it.
+fn choose(selector: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -> Result<Choice, OpenError> {
+    let soft =
+        |because: String| Choice { kind: Kind::Soft, device: CUdevice(0), why: format!("software device: {because}") };
+    match selector {
+        Some(Wish { asked: Asked::Soft, from: Source::Caller }) => Ok(soft("it was asked for".to_owned())),
+        Some(Wish { asked: Asked::Soft, from: Source::Variable }) => Ok(soft(format!("{VARIABLE} says soft"))),
+        Some(Wish { asked: Asked::Cuda { ordinal }, .. }) => {
+            let ordinal = ordinal.unwrap_or(0);
+            let nvidia =
+                probe().map_err(|absence| OpenError::Absent { selector: format!("cuda:{ordinal}"), absence })?;
+            cuda(&nvidia, ordinal)
+        }
+        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => Err(OpenError::NotCuda { selector: named(ordinal) }),
+        None => match probe() {
+            Ok(nvidia) => cuda(&nvidia, 0),
+            Err(absence) => Ok(soft(absence.to_string())),
+        },
+    }
+}
+
+fn cuda(nvidia: &Nvidia, ordinal: i32) -> Result<Choice, OpenError> {
+    let count = nvidia.names.len();
+    let name = usize::try_from(ordinal)
+        .ok()
+        .and_then(|index| nvidia.names.get(index))
+        .ok_or(OpenError::OutOfRange { ordinal, count })?;
+    let (major, minor) = (nvidia.version / 1000, nvidia.version % 1000 / 10);
+    let why = format!("cuda:{ordinal}: {name}, driver {major}.{minor}");
+    Ok(Choice { kind: Kind::Cuda, device: CUdevice(ordinal), why })
+}
+
+pub(super) fn soft() -> Api {
+    // SAFETY: as for `library`.
+    unsafe { freehold_softcuda::api() }
+}
+
+fn library() -> Result<Api, Absence> {
+    // SAFETY: the library of that name is NVIDIA's driver. What this crate calls of it names what it made itself; who else is given the
+    // table vouches for the rest.
+    unsafe { load::load(Path::new(load::LIBRARY)) }.map_err(|error| match error {
+        LoadError::Library { .. } => Absence::NoLibrary,
+        LoadError::NotADriver(_) => Absence::NotADriver,
+    })
+}
+
+/// NVIDIA's driver, started, and its devices.
+pub(super) fn nvidia() -> Result<(Api, Nvidia), Absence> {
+    let api = library()?;
+    let nvidia = describe(&api).map_err(|error| match error.code {
+        CUerror::NO_DEVICE => Absence::NoDevice,
+        _ => Absence::Refused(error),
+    })?;
+    if nvidia.names.is_empty() { Err(Absence::NoDevice) } else { Ok((api, nvidia)) }
+}
+
+/// Starts the driver and asks it for its devices.
+fn describe(api: &Api) -> Result<Nvidia, CallError> {
+    driver::init(api, 0)?;
+    let names = (0..device::count(api)?).map(|ordinal| device::name(api, CUdevice(ordinal)));
+    let names = names.collect::<Result<Vec<_>, _>>()?;
+    let version = driver::version(api)?;
+    Ok(Nvidia { names, version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freehold_driver::cuda::Function;
+
+    fn two_devices() -> Result<Nvidia, Absence> {
+        Ok(Nvidia { names: vec!["NVIDIA H200".to_owned(), "NVIDIA T4".to_owned()], version: 13000 })
+    }
+
+    fn no_library() -> Result<Nvidia, Absence> {
+        Err(Absence::NoLibrary)
+    }
+
+    fn caller(text: &str) -> Option<Wish> {
+        Some(Wish { asked: Asked::parse(text).unwrap(), from: Source::Caller })
+    }
+
+    #[test]
+    fn without_a_wish_a_gpu_is_taken() {
+        let choice = choose(None, two_devices).unwrap();
+        assert_eq!(choice.kind, Kind::Cuda);
+        assert_eq!(choice.device, CUdevice(0));
+        assert_eq!(choice.why, "cuda:0: NVIDIA H200, driver 13.0");
+    }
+
+    #[test]
+    fn without_a_wish_and_a_library_it_is_the_software_device() {
+        let choice = choose(None, no_library).unwrap();
+        assert_eq!(choice.kind, Kind::Soft);
+        assert_eq!(choice.why, "software device: libcuda.so.1 is not on this machine");
+    }
+
+    #[test]
+    fn without_a_wish_and_a_device_it_is_the_software_device() {
+        let choice = choose(None, || Err(Absence::NoDevice)).unwrap();
+        assert_eq!(choice.why, "software device: NVIDIA's driver has no device");
+    }
+
+    #[test]
+    fn a_driver_that_does_not_start_is_named_with_its_code() {
+        let refused = CallError { call: Function::cuInit, code: CUerror::SYSTEM_DRIVER_MISMATCH };
+        let choice = choose(None, || Err(Absence::Refused(refused))).unwrap();
+        assert_eq!(
+            choice.why,
+            "software device: NVIDIA's driver does not start: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"
+        );
+    }
+
+    #[test]
+    fn soft_is_soft_beside_a_gpu_and_loads_nothing() {
+        let choice = choose(caller("soft"), || panic!("NVIDIA's library was loaded")).unwrap();
+        assert_eq!(choice.kind, Kind::Soft);
+        assert_eq!(choice.why, "software device: it was asked for");
+    }
+
+    #[test]
+    fn the_variable_is_named_when_it_decided() {
+        let selector = Some(Wish { asked: Asked::Soft, from: Source::Variable });
+        assert_eq!(choose(selector, two_devices).unwrap().why, "software device: FREEHOLD_DEVICE says soft");
+    }
+
+    #[test]
+    fn an_ordinal_picks_its_device() {
+        let choice = choose(caller("cuda:1"), two_devices).unwrap();
+        assert_eq!(choice.device, CUdevice(1));
+        assert_eq!(choice.why, "cuda:1: NVIDIA T4, driver 13.0");
+    }
+
+    #[test]
+    fn cuda_alone_is_the_first_device() {
+        assert_eq!(choose(caller("cuda"), two_devices).unwrap().device, CUdevice(0));
+    }
+
+    #[test]
+    fn an_ordinal_out_of_range_says_how_many_there_are() {
+        let error = choose(caller("cuda:2"), two_devices).unwrap_err();
+        assert_eq!(error.to_string(), "cuda:2 was asked for, but this machine has 2 NVIDIA devices");
+    }
+
+    #[test]
+    fn a_wished_gpu_without_a_library_is_an_error_and_not_the_software_device() {
+        let error = choose(caller("cuda"), no_library).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cuda:0 was asked for, but libcuda.so.1 is not on this machine; the software device, soft, needs no GPU"
+        );
+    }
+
+    #[test]
+    fn an_unknown_word_names_the_forms() {
+        let error = Asked::parse("gpu").unwrap_err();
+        assert_eq!(error.to_string(), "\"gpu\" is no device: say soft, cuda, cuda:N, opencl or opencl:N");
+    }
+
+    #[test]
+    fn an_ordinal_is_digits_that_fit() {
+        let texts = ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""];
+        for text in texts.into_iter().chain(["opencl:", "opencl:-1", "opencl:x", "opencl1", "hip:0"]) {
+            assert_eq!(Asked::parse(text), Err(OpenError::UnknownDevice(text.to_owned())), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn opencl_is_no_cuda_driver_and_none_is_loaded_for_it() {
+        let error = choose(caller("opencl:1"), || panic!("NVIDIA's library was loaded")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "opencl:1 was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N"
+        );
+    }
+
+    #[test]
+    fn a_wish_names_its_device_again() {
+        let opened = Opened { api: soft(), device: CUdevice(3), kind: Kind::Cuda, why: String::new() };
+        assert_eq!(opened.selector(), "cuda:3");
+    }
+}

@@ -1,0 +1,86 @@
+//! The devices that a process has opened, by what names them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CallError};
+
+use super::choice::{Opened, opened};
+use super::opencl;
+use crate::api::device::Device;
+use crate::error::{Error, Result as DeviceResult};
+
+/// The devices that were opened. They stay open until the process ends: what is pending when the last handle goes is never
+/// waited for, and a device that is opened again finds its memory in the pool.
+static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
+
+/// The device that `selector` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
+/// this machine has, of CUDA. One that was opened before is that one again.
+///
+/// ```
+/// let device = freehold::open::device(Some("soft"))?; // no GPU is needed
+/// assert_eq!(device.name()?, "Freehold Software Device 0");
+/// # Ok::<(), freehold::Error>(())
+/// ```
+pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
+    match opencl::open(selector)? {
+        // SAFETY: a context of OpenCL's does what the trait says.
+        Some(found) => known_or(found.selector(), || unsafe { Device::on(Arc::new(found.context()?)) }),
+        None => device_of(opened(selector)?),
+    }
+}
+
+pub(super) fn device_of(opened: Opened) -> DeviceResult<Device> {
+    // The software device has several numbers, which no selector tells apart.
+    let name = format!("{} {}", opened.selector(), opened.device.0);
+    // SAFETY: the driver is one that this module opened; others that have its table vouch for what they call.
+    known_or(name, || unsafe { Device::new(opened.api, opened.device) })
+}
+
+/// The device that is known by a name, or else the one that `make` makes.
+fn known_or(name: String, make: impl FnOnce() -> DeviceResult<Device>) -> DeviceResult<Device> {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.get_or_insert_default();
+    if let Some(device) = devices.get(&name) {
+        return Ok(device.clone());
+    }
+    let device = make()?;
+    devices.insert(name, device.clone());
+    Ok(device)
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        Self::Call(error.into())
+    }
+}
+
+impl Device {
+    /// A device of a CUDA driver that is initialised.
+    ///
+    /// # Safety
+    /// The table's functions do what the driver API says, as [`Vouched::new`](cuda::Vouched::new) has it. Memory, streams and contexts of
+    /// the device are not destroyed by others, and used only in the library's order.
+    pub unsafe fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
+        let primary = Arc::new(cuda::Context::primary(api, ordinal)?);
+        // SAFETY: a context of a CUDA driver does what the trait says.
+        unsafe { Self::on(primary) }
+    }
+
+    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
+    /// after all that is done here.
+    pub(super) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
+        let adopted = Arc::new(cuda::Context::adopt(api, ordinal, context)?);
+        // SAFETY: as above.
+        unsafe { Self::on(adopted) }
+    }
+
+    /// The table of the driver's functions where it is a CUDA driver, for other people's code.
+    ///
+    /// # Safety
+    /// As for [`open`].
+    pub unsafe fn api(&self) -> Option<&Api> {
+        // SAFETY: the caller vouches for what is called of it.
+        unsafe { self.inner().backend.cuda() }
+    }
+}

@@ -1,0 +1,114 @@
+//! The foreign pools of a process, one for each number of a device.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError, context, device, load, primary};
+
+use super::choice::opened;
+use super::devices::device_of;
+use crate::api::device::Device;
+use crate::api::foreign::ForeignPool;
+use crate::error::Result as DeviceResult;
+use crate::error::open_error::{OpenError, STREAMS_VARIABLE};
+
+/// Whether each capture of this process is announced before it begins.
+static CAPTURES_ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
+/// Promises for all foreign pools that each capture is announced: see [`ForeignPool::announce_captures`].
+///
+/// # Safety
+/// As for [`ForeignPool::announce_captures`].
+pub unsafe fn announce_captures() {
+    CAPTURES_ANNOUNCED.store(true, Ordering::SeqCst);
+    for foreign_pool in foreign_pools() {
+        // SAFETY: the caller's promise is this function's.
+        unsafe { foreign_pool.announce_captures() };
+    }
+}
+
+/// How often private pools of all devices were begun and not ended.
+pub(crate) static POOLS_OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// How many devices of a process can have foreign pools.
+const FOREIGN_POOLS_MAX: usize = 64;
+
+static FOREIGN_POOLS: [OnceLock<ForeignPool>; FOREIGN_POOLS_MAX] = [const { OnceLock::new() }; FOREIGN_POOLS_MAX];
+
+/// Held while a foreign pool is made, so that no device has two.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// The foreign pool's view of a device by its number, if it was asked for before.
+///
+/// # Safety
+/// As for [`foreign_pool`].
+#[inline]
+pub unsafe fn known_foreign_pool(ordinal: i32) -> Option<&'static ForeignPool> {
+    FOREIGN_POOLS.get(usize::try_from(ordinal).ok()?)?.get()
+}
+
+/// All foreign pools that were asked for before.
+///
+/// # Safety
+/// As for [`foreign_pool`].
+pub unsafe fn known_foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
+    foreign_pools()
+}
+
+/// As [`known_foreign_pools`], for this crate, which names no streams of its own accord.
+pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
+    FOREIGN_POOLS.iter().filter_map(OnceLock::get)
+}
+
+/// The foreign pool's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
+/// [`open`] chooses it. The context is the one that is current, if it is one of that device, or else the primary one.
+///
+/// # Safety
+/// Whoever has the foreign pool vouches for the streams that it is told of: each handle is that of a stream of the device, and is not destroyed
+/// before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked. Memory that was handed out is used in the order of the
+/// streams that the foreign pool was told of.
+pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
+    let place = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
+    let place = place.ok_or(OpenError::NoSuchNumber { ordinal })?;
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = place.get() {
+        return Ok(known);
+    }
+    let is_checked = match std::env::var_os(STREAMS_VARIABLE).unwrap_or_default().to_string_lossy().as_ref() {
+        "checked" => true,
+        "trusted" | "" => false,
+        said => return Err(OpenError::UnknownStreams { said: said.to_owned() }.into()),
+    };
+    let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));
+    let mut opened = opened(selector.as_deref())?;
+    let count = device::count(&opened.api)?;
+    if ordinal >= count {
+        return Err(OpenError::BeyondDevices { ordinal, count }.into());
+    }
+    opened.device = CUdevice(ordinal);
+    let device = match others_context(&opened.api, opened.device)? {
+        Some(context) => Device::adopting(opened.api, opened.device, context)?,
+        None => device_of(opened)?,
+    };
+    let foreign_pool = place.get_or_init(|| ForeignPool::new(&device, ordinal, is_checked));
+    // Whoever promises after this finds the foreign pool.
+    if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {
+        // SAFETY: it was promised.
+        unsafe { foreign_pool.announce_captures() };
+    }
+    Ok(foreign_pool)
+}
+
+/// The current context, if it is one of the device and not the primary one.
+fn others_context(api: &Api, device: CUdevice) -> Result<Option<CUcontext>, CallError> {
+    let current = context::current(api)?;
+    if current == CUcontext::NULL || context::device(api)? != device {
+        return Ok(None);
+    }
+    if !primary::state(api, device)?.active {
+        return Ok(Some(current));
+    }
+    let primary = primary::retain(api, device)?;
+    primary::release(api, device)?;
+    Ok((current != primary).then_some(current))
+}

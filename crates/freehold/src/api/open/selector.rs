@@ -1,0 +1,76 @@
+//! What names a device: `soft`, `cuda:0`, `opencl`; from the caller, or from the environment.
+
+use crate::error::open_error::OpenError;
+
+/// The variable that names a device where the caller names none.
+pub const VARIABLE: &str = "FREEHOLD_DEVICE";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Soft,
+    /// The first device, where no ordinal is named.
+    Cuda {
+        ordinal: Option<i32>,
+    },
+    /// The first device, where no ordinal is named.
+    OpenCl {
+        ordinal: Option<usize>,
+    },
+}
+
+impl Asked {
+    pub(super) fn ordinal(self) -> Option<i32> {
+        match self {
+            Self::Soft | Self::OpenCl { .. } => None,
+            Self::Cuda { ordinal } => ordinal,
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
+        let unknown = || OpenError::UnknownDevice(text.to_owned());
+        match text {
+            "soft" => Ok(Self::Soft),
+            "cuda" => Ok(Self::Cuda { ordinal: None }),
+            "opencl" => Ok(Self::OpenCl { ordinal: None }),
+            _ => {
+                let (driver, digits) = text.split_once(':').ok_or_else(unknown)?;
+                if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return Err(unknown());
+                }
+                match driver {
+                    "cuda" => Ok(Self::Cuda { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
+                    "opencl" => Ok(Self::OpenCl { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
+                    _ => Err(unknown()),
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Caller,
+    Variable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) asked: Asked,
+    pub(super) from: Source,
+}
+
+/// The caller's selector, or else the environment's.
+pub(super) fn with_variable(selector: Option<&str>) -> Result<Option<Wish>, OpenError> {
+    let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    let variable = variable.map(|text| text.to_string_lossy().into_owned());
+    match (selector, &variable) {
+        (Some(text), _) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Caller })),
+        (None, Some(text)) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Variable })),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A selector for OpenCL as it was said.
+pub(super) fn named(ordinal: Option<usize>) -> String {
+    ordinal.map_or_else(|| "opencl".to_owned(), |ordinal| format!("opencl:{ordinal}"))
+}
