@@ -144,7 +144,7 @@ impl Arena {
         let device = &context.inner.device;
         let range = self.taken_bytes..self.taken_bytes + bytes;
         let uses = AccessHistory::begin(Fence { stream: self.block.stream(), seq: self.past.home });
-        self.past.abroad.forget(|fence| device.is_complete(fence));
+        self.past.abroad.forget(|fence| device.streams.is_complete(fence));
         self.past.abroad.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
         let alignment_bytes = device.backend.alignment_bytes().max(ALIGNMENT_BYTES);
         self.taken_bytes = range.end.next_multiple_of(alignment_bytes).min(capacity_bytes);

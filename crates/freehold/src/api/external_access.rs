@@ -143,7 +143,7 @@ impl Stream {
         if fence.stream == stream_state.id {
             stream_state.is_complete(fence.seq)
         } else {
-            context.inner.device.is_complete(fence)
+            context.inner.device.streams.is_complete(fence)
         }
     }
 
@@ -168,7 +168,7 @@ impl Stream {
         if !earlier.is_empty()
             && let Err(error) = device.record_fences_uncaptured(&earlier)
         {
-            device.transfer_slots.give_back(slot);
+            device.streams.transfer_slots.give_back(slot);
             return Err(error);
         }
         let fence = slot.begin();
@@ -208,10 +208,10 @@ impl ExternalAccess {
         let device = &self.context.inner.device;
         device.check()?;
         for &fence in &self.earlier {
-            if let Some(stream_state) = device.stream_state(fence.stream) {
+            if let Some(stream_state) = device.streams.get(fence.stream) {
                 stream_state.refresh().map_err(|error| device.failed(error))?;
             }
-            if !device.is_complete(fence) {
+            if !device.streams.is_complete(fence) {
                 return Ok(false);
             }
         }
@@ -261,7 +261,7 @@ impl ExternalAccess {
         if let Some(undefined) = &self.undefined {
             note(undefined, self.fence);
         }
-        device.transfer_slots.end(slot);
+        device.streams.transfer_slots.end(slot);
     }
 }
 

@@ -265,7 +265,7 @@ impl Inner {
         let range = self.range_of::<T>(offset_bytes, len)?;
         let uses = AccessHistory::begin(Fence { stream: stream.id(), seq: 0 });
         let mut past = self.past();
-        past.forget(|fence| device.is_complete(fence));
+        past.forget(|fence| device.streams.is_complete(fence));
         past.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
         drop(past);
         Ok(ImportedSlice { import: self.clone(), uses, range, len, elements: PhantomData })
@@ -300,7 +300,7 @@ impl Drop for Inner {
             return;
         }
         let mut past = self.past();
-        past.forget(|fence| device.is_complete(fence));
+        past.forget(|fence| device.streams.is_complete(fence));
         let fences: Vec<Fence> = past.fences().collect();
         drop(past);
         match &self.ground {
@@ -379,7 +379,7 @@ impl<T: Pod> ImportedSlice<T> {
     /// there. No driver is asked: what nobody was told of is taken for pending.
     pub fn pending(&self) -> bool {
         let device = self.device();
-        !device.is_child() && self.uses.all().into_iter().any(|fence| !device.is_complete(fence))
+        !device.is_child() && self.uses.all().into_iter().any(|fence| !device.streams.is_complete(fence))
     }
 
     /// Lets the work that is put into `stream` from now on wait, on the device, for all uses of the part so far.
@@ -424,7 +424,7 @@ impl<T> Drop for ImportedSlice<T> {
             return;
         }
         let mut fences = self.uses.all();
-        fences.retain(|&fence| !device.is_complete(fence));
+        fences.retain(|&fence| !device.streams.is_complete(fence));
         if !fences.is_empty() {
             let mut past = self.import.past();
             fences.into_iter().for_each(|fence| past.note(fence, &self.range));

@@ -65,7 +65,7 @@ impl Device {
     pub fn clock(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
-        let by = device.backend.host_registration().filter(|_| device.writes_words()).ok_or(Error::NoWords)?;
+        let by = device.backend.host_registration().filter(|_| device.streams.writes_words()).ok_or(Error::NoWords)?;
         let bytes = words.checked_mul(WORD_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or(Error::TooManyElements { elements: words, element_bytes: WORD_BYTES })?;
         if bytes == 0 {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 
 use freehold_driver::{Backend, CallError, PitchedPtr, handle};
@@ -103,16 +102,6 @@ fn pitch_end(pitch: usize, row: usize, rows: usize) -> Option<usize> {
     before_last.checked_add(row)
 }
 
-/// Makes a stream and an event for others to wait for it.
-pub(crate) fn make(backend: &dyn Backend) -> std::result::Result<(handle::Stream, handle::Event), CallError> {
-    let raw = backend.create_stream()?;
-    match backend.create_event() {
-        Ok(event) => Ok((raw, event)),
-        // SAFETY: the stream was made above, and nobody knows of it.
-        Err(error) => unsafe { backend.destroy_stream(raw) }.and(Err(error)),
-    }
-}
-
 impl Stream {
     pub(crate) fn new(context: Context) -> Result<Self> {
         context.inner.check()?;
@@ -148,8 +137,7 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn raw(&self) -> handle::Stream {
-        self.inner.state.hand_out();
-        self.inner.context.inner.device.has_handed_out.store(true, Ordering::Relaxed);
+        self.inner.context.inner.device.streams.hand_out(&self.inner.state);
         self.inner.state.raw
     }
 
@@ -524,7 +512,7 @@ impl Stream {
         for used in used {
             if used.is_ordered {
                 let is_before = |other: Fence| {
-                    self.inner.state.has_waited(other.stream, other.seq) || inner.device.is_complete(other)
+                    self.inner.state.has_waited(other.stream, other.seq) || inner.device.streams.is_complete(other)
                 };
                 used.uses.note(fence, used.access, is_before);
             } else {
@@ -664,12 +652,12 @@ impl Stream {
                 continue;
             }
             if TransferSlot::is_transfer(fence.stream) {
-                let waited = self.inner.state.wait_for_transfer(&device.transfer_slots, *fence);
+                let waited = self.inner.state.wait_for_transfer(&device.streams.transfer_slots, *fence);
                 waits |= waited.map_err(|error| device.failed(error))?;
                 continue;
             }
             // A stream_state that is gone has passed all of its work.
-            if let Some(other) = device.stream_state(fence.stream) {
+            if let Some(other) = device.streams.get(fence.stream) {
                 let waited = self.inner.state.wait_for(&other, fence.seq);
                 waits |= waited.map_err(|error| device.failed(error))?;
             }

@@ -133,7 +133,7 @@ mod tests {
             other.fill_bytes(&mut piece, 1).unwrap();
         });
         // Held for ever in the child, by a thread that is not there.
-        let streams = device.inner().streams();
+        let streams = device.inner().streams.locked();
         let is_refused = in_child(|| {
             let refused = arena.scope(|scope| scope.alloc::<u8>(100).map(drop));
             matches!(refused, Err(Error::ForkedChild { .. }))

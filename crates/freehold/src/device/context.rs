@@ -86,7 +86,8 @@ impl Context {
         let shared = self.inner.enter()?;
         let device = &self.inner.device;
         let fences: Vec<_> = device
-            .streams_of(self.id())
+            .streams
+            .of_context(self.id())
             .into_iter()
             .map(|stream_state| (stream_state.current_fence().seq, stream_state))
             .collect();

@@ -15,6 +15,8 @@ use crate::error::Result;
 use crate::ledger::{ContextId, Fence};
 use crate::ordering::context_state::{ContextState, PRIMARY};
 use crate::ordering::stream_state::StreamState;
+use crate::ordering::streams::Streams;
+use crate::pool::PoolDevice;
 
 /// What is to be done when nothing of its context is pending.
 #[derive(Debug)]
@@ -37,6 +39,16 @@ pub(crate) enum Deferred {
     Retire { stream_state: Arc<StreamState> },
 }
 
+impl PoolDevice for DeviceInner {
+    fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    fn unmap_completed(&self) -> std::result::Result<bool, CallError> {
+        Self::unmap_completed(self)
+    }
+}
+
 impl DeviceInner {
     pub(crate) fn defer(&self, what: Deferred) {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(what);
@@ -44,16 +56,6 @@ impl DeviceInner {
 
     pub(crate) fn has_deferred(&self) -> bool {
         !self.deferred.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    /// Whether nothing of ours is pending in a context.
-    pub(crate) fn is_idle(&self, context: ContextId) -> bool {
-        self.streams_of(context).iter().all(|stream_state| stream_state.is_idle())
-    }
-
-    /// Whether nothing of ours is pending anywhere.
-    pub(crate) fn is_all_idle(&self) -> bool {
-        self.streams().live.values().all(|stream_state| stream_state.is_idle())
     }
 
     /// Does what waited and can be done without waiting: streams that have passed their last work are forgotten, modules
@@ -80,26 +82,8 @@ impl DeviceInner {
 
     /// Forgets streams that are gone and have passed their last work: others have their memory.
     pub(crate) fn forget_ended_streams(&self) -> Result<()> {
-        let is_of_interest =
-            |stream_state: &&Arc<StreamState>| stream_state.is_retired() || stream_state.fence_word().is_none();
-        let streams: Vec<_> = self.streams().live.values().filter(is_of_interest).cloned().collect();
-        for stream_state in streams {
-            stream_state.refresh().map_err(|error| self.failed(error))?;
-            if !stream_state.has_ended() {
-                continue;
-            }
-            let slot = stream_state.end().map_err(|error| self.failed(error))?;
-            self.pools().for_each(|pool| pool.end_stream(&stream_state));
-            for other in self.streams().live.values() {
-                other.forget(stream_state.id);
-            }
-            if self.streams().live.remove(&stream_state.id).is_some()
-                && let Some(slot) = slot
-            {
-                self.fence_words.give_back(slot);
-            }
-        }
-        Ok(())
+        let ended = self.streams.forget_ended(|ended| self.pools().for_each(|pool| pool.end_stream(ended)));
+        ended.map_err(|error| self.failed(error))
     }
 
     /// Whether it was done.
@@ -118,7 +102,7 @@ impl DeviceInner {
                     // SAFETY: the last handle of the module has gone, and no work of the context is pending.
                     unsafe { context_state.backend.unload(*raw) }
                 };
-                let unloaded = self.with_idle_context(context_state, unload).map_err(failed)?;
+                let unloaded = self.streams.with_idle_context(context_state, unload).map_err(failed)?;
                 if unloaded && self.timeline.is_on() {
                     self.timeline.of_module("unload", raw.as_raw(), *asked, self.now());
                 }
@@ -127,22 +111,20 @@ impl DeviceInner {
             Deferred::Close { context_state, fences } => {
                 if fences.get().is_none() {
                     let Ok(_alone) = context_state.gate.try_write() else { return Ok(false) };
-                    fences.get_or_init(|| self.fences_of_all());
+                    fences.get_or_init(|| self.streams.fences_of_all());
                 }
                 for &fence in fences.get().into_iter().flatten() {
                     if !self.is_complete_by_now(fence)? {
                         return Ok(false);
                     }
                 }
-                let closed = self.with_idle_context(context_state, || {
+                let closed = self.streams.with_idle_context(context_state, || {
                     let streams = self.forget_context(context_state.id);
                     // SAFETY: no thread is within the context, and none enters it any more; its streams and events were forgotten.
                     unsafe { context_state.backend.close() }?;
                     context_state.is_destroyed.store(true, Ordering::Release);
                     self.pools().for_each(|pool| pool.end_context(context_state.id));
-                    for stream_state in &streams {
-                        stream_state.fence_word().into_iter().for_each(|slot| self.fence_words.give_back(slot));
-                    }
+                    self.streams.give_back_words(&streams);
                     Ok(())
                 });
                 closed.map_err(failed)
@@ -167,58 +149,12 @@ impl DeviceInner {
         Ok(!leaving.is_empty())
     }
 
-    /// Makes a call that waits for all work of a context, if there is none.
-    pub(crate) fn with_idle_context(
-        &self,
-        context_state: &ContextState,
-        call: impl FnOnce() -> std::result::Result<(), CallError>,
-    ) -> std::result::Result<bool, CallError> {
-        // Asked before the gate is taken, which asking enters.
-        for stream_state in self.streams_of(context_state.id) {
-            stream_state.query()?;
-            if !stream_state.is_idle() {
-                return Ok(false);
-            }
-        }
-        let Ok(_alone) = context_state.gate.try_write() else { return Ok(false) };
-        if !self.is_idle(context_state.id) {
-            return Ok(false);
-        }
-        call().map(|()| true)
-    }
-
-    /// Makes a call that waits for all work of the device, if there is none. The caller is in no gate.
-    pub(crate) fn with_idle_device(
-        &self,
-        call: impl FnOnce() -> std::result::Result<(), CallError>,
-    ) -> std::result::Result<bool, CallError> {
-        let streams: Vec<_> = self.streams().live.values().cloned().collect();
-        // Asked before the gates are taken, which asking enters.
-        for stream_state in &streams {
-            if !stream_state.is_quiet()? {
-                return Ok(false);
-            }
-        }
-        let mut halls: Vec<_> = streams.iter().map(|stream_state| stream_state.context_state()).collect();
-        halls.sort_unstable_by_key(|context_state| Arc::as_ptr(context_state));
-        halls.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let gates: Option<Vec<_>> = halls.iter().map(|context_state| context_state.gate.try_write().ok()).collect();
-        if gates.is_none() || !self.is_all_idle() {
-            return Ok(false);
-        }
-        call().map(|()| true)
-    }
-
     /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
     /// streams, whose words may still be written until it is.
     fn forget_context(&self, context: ContextId) -> Vec<Arc<StreamState>> {
         self.timeline.forget_context(self, context);
         self.end_blocks(context);
-        let streams = self.streams_of(context);
-        for stream_state in &streams {
-            stream_state.end_with_context();
-            self.streams().live.remove(&stream_state.id);
-        }
+        let streams = self.streams.forget_context(context);
         let mut later = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
         later.retain(|what| match what {
             Deferred::Unload { context_state, .. } | Deferred::Close { context_state, .. } => {
@@ -246,7 +182,7 @@ impl DeviceInner {
 
     /// Gives memory that nobody has back to the driver until the pools have no more than `keep_bytes`. How many bytes went.
     pub(crate) fn trim_pools(&self, keep_bytes: u64) -> Result<u64> {
-        let trimmed = self.pools().map(|pool| pool.trim(self, keep_bytes)).sum::<std::result::Result<_, _>>();
+        let trimmed = self.pools().map(|pool| pool.trim(&self.streams, keep_bytes)).sum::<std::result::Result<_, _>>();
         trimmed.map_err(|error| self.failed(error))
     }
 
@@ -255,8 +191,8 @@ impl DeviceInner {
     pub(crate) fn trim(&self, context_state: &ContextState, keep_bytes: u64) -> Result<u64> {
         let freed_bytes = self.trim_pools(keep_bytes)?;
         let Ok(_alone) = context_state.gate.try_write() else { return Ok(freed_bytes) };
-        if context_state.id == PRIMARY && self.is_idle(context_state.id) {
-            let freed = self.staging.free(&*context_state.backend, |fence| self.is_complete(fence));
+        if context_state.id == PRIMARY && self.streams.is_idle(context_state.id) {
+            let freed = self.staging.free(&*context_state.backend, |fence| self.streams.is_complete(fence));
             freed.map_err(|error| self.failed(error))?;
         }
         Ok(freed_bytes)

@@ -2,14 +2,13 @@
 //!
 //! The books are locked for moments, never while the driver is called.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use freehold_driver::handle::{self, Event};
-use freehold_driver::{Backend, CallError};
+use freehold_driver::{Backend, CallError, handle};
 
 use crate::api::stream::Stream;
 use crate::base::fork::ForkGuard;
@@ -24,9 +23,9 @@ use crate::error::{Error, Result};
 use crate::ledger::{BlockId, ContextId, Fence, Kind, Ledger, NotEntered, Owner, State, StreamId, WrongRelease};
 use crate::ordering::access_history::Access;
 use crate::ordering::context_state::{ContextState, PRIMARY};
-use crate::ordering::fence_words::{FenceWord, FenceWords};
 use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
-use crate::ordering::transfer_slot::{TransferSlot, TransferSlots};
+use crate::ordering::streams::Streams;
+use crate::ordering::transfer_slot::TransferSlot;
 use crate::pool::Pool;
 use crate::pool::block_meta::{BlockState, MetaSnapshot};
 use crate::trace::timeline::Timeline;
@@ -44,10 +43,7 @@ pub(crate) struct DeviceInner {
     opened: Instant,
     /// Who owns what is not of the pool.
     ledger: Mutex<Ledger>,
-    streams: Mutex<StreamStates>,
-    /// Who is lent memory, and is no stream.
-    pub(crate) transfer_slots: TransferSlots,
-    pub(crate) fence_words: FenceWords,
+    pub(crate) streams: Streams,
     pub(crate) staging: Staging,
     /// What waits until nothing of its context is pending.
     pub(crate) deferred: Mutex<Vec<Deferred>>,
@@ -57,8 +53,6 @@ pub(crate) struct DeviceInner {
     /// What failed in drops, which have nobody to tell.
     drop_errors: Mutex<Vec<Error>>,
     contexts: AtomicU32,
-    /// Whether others were told the handle of a stream, and may capture it.
-    pub(crate) has_handed_out: AtomicBool,
     pub(crate) tags: Tags,
     pub(crate) timeline: Timeline,
     pub(crate) pool: Pool,
@@ -66,12 +60,6 @@ pub(crate) struct DeviceInner {
     pub(crate) shareable: OnceLock<Pool>,
     /// Blocks that other people's code has by their addresses.
     by_address: Mutex<HashMap<u64, RawBlock>>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct StreamStates {
-    last: u32,
-    pub(crate) live: BTreeMap<StreamId, Arc<StreamState>>,
 }
 
 impl DeviceInner {
@@ -86,32 +74,24 @@ impl DeviceInner {
         let fork_guard = ForkGuard::new().map_err(|error| Error::System { kind: error.kind() })?;
         let pool = Pool::new(backend.clone(), fork_guard)?;
         Ok(Self {
+            streams: Streams::new(backend.clone()),
             backend,
             is_host_visible: OnceLock::new(),
             process: std::process::id(),
             opened: Instant::now(),
             ledger: Mutex::default(),
-            streams: Mutex::default(),
-            transfer_slots: TransferSlots::default(),
-            fence_words: FenceWords::default(),
             staging: Staging::default(),
             deferred: Mutex::default(),
             fault: OnceLock::new(),
             kernels: Mutex::default(),
             drop_errors: Mutex::default(),
             contexts: AtomicU32::new(1),
-            has_handed_out: AtomicBool::new(false),
             tags: Tags::default(),
             timeline: Timeline::default(),
             pool,
             shareable: OnceLock::new(),
             by_address: Mutex::default(),
         })
-    }
-
-    /// Whether streams write words.
-    pub(crate) fn writes_words(&self) -> bool {
-        self.backend.stream_mem_ops().is_some()
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -167,7 +147,7 @@ impl DeviceInner {
     fn fault_of(&self, noticed: CallError) -> Fault {
         let names = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (mut suspects, mut unnamed) = (Vec::new(), 0);
-        for stream_state in self.streams().live.values() {
+        for stream_state in self.streams.all() {
             let (launches, forgotten) = stream_state.pending_launches();
             unnamed += forgotten;
             suspects.extend(launches.into_iter().map(|(seq, kernel)| Suspect {
@@ -206,12 +186,11 @@ impl DeviceInner {
         ContextId(self.contexts.fetch_add(1, Ordering::Relaxed))
     }
 
-    // Streams.
+    // Streams, with what a refused call means.
 
     /// Makes a stream and its stream_state.
     pub(crate) fn add_stream(&self, context_state: &Arc<ContextState>) -> Result<Arc<StreamState>> {
-        let make = || crate::api::stream::make(&*context_state.backend);
-        self.add_stream_state(make, |id, made, slot| StreamState::new(id, context_state.clone(), made, slot))
+        self.streams.add(context_state).map_err(|error| self.failed(error))
     }
 
     /// Makes the stream_state of a stream that others made.
@@ -221,105 +200,34 @@ impl DeviceInner {
         thread: Option<ThreadId>,
         trust: StreamOrigin,
     ) -> Result<Arc<StreamState>> {
-        let make = || Ok((raw, self.backend.create_event()?));
-        let context_state = Arc::new(ContextState::new(PRIMARY, self.backend.clone()));
-        self.add_stream_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
-    }
-
-    /// Adds the state of a stream that `make` makes, with a fence word where streams write them.
-    fn add_stream_state(
-        &self,
-        make: impl FnOnce() -> std::result::Result<(handle::Stream, Event), CallError>,
-        new_state: impl FnOnce(StreamId, (handle::Stream, Event), Option<FenceWord>) -> StreamState,
-    ) -> Result<Arc<StreamState>> {
-        let slot = match self.backend.stream_mem_ops() {
-            Some(words) => Some(self.fence_words.take(words).map_err(|error| self.failed(error))?),
-            None => None,
-        };
-        let made = match make() {
-            Ok(made) => made,
-            Err(error) => {
-                if let Some(slot) = &slot {
-                    self.fence_words.give_back(slot);
-                }
-                return Err(self.failed(error));
-            }
-        };
-        let mut streams = self.streams();
-        streams.last += 1;
-        let id = StreamId(streams.last);
-        let stream_state = Arc::new(new_state(id, made, slot));
-        streams.live.insert(id, stream_state.clone());
-        Ok(stream_state)
-    }
-
-    pub(crate) fn stream_state(&self, id: StreamId) -> Option<Arc<StreamState>> {
-        self.streams().live.get(&id).cloned()
-    }
-
-    pub(crate) fn streams_of(&self, context: ContextId) -> Vec<Arc<StreamState>> {
-        self.streams().live.values().filter(|stream_state| stream_state.context == context).cloned().collect()
-    }
-
-    /// Everything that was put into streams of all contexts so far, and all that was lent.
-    pub(crate) fn fences_of_all(&self) -> Vec<Fence> {
-        let mut fences: Vec<_> =
-            self.streams().live.values().map(|stream_state| stream_state.current_fence()).collect();
-        fences.extend(self.transfer_slots.fences());
-        fences
-    }
-
-    /// Whether the device has come to a fence, without asking the driver. A stream_state that is gone has passed everything.
-    pub(crate) fn is_complete(&self, fence: Fence) -> bool {
-        if TransferSlot::is_transfer(fence.stream) {
-            return self.transfer_slots.of(fence.stream).is_complete(fence.seq);
-        }
-        self.stream_state(fence.stream).is_none_or(|stream_state| stream_state.is_complete(fence.seq))
+        self.streams.add_foreign(raw, thread, trust).map_err(|error| self.failed(error))
     }
 
     /// Refuses a wait for a fence where it would be recorded in a stream that others capture.
     pub(crate) fn check_uncaptured(&self, fence: Fence) -> Result<()> {
-        self.check_captured(fence, StreamState::is_captured_before)
+        let is_captured = self.streams.is_captured_before(fence).map_err(|error| self.failed(error))?;
+        if is_captured { Err(Error::StreamCaptured) } else { Ok(()) }
     }
 
     /// Records these fences, unless a capture of others keeps one from being recorded.
     pub(crate) fn record_fences_uncaptured(&self, fences: &[Fence]) -> Result<()> {
         for &fence in fences {
-            self.check_captured(fence, StreamState::is_captured_before_fence)?;
+            if self.streams.is_captured_before_fence(fence).map_err(|error| self.failed(error))? {
+                return Err(Error::StreamCaptured);
+            }
         }
         self.record_fences(fences)
-    }
-
-    fn check_captured(
-        &self,
-        fence: Fence,
-        is_captured: impl Fn(&StreamState, u64) -> std::result::Result<bool, CallError>,
-    ) -> Result<()> {
-        if !self.has_handed_out.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let Some(stream_state) = self.stream_state(fence.stream) else { return Ok(()) };
-        if is_captured(&stream_state, fence.seq).map_err(|error| self.failed(error))? {
-            Err(Error::StreamCaptured)
-        } else {
-            Ok(())
-        }
     }
 
     /// Waits on the host until the device, or who was lent memory, has come to a fence.
     pub(crate) fn wait_for_fence(&self, fence: Fence) -> Result<()> {
         self.check_uncaptured(fence)?;
-        if TransferSlot::is_transfer(fence.stream) {
-            self.transfer_slots.wait(fence);
-        } else if let Some(stream_state) = self.stream_state(fence.stream) {
-            stream_state.wait_on_host(fence.seq).map_err(|error| self.failed(error))?;
-        }
-        Ok(())
+        self.streams.wait_on_host(fence).map_err(|error| self.failed(error))
     }
 
-    /// As [`wait_for_mark`](Self::wait_for_mark), where the fence is on its way, and for no more than that.
+    /// As [`wait_for_fence`](Self::wait_for_fence), where the fence is on its way, and for no more than that.
     pub(crate) fn wait_for_recorded_fence(&self, fence: Fence) -> Result<()> {
-        match self.stream_state(fence.stream) {
+        match self.streams.get(fence.stream) {
             Some(stream_state) => stream_state.wait_recorded(fence.seq).map_err(|error| self.failed(error)),
             None => self.wait_for_fence(fence),
         }
@@ -327,78 +235,29 @@ impl DeviceInner {
 
     /// A slot that serves nobody.
     pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>> {
-        self.transfer_slots.take(&self.fence_words, self.backend.stream_mem_ops()).map_err(|error| self.failed(error))
+        self.streams.take_transfer_slot().map_err(|error| self.failed(error))
     }
 
     /// Sees to it that the host will hear of these.
     pub(crate) fn record_fences(&self, fences: &[Fence]) -> Result<()> {
-        self.try_record_fences(fences).map_err(|error| self.failed(error))
+        self.streams.record_fences(fences).map_err(|error| self.failed(error))
     }
 
     /// Sees to it that the host will hear of these sooner or later: at once where no fence is on its way, else with the next
     /// one, which a later release makes, or a request that finds nothing.
     pub(crate) fn record_fences_coalesced(&self, fences: &[Fence]) -> Result<()> {
-        self.try_record_fences_coalesced(fences).map_err(|error| self.failed(error))
-    }
-
-    /// As [`fence`](Self::fence), for the pool, which knows calls only.
-    pub(crate) fn try_record_fences(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
-        self.at_each(fences, StreamState::record_fence)
-    }
-
-    /// As [`mark_in_turn`](Self::mark_in_turn), for the pool.
-    pub(crate) fn try_record_fences_coalesced(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
-        self.at_each(fences, StreamState::record_fence_coalesced)
-    }
-
-    /// Calls `act` for each fence whose stream_state is still there.
-    fn at_each(
-        &self,
-        fences: &[Fence],
-        act: impl Fn(&StreamState, u64) -> std::result::Result<(), CallError>,
-    ) -> std::result::Result<(), CallError> {
-        let there = fences.iter().filter_map(|fence| Some((self.stream_state(fence.stream)?, fence.seq)));
-        there.into_iter().try_for_each(|(stream_state, seq)| act(&stream_state, seq))
-    }
-
-    /// Asks the driver how far streams have come, on a device that writes no words. For the pool, as the two below.
-    pub(crate) fn refresh_streams(&self) -> std::result::Result<(), CallError> {
-        if self.writes_words() { Ok(()) } else { self.each_stream(StreamState::refresh) }
-    }
-
-    /// Asks the driver how far all streams have come.
-    pub(crate) fn query_streams(&self) -> std::result::Result<(), CallError> {
-        self.each_stream(StreamState::query)
-    }
-
-    /// Calls `act` for each stream_state, without the lock of their list.
-    fn each_stream(
-        &self,
-        act: impl Fn(&StreamState) -> std::result::Result<(), CallError>,
-    ) -> std::result::Result<(), CallError> {
-        let streams: Vec<_> = self.streams().live.values().cloned().collect();
-        streams.iter().try_for_each(|stream_state| act(stream_state))
+        self.streams.record_fences_coalesced(fences).map_err(|error| self.failed(error))
     }
 
     /// Whether the device has come to a fence, asking the driver if need be.
     pub(crate) fn is_complete_by_now(&self, fence: Fence) -> Result<bool> {
-        if let Some(stream_state) = self.stream_state(fence.stream)
-            && !stream_state.is_complete(fence.seq)
-        {
-            stream_state.query().map_err(|error| self.failed(error))?;
-        }
-        Ok(self.is_complete(fence))
+        self.streams.is_complete_by_now(fence).map_err(|error| self.failed(error))
     }
 
     /// Waits for all work of all streams.
     pub(crate) fn synchronize_all(&self) -> Result<()> {
         self.check()?;
-        let streams: Vec<_> = self.streams().live.values().cloned().collect();
-        streams.iter().try_for_each(|stream_state| self.wait_for_fence(stream_state.current_fence()))
-    }
-
-    pub(crate) fn streams(&self) -> MutexGuard<'_, StreamStates> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.all().iter().try_for_each(|stream_state| self.wait_for_fence(stream_state.current_fence()))
     }
 
     // Blocks by their addresses.
@@ -407,7 +266,7 @@ impl DeviceInner {
     pub(crate) fn free_with_fences(&self, pool: &Pool, record: u32, fences: &[Fence]) {
         let own = StreamId(pool.table.metas.at(record).stream());
         // A stream_state that is gone has passed everything.
-        pool.free(record, self.stream_state(own).as_deref(), fences);
+        pool.free(record, self.streams.get(own).as_deref(), fences);
     }
 
     /// Who owns the block that an address lies in.
@@ -541,7 +400,7 @@ impl DeviceInner {
         let stats = self.stats();
         let longest_bytes = pool.longest_bytes();
         // What is another pool's goes back to the driver first.
-        let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(self)).sum();
+        let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(&self.streams)).sum();
         let budget_bytes = pool.chunks.budget_bytes();
         let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);
         let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(stats.reserved_bytes));
@@ -625,7 +484,7 @@ impl Drop for DeviceInner {
         if !self.is_good() || self.run_deferred().is_err() {
             return;
         }
-        if self.has_deferred() || !self.streams().live.is_empty() {
+        if self.has_deferred() || !self.streams.is_empty() {
             return;
         }
         let context_state = ContextState::new(PRIMARY, self.backend.clone());
@@ -637,12 +496,9 @@ impl Drop for DeviceInner {
                 return;
             }
         }
-        if let Some(words) = self.backend.stream_mem_ops() {
-            // SAFETY: every slot was of a stream_state, and there are none any more.
-            let freed = unsafe { self.fence_words.free(words) };
-            if freed.is_err() {
-                return;
-            }
+        // SAFETY: every word was of a stream, and there are none any more.
+        if unsafe { self.streams.free_words() }.is_err() {
+            return;
         }
         // A failure leaves the context to the end of the process, like all the returns above.
         // SAFETY: nothing is left that uses it: this is the last of what held it.

@@ -103,12 +103,12 @@ impl PendingUnmap {
     pub(crate) fn attempt(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
         let mut inside = self.lock();
         for &fence in &inside.fences {
-            if !device.is_complete(fence)
-                && let Some(stream_state) = device.stream_state(fence.stream)
+            if !device.streams.is_complete(fence)
+                && let Some(stream_state) = device.streams.get(fence.stream)
             {
                 stream_state.query()?;
             }
-            if !device.is_complete(fence) {
+            if !device.streams.is_complete(fence) {
                 return Ok(false);
             }
         }

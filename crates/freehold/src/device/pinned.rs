@@ -137,7 +137,7 @@ impl Stopped {
         // SAFETY: all work with the memory has passed, and no more comes: its owner is gone.
         let unregister = || unsafe { by.unregister(self.pinned.start) };
         let is_done =
-            device.with_idle_context(&self.context_state, unregister).map_err(|error| device.failed(error))?;
+            device.streams.with_idle_context(&self.context_state, unregister).map_err(|error| device.failed(error))?;
         if is_done {
             // SAFETY: the owner, and the registration, are gone; work has passed.
             unsafe { self.pinned.unmap() };

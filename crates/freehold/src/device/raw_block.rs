@@ -321,11 +321,11 @@ impl RawBlock {
         self.free(&[], at);
         let pool = device.pool_of(self.slot.visibility());
         let kept_bytes = pool.chunks.cached_bytes();
-        let given = pool.trim_range(device, span);
+        let given = pool.trim_range(&device.streams, span);
         drop(shared);
         let more_bytes = pool.chunks.cached_bytes().saturating_sub(kept_bytes);
         let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(more_bytes);
-        if let Err(error) = given.and_then(|()| pool.release_when_idle(device, keep_bytes)) {
+        if let Err(error) = given.and_then(|()| pool.release_when_idle(&device.streams, keep_bytes)) {
             device.note_drop_error(device.failed(error));
         }
         Ok(())
@@ -335,7 +335,9 @@ impl RawBlock {
     fn pending_in_other_streams(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
         let device = &self.stream.context.inner.device;
-        fences.retain(|fence| !self.stream.state.has_waited(fence.stream, fence.seq) && !device.is_complete(*fence));
+        fences.retain(|fence| {
+            !self.stream.state.has_waited(fence.stream, fence.seq) && !device.streams.is_complete(*fence)
+        });
         fences
     }
 

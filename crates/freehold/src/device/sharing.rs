@@ -109,7 +109,7 @@ impl DeviceInner {
         }
         let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
         let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(wanted_bytes);
-        Ok(pool.release_when_idle(self, keep_bytes)? > 0)
+        Ok(pool.release_when_idle(&self.streams, keep_bytes)? > 0)
     }
 
     /// Gives what the other pool has and nobody uses back to the driver, so that a pool can have so much. Whether any went.
@@ -122,7 +122,7 @@ impl DeviceInner {
         let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(wanted_bytes);
         let mut freed_bytes = 0;
         for other in self.pools().filter(|other| other.chunks.visibility != pool.chunks.visibility) {
-            freed_bytes += other.trim(self, keep_bytes)?;
+            freed_bytes += other.trim(&self.streams, keep_bytes)?;
         }
         Ok(freed_bytes > 0)
     }

@@ -114,7 +114,7 @@ impl Staging {
     fn mark_full(&self, device: &DeviceInner, bytes: usize) -> Result<()> {
         let mut fences = Vec::new();
         for buffer in self.buffers().iter_mut() {
-            buffer.settle(|fence| device.is_complete(fence));
+            buffer.settle(|fence| device.streams.is_complete(fence));
             if buffer.room_bytes() < bytes && !buffer.is_marked {
                 fences.extend_from_slice(&buffer.reads);
             }

@@ -7,4 +7,5 @@ pub(crate) mod fence_words;
 #[forbid(unsafe_code)]
 pub(crate) mod poisoned;
 pub(crate) mod stream_state;
+pub(crate) mod streams;
 pub(crate) mod transfer_slot;

@@ -1,21 +1,24 @@
-//! The slow path: space for a block where the stream's magazines have none, and the way back from free chunks to the driver.
+//! Blocks where a thread's own magazines have none: of the stream's heap, of other streams', of chunks that lie idle, of the
+//! driver, or behind a wait on the device.
 //!
 //! Cheapest source first, with one exception: new memory comes before a wait on the device. A mapping costs the host a little
 //! once. A wait holds one stream up for as long as another works, each time. Chunks are moved before new ones are made only
 //! where much is free in streams that nobody has asked lately: a stream that works would need them again at once.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use freehold_driver::CallError;
 
 use super::chunk_source::{Locked, MapOutcome};
-use super::extent_map::{self, Chunk, MapRequest};
+use super::device_pool::{AllocError, Allocated, Pool};
+use super::extent_map::{self, MapRequest};
+use super::pool_device::PoolDevice;
+use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
-use super::{AllocError, Pool};
-use crate::device::device_inner::DeviceInner;
+use super::thread_cache::{self, CacheKey};
 use crate::ordering::stream_state::StreamState;
+use crate::ordering::streams::Streams;
 
 /// Chunks of streams that rest are moved to where they are needed, before new ones are made, if more than this part of
 /// what the pool has is free there.
@@ -27,63 +30,113 @@ const IDLE_PART: u64 = 8;
 const OWN_IDLE_PART: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SearchScope {
+enum SearchScope {
     /// The stream's own heap.
     Own,
     Any,
 }
 
 impl Pool {
-    /// Gives what is free of the chunks in a span back to the driver, if all of a chunk is free.
-    pub(crate) fn trim_range(&self, device: &DeviceInner, span: Range<u64>) -> Result<(), CallError> {
-        let heaps = self.table.heaps();
-        self.reclaim_all(device, &heaps)?;
-        let mut locked = self.chunks.lock();
-        for heap in &heaps {
-            let chunks = heap.take_free_chunks_within(&span, |fence| device.is_complete(fence));
-            self.unmap_and_cache(&mut locked, heap, &chunks)?;
-            // What is not mapped goes where nothing is pending: see `release_alone`.
-            for _ in chunks.iter().filter(|_| self.chunks.can_map()) {
-                self.chunks.release_one(&mut locked)?;
-            }
+    /// A block for work in a stream, from wherever one can be had.
+    #[cold]
+    pub(crate) fn alloc_slow(
+        &self,
+        device: &dyn PoolDevice,
+        key: CacheKey,
+        stream_state: &Arc<StreamState>,
+        bytes: u64,
+    ) -> Result<Allocated, AllocError> {
+        if bytes > self.chunks.most_bytes() {
+            return Err(AllocError::Short);
         }
-        Ok(())
+        let streams = device.streams();
+        streams.refresh()?;
+        let heap = self.heap_of(stream_state);
+        self.add_thread_cache(key, stream_state);
+        let Some(class) = SizeClass::of(bytes) else {
+            if !heap.has_meta(&self.table) {
+                return Err(AllocError::TooMany);
+            }
+            let meta = self.alloc_extent(device, &heap, stream_state, bytes, SearchScope::Any)?;
+            // The heap may have gone with the stream meanwhile: then the block is in another's order.
+            if self.table.metas.at(meta).stream() != stream_state.id.0 {
+                self.free_unowned(meta, stream_state);
+                return Err(AllocError::Short);
+            }
+            return Ok(self.grant(key, &heap, meta, bytes));
+        };
+        let unmarked = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
+        streams.record_fences(&unmarked)?;
+        let mut has_borrowed = false;
+        loop {
+            if let Some(taken) = Self::try_alloc_local(key, bytes) {
+                return Ok(taken);
+            }
+            // The magazines, or the heap, may have gone with the stream meanwhile.
+            if stream_state.is_retired() {
+                return Err(AllocError::Short);
+            }
+            let mut found = None;
+            if heap.alloc_small(&self.table, stream_state.id.0, class, 1, |meta| found = Some(meta)) == 1 {
+                return Ok(self.grant(key, &heap, found.expect("a block was found"), bytes));
+            }
+            let slab_bytes = heap.next_slab_bytes(class);
+            if let Some(block) = heap.alloc_large(&self.table, slab_bytes) {
+                self.add_slab(&heap, stream_state, class, block)?;
+                continue;
+            }
+            if !has_borrowed && let Some(meta) = self.borrow_small(streams, &heap, stream_state, class)? {
+                return Ok(self.grant(key, &heap, meta, bytes));
+            }
+            has_borrowed = true;
+            let block = self.alloc_extent(device, &heap, stream_state, slab_bytes, SearchScope::Own)?;
+            self.add_slab(&heap, stream_state, class, block)?;
+        }
     }
 
-    /// Gives memory that is kept, and came with its addresses, back to the driver until the pool has no more than `keep_bytes`. That
-    /// waits for all work, so that it is done only where there is none. For who is in no context's gate. How many bytes went.
-    pub(crate) fn release_when_idle(&self, device: &DeviceInner, keep_bytes: u64) -> Result<u64, CallError> {
-        let mut freed_bytes = 0;
-        if self.chunks.can_map() {
-            return Ok(0);
+    /// Makes a slab of ground for one.
+    fn add_slab(
+        &self,
+        heap: &StreamHeap,
+        stream_state: &StreamState,
+        class: SizeClass,
+        block: u32,
+    ) -> Result<(), AllocError> {
+        if heap.add_slab(&self.table, class, block) {
+            return Ok(());
         }
-        device.with_idle_device(|| {
-            // Who has the lock may be about to enter a gate.
-            if let Some(mut locked) = self.chunks.try_lock() {
-                freed_bytes = self.chunks.release(&mut locked, keep_bytes)?;
-            }
-            Ok(())
-        })?;
-        Ok(freed_bytes)
+        heap.free(&self.table, block, stream_state, &[]);
+        Err(AllocError::TooMany)
+    }
+
+    /// Gives a block that was taken of a heap to its owner.
+    fn grant(&self, key: CacheKey, heap: &StreamHeap, meta: u32, bytes: u64) -> Allocated {
+        let meta = self.table.metas.at(meta);
+        meta.own(bytes);
+        if thread_cache::with(key, |entered| entered.cache.counters.add_live(bytes)).is_none() {
+            heap.counters.add_live_shared(bytes);
+        }
+        Allocated::of(meta)
     }
 
     /// Ground for a block: of the stream's own heap, of another's, or newly mapped.
-    pub(super) fn alloc_extent(
+    fn alloc_extent(
         &self,
-        device: &DeviceInner,
+        device: &dyn PoolDevice,
         heap: &Arc<StreamHeap>,
         stream_state: &Arc<StreamState>,
         bytes: u64,
         origin: SearchScope,
     ) -> Result<u32, AllocError> {
+        let streams = device.streams();
         if let Some(meta) = heap.alloc_large(&self.table, bytes) {
             return Ok(meta);
         }
         self.table.misses.fetch_add(1, Ordering::Relaxed);
-        let unmarked = heap.reclaim(&self.table, |fence| device.is_complete(fence));
+        let unmarked = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
         // A slab is little: for that nobody's magazines are emptied, and few slabs given up, before memory is short.
         if origin == SearchScope::Any {
-            heap.all_caches().iter().for_each(|cache| cache.empty(false));
+            heap.caches.all().iter().for_each(|cache| cache.empty(false));
             heap.free_empty_slabs(&self.table);
         } else {
             heap.free_idle_slabs(&self.table);
@@ -91,9 +144,9 @@ impl Pool {
         if let Some(meta) = heap.alloc_large(&self.table, bytes) {
             return Ok(meta);
         }
-        let found = self.alloc_extent_elsewhere(device, heap, stream_state, bytes, origin);
+        let found = self.alloc_extent_elsewhere(streams, heap, stream_state, bytes, origin);
         // Not before streams were asked how far they have come: one that has a fence to write is not done.
-        if let Err(error) = device.try_record_fences(&unmarked) {
+        if let Err(error) = streams.record_fences(&unmarked) {
             found.into_iter().flatten().for_each(|meta| self.free_unowned(meta, stream_state));
             return Err(error.into());
         }
@@ -106,11 +159,11 @@ impl Pool {
         }
         // Vectors have given memory back that nobody has looked at since.
         if device.unmap_completed()?
-            && let Some(meta) = self.grow(device, heap, bytes)?
+            && let Some(meta) = self.grow(streams, heap, bytes)?
         {
             return Ok(meta);
         }
-        if let Some(meta) = self.alloc_after_wait(device, heap, stream_state, bytes)? {
+        if let Some(meta) = self.alloc_after_wait(streams, heap, stream_state, bytes)? {
             return Ok(meta);
         }
         if origin == SearchScope::Any
@@ -124,29 +177,29 @@ impl Pool {
     /// Ground of another heap, or newly mapped.
     fn alloc_extent_elsewhere(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
         origin: SearchScope,
     ) -> Result<Option<u32>, CallError> {
         if origin == SearchScope::Any
-            && let Some(meta) = self.borrow(device, heap, stream_state, bytes)?
+            && let Some(meta) = self.borrow(streams, heap, stream_state, bytes)?
         {
             return Ok(Some(meta));
         }
-        self.grow(device, heap, bytes)
+        self.grow(streams, heap, bytes)
     }
 
     /// Gives back ground that nobody had.
-    pub(super) fn free_unowned(&self, meta: u32, stream_state: &StreamState) {
-        self.table.heap(self.table.metas.at(meta).heap()).free(&self.table, meta, stream_state, &[]);
+    fn free_unowned(&self, meta: u32, stream_state: &StreamState) {
+        self.heaps.get(self.table.metas.at(meta).heap()).free(&self.table, meta, stream_state, &[]);
     }
 
     /// Maps memory for a block: what is kept, what lies free elsewhere, or what the driver makes.
-    fn grow(&self, device: &DeviceInner, heap: &StreamHeap, bytes: u64) -> Result<Option<u32>, CallError> {
+    fn grow(&self, streams: &Streams, heap: &StreamHeap, bytes: u64) -> Result<Option<u32>, CallError> {
         let mut locked = self.chunks.lock();
-        if let Some(meta) = self.grow_at(device, heap, &mut locked, bytes, 0)? {
+        if let Some(meta) = self.grow_at(streams, heap, &mut locked, bytes, 0)? {
             return Ok(Some(meta));
         }
         // Chunks that are kept may be too long for the room that there is. One that is not mapped is its own room.
@@ -155,14 +208,14 @@ impl Pool {
         }
         match locked.longest_cached_bytes() {
             0 => Ok(None),
-            longest => self.grow_at(device, heap, &mut locked, bytes, longest),
+            longest => self.grow_at(streams, heap, &mut locked, bytes, longest),
         }
     }
 
     /// Maps memory where there is room for `spare_bytes` more.
     fn grow_at(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         heap: &StreamHeap,
         locked: &mut Locked,
         bytes: u64,
@@ -174,7 +227,7 @@ impl Pool {
         let mut need = heap.map_request(bytes, spare_bytes);
         if need.is_none() {
             let room_bytes = bytes.next_multiple_of(extent_map::PAGE_BYTES) + spare_bytes;
-            let Some((base, region_bytes)) = self.region(device, locked, room_bytes, heap.mapped_bytes())? else {
+            let Some((base, region_bytes)) = self.region(streams, locked, room_bytes, heap.mapped_bytes())? else {
                 return Ok(None);
             };
             heap.add_region(base, region_bytes);
@@ -183,7 +236,7 @@ impl Pool {
         let (need, claimed) = need.expect("a region was added that is long enough");
         // Nothing of its own is moved for little.
         let own = Some(heap).filter(|_| bytes >= extent_map::PAGE_BYTES);
-        let grown = self.map_chunks(device, locked, own, need);
+        let grown = self.map_chunks(streams, locked, own, need);
         match grown {
             Ok(MapOutcome::Chunks(chunks)) => {
                 let meta = heap.add_chunks(&self.table, claimed, &chunks, bytes);
@@ -203,25 +256,25 @@ impl Pool {
     /// Addresses for a heap: of those that are nobody's, or else of those that heaps have and nothing is mapped to.
     fn region(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         locked: &mut Locked,
         room_bytes: u64,
         had_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
         if !self.chunks.can_map() {
-            return self.unmapped_region(device, locked, room_bytes);
+            return self.unmapped_region(streams, locked, room_bytes);
         }
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
-        let heaps = self.table.heaps();
+        let heaps = self.heaps.all();
         heaps.iter().for_each(|heap| locked.free_regions(heap.take_bare_regions()));
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
-        self.reclaim_all(device, &heaps)?;
+        self.reclaim_all(streams, &heaps)?;
         for heap in &heaps {
-            let chunks = heap.take_free_chunks(u64::MAX, |fence| device.is_complete(fence));
+            let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
             locked.free_regions(heap.take_bare_regions());
         }
@@ -231,17 +284,17 @@ impl Pool {
     /// A chunk for a region of its own, where memory comes with its addresses.
     fn unmapped_region(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         locked: &mut Locked,
         room_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
-        let heaps = self.table.heaps();
+        let heaps = self.heaps.all();
         if let found @ Some(_) = self.chunks.find_unmapped(locked, room_bytes)? {
             return Ok(found);
         }
-        self.reclaim_all(device, &heaps)?;
+        self.reclaim_all(streams, &heaps)?;
         for heap in &heaps {
-            let chunks = heap.take_free_chunks(u64::MAX, |fence| device.is_complete(fence));
+            let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
         }
         self.chunks.find_unmapped(locked, room_bytes)
@@ -249,7 +302,7 @@ impl Pool {
 
     fn map_chunks(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         locked: &mut Locked,
         own: Option<&StreamHeap>,
         need: extent_map::MapRequest,
@@ -257,7 +310,7 @@ impl Pool {
         if !self.chunks.can_map() {
             return Ok(MapOutcome::Chunks(vec![self.chunks.take_unmapped(locked, need.base)]));
         }
-        let heaps = self.table.heaps();
+        let heaps = self.heaps.all();
         let reserved_bytes = self.chunks.reserved_bytes();
         // What other streams that work have free they need again at once.
         let is_own = |heap: &StreamHeap| own.is_some_and(|own| own.number == heap.number);
@@ -267,7 +320,7 @@ impl Pool {
         let givers: Vec<_> = heaps.iter().filter(may_give).cloned().collect();
         let free_bytes: u64 = givers.iter().map(|heap| heap.free_bytes().0).sum();
         if free_bytes > reserved_bytes / IDLE_PART && free_bytes >= need.bytes {
-            self.reclaim_bytes(device, locked, &givers, need.bytes)?;
+            self.reclaim_bytes(streams, locked, &givers, need.bytes)?;
             if locked.cached_bytes() >= need.bytes
                 && let grown @ MapOutcome::Chunks(_) = self.chunks.assemble(locked, need)?
             {
@@ -277,29 +330,8 @@ impl Pool {
         if let grown @ MapOutcome::Chunks(_) = self.chunks.grow(locked, need)? {
             return Ok(grown);
         }
-        self.reclaim_bytes(device, locked, &heaps, need.bytes)?;
+        self.reclaim_bytes(streams, locked, &heaps, need.bytes)?;
         self.chunks.assemble(locked, need)
-    }
-
-    /// Gets back everything that nobody has of some heaps, whoever keeps it, and unmaps as much as is lacking.
-    fn reclaim_bytes(
-        &self,
-        device: &DeviceInner,
-        locked: &mut Locked,
-        heaps: &[Arc<StreamHeap>],
-        bytes: u64,
-    ) -> Result<(), CallError> {
-        self.reclaim_all(device, heaps)?;
-        let mut missing = bytes.saturating_sub(locked.cached_bytes());
-        for heap in heaps {
-            if missing == 0 {
-                break;
-            }
-            let chunks = heap.take_free_chunks(missing, |fence| device.is_complete(fence));
-            self.unmap_and_cache(locked, heap, &chunks)?;
-            missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
-        }
-        Ok(())
     }
 
     /// Maps memory at addresses that are no heap's: a chunk that is kept, or else a new one.
@@ -308,9 +340,9 @@ impl Pool {
     }
 
     /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
-    pub(crate) fn reclaim_outside(&self, device: &DeviceInner, need: MapRequest) -> Result<MapOutcome, CallError> {
+    pub(crate) fn reclaim_outside(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
         let locked = &mut *self.chunks.lock();
-        if let grown @ MapOutcome::Chunks(_) = self.map_chunks(device, locked, None, need)? {
+        if let grown @ MapOutcome::Chunks(_) = self.map_chunks(streams, locked, None, need)? {
             return Ok(grown);
         }
         // What is kept and longer than the room there is goes back, so that the driver can make what fits.
@@ -319,82 +351,5 @@ impl Pool {
             0 => Ok(MapOutcome::OutOfMemory),
             _ => self.chunks.assemble(locked, need),
         }
-    }
-
-    /// Unmaps a chunk of addresses that are no heap's, which nothing uses any more, and keeps its memory.
-    pub(crate) fn unmap_outside(&self, chunk: Chunk) -> Result<(), CallError> {
-        self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
-    }
-
-    /// Gets back what threads keep and what waits for fences that have passed, and asks how far streams have come.
-    fn reclaim_all(&self, device: &DeviceInner, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
-        heaps.iter().flat_map(|heap| heap.all_caches()).for_each(|cache| cache.empty(false));
-        // Only then: what others put into their streams before is passed by who is asked now.
-        device.query_streams()?;
-        for heap in heaps {
-            heap.reclaim_all(&self.table, |fence| device.is_complete(fence));
-            heap.free_empty_slabs(&self.table);
-        }
-        // What was just given back is behind all that is in its stream now, others' work too.
-        device.query_streams()
-    }
-
-    /// Unmaps chunks that a heap was emptied of, and keeps them. What the driver refuses to unmap is the heap's again.
-    fn unmap_and_cache(&self, locked: &mut Locked, heap: &StreamHeap, chunks: &[Chunk]) -> Result<(), CallError> {
-        for (index, &chunk) in chunks.iter().enumerate() {
-            if let Err(error) = self.chunks.unmap_and_cache(locked, chunk) {
-                heap.restore_chunks(&chunks[index..]);
-                return Err(error);
-            }
-        }
-        if !self.chunks.can_map() {
-            // A chunk is a region, whose addresses go with it.
-            drop(heap.take_bare_regions());
-        }
-        Ok(())
-    }
-
-    /// Gives memory that nobody has back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
-    pub(crate) fn trim(&self, device: &DeviceInner, keep_bytes: u64) -> Result<u64, CallError> {
-        let heaps = self.table.heaps();
-        self.reclaim_all(device, &heaps)?;
-        if !self.chunks.can_map() {
-            return self.trim_when_idle(device, &heaps, keep_bytes);
-        }
-        let mut locked = self.chunks.lock();
-        let mut freed_bytes = self.chunks.release(&mut locked, keep_bytes)?;
-        for heap in &heaps {
-            let excess = self.chunks.reserved_bytes().saturating_sub(keep_bytes);
-            if excess == 0 {
-                break;
-            }
-            let chunks = heap.take_free_chunks(excess, |fence| device.is_complete(fence));
-            self.unmap_and_cache(&mut locked, heap, &chunks)?;
-            freed_bytes += self.chunks.release(&mut locked, keep_bytes)?;
-        }
-        Ok(freed_bytes)
-    }
-
-    /// As [`trim`](Self::trim), of memory that came with its addresses. What cannot go yet is kept for whoever asks.
-    fn trim_when_idle(
-        &self,
-        device: &DeviceInner,
-        heaps: &[Arc<StreamHeap>],
-        keep_bytes: u64,
-    ) -> Result<u64, CallError> {
-        if !device.is_all_idle() {
-            return Ok(0);
-        }
-        let mut locked = self.chunks.lock();
-        for heap in heaps {
-            let excess = self.chunks.reserved_bytes().saturating_sub(keep_bytes.saturating_add(locked.cached_bytes()));
-            if excess == 0 {
-                break;
-            }
-            let chunks = heap.take_free_chunks(excess, |fence| device.is_complete(fence));
-            self.unmap_and_cache(&mut locked, heap, &chunks)?;
-        }
-        drop(locked);
-        self.release_when_idle(device, keep_bytes)
     }
 }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Pool;
-use super::outside::{CallError, DeviceInner, Fence, StreamState, SyncPoint, sync_point};
+use super::device_pool::Pool;
+use super::outside::{CallError, Fence, StreamState, Streams, SyncPoint, sync_point};
 use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
 
@@ -18,7 +18,7 @@ impl Pool {
     /// A block of the stream's own heap that waits for other streams: the device waits for them, before the stream's next work.
     pub(super) fn alloc_after_wait(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
@@ -27,13 +27,13 @@ impl Pool {
             return Ok(None);
         }
         for fence in heap.pending_fences() {
-            if let Some(other) = device.stream_state(fence.stream)
+            if let Some(other) = streams.get(fence.stream)
                 && stream_state.can_wait_for(&other)?
             {
                 stream_state.wait_for(&other, fence.seq)?;
             }
         }
-        let is_before = |fence: Fence| device.is_complete(fence) || stream_state.has_waited(fence.stream, fence.seq);
+        let is_before = |fence: Fence| streams.is_complete(fence) || stream_state.has_waited(fence.stream, fence.seq);
         heap.reclaim_after_wait(&self.table, stream_state, is_before);
         Ok(heap.alloc_large(&self.table, bytes))
     }
@@ -41,14 +41,14 @@ impl Pool {
     /// A block of another heap of the context, which that one's stream has passed.
     pub(super) fn borrow(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
     ) -> Result<Option<u32>, CallError> {
-        self.idle_others(device, heap)?;
+        self.idle_others(streams, heap)?;
         for other in self.others(heap) {
-            if let Some(meta) = other.lend(&self.table, bytes, stream_state.id.0, |fence| device.is_complete(fence)) {
+            if let Some(meta) = other.lend(&self.table, bytes, stream_state.id.0, |fence| streams.is_complete(fence)) {
                 return Ok(Some(meta));
             }
         }
@@ -58,33 +58,33 @@ impl Pool {
     /// As [`borrow`](Self::borrow), of a class.
     pub(super) fn borrow_small(
         &self,
-        device: &DeviceInner,
+        streams: &Streams,
         heap: &StreamHeap,
         stream_state: &StreamState,
         class: SizeClass,
     ) -> Result<Option<u32>, CallError> {
-        let idle = self.idle_others(device, heap)?;
+        let idle = self.idle_others(streams, heap)?;
         sync_point::reach(SyncPoint::LendSmall);
-        let has_passed = |fence| device.is_complete(fence);
+        let has_passed = |fence| streams.is_complete(fence);
         Ok(idle.iter().find_map(|other| other.lend_small(&self.table, class, stream_state.id.0, has_passed)))
     }
 
     /// Some other heaps of the context whose streams have passed all of their work, with all that is theirs and nobody has.
     /// Those that have not are marked, so that a later request finds them.
-    fn idle_others(&self, device: &DeviceInner, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
+    fn idle_others(&self, streams: &Streams, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
         let others: Vec<_> = self.others(heap).collect();
         // Another part of them each time.
         let turn = self.next_lender.fetch_add(OTHERS_MAX, Ordering::Relaxed);
         let mut idle = Vec::new();
         for index in 0..others.len().min(OTHERS_MAX) {
             let other = &others[turn.wrapping_add(index) % others.len()];
-            match other.is_idle(|fence| device.is_complete(fence)) {
+            match other.is_idle(|fence| streams.is_complete(fence)) {
                 Ok(()) => {
-                    other.all_caches().iter().for_each(|cache| cache.empty(false));
-                    other.reclaim(&self.table, |fence| device.is_complete(fence));
+                    other.caches.all().iter().for_each(|cache| cache.empty(false));
+                    other.reclaim(&self.table, |fence| streams.is_complete(fence));
                     idle.push(other.clone());
                 }
-                Err(Some(fence)) => device.try_record_fences_coalesced(&[fence])?,
+                Err(Some(fence)) => streams.record_fences_coalesced(&[fence])?,
                 Err(None) => {}
             }
         }
@@ -138,6 +138,6 @@ impl Pool {
 
     fn others(&self, heap: &StreamHeap) -> impl Iterator<Item = Arc<StreamHeap>> {
         let (number, context) = (heap.number, heap.context());
-        self.table.heaps().into_iter().filter(move |other| other.number != number && other.context() == context)
+        self.heaps.all().into_iter().filter(move |other| other.number != number && other.context() == context)
     }
 }

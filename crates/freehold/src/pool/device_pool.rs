@@ -8,28 +8,29 @@ use std::time::Duration;
 
 use freehold_driver::{Backend, CallError};
 
-use super::alloc_slow::SearchScope;
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot};
 use super::block_table::BlockTable;
 use super::chunk_source::{ChunkSource, Visibility};
 use super::extent_map::{Chunk, ExtentMap};
+use super::heaps::Heaps;
 use super::size_class::SizeClass;
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
 use super::thread_cache::{self, CacheKey, ThreadCache};
 use crate::base::fork::ForkGuard;
 use crate::base::pool_stats::PoolStats;
-use crate::device::device_inner::DeviceInner;
 use crate::error::Error;
 use crate::ledger::{ContextId, Fence};
 use crate::ordering::stream_state::StreamState;
+use crate::ordering::streams::Streams;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) table: Arc<BlockTable>,
+    pub(super) heaps: Arc<Heaps>,
     pub(crate) chunks: ChunkSource,
     /// The heap of each stream.
-    heaps: Mutex<HashMap<u32, Arc<StreamHeap>>>,
+    by_stream: Mutex<HashMap<u32, Arc<StreamHeap>>>,
     /// What is kept when the device is synchronised.
     threshold_bytes: AtomicU64,
     /// Which other heaps a stream that needs a block looks at first.
@@ -67,20 +68,21 @@ impl Pool {
     }
 
     fn of(chunks: ChunkSource, fork_guard: ForkGuard) -> Result<Self, Error> {
-        let table = match BlockTable::new(chunks.base, chunks.bytes, fork_guard) {
-            Ok(table) => table,
+        let table = BlockTable::new(chunks.base, chunks.bytes, fork_guard).map(Arc::new);
+        let (table, heaps) = match table.and_then(|table| Ok((table.clone(), Arc::new(Heaps::new(table)?)))) {
+            Ok(made) => made,
             Err(error) => {
                 chunks.close()?;
                 return Err(Error::System { kind: error.kind() });
             }
         };
-        let table = Arc::new(table);
-        let known = table.clone();
+        let known = heaps.clone();
         chunks.describe(Box::new(move |address| known.bounds_at(address)));
         Ok(Self {
             table,
+            heaps,
             chunks,
-            heaps: Mutex::default(),
+            by_stream: Mutex::default(),
             threshold_bytes: AtomicU64::new(u64::MAX),
             next_lender: AtomicUsize::new(0),
         })
@@ -97,7 +99,7 @@ impl Pool {
 
     /// The chunk that the block of a meta lies in, which is live.
     pub(crate) fn chunk_of(&self, meta: &BlockMeta) -> Chunk {
-        let chunk = self.table.heap(meta.heap()).chunk_at(meta.base());
+        let chunk = self.heaps.get(meta.heap()).chunk_at(meta.base());
         chunk.expect("a block lies in a chunk")
     }
 
@@ -111,17 +113,17 @@ impl Pool {
 
     /// The longest range that is free anywhere.
     pub(crate) fn longest_bytes(&self) -> u64 {
-        self.table.heaps().iter().map(|heap| heap.free_bytes().1).max().unwrap_or(0)
+        self.heaps.all().iter().map(|heap| heap.free_bytes().1).max().unwrap_or(0)
     }
 
     /// What can be mapped anew of what is free.
-    pub(crate) fn movable_bytes(&self, device: &DeviceInner) -> u64 {
+    pub(crate) fn movable_bytes(&self, streams: &Streams) -> u64 {
         // Where memory is not mapped, what is free stays where it is.
         if !self.chunks.can_map() {
             return 0;
         }
-        let heaps = self.table.heaps();
-        let free_bytes: u64 = heaps.iter().map(|heap| heap.free_chunk_bytes(|fence| device.is_complete(fence))).sum();
+        let heaps = self.heaps.all();
+        let free_bytes: u64 = heaps.iter().map(|heap| heap.free_chunk_bytes(|fence| streams.is_complete(fence))).sum();
         free_bytes + self.chunks.cached_bytes()
     }
 
@@ -190,83 +192,12 @@ impl Pool {
         })?
     }
 
-    /// A block for work in a stream, from wherever one can be had.
-    #[cold]
-    pub(crate) fn alloc_slow(
-        &self,
-        device: &DeviceInner,
-        key: CacheKey,
-        stream_state: &Arc<StreamState>,
-        bytes: u64,
-    ) -> Result<Allocated, AllocError> {
-        if bytes > self.chunks.most_bytes() {
-            return Err(AllocError::Short);
-        }
-        device.refresh_streams()?;
-        let heap = self.heap_of(stream_state);
-        self.add_thread_cache(key, stream_state);
-        let Some(class) = SizeClass::of(bytes) else {
-            if !heap.has_meta(&self.table) {
-                return Err(AllocError::TooMany);
-            }
-            let meta = self.alloc_extent(device, &heap, stream_state, bytes, SearchScope::Any)?;
-            // The heap may have gone with the stream meanwhile: then the block is in another's order.
-            if self.table.metas.at(meta).stream() != stream_state.id.0 {
-                self.free_unowned(meta, stream_state);
-                return Err(AllocError::Short);
-            }
-            return Ok(self.grant(key, &heap, meta, bytes));
-        };
-        let unmarked = heap.reclaim(&self.table, |fence| device.is_complete(fence));
-        device.try_record_fences(&unmarked)?;
-        let mut has_borrowed = false;
-        loop {
-            if let Some(taken) = Self::try_alloc_local(key, bytes) {
-                return Ok(taken);
-            }
-            // The magazines, or the heap, may have gone with the stream meanwhile.
-            if stream_state.is_retired() {
-                return Err(AllocError::Short);
-            }
-            let mut found = None;
-            if heap.alloc_small(&self.table, stream_state.id.0, class, 1, |meta| found = Some(meta)) == 1 {
-                return Ok(self.grant(key, &heap, found.expect("a block was found"), bytes));
-            }
-            let slab_bytes = heap.next_slab_bytes(class);
-            if let Some(block) = heap.alloc_large(&self.table, slab_bytes) {
-                self.add_slab(&heap, stream_state, class, block)?;
-                continue;
-            }
-            if !has_borrowed && let Some(meta) = self.borrow_small(device, &heap, stream_state, class)? {
-                return Ok(self.grant(key, &heap, meta, bytes));
-            }
-            has_borrowed = true;
-            let block = self.alloc_extent(device, &heap, stream_state, slab_bytes, SearchScope::Own)?;
-            self.add_slab(&heap, stream_state, class, block)?;
-        }
-    }
-
-    /// Makes a slab of ground for one.
-    fn add_slab(
-        &self,
-        heap: &StreamHeap,
-        stream_state: &StreamState,
-        class: SizeClass,
-        block: u32,
-    ) -> Result<(), AllocError> {
-        if heap.add_slab(&self.table, class, block) {
-            return Ok(());
-        }
-        heap.free(&self.table, block, stream_state, &[]);
-        Err(AllocError::TooMany)
-    }
-
     /// Gives this thread magazines for a stream, if it has none. A thread that is ending gets none.
     pub(crate) fn add_thread_cache(&self, key: CacheKey, stream_state: &Arc<StreamState>) {
         if !thread_cache::exists(key) {
             thread_cache::add(
                 key,
-                Arc::new(ThreadCache::new(self.table.clone(), self.heap_of(stream_state), stream_state.clone())),
+                Arc::new(ThreadCache::new(self.heaps.clone(), self.heap_of(stream_state), stream_state.clone())),
             );
         }
     }
@@ -276,25 +207,15 @@ impl Pool {
         thread_cache::is_thread_ending()
     }
 
-    /// Gives a block that was taken of a heap to its owner.
-    fn grant(&self, key: CacheKey, heap: &StreamHeap, meta: u32, bytes: u64) -> Allocated {
-        let meta = self.table.metas.at(meta);
-        meta.own(bytes);
-        if thread_cache::with(key, |entered| entered.cache.counters.add_live(bytes)).is_none() {
-            heap.counters.add_live_shared(bytes);
-        }
-        Allocated::of(meta)
-    }
-
     /// Lets a block be of other bytes where it lies, while one ownership of it lasts. Whether it could.
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         // A meta's blocks are all of one heap.
-        self.table.heap(meta.heap()).resize(meta, generation, bytes)
+        self.heaps.get(meta.heap()).resize(meta, generation, bytes)
     }
 
     /// Calls `act` while one ownership of a block lasts, which nobody ends meanwhile. Nothing where it has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
-        self.table.heap(meta.heap()).while_owned(meta, generation, act)
+        self.heaps.get(meta.heap()).while_owned(meta, generation, act)
     }
 
     /// Takes back a block by its address, in the order of the stream that this thread's cache is for, if there is room: the
@@ -338,7 +259,7 @@ impl Pool {
     /// passed all of its work.
     pub(crate) fn free(&self, meta: u32, from: Option<&StreamState>, fences: &[Fence]) {
         let meta = self.table.metas.at(meta);
-        let heap = self.table.heap(meta.heap());
+        let heap = self.heaps.get(meta.heap());
         heap.counters.sub_live_shared(meta.bytes());
         match from {
             Some(from) => heap.free(&self.table, meta.number(), from, fences),
@@ -348,24 +269,25 @@ impl Pool {
 
     /// Takes all counts of a stream's stream that threads keep.
     pub(crate) fn take_stream_refs(&self, stream_state: &StreamState) -> u32 {
-        self.heap_if_any(stream_state).map_or(0, |heap| heap.take_stream_refs(stream_state.id.0))
+        self.heap_if_any(stream_state).map_or(0, |heap| heap.caches.take_stream_refs(stream_state.id.0))
     }
 
     fn heap_if_any(&self, stream_state: &StreamState) -> Option<Arc<StreamHeap>> {
-        self.heaps.lock().unwrap_or_else(PoisonError::into_inner).get(&stream_state.id.0).cloned()
+        self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).get(&stream_state.id.0).cloned()
     }
 
     /// Closes the magazines of all threads for a stream.
     pub(crate) fn close_caches(&self, stream_state: &StreamState) {
         let heap = self.heap_if_any(stream_state);
-        for cache in heap.iter().flat_map(|heap| heap.all_caches()).filter(|cache| cache.stream == stream_state.id.0) {
+        for cache in heap.iter().flat_map(|heap| heap.caches.all()).filter(|cache| cache.stream() == stream_state.id.0)
+        {
             cache.empty(true);
         }
     }
 
     /// What is known of the block that an address lies in, owned or not yet anybody else's.
     pub(crate) fn snapshot_at(&self, address: u64) -> Option<(u32, MetaSnapshot)> {
-        let meta = self.table.meta_around(address)?;
+        let meta = self.heaps.meta_around(address)?;
         let seen = meta.snapshot();
         let is_there = matches!(seen.state.state(), BlockState::Owned | BlockState::Cached | BlockState::Pending);
         (is_there && address.wrapping_sub(seen.base) < seen.bytes).then(|| (meta.number(), seen))
@@ -373,9 +295,9 @@ impl Pool {
 
     /// What is known of a block that is gone, or parked, by an address.
     pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
-        let parked = self.table.meta_around(address);
+        let parked = self.heaps.meta_around(address);
         let parked = parked.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
-        parked.filter(|gone| gone.bytes > 0).or_else(|| self.table.freed_at(address))
+        parked.filter(|gone| gone.bytes > 0).or_else(|| self.heaps.freed_at(address))
     }
 
     /// All blocks that somebody has.
@@ -385,20 +307,20 @@ impl Pool {
     }
 
     pub(crate) fn context_of(&self, heap: u32) -> ContextId {
-        self.table.context_of(heap)
+        self.heaps.context_of(heap)
     }
 
     /// The heap of a stream: one that lost its own stream, if there is one, or else new.
     pub(crate) fn heap_of(&self, stream_state: &Arc<StreamState>) -> Arc<StreamHeap> {
-        let mut heaps = self.heaps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heaps = self.by_stream.lock().unwrap_or_else(PoisonError::into_inner);
         heaps
             .entry(stream_state.id.0)
             .or_insert_with(|| {
-                let orphan = self.table.heaps().into_iter().find(|heap| heap.adopt(stream_state));
-                orphan.iter().for_each(|heap| self.table.note_context(heap));
+                let orphan = self.heaps.all().into_iter().find(|heap| heap.adopt(stream_state));
+                orphan.iter().for_each(|heap| self.heaps.note_context(heap));
                 let extents = || if self.chunks.can_assemble() { ExtentMap::new() } else { ExtentMap::chunked() };
                 orphan.unwrap_or_else(|| {
-                    self.table.add_heap(|number| StreamHeap::new(number, stream_state.clone(), extents()))
+                    self.heaps.add(|number| StreamHeap::new(number, stream_state.clone(), extents()))
                 })
             })
             .clone()
@@ -406,33 +328,33 @@ impl Pool {
 
     /// Lets the heap of a stream that has passed all of its work serve others.
     pub(crate) fn end_stream(&self, stream_state: &StreamState) {
-        let heap = self.heaps.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream_state.id.0);
+        let heap = self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream_state.id.0);
         if let Some(heap) = heap {
-            heap.all_caches().iter().for_each(|cache| cache.empty(true));
+            heap.caches.all().iter().for_each(|cache| cache.empty(true));
             heap.orphan();
         }
     }
 
     /// Takes all blocks of a context from their owners: these. The memory stays until [`end_context`](Self::end_context).
     pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, MetaSnapshot)> {
-        let heaps = self.table.heaps().into_iter().filter(|heap| heap.context() == context);
+        let heaps = self.heaps.all().into_iter().filter(|heap| heap.context() == context);
         heaps.flat_map(|heap| heap.disown_all(&self.table, when)).collect()
     }
 
     /// Takes all memory of a context's heaps from whoever has it: the context is gone, and all work with it.
     pub(crate) fn end_context(&self, context: ContextId) {
-        let heaps: Vec<_> = self.table.heaps().into_iter().filter(|heap| heap.context() == context).collect();
-        self.heaps.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
+        let heaps: Vec<_> = self.heaps.all().into_iter().filter(|heap| heap.context() == context).collect();
+        self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
         // What one keeps may lie on another's ground.
-        heaps.iter().flat_map(|heap| heap.all_caches()).for_each(|cache| cache.empty(true));
+        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(true));
         heaps.iter().for_each(|heap| heap.clear(&self.table));
     }
 
     /// Adds what somebody has of this pool, and what waits for fences.
     pub(crate) fn add_stats(&self, stats: &mut PoolStats) {
         let total = Counters::default();
-        for heap in self.table.heaps() {
-            heap.add_counters(&total);
+        for heap in self.heaps.all() {
+            heap.caches.add_counters(&heap.counters, &total);
             let (blocks, bytes) = heap.pending(&self.table);
             stats.released_blocks += blocks;
             stats.released_bytes += bytes;
@@ -474,7 +396,7 @@ impl CachedBlock {
 
 impl Allocated {
     #[inline]
-    fn of(meta: &BlockMeta) -> Self {
+    pub(super) fn of(meta: &BlockMeta) -> Self {
         Self { meta: meta.number(), base: meta.base() }
     }
 }

@@ -42,9 +42,17 @@ mod chunk_source;
 mod device_pool;
 #[forbid(unsafe_code)]
 mod extent_map;
+#[forbid(unsafe_code)]
+mod heap_caches;
+#[forbid(unsafe_code)]
+mod heaps;
 mod outside;
 #[forbid(unsafe_code)]
 mod page_map;
+#[forbid(unsafe_code)]
+mod pool_device;
+#[forbid(unsafe_code)]
+mod reclaim;
 #[forbid(unsafe_code)]
 mod size_class;
 mod slab;
@@ -63,5 +71,6 @@ mod tests;
 pub(crate) use self::chunk_source::{MapOutcome, Visibility};
 pub(crate) use self::device_pool::{AllocError, Allocated, CachedBlock, Pool};
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
+pub(crate) use self::pool_device::PoolDevice;
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;
 pub(crate) use self::thread_cache::CacheKey;

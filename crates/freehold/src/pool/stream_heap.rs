@@ -7,18 +7,18 @@
 mod locked;
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use self::locked::{Locked, PendingBlock};
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, Placement};
 use super::block_table::BlockTable;
 use super::extent_map::{AllocatedExtent, Chunk, ExtentMap, GRANULE_BYTES, MapRequest};
+use super::heap_caches::HeapCaches;
 use super::outside::{ContextId, Fence, StreamId, StreamState};
 use super::size_class::{CLASSES, SMALL_BYTES_MAX, SizeClass};
 use super::stats::Counters;
 use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
-use super::thread_cache::ThreadCache;
 
 /// Slabs whose blocks nobody has are given up where they are more than this part of what is mapped.
 const IDLE_SLABS_PART: u64 = 4;
@@ -35,9 +35,7 @@ pub(crate) struct StreamHeap {
     /// The context of its stream.
     context: AtomicU32,
     locked: Mutex<Locked>,
-    caches: Mutex<Vec<Weak<ThreadCache>>>,
-    /// How many counts of the stream's stream were kept in caches that are closed. Written under the lock of the caches.
-    stream_refs: AtomicU32,
+    pub(crate) caches: HeapCaches,
     pub(crate) counters: Counters,
 }
 
@@ -61,8 +59,7 @@ impl StreamHeap {
                 freed: Vec::new(),
                 next_freed: 0,
             }),
-            caches: Mutex::new(Vec::new()),
-            stream_refs: AtomicU32::new(0),
+            caches: HeapCaches::new(),
             counters: Counters::default(),
         }
     }
@@ -577,55 +574,6 @@ impl StreamHeap {
         locked.is_orphan = true;
         locked.is_anybodys = true;
         locked.extents.free_all();
-    }
-
-    // Racks.
-
-    pub(crate) fn add_cache(&self, cache: &Arc<ThreadCache>) {
-        let mut caches = self.caches();
-        caches.retain(|cache| cache.strong_count() > 0);
-        caches.push(Arc::downgrade(cache));
-    }
-
-    /// Adds what a cache has counted, which is closed and counts no more.
-    pub(crate) fn count_closed(&self, cache: &ThreadCache) {
-        let _racks = self.caches();
-        if !cache.is_counted.swap(true, Ordering::Relaxed) {
-            self.counters.add(&cache.counters);
-        }
-    }
-
-    /// Adds what was counted here and in all caches to a total, each once, whichever of them are closed meanwhile.
-    pub(crate) fn add_counters(&self, total: &Counters) {
-        let caches = self.caches();
-        let open = caches.iter().filter_map(Weak::upgrade).filter(|cache| !cache.is_counted.load(Ordering::Relaxed));
-        open.for_each(|cache| total.add(&cache.counters));
-        total.add(&self.counters);
-    }
-
-    /// Keeps counts of the stream's stream for a cache that is being closed.
-    pub(crate) fn keep_stream_refs(&self, count: u32) {
-        let _racks = self.caches();
-        self.stream_refs.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// Takes all counts of the stream of `stream` that are kept here and in its caches.
-    pub(crate) fn take_stream_refs(&self, stream: u32) -> u32 {
-        // In this order: those of a cache that is gone are here.
-        let caches = self.all_caches();
-        let kept: u32 =
-            caches.iter().filter(|cache| cache.stream == stream).map(|cache| cache.take_stream_refs()).sum();
-        let _racks = self.caches();
-        kept + self.stream_refs.swap(0, Ordering::Relaxed)
-    }
-
-    /// The magazines of all threads for this heap's stream.
-    pub(crate) fn all_caches(&self) -> Vec<Arc<ThreadCache>> {
-        self.caches().iter().filter_map(Weak::upgrade).collect()
-    }
-
-    fn caches(&self) -> MutexGuard<'_, Vec<Weak<ThreadCache>>> {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Locked> {

@@ -43,7 +43,7 @@ fn end(device: &Device, stream: Stream) {
     let id = stream.id();
     stream.synchronize().unwrap();
     stream.close().unwrap();
-    while device.inner().stream_state(id).is_some() {
+    while device.inner().streams.get(id).is_some() {
         device.tidy().unwrap();
         thread::yield_now();
     }

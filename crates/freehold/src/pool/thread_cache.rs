@@ -4,13 +4,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use super::biased_lock::{self, BiasedLock};
 use super::block_meta::{BlockMeta, StateWord};
 use super::block_table::BlockTable;
 use super::extent_map::GRANULE_BYTES;
+use super::heap_caches::HeapCache;
+use super::heaps::Heaps;
 use super::size_class::{CLASSES, MAGAZINE_MAX, SizeClass};
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
@@ -34,9 +36,11 @@ pub(crate) struct ThreadCache {
     /// Written by the cache's thread alone.
     pub(crate) counters: Counters,
     /// Whether the heap's counts hold those of this cache, which is closed. Written under the lock of the heap's caches.
-    pub(crate) is_counted: AtomicBool,
+    is_counted: AtomicBool,
     pub(crate) table: Arc<BlockTable>,
     pub(crate) heap: Arc<StreamHeap>,
+    /// Those of the other streams, on which blocks here may lie.
+    heaps: Arc<Heaps>,
     stream_state: Arc<StreamState>,
     magazines: BiasedLock<Magazines>,
 }
@@ -68,13 +72,14 @@ pub(crate) struct CacheGuard<'a> {
 }
 
 impl ThreadCache {
-    pub(crate) fn new(table: Arc<BlockTable>, heap: Arc<StreamHeap>, stream_state: Arc<StreamState>) -> Self {
+    pub(crate) fn new(heaps: Arc<Heaps>, heap: Arc<StreamHeap>, stream_state: Arc<StreamState>) -> Self {
         Self {
             stream: stream_state.id.0,
             counters: Counters::default(),
             is_counted: AtomicBool::new(false),
-            table,
+            table: heaps.table.clone(),
             heap,
+            heaps,
             stream_state,
             magazines: BiasedLock::new(Magazines {
                 stream_refs: 0,
@@ -105,34 +110,13 @@ impl ThreadCache {
         Some(CacheGuard { cache: self, guard: self.magazines.enter().ok()? })
     }
 
-    /// Gives all blocks here to the heaps that they lie on, from any thread but locked the cache. With `close` the cache is used
-    /// no more.
-    pub(crate) fn empty(&self, close: bool) {
-        // At the door: who closes the cache after this finds all of them with their heaps.
-        let give_up = |locked: &mut Magazines| self.flush_all(&locked.drain());
-        if close {
-            self.magazines.close(|locked| {
-                self.heap.keep_stream_refs(std::mem::take(&mut locked.stream_refs));
-                give_up(locked);
-            });
-            self.heap.count_closed(self);
-        } else {
-            self.magazines.revoke(give_up);
-        }
-    }
-
-    /// Takes all counts of the stream's stream that were kept here, from any thread but locked the cache.
-    pub(crate) fn take_stream_refs(&self) -> u32 {
-        self.magazines.revoke(|locked| std::mem::take(&mut locked.stream_refs))
-    }
-
     /// Gives a block that nobody has to its heap.
     fn flush_one(&self, meta: u32) {
         let heap = self.table.metas.at(meta).heap();
         if heap == self.heap.number {
             self.heap.free(&self.table, meta, &self.stream_state, &[]);
         } else {
-            self.table.heap(heap).free(&self.table, meta, &self.stream_state, &[]);
+            self.heaps.get(heap).free(&self.table, meta, &self.stream_state, &[]);
         }
     }
 
@@ -142,6 +126,42 @@ impl ThreadCache {
         let own = metas.iter().copied().filter(is_own);
         self.heap.free_all(&self.table, own, &self.stream_state);
         metas.iter().filter(|meta| !is_own(meta)).for_each(|&meta| self.flush_one(meta));
+    }
+}
+
+impl HeapCache for ThreadCache {
+    fn stream(&self) -> u32 {
+        self.stream
+    }
+
+    fn empty(&self, close: bool) {
+        // At the door: who closes the cache after this finds all of them with their heaps.
+        let give_up = |locked: &mut Magazines| self.flush_all(&locked.drain());
+        if close {
+            self.magazines.close(|locked| {
+                self.heap.caches.keep_stream_refs(std::mem::take(&mut locked.stream_refs));
+                give_up(locked);
+            });
+            self.heap.caches.count_closed(self, &self.heap.counters);
+        } else {
+            self.magazines.revoke(give_up);
+        }
+    }
+
+    fn take_stream_refs(&self) -> u32 {
+        self.magazines.revoke(|locked| std::mem::take(&mut locked.stream_refs))
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn is_counted(&self) -> bool {
+        self.is_counted.load(Ordering::Relaxed)
+    }
+
+    fn set_counted(&self) {
+        self.is_counted.store(true, Ordering::Relaxed);
     }
 }
 
@@ -482,7 +502,8 @@ pub(crate) fn add(key: CacheKey, cache: Arc<ThreadCache>) -> bool {
         return false;
     }
     let added = CACHES.try_with(|desk| {
-        cache.heap.add_cache(&cache);
+        let known: Weak<ThreadCache> = Arc::downgrade(&cache);
+        cache.heap.caches.add(known);
         desk.caches.borrow_mut().push((key, cache));
     });
     added.is_ok()

@@ -127,21 +127,21 @@ mod outside {
 
     /// All streams.
     #[derive(Debug)]
-    pub(crate) struct DeviceInner {
-        pub(crate) streams: Vec<Arc<StreamState>>,
+    pub(crate) struct Streams {
+        pub(crate) all: Vec<Arc<StreamState>>,
     }
 
-    impl DeviceInner {
-        pub(crate) fn stream_state(&self, id: StreamId) -> Option<Arc<StreamState>> {
-            self.streams.iter().find(|stream| stream.id == id).cloned()
+    impl Streams {
+        pub(crate) fn get(&self, id: StreamId) -> Option<Arc<StreamState>> {
+            self.all.iter().find(|stream| stream.id == id).cloned()
         }
 
         pub(crate) fn is_complete(&self, fence: Fence) -> bool {
-            self.stream_state(fence.stream).is_some_and(|stream| stream.is_complete(fence.seq))
+            self.get(fence.stream).is_some_and(|stream| stream.is_complete(fence.seq))
         }
 
         /// The host hears of all work at once here.
-        pub(crate) fn try_record_fences_coalesced(&self, _: &[Fence]) -> Result<(), CallError> {
+        pub(crate) fn record_fences_coalesced(&self, _: &[Fence]) -> Result<(), CallError> {
             Ok(())
         }
     }
@@ -191,14 +191,11 @@ mod stable_array {
 }
 
 mod block_table {
-    use std::sync::atomic::AtomicU64;
-    use std::sync::{Arc, Mutex, PoisonError};
-
     use super::block_meta::BlockMeta;
     use super::page_map::PageMap;
     use super::slab::Slab;
     use super::stable_array::StableArray;
-    use super::stream_heap::StreamHeap;
+    use std::sync::atomic::AtomicU64;
 
     #[derive(Debug)]
     pub(crate) struct BlockTable {
@@ -206,35 +203,23 @@ mod block_table {
         pub(crate) slabs: StableArray<Slab>,
         pub(crate) pages: PageMap,
         pub(crate) misses: AtomicU64,
-        pub(crate) heaps: Mutex<Vec<Arc<StreamHeap>>>,
-    }
-
-    impl BlockTable {
-        pub(crate) fn heaps(&self) -> Vec<Arc<StreamHeap>> {
-            self.heaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        }
     }
 }
 
-mod thread_cache {
-    use std::sync::atomic::AtomicBool;
+mod heaps {
+    use std::sync::{Arc, Mutex, PoisonError};
 
-    use super::stats::Counters;
+    use super::stream_heap::StreamHeap;
 
-    /// Threads keep nothing here.
     #[derive(Debug)]
-    pub(crate) struct ThreadCache {
-        pub(crate) stream: u32,
-        pub(crate) counters: Counters,
-        pub(crate) is_counted: AtomicBool,
+    pub(crate) struct Heaps {
+        pub(crate) heaps: Mutex<Vec<Arc<StreamHeap>>>,
     }
 
-    impl ThreadCache {
-        pub(crate) fn take_stream_refs(&self) -> u32 {
-            0
+    impl Heaps {
+        pub(crate) fn all(&self) -> Vec<Arc<StreamHeap>> {
+            self.heaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
         }
-
-        pub(crate) fn empty(&self, _close: bool) {}
     }
 }
 
@@ -244,6 +229,8 @@ mod bins;
 mod borrow;
 #[path = "../../src/pool/extent_map.rs"]
 mod extent_map;
+#[path = "../../src/pool/heap_caches.rs"]
+mod heap_caches;
 #[path = "../../src/pool/page_map.rs"]
 mod page_map;
 #[path = "../../src/pool/size_class.rs"]
@@ -264,12 +251,18 @@ use crate::pool_loom::block_meta;
 use block_table::BlockTable;
 use extent_map::{Chunk, ExtentMap, PAGE_BYTES};
 use freehold_testing::at_effort;
+use heaps::Heaps;
 use loom::thread;
-use outside::{DeviceInner, Fence, StreamId, StreamState};
+use outside::{Fence, StreamId, StreamState, Streams};
 use page_map::PageMap;
 use size_class::SizeClass;
 use stable_array::StableArray;
 use stream_heap::StreamHeap;
+
+/// Where the library's files find the pool.
+mod device_pool {
+    pub(crate) use super::Pool;
+}
 
 const BASE: u64 = 1 << 30;
 
@@ -281,12 +274,13 @@ const SMALL: u64 = 512;
 #[derive(Debug)]
 pub(crate) struct Pool {
     table: Arc<BlockTable>,
+    heaps: Heaps,
     next_lender: AtomicUsize,
 }
 
 struct Model {
     pool: Pool,
-    device: DeviceInner,
+    streams: Streams,
     /// The heap with memory, and the one without.
     heaps: [Arc<StreamHeap>; 2],
     /// The last use of the memory, wherever in it.
@@ -306,10 +300,13 @@ impl Model {
             slabs: StableArray::new(),
             pages: PageMap::new(BASE, 4 * PAGE_BYTES).expect("a short table"),
             misses: AtomicU64::new(0),
-            heaps: Mutex::new(heaps.to_vec()),
         };
-        let pool = Pool { table: Arc::new(table), next_lender: AtomicUsize::new(0) };
-        let model = Self { pool, device: DeviceInner { streams }, heaps, used: Mutex::new(None) };
+        let pool = Pool {
+            table: Arc::new(table),
+            heaps: Heaps { heaps: Mutex::new(heaps.to_vec()) },
+            next_lender: AtomicUsize::new(0),
+        };
+        let model = Self { pool, streams: Streams { all: streams }, heaps, used: Mutex::new(None) };
         model.heaps[0].add_region(BASE, 2 * PAGE_BYTES);
         let chunk = Chunk { base: BASE, bytes: LARGE, handle: 1 };
         let whole = model.heaps[0].add_chunks(&model.pool.table, None, &[chunk], LARGE).expect("as much as was mapped");
@@ -318,7 +315,7 @@ impl Model {
     }
 
     fn stream_state(&self, index: usize) -> &Arc<StreamState> {
-        &self.device.streams[index]
+        &self.streams.all[index]
     }
 
     fn table(&self) -> &BlockTable {
@@ -336,7 +333,7 @@ impl Model {
     /// The first stream has passed everything and is gone; another has its heap from now on.
     fn hand_over(&self, to: usize) {
         for fence in self.stream_state(0).end() {
-            self.device.stream_state(fence.stream).unwrap().pass(fence.seq);
+            self.streams.get(fence.stream).unwrap().pass(fence.seq);
         }
         self.heaps[0].orphan();
         assert!(self.heaps[0].adopt(self.stream_state(to)));
@@ -345,7 +342,7 @@ impl Model {
     /// Fails where a stream was handed memory that another may still use.
     fn check_handed(&self, to: &StreamState) {
         let Some(used) = *self.used.lock().unwrap() else { return };
-        let is_behind = self.device.is_complete(used) || to.has_waited(used.stream, used.seq);
+        let is_behind = self.streams.is_complete(used) || to.has_waited(used.stream, used.seq);
         assert!(is_behind, "{:?} was handed memory that {used:?} still uses", to.id);
     }
 }
@@ -404,7 +401,7 @@ fn a_small_block_is_lent_when_the_stream_that_has_its_lot_has_passed_it() {
                 *other.used.lock().unwrap() = (base == BASE).then_some(fence);
                 other.heaps[0].free(other.table(), meta, stream, &[]);
             });
-            let lent = model.pool.borrow_small(&model.device, &model.heaps[1], model.stream_state(1), class).unwrap();
+            let lent = model.pool.borrow_small(&model.streams, &model.heaps[1], model.stream_state(1), class).unwrap();
             if let Some(lent) = lent
                 && model.table().metas.at(lent).base() == BASE
             {
@@ -431,7 +428,7 @@ fn what_a_stream_waits_for_is_not_free_for_the_one_that_has_its_lot_next() {
                 other.check_handed(other.stream_state(2));
             }
         });
-        let taken = model.pool.alloc_after_wait(&model.device, &model.heaps[0], model.stream_state(0), LARGE).unwrap();
+        let taken = model.pool.alloc_after_wait(&model.streams, &model.heaps[0], model.stream_state(0), LARGE).unwrap();
         // What is in the order of another stream is given back: see `Pool::take`.
         if let Some(taken) = taken
             && model.table().metas.at(taken).stream() == 1

@@ -128,14 +128,16 @@ impl Mapped {
             return Ok(chunks);
         }
         let missing_bytes = least_bytes - had_bytes;
-        if let MapOutcome::Chunks(chunks) = device.pool.reclaim_outside(device, need(missing_bytes)).map_err(failed)? {
+        if let MapOutcome::Chunks(chunks) =
+            device.pool.reclaim_outside(&device.streams, need(missing_bytes)).map_err(failed)?
+        {
             return Ok(chunks);
         }
         // Other vectors may have memory that their work has passed, and a chunk that is too long is better than none.
         device.unmap_completed().map_err(failed)?;
         device.make_room(&device.pool, missing_bytes).map_err(failed)?;
         let any = MapRequest::outside(self.base + had_bytes, missing_bytes, room_bytes);
-        match device.pool.reclaim_outside(device, any).map_err(failed)? {
+        match device.pool.reclaim_outside(&device.streams, any).map_err(failed)? {
             MapOutcome::Chunks(chunks) => Ok(chunks),
             MapOutcome::OutOfMemory => Err(device.out_of_memory(&device.pool, missing_bytes)),
         }
@@ -206,7 +208,7 @@ impl Mapped {
     /// The uses that may be pending.
     fn pending(&self, device: &DeviceInner) -> Vec<Fence> {
         let mut fences = self.uses.all();
-        fences.retain(|&fence| !device.is_complete(fence));
+        fences.retain(|&fence| !device.streams.is_complete(fence));
         fences
     }
 }

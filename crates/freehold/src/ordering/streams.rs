@@ -1,0 +1,329 @@
+//! All streams of a device, and the transfers beside them: which fences are complete, how they are recorded, and whether nothing is
+//! pending.
+//!
+//! The list is locked for moments, never while the driver is called. What a refused call means is not known here.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::handle::{self, Event};
+use freehold_driver::{Backend, CallError};
+
+use crate::ledger::{ContextId, Fence, StreamId};
+use crate::ordering::context_state::{ContextState, PRIMARY};
+use crate::ordering::fence_words::{FenceWord, FenceWords};
+use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
+use crate::ordering::transfer_slot::{TransferSlot, TransferSlots};
+
+#[derive(Debug)]
+pub(crate) struct Streams {
+    /// The primary context.
+    backend: Arc<dyn Backend>,
+    states: Mutex<States>,
+    /// Who is lent memory, and is no stream.
+    pub(crate) transfer_slots: TransferSlots,
+    fence_words: FenceWords,
+    /// Whether others were told the handle of a stream, and may capture it.
+    has_handed_out: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct States {
+    last: u32,
+    live: BTreeMap<StreamId, Arc<StreamState>>,
+}
+
+impl Streams {
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+        Self {
+            backend,
+            states: Mutex::default(),
+            transfer_slots: TransferSlots::default(),
+            fence_words: FenceWords::default(),
+            has_handed_out: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether streams write words.
+    pub(crate) fn writes_words(&self) -> bool {
+        self.backend.stream_mem_ops().is_some()
+    }
+
+    /// Makes a stream and its stream_state.
+    pub(crate) fn add(&self, context_state: &Arc<ContextState>) -> Result<Arc<StreamState>, CallError> {
+        let make = || make(&*context_state.backend);
+        self.add_state(make, |id, made, slot| StreamState::new(id, context_state.clone(), made, slot))
+    }
+
+    /// Makes the stream_state of a stream that others made.
+    pub(crate) fn add_foreign(
+        &self,
+        raw: handle::Stream,
+        thread: Option<ThreadId>,
+        trust: StreamOrigin,
+    ) -> Result<Arc<StreamState>, CallError> {
+        let make = || Ok((raw, self.backend.create_event()?));
+        let context_state = Arc::new(ContextState::new(PRIMARY, self.backend.clone()));
+        self.add_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
+    }
+
+    /// Adds the state of a stream that `make` makes, with a fence word where streams write them.
+    fn add_state(
+        &self,
+        make: impl FnOnce() -> Result<(handle::Stream, Event), CallError>,
+        new_state: impl FnOnce(StreamId, (handle::Stream, Event), Option<FenceWord>) -> StreamState,
+    ) -> Result<Arc<StreamState>, CallError> {
+        let slot = self.backend.stream_mem_ops().map(|words| self.fence_words.take(words)).transpose()?;
+        let made = make().inspect_err(|_| slot.iter().for_each(|slot| self.fence_words.give_back(slot)))?;
+        let mut states = self.states();
+        states.last += 1;
+        let id = StreamId(states.last);
+        let stream_state = Arc::new(new_state(id, made, slot));
+        states.live.insert(id, stream_state.clone());
+        Ok(stream_state)
+    }
+
+    /// The stream of a number, unless it has ended and was forgotten.
+    pub(crate) fn get(&self, id: StreamId) -> Option<Arc<StreamState>> {
+        self.states().live.get(&id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<StreamState>> {
+        self.states().live.values().cloned().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.states().live.is_empty()
+    }
+
+    pub(crate) fn of_context(&self, context: ContextId) -> Vec<Arc<StreamState>> {
+        self.states().live.values().filter(|stream_state| stream_state.context == context).cloned().collect()
+    }
+
+    /// Everything that was put into streams of all contexts so far, and all that was lent.
+    pub(crate) fn fences_of_all(&self) -> Vec<Fence> {
+        let mut fences: Vec<_> = self.states().live.values().map(|stream_state| stream_state.current_fence()).collect();
+        fences.extend(self.transfer_slots.fences());
+        fences
+    }
+
+    /// Whether the device has come to a fence, without asking the driver. A stream that is gone has passed everything.
+    pub(crate) fn is_complete(&self, fence: Fence) -> bool {
+        if TransferSlot::is_transfer(fence.stream) {
+            return self.transfer_slots.of(fence.stream).is_complete(fence.seq);
+        }
+        self.get(fence.stream).is_none_or(|stream_state| stream_state.is_complete(fence.seq))
+    }
+
+    /// Whether the device has come to a fence, asking the driver if need be.
+    pub(crate) fn is_complete_by_now(&self, fence: Fence) -> Result<bool, CallError> {
+        if let Some(stream_state) = self.get(fence.stream)
+            && !stream_state.is_complete(fence.seq)
+        {
+            stream_state.query()?;
+        }
+        Ok(self.is_complete(fence))
+    }
+
+    /// Notes that others are told the handle of a stream.
+    pub(crate) fn hand_out(&self, stream_state: &StreamState) {
+        stream_state.hand_out();
+        self.has_handed_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a wait for a fence would be recorded in a stream that others capture.
+    pub(crate) fn is_captured_before(&self, fence: Fence) -> Result<bool, CallError> {
+        self.is_captured(fence, StreamState::is_captured_before)
+    }
+
+    /// Whether a capture of others keeps a fence from being recorded.
+    pub(crate) fn is_captured_before_fence(&self, fence: Fence) -> Result<bool, CallError> {
+        self.is_captured(fence, StreamState::is_captured_before_fence)
+    }
+
+    fn is_captured(
+        &self,
+        fence: Fence,
+        is_captured: impl Fn(&StreamState, u64) -> Result<bool, CallError>,
+    ) -> Result<bool, CallError> {
+        if !self.has_handed_out.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.get(fence.stream).map_or(Ok(false), |stream_state| is_captured(&stream_state, fence.seq))
+    }
+
+    /// Waits on the host until the device, or who was lent memory, has come to a fence.
+    pub(crate) fn wait_on_host(&self, fence: Fence) -> Result<(), CallError> {
+        if TransferSlot::is_transfer(fence.stream) {
+            self.transfer_slots.wait(fence);
+        } else if let Some(stream_state) = self.get(fence.stream) {
+            stream_state.wait_on_host(fence.seq)?;
+        }
+        Ok(())
+    }
+
+    /// A slot that serves nobody.
+    pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>, CallError> {
+        self.transfer_slots.take(&self.fence_words, self.backend.stream_mem_ops())
+    }
+
+    /// Sees to it that the host will hear of these.
+    pub(crate) fn record_fences(&self, fences: &[Fence]) -> Result<(), CallError> {
+        self.at_each(fences, StreamState::record_fence)
+    }
+
+    /// Sees to it that the host will hear of these sooner or later: at once where no fence is on its way, else with the next
+    /// one, which a later release makes, or a request that finds nothing.
+    pub(crate) fn record_fences_coalesced(&self, fences: &[Fence]) -> Result<(), CallError> {
+        self.at_each(fences, StreamState::record_fence_coalesced)
+    }
+
+    /// Calls `act` for each fence whose stream is still there.
+    fn at_each(
+        &self,
+        fences: &[Fence],
+        act: impl Fn(&StreamState, u64) -> Result<(), CallError>,
+    ) -> Result<(), CallError> {
+        let there = fences.iter().filter_map(|fence| Some((self.get(fence.stream)?, fence.seq)));
+        there.into_iter().try_for_each(|(stream_state, seq)| act(&stream_state, seq))
+    }
+
+    /// Asks the driver how far streams have come, on a device that writes no words.
+    pub(crate) fn refresh(&self) -> Result<(), CallError> {
+        if self.writes_words() { Ok(()) } else { self.each(StreamState::refresh) }
+    }
+
+    /// Asks the driver how far all streams have come.
+    pub(crate) fn query(&self) -> Result<(), CallError> {
+        self.each(StreamState::query)
+    }
+
+    /// Calls `act` for each stream, without the lock of their list.
+    fn each(&self, act: impl Fn(&StreamState) -> Result<(), CallError>) -> Result<(), CallError> {
+        self.all().iter().try_for_each(|stream_state| act(stream_state))
+    }
+
+    /// Whether nothing of ours is pending in a context.
+    pub(crate) fn is_idle(&self, context: ContextId) -> bool {
+        self.of_context(context).iter().all(|stream_state| stream_state.is_idle())
+    }
+
+    /// Whether nothing of ours is pending anywhere.
+    pub(crate) fn is_all_idle(&self) -> bool {
+        self.states().live.values().all(|stream_state| stream_state.is_idle())
+    }
+
+    /// Makes a call that waits for all work of a context, if there is none.
+    pub(crate) fn with_idle_context(
+        &self,
+        context_state: &ContextState,
+        call: impl FnOnce() -> Result<(), CallError>,
+    ) -> Result<bool, CallError> {
+        // Asked before the gate is taken, which asking enters.
+        for stream_state in self.of_context(context_state.id) {
+            stream_state.query()?;
+            if !stream_state.is_idle() {
+                return Ok(false);
+            }
+        }
+        let Ok(_alone) = context_state.gate.try_write() else { return Ok(false) };
+        if !self.is_idle(context_state.id) {
+            return Ok(false);
+        }
+        call().map(|()| true)
+    }
+
+    /// Makes a call that waits for all work of the device, if there is none. The caller is in no gate.
+    pub(crate) fn with_idle_device(&self, call: impl FnOnce() -> Result<(), CallError>) -> Result<bool, CallError> {
+        let streams = self.all();
+        // Asked before the gates are taken, which asking enters.
+        for stream_state in &streams {
+            if !stream_state.is_quiet()? {
+                return Ok(false);
+            }
+        }
+        let mut halls: Vec<_> = streams.iter().map(|stream_state| stream_state.context_state()).collect();
+        halls.sort_unstable_by_key(|context_state| Arc::as_ptr(context_state));
+        halls.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let gates: Option<Vec<_>> = halls.iter().map(|context_state| context_state.gate.try_write().ok()).collect();
+        if gates.is_none() || !self.is_all_idle() {
+            return Ok(false);
+        }
+        call().map(|()| true)
+    }
+
+    /// Forgets streams that are gone and have passed their last work, each behind a call of `end`.
+    pub(crate) fn forget_ended(&self, end: impl Fn(&StreamState)) -> Result<(), CallError> {
+        let is_of_interest =
+            |stream_state: &&Arc<StreamState>| stream_state.is_retired() || stream_state.fence_word().is_none();
+        let streams: Vec<_> = self.states().live.values().filter(is_of_interest).cloned().collect();
+        for stream_state in streams {
+            stream_state.refresh()?;
+            if !stream_state.has_ended() {
+                continue;
+            }
+            let slot = stream_state.end()?;
+            end(&stream_state);
+            for other in self.states().live.values() {
+                other.forget(stream_state.id);
+            }
+            if self.states().live.remove(&stream_state.id).is_some()
+                && let Some(slot) = slot
+            {
+                self.fence_words.give_back(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the streams of a context that is about to be destroyed, so that nobody asks the driver about them: these. Their
+    /// words may still be written until it is.
+    pub(crate) fn forget_context(&self, context: ContextId) -> Vec<Arc<StreamState>> {
+        let streams = self.of_context(context);
+        for stream_state in &streams {
+            stream_state.end_with_context();
+            self.states().live.remove(&stream_state.id);
+        }
+        streams
+    }
+
+    /// Takes back the words of streams whose context is gone.
+    pub(crate) fn give_back_words(&self, streams: &[Arc<StreamState>]) {
+        for stream_state in streams {
+            stream_state.fence_word().into_iter().for_each(|slot| self.fence_words.give_back(slot));
+        }
+    }
+
+    /// Frees the words of all streams and transfers, which waits for all work of the primary context (fact 2.1).
+    ///
+    /// # Safety
+    /// There are no streams and no transfers any more, nor will there be.
+    pub(crate) unsafe fn free_words(&self) -> Result<(), CallError> {
+        match self.backend.stream_mem_ops() {
+            // SAFETY: every slot was of a stream or a transfer, and the caller vouches that there are none.
+            Some(words) => unsafe { self.fence_words.free(words) },
+            None => Ok(()),
+        }
+    }
+
+    /// Holds the lock of the list.
+    #[cfg(test)]
+    pub(crate) fn locked(&self) -> impl Drop {
+        self.states()
+    }
+
+    fn states(&self) -> MutexGuard<'_, States> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes a stream and an event for others to wait for it.
+fn make(backend: &dyn Backend) -> Result<(handle::Stream, handle::Event), CallError> {
+    let raw = backend.create_stream()?;
+    match backend.create_event() {
+        Ok(event) => Ok((raw, event)),
+        // SAFETY: the stream was made above, and nobody knows of it.
+        Err(error) => unsafe { backend.destroy_stream(raw) }.and(Err(error)),
+    }
+}

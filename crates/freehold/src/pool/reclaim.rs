@@ -1,0 +1,145 @@
+//! The way back: from blocks that threads keep and streams have passed to free chunks, and from those to the driver.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use freehold_driver::CallError;
+
+use super::chunk_source::Locked;
+use super::device_pool::Pool;
+use super::extent_map::Chunk;
+use super::stream_heap::StreamHeap;
+use crate::ordering::streams::Streams;
+
+impl Pool {
+    /// Gets back everything that nobody has of some heaps, whoever keeps it, and unmaps as much as is lacking.
+    pub(super) fn reclaim_bytes(
+        &self,
+        streams: &Streams,
+        locked: &mut Locked,
+        heaps: &[Arc<StreamHeap>],
+        bytes: u64,
+    ) -> Result<(), CallError> {
+        self.reclaim_all(streams, heaps)?;
+        let mut missing = bytes.saturating_sub(locked.cached_bytes());
+        for heap in heaps {
+            if missing == 0 {
+                break;
+            }
+            let chunks = heap.take_free_chunks(missing, |fence| streams.is_complete(fence));
+            self.unmap_and_cache(locked, heap, &chunks)?;
+            missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
+        }
+        Ok(())
+    }
+
+    /// Unmaps a chunk of addresses that are no heap's, which nothing uses any more, and keeps its memory.
+    pub(crate) fn unmap_outside(&self, chunk: Chunk) -> Result<(), CallError> {
+        self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
+    }
+
+    /// Gets back what threads keep and what waits for fences that have passed, and asks how far streams have come.
+    pub(super) fn reclaim_all(&self, streams: &Streams, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
+        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(false));
+        // Only then: what others put into their streams before is passed by who is asked now.
+        streams.query()?;
+        for heap in heaps {
+            heap.reclaim_all(&self.table, |fence| streams.is_complete(fence));
+            heap.free_empty_slabs(&self.table);
+        }
+        // What was just given back is behind all that is in its stream now, others' work too.
+        streams.query()
+    }
+
+    /// Unmaps chunks that a heap was emptied of, and keeps them. What the driver refuses to unmap is the heap's again.
+    pub(super) fn unmap_and_cache(
+        &self,
+        locked: &mut Locked,
+        heap: &StreamHeap,
+        chunks: &[Chunk],
+    ) -> Result<(), CallError> {
+        for (index, &chunk) in chunks.iter().enumerate() {
+            if let Err(error) = self.chunks.unmap_and_cache(locked, chunk) {
+                heap.restore_chunks(&chunks[index..]);
+                return Err(error);
+            }
+        }
+        if !self.chunks.can_map() {
+            // A chunk is a region, whose addresses go with it.
+            drop(heap.take_bare_regions());
+        }
+        Ok(())
+    }
+
+    /// Gives memory that nobody has back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
+    pub(crate) fn trim(&self, streams: &Streams, keep_bytes: u64) -> Result<u64, CallError> {
+        let heaps = self.heaps.all();
+        self.reclaim_all(streams, &heaps)?;
+        if !self.chunks.can_map() {
+            return self.trim_when_idle(streams, &heaps, keep_bytes);
+        }
+        let mut locked = self.chunks.lock();
+        let mut freed_bytes = self.chunks.release(&mut locked, keep_bytes)?;
+        for heap in &heaps {
+            let excess = self.chunks.reserved_bytes().saturating_sub(keep_bytes);
+            if excess == 0 {
+                break;
+            }
+            let chunks = heap.take_free_chunks(excess, |fence| streams.is_complete(fence));
+            self.unmap_and_cache(&mut locked, heap, &chunks)?;
+            freed_bytes += self.chunks.release(&mut locked, keep_bytes)?;
+        }
+        Ok(freed_bytes)
+    }
+
+    /// As [`trim`](Self::trim), of memory that came with its addresses. What cannot go yet is kept for whoever asks.
+    fn trim_when_idle(&self, streams: &Streams, heaps: &[Arc<StreamHeap>], keep_bytes: u64) -> Result<u64, CallError> {
+        if !streams.is_all_idle() {
+            return Ok(0);
+        }
+        let mut locked = self.chunks.lock();
+        for heap in heaps {
+            let excess = self.chunks.reserved_bytes().saturating_sub(keep_bytes.saturating_add(locked.cached_bytes()));
+            if excess == 0 {
+                break;
+            }
+            let chunks = heap.take_free_chunks(excess, |fence| streams.is_complete(fence));
+            self.unmap_and_cache(&mut locked, heap, &chunks)?;
+        }
+        drop(locked);
+        self.release_when_idle(streams, keep_bytes)
+    }
+
+    /// Gives what is free of the chunks in a span back to the driver, if all of a chunk is free.
+    pub(crate) fn trim_range(&self, streams: &Streams, span: Range<u64>) -> Result<(), CallError> {
+        let heaps = self.heaps.all();
+        self.reclaim_all(streams, &heaps)?;
+        let mut locked = self.chunks.lock();
+        for heap in &heaps {
+            let chunks = heap.take_free_chunks_within(&span, |fence| streams.is_complete(fence));
+            self.unmap_and_cache(&mut locked, heap, &chunks)?;
+            // What is not mapped goes where nothing is pending: see `release_alone`.
+            for _ in chunks.iter().filter(|_| self.chunks.can_map()) {
+                self.chunks.release_one(&mut locked)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives memory that is kept, and came with its addresses, back to the driver until the pool has no more than `keep_bytes`. That
+    /// waits for all work, so that it is done only where there is none. For who is in no context's gate. How many bytes went.
+    pub(crate) fn release_when_idle(&self, streams: &Streams, keep_bytes: u64) -> Result<u64, CallError> {
+        let mut freed_bytes = 0;
+        if self.chunks.can_map() {
+            return Ok(0);
+        }
+        streams.with_idle_device(|| {
+            // Who has the lock may be about to enter a gate.
+            if let Some(mut locked) = self.chunks.try_lock() {
+                freed_bytes = self.chunks.release(&mut locked, keep_bytes)?;
+            }
+            Ok(())
+        })?;
+        Ok(freed_bytes)
+    }
+}
