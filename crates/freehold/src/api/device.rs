@@ -11,12 +11,12 @@ use crate::api::block::Block;
 use crate::api::image::Image;
 use crate::api::module::Module;
 use crate::api::stream::Stream;
+use crate::api::timeline::Recording;
 use crate::base::pool_stats::PoolStats;
 use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
-use crate::trace::timeline::Recording;
 
 /// A device and its primary context. A handle: all handles of a device that was opened once are of one.
 ///

@@ -545,10 +545,15 @@ impl Stream {
     ) -> std::result::Result<(), CallError> {
         let inner = &self.inner.context.inner;
         let (device, timeline) = (&inner.device, &inner.device.timeline);
-        let begun = timeline.begin_use(device, &inner.state, &self.inner.state);
+        let begun = timeline.begin_use(&inner.state, &self.inner.state, device.now());
+        let begun = begun.map_err(|error| device.note_refusal(error)).ok().flatten();
         let put = work(&*inner.state.backend, self.inner.state.raw);
         match (begun, put.is_ok()) {
-            (Some(begun), true) => timeline.end_use(device, begun, &self.inner.state, name, used),
+            (Some(begun), true) => {
+                let (returned, blocks) = (device.now(), used.iter().map(|used| used.base).collect::<Vec<_>>());
+                let ended = timeline.end_use(&*device.backend, begun, &self.inner.state, (name, &blocks), returned);
+                ended.unwrap_or_else(|error| device.note_refusal(error));
+            }
             (Some(begun), false) => timeline.cancel_use(begun, self.inner.state.context),
             (None, _) => {}
         }

@@ -4,5 +4,87 @@
 //! A recording is events of the crate `tracing` (target `freehold::timeline`), and a file that Perfetto opens, if one is
 //! named. While none is made, all that it costs is a look at one flag.
 
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::device::device_inner::DeviceInner;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+
 pub use crate::trace::perfetto;
-pub use crate::trace::timeline::Recording;
+
+/// A recording that is under way. Dropped, it ends with what is known by then.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let file = std::env::temp_dir().join(format!("freehold-{}.json", std::process::id()));
+/// let recording = device.record(Some(&file))?;
+/// drop(device.stream()?.zeros::<u8>(1000)?);
+/// recording.flush()?; // what is known by now is in the file, even if the process is killed
+/// recording.finish()?; // ui.perfetto.dev opens it
+/// assert!(std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with('[')));
+/// # std::fs::remove_file(&file).expect("the file is there");
+/// # Ok::<(), freehold::Error>(())
+/// ```
+pub struct Recording {
+    device: Arc<DeviceInner>,
+    is_over: bool,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+impl Recording {
+    pub(crate) fn begin(device: &Arc<DeviceInner>, file: Option<&Path>) -> Result<Self> {
+        device.check()?;
+        device.timeline.begin(device.process, file)?;
+        Ok(Self { device: device.clone(), is_over: false })
+    }
+
+    /// Writes to the file what is known by now, so that it is there should the process be killed: the file is one that Perfetto
+    /// opens. Does not wait: work that is not done is written later.
+    ///
+    /// # Errors
+    /// [`Error::File`] where the file could not be written, and those of the device.
+    pub fn flush(&self) -> Result<()> {
+        self.device.check()?;
+        let timeline = &self.device.timeline;
+        timeline.poll(&*self.device.backend).map_err(|error| self.device.failed(error))?;
+        timeline.flush()
+    }
+
+    /// Waits until all work of the device is done, so that all times are known, and ends the recording.
+    ///
+    /// # Errors
+    /// [`Error::File`] where the file could not be written.
+    pub fn finish(mut self) -> Result<()> {
+        self.is_over = true;
+        let waited = self.device.synchronize_all().and_then(|()| self.device.run_deferred());
+        let ended = self.end();
+        waited.and(ended)
+    }
+
+    fn end(&self) -> Result<()> {
+        let DeviceInner { timeline, backend, .. } = &*self.device;
+        if let Err(error) = timeline.poll(&**backend) {
+            self.device.note_refusal(error);
+        }
+        timeline.end(self.device.is_good().then_some(&**backend), self.device.now())
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.is_over
+            && !self.device.is_child()
+            && let Err(error) = self.end()
+        {
+            self.device.note_drop_error(error);
+        }
+    }
+}

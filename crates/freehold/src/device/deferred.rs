@@ -62,7 +62,7 @@ impl DeviceInner {
     /// unloaded, contexts destroyed.
     pub(crate) fn run_deferred(&self) -> Result<()> {
         self.check()?;
-        self.timeline.poll(self);
+        self.timeline.poll(&*self.backend).unwrap_or_else(|error| self.note_refusal(error));
         self.forget_ended_streams()?;
         let waiting = std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner));
         let mut outcome = Ok(());
@@ -152,7 +152,7 @@ impl DeviceInner {
     /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
     /// streams, whose words may still be written until it is.
     fn forget_context(&self, context: ContextId) -> Vec<Arc<StreamState>> {
-        self.timeline.forget_context(self, context);
+        self.timeline.forget_context(&*self.backend, context).unwrap_or_else(|error| self.note_refusal(error));
         self.end_blocks(context);
         let streams = self.streams.forget_context(context);
         let mut later = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);

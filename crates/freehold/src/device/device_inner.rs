@@ -178,6 +178,11 @@ impl DeviceInner {
         }
     }
 
+    /// Keeps what the driver refused where nobody can be told.
+    pub(crate) fn note_refusal(&self, error: CallError) {
+        self.note_drop_error(self.failed(error));
+    }
+
     pub(crate) fn take_drop_errors(&self) -> Vec<Error> {
         std::mem::take(&mut *self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -19,7 +19,6 @@ use freehold_driver::{Backend, CallError, Timing};
 use serde_json::{Value, json};
 
 use super::perfetto::{Point, Span, Thread, TraceFile};
-use super::timeline::{Allocation, Begun};
 use crate::base::pool_stats::PoolStats;
 use crate::error::{Error, Result};
 use crate::ledger::{ContextId, StreamId};
@@ -122,6 +121,26 @@ struct Life {
     pending_uses: u32,
     last_use: Duration,
     released: Option<(Duration, Option<&'static Location<'static>>)>,
+}
+
+/// What a block was allocated as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocation<'a> {
+    pub(crate) base: u64,
+    pub(crate) bytes: usize,
+    pub(crate) tag: Option<&'a str>,
+    pub(crate) at: &'static Location<'static>,
+    /// Whether the pool had the memory.
+    pub(crate) is_reuse: bool,
+    pub(crate) asked: Duration,
+}
+
+/// A use whose beginning was put into its stream.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    start: Event,
+    end: Event,
+    asked: Duration,
 }
 
 impl Log {

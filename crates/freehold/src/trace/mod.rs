@@ -1,5 +1,5 @@
 //! The recording of a device: what happened when, and the file that it is written to.
 
-mod log;
+pub(crate) mod log;
 pub mod perfetto;
 pub(crate) mod timeline;
