@@ -82,14 +82,15 @@ pub use api::imported::{Departure, Imported, ImportedSlice, OwnsSlice, Permissio
 pub use api::launch::Grid;
 pub use api::module::{Kernel, Module, PendingUnload};
 pub use api::semaphores::SharedSemaphores;
-pub use api::stream::{MemoryUse, Stream};
+pub use api::stream::Stream;
 pub use api::vector::DeviceVec;
 pub use api::{foreign, open, timeline};
 pub use base::fork::ForkGuard;
 pub use base::pool_stats::PoolStats;
 pub use base::signature;
 pub use device::context::Context;
-pub use device::sharing::Exported;
+pub use device::exported::Exported;
+pub use device::memory_use::MemoryUse;
 pub use error::fault::{Fault, Suspect};
 pub use error::shortage::{Remedy, Shortage};
 pub use error::{Closed, Error, Result};

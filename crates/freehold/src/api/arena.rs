@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use crate::api::block::sealed::Sealed;
 use crate::api::block::{Block, Pod, Source, Target, View, ViewMut};
-use crate::api::imported::Permission;
-use crate::api::stream::{MemoryUse, Stream};
+use crate::api::stream::Stream;
 use crate::device::context::Context;
+use crate::device::memory_use::MemoryUse;
 use crate::error::{Error, Result};
 use crate::ledger::Fence;
 use crate::ordering::access_history::{Access, AccessHistory, RangeFences};
+use freehold_driver::Permission;
 
 /// Pieces begin at multiples of this, or of more where the device asks for it.
 const ALIGNMENT_BYTES: u64 = 256;

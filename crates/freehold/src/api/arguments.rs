@@ -7,11 +7,12 @@ use freehold_driver::ArgKind;
 use self::sealed::Sealed;
 use crate::api::arena::ArenaSlice;
 use crate::api::block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
-use crate::api::imported::{ImportedSlice, OwnsSlice, Permission};
-use crate::api::stream::MemoryUse;
+use crate::api::imported::{ImportedSlice, OwnsSlice};
 use crate::api::vector::DeviceVec;
 use crate::base::signature::Kind;
+use crate::device::memory_use::MemoryUse;
 use crate::ordering::access_history::Access;
+use freehold_driver::Permission;
 
 /// Keeps [`Argument`] and [`Arguments`] to the types here. Beside that of [`Source`], because owners of slices are sources, and
 /// references to them arguments.

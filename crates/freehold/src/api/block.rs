@@ -10,10 +10,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use self::sealed::Sealed;
 use crate::api::event::Event;
-use crate::api::stream::{MemoryUse, Stream};
+use crate::api::stream::Stream;
+use crate::device::by_address;
 use crate::device::context::Context;
+use crate::device::exported::Exported;
+use crate::device::memory_use::MemoryUse;
 use crate::device::raw_block::RawBlock;
-use crate::device::sharing::Exported;
 use crate::error::{Closed, Error, Result};
 use crate::ledger::{Owner, StreamId};
 use crate::ordering::access_history::Access;
@@ -157,7 +159,7 @@ impl<T: Pod> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        Ok(Self::from_raw(RawBlock::alloc(stream, Self::bytes_of(len)?, visibility, tag, at)?))
+        Ok(Self::from_raw(RawBlock::alloc(&stream.inner, Self::bytes_of(len)?, visibility, tag, at)?))
     }
 
     #[inline]
@@ -294,7 +296,7 @@ impl<T: Pod> Block<T> {
             return Ok(true);
         }
         let kept = len.min(self.len());
-        self.raw.move_elsewhere(stream, bytes, Location::caller(), |from, to| {
+        self.raw.move_elsewhere(&stream.inner, bytes, Location::caller(), |from, to| {
             let from = View::<T>::new(from.memory_use(Access::Read), 0, kept, ..kept)?;
             stream.copy(&from, &mut ViewMut::new(to.memory_use(Access::Read), kept, ..kept)?)
         })?;
@@ -387,7 +389,7 @@ impl<T: Pod> Block<T> {
     /// ```
     pub fn into_address(self) -> u64 {
         let device = self.raw.stream.context.inner.device.clone();
-        device.leak_to_address(self.raw)
+        by_address::leak_to_address(&device, self.raw)
     }
 
     /// Lets work use the block without waiting for what other streams do with it. It is still not released before that work

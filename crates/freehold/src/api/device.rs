@@ -13,6 +13,7 @@ use crate::api::module::Module;
 use crate::api::stream::Stream;
 use crate::api::timeline::Recording;
 use crate::base::pool_stats::PoolStats;
+use crate::device::by_address;
 use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
@@ -244,11 +245,11 @@ impl Device {
     /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
     #[track_caller]
     pub fn release(&self, address: u64) -> Result<()> {
-        let mut raw = self.inner().take_by_address(address)?;
+        let mut raw = by_address::take_by_address(self.inner(), address)?;
         match raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.inner().leak_to_address(raw);
+                by_address::leak_to_address(self.inner(), raw);
                 Err(error)
             }
         }
@@ -265,7 +266,7 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn claim(&self, address: u64) -> Result<Block<u8>> {
-        Ok(Block::from_raw(self.inner().take_by_address(address)?))
+        Ok(Block::from_raw(by_address::take_by_address(self.inner(), address)?))
     }
 
     /// Says that other people's code put work into `stream` that uses the block at an address: it is not handed out again
@@ -275,7 +276,7 @@ impl Device {
         if !Arc::ptr_eq(&stream.inner.context.inner.device, self.inner()) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
-        self.inner().note_use(address, stream)
+        by_address::note_use(self.inner(), address, &stream.inner)
     }
 
     /// Enters memory of others in the ledger, where it has an owner's name but is not ours to release.

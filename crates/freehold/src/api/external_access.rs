@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::api::block::{Pod, Source, Target};
-use crate::api::stream::{MemoryUse, Stream};
+use crate::api::stream::Stream;
 use crate::device::context::Context;
+use crate::device::memory_use::MemoryUse;
 use crate::device::stream_inner::StreamInner;
 use crate::error::{Error, Result};
 use crate::ledger::Fence;

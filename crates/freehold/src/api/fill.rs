@@ -3,7 +3,8 @@
 use freehold_driver::Pattern;
 
 use crate::api::block::{Pod, Target};
-use crate::api::stream::{MemoryUse, Stream};
+use crate::api::stream::Stream;
+use crate::device::memory_use::MemoryUse;
 use crate::error::Result;
 use crate::ordering::access_history::Access;
 
@@ -49,7 +50,7 @@ impl Stream {
         self.order(&[used])?;
         let device = &self.inner.context.inner.device;
         let first = value.repeat((PATTERN_BYTES / value.len()).clamp(1, bytes / value.len()));
-        let mut buffer = device.staging.take(device, first.len())?;
+        let mut buffer = device.take_staging(first.len())?;
         let start = buffer.fill(&first).as_ptr();
         let put = self.put_ordered("fill", &[used], |backend, raw| {
             // SAFETY: the buffer stays as it is until the stream has passed the copy, whose fence goes with it below.

@@ -23,6 +23,7 @@ use freehold_driver::{ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::captures::Captures;
 use crate::api::device::Device;
+use crate::device::alloc_slow;
 use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner, WrongRelease};
@@ -236,9 +237,9 @@ impl ForeignPool {
             return Ok(taken.base);
         }
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
-        let take = || self.device.take(&self.device.pool, key, &stream_state, bytes);
+        let take = || alloc_slow::take(&self.device, &self.device.pool, key, &stream_state, bytes);
         let taken = match take() {
-            Err(AllocError::Short) => match self.device.make_room_alone(&self.device.pool, bytes) {
+            Err(AllocError::Short) => match alloc_slow::make_room_alone(&self.device, &self.device.pool, bytes) {
                 Ok(true) => take(),
                 Ok(false) => Err(AllocError::Short),
                 Err(error) => Err(error.into()),
@@ -306,7 +307,7 @@ impl ForeignPool {
         {
             self.device.tags.discharge(tag, meta, self.device.pool.table.metas.at(meta).bytes());
         }
-        self.device.free_with_fences(&self.device.pool, meta, &fences);
+        self.device.pool.free(&self.device.streams, meta, &fences);
         Ok(())
     }
 
@@ -431,7 +432,7 @@ impl ForeignPool {
     /// Why so many bytes cannot be had, in words.
     pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
         self.device.check()?;
-        Ok(self.device.shortage(&self.device.pool, wanted_bytes)?.to_string())
+        Ok(alloc_slow::shortage(&self.device, &self.device.pool, wanted_bytes)?.to_string())
     }
 
     /// Who owns the block that an address lies in.

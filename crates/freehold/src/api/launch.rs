@@ -4,8 +4,9 @@ use freehold_driver::{self as driver, ArgKind, ErrorKind, LaunchConfig, LaunchLi
 
 use crate::api::arguments::{Arguments, Given, Laid};
 use crate::api::module::Kernel;
-use crate::api::stream::{MemoryUse, Stream};
+use crate::api::stream::Stream;
 use crate::base::signature::{Kind, Parameter};
+use crate::device::memory_use::MemoryUse;
 use crate::error::{Error, Result};
 
 /// How many threads run a kernel, and in what groups.

@@ -3,6 +3,7 @@
 pub(crate) mod arena;
 pub(crate) mod arguments;
 pub(crate) mod block;
+mod context;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod external_access;

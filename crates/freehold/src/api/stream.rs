@@ -1,7 +1,6 @@
 //! Streams: where work is put. What work uses is ordered here, across streams and contexts.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, RwLockReadGuard};
 
 use freehold_driver::{Backend, CallError, PitchedPtr, handle};
@@ -9,16 +8,17 @@ use zerocopy::IntoBytes;
 
 use crate::api::block::{Block, Pod, Source, Target};
 use crate::api::event::Event;
-use crate::api::imported::Permission;
 use crate::base::sync_point::{self, SyncPoint};
 use crate::device::context::Context;
 use crate::device::deferred::Deferred;
+use crate::device::memory_use::MemoryUse;
 use crate::device::stream_inner::StreamInner;
 use crate::error::{Closed, Error, Result};
 use crate::ledger::{ContextId, Fence, StreamId};
-use crate::ordering::access_history::{Access, AccessHistory};
+use crate::ordering::access_history::Access;
 use crate::ordering::transfer_slot::TransferSlot;
 use crate::pool::Visibility;
+use freehold_driver::Permission;
 
 /// An upload into an idle stream that is longer than this goes without staging.
 const DIRECT_BYTES_MIN: usize = 1 << 20;
@@ -46,53 +46,6 @@ impl fmt::Debug for Stream {
             .field("id", &self.inner.state.id)
             .field("context", &self.inner.context)
             .finish_non_exhaustive()
-    }
-}
-
-/// A block that a piece of work uses, and how.
-#[derive(Clone, Copy)]
-pub struct MemoryUse<'a> {
-    pub(crate) uses: &'a AccessHistory,
-    pub(crate) context: &'a Context,
-    /// The address of the block.
-    pub(crate) base: u64,
-    /// The part of it that is used.
-    pub(crate) start: u64,
-    pub(crate) bytes: u64,
-    pub(crate) access: Access,
-    pub(crate) is_ordered: bool,
-    /// What may be done with it.
-    pub(crate) permission: Permission,
-}
-
-impl fmt::Debug for MemoryUse<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryUse")
-            .field("start", &format_args!("{:#x}", self.start))
-            .field("bytes", &self.bytes)
-            .field("access", &self.access)
-            .finish_non_exhaustive()
-    }
-}
-
-impl MemoryUse<'_> {
-    /// The addresses that are used.
-    pub(crate) fn range(&self) -> Range<u64> {
-        self.start..self.start + self.bytes
-    }
-
-    /// Refuses what a transfer left undefined.
-    #[inline]
-    pub(crate) fn check_defined(&self) -> Result<()> {
-        match self.uses.poisoned_within(|| self.range()) {
-            None => Ok(()),
-            Some(found) => Err(Error::Undefined { address: found.start, bytes: found.end - found.start }),
-        }
-    }
-
-    /// Notes that work was put in which writes all of it.
-    pub(crate) fn note_filled(&self) {
-        self.uses.note_filled(|| self.range());
     }
 }
 
@@ -258,7 +211,7 @@ impl Stream {
             });
             return put.map(|()| to.used(Access::Write).note_filled());
         }
-        let mut buffer = device.staging.take(device, bytes.len())?;
+        let mut buffer = device.take_staging(bytes.len())?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
         let put = self.put_ordered("upload", &[to.used(Access::Write)], |backend, raw| {

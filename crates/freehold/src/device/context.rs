@@ -6,12 +6,9 @@ use std::sync::{Arc, OnceLock, RwLockReadGuard};
 
 use freehold_driver::Backend;
 
-use crate::api::image::Image;
-use crate::api::module::Module;
-use crate::api::stream::Stream;
 use crate::device::deferred::Deferred;
 use crate::device::device_inner::DeviceInner;
-use crate::error::{Closed, Error, Result};
+use crate::error::{Error, Result};
 use crate::ledger::ContextId;
 use crate::ordering::context_state::{ContextState, PRIMARY};
 
@@ -69,71 +66,6 @@ impl Context {
     pub fn id(&self) -> ContextId {
         self.inner.state.id
     }
-
-    /// A stream of this context.
-    pub fn stream(&self) -> Result<Stream> {
-        Stream::new(self.clone())
-    }
-
-    /// Loads an image. The driver waits for kernels of the context that run meanwhile: load before they do.
-    pub fn module(&self, image: &Image) -> Result<Module> {
-        Module::load(self.clone(), image)
-    }
-
-    /// Waits until all work of the context is done, other people's too.
-    pub fn synchronize(&self) -> Result<()> {
-        self.inner.check()?;
-        let shared = self.inner.enter()?;
-        let device = &self.inner.device;
-        let fences: Vec<_> = device
-            .streams
-            .of_context(self.id())
-            .into_iter()
-            .map(|stream_state| (stream_state.current_fence().seq, stream_state))
-            .collect();
-        self.inner.state.backend.synchronize().map_err(|error| device.failed(error))?;
-        for (seq, stream_state) in fences {
-            stream_state.note_complete(seq);
-        }
-        // What is tidied may want the context alone.
-        drop(shared);
-        device.run_deferred()
-    }
-
-    /// Closes the context, unless blocks of it are live: then they are named. Work that is pending completes first, and
-    /// nobody waits for that. The primary context, which is the device's and other people's, stays: only the handle goes.
-    ///
-    /// # Errors
-    /// [`Error::ContextInUse`] with the list of the blocks.
-    pub fn close(self) -> Closed<Self> {
-        if let Err(error) = self.inner.check() {
-            return Err((self, error));
-        }
-        let mut blocks = self.inner.device.owned();
-        blocks.retain(|owner| owner.context == self.id());
-        if !blocks.is_empty() {
-            let context = self.id();
-            return Err((self, Error::ContextInUse { context, blocks }));
-        }
-        self.close_with_blocks()
-    }
-
-    /// Closes the context and takes its blocks along: what is done with them later says so.
-    ///
-    /// ```
-    /// # let device = freehold::open()?;
-    /// let context = device.context()?;
-    /// let x = context.stream()?.upload(&[1u8, 2, 3])?;
-    /// context.close_with_blocks().map_err(|(_, error)| error)?;
-    /// assert!(device.stream()?.download(&x).is_err()); // the block is gone, and says so
-    /// # Ok::<(), freehold::Error>(())
-    /// ```
-    pub fn close_with_blocks(self) -> Closed<Self> {
-        match self.inner.close() {
-            Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
-        }
-    }
 }
 
 impl ContextInner {
@@ -167,7 +99,8 @@ impl ContextInner {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn close(&self) -> Result<()> {
+    /// Closes the context and takes its blocks along.
+    pub(crate) fn close(&self) -> Result<()> {
         self.check()?;
         if self.state.id == PRIMARY {
             // The primary context is the device's, and other people's: it stays.

@@ -2,32 +2,30 @@
 //!
 //! The books are locked for moments, never while the driver is called.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use freehold_driver::{Backend, CallError, handle};
+use freehold_driver::{Backend, CallError, VirtualMemory, handle};
 
-use crate::api::stream::Stream;
 use crate::base::fork::ForkGuard;
 use crate::base::pool_stats::PoolStats;
 use crate::base::tags::{Full, Tags};
-use crate::device::deferred::Deferred;
-use crate::device::raw_block::RawBlock;
-use crate::device::staging::Staging;
+use crate::device::deferred::{Deferred, DeferredQueue};
+use crate::device::staging::{Buffer, Staging};
 use crate::error::fault::{Fault, Suspect};
-use crate::error::shortage::{Remedy, Shortage};
 use crate::error::{Error, Result};
-use crate::ledger::{BlockId, ContextId, Fence, Kind, Ledger, NotEntered, Owner, State, StreamId, WrongRelease};
-use crate::ordering::access_history::Access;
-use crate::ordering::context_state::{ContextState, PRIMARY};
+use crate::ledger::{BlockId, ContextId, Fence, Gone, Kind, Ledger, NotEntered, Owner, State, StreamId, WrongRelease};
+use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
 use crate::ordering::streams::Streams;
 use crate::ordering::transfer_slot::TransferSlot;
-use crate::pool::Pool;
 use crate::pool::block_meta::{BlockState, MetaSnapshot};
+use crate::pool::{Pool, Visibility};
 use crate::trace::timeline::Timeline;
 
 /// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
@@ -46,7 +44,7 @@ pub(crate) struct DeviceInner {
     pub(crate) streams: Streams,
     pub(crate) staging: Staging,
     /// What waits until nothing of its context is pending.
-    pub(crate) deferred: Mutex<Vec<Deferred>>,
+    pub(crate) deferred: DeferredQueue,
     fault: OnceLock<Arc<Fault>>,
     /// The names of kernels by number, for faults.
     kernels: Mutex<Vec<Arc<str>>>,
@@ -59,7 +57,15 @@ pub(crate) struct DeviceInner {
     /// The pool of blocks that other processes can have.
     pub(crate) shareable: OnceLock<Pool>,
     /// Blocks that other people's code has by their addresses.
-    by_address: Mutex<HashMap<u64, RawBlock>>,
+    by_address: Mutex<HashMap<u64, Box<dyn LeakedBlock>>>,
+}
+
+/// A block that other people's code has by its address. It keeps the device, which keeps it.
+pub(crate) trait LeakedBlock: Any + Debug + Send {
+    fn context(&self) -> ContextId;
+
+    /// Notes a use that waited for nothing.
+    fn note_use(&self, fence: Fence);
 }
 
 impl DeviceInner {
@@ -81,7 +87,7 @@ impl DeviceInner {
             opened: Instant::now(),
             ledger: Mutex::default(),
             staging: Staging::default(),
-            deferred: Mutex::default(),
+            deferred: DeferredQueue::default(),
             fault: OnceLock::new(),
             kernels: Mutex::default(),
             drop_errors: Mutex::default(),
@@ -191,6 +197,31 @@ impl DeviceInner {
         ContextId(self.contexts.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// For who has something that is mapped.
+    pub(crate) fn mapping(&self) -> &dyn VirtualMemory {
+        self.backend.virtual_memory().expect("what is mapped is of a device that maps")
+    }
+
+    /// Enters addresses in the ledger that are reserved here. Whatever else it has there is theirs no more: memory of others
+    /// that they freed, or our own whose addresses went a moment ago.
+    pub(crate) fn entering<R>(&self, mut enter: impl FnMut(&mut Ledger) -> Result<R>) -> Result<R> {
+        let mut ledger = self.ledger();
+        loop {
+            match enter(&mut ledger) {
+                Err(Error::NotEntered(NotEntered::Overlap { with, .. }))
+                    if with.kind != Kind::Own || with.state != State::Owned =>
+                {
+                    ledger.forget(with.block, Gone::GivenBack);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    pub(crate) fn defer(&self, what: Deferred) {
+        self.deferred.push(what);
+    }
+
     // Streams, with what a refused call means.
 
     /// Makes a stream and its stream_state.
@@ -238,6 +269,11 @@ impl DeviceInner {
         }
     }
 
+    /// A buffer for uploads with room for `bytes`.
+    pub(crate) fn take_staging(&self, bytes: usize) -> Result<Buffer> {
+        self.staging.take(&*self.backend, &self.streams, bytes).map_err(|error| self.failed(error))
+    }
+
     /// A slot that serves nobody.
     pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>> {
         self.streams.take_transfer_slot().map_err(|error| self.failed(error))
@@ -266,13 +302,6 @@ impl DeviceInner {
     }
 
     // Blocks by their addresses.
-
-    /// Gives a block that nobody owns any more to its pool, in the order of its own stream and behind fences.
-    pub(crate) fn free_with_fences(&self, pool: &Pool, record: u32, fences: &[Fence]) {
-        let own = StreamId(pool.table.metas.at(record).stream());
-        // A stream_state that is gone has passed everything.
-        pool.free(record, self.streams.get(own).as_deref(), fences);
-    }
 
     /// Who owns the block that an address lies in.
     pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
@@ -366,6 +395,47 @@ impl DeviceInner {
         })
     }
 
+    /// The pools that there are.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        std::iter::once(&self.pool).chain(self.shareable.get())
+    }
+
+    /// The pool of blocks that were handed out.
+    #[inline]
+    pub(crate) fn pool_of(&self, visibility: Visibility) -> &Pool {
+        match visibility {
+            Visibility::Process => &self.pool,
+            Visibility::Shareable => self.shareable.get().expect("a pool that has handed out blocks was made"),
+        }
+    }
+
+    /// As [`pool_of`](Self::pool_of), made if there is none yet.
+    pub(crate) fn pool_for(&self, visibility: Visibility) -> Result<&Pool> {
+        match visibility {
+            Visibility::Process => Ok(&self.pool),
+            Visibility::Shareable => self.shareable(),
+        }
+    }
+
+    #[cold]
+    fn shareable(&self) -> Result<&Pool> {
+        if let Some(pool) = self.shareable.get() {
+            return Ok(pool);
+        }
+        if !self.pool.chunks.can_map() || self.backend.sharing().is_none() {
+            return Err(Error::CannotShare);
+        }
+        let made = self.pool.shareable().map_err(|error| match error {
+            Error::Call(error) => self.failed(error),
+            error => error,
+        })?;
+        if let Err(made) = self.shareable.set(made) {
+            // Another thread was faster.
+            made.chunks.free_addresses().map_err(|error| self.failed(error))?;
+        }
+        Ok(self.pool_of(Visibility::Shareable))
+    }
+
     /// How much memory there is in which state.
     pub(crate) fn stats(&self) -> PoolStats {
         let mut stats = PoolStats::default();
@@ -391,88 +461,15 @@ impl DeviceInner {
         self.tags.charge_more(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
     }
 
-    /// Why so many bytes of a pool cannot be had.
-    pub(crate) fn out_of_memory(&self, pool: &Pool, wanted_bytes: u64) -> Error {
-        match self.shortage(pool, wanted_bytes) {
-            Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
-            Err(error) => error,
-        }
-    }
-
-    /// What a request of a pool for so many bytes would meet.
-    pub(crate) fn shortage(&self, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
-        let room = self.backend.memory_info().map_err(|error| self.failed(error))?;
-        let stats = self.stats();
-        let longest_bytes = pool.longest_bytes();
-        // What is another pool's goes back to the driver first.
-        let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(&self.streams)).sum();
-        let budget_bytes = pool.chunks.budget_bytes();
-        let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);
-        let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(stats.reserved_bytes));
-        let mut shortage = Shortage {
-            wanted_bytes,
-            stats,
-            live_by_tag: self.tags.live(),
-            largest_bytes: longest_bytes.max(movable_bytes + new_bytes),
-            budget_bytes,
-            device_free_bytes,
-            device_total_bytes,
-            others_bytes: device_total_bytes.saturating_sub(device_free_bytes + stats.reserved_bytes),
-            remedy: Remedy::Release,
-        };
-        shortage.remedy = shortage.cheapest();
-        Ok(shortage)
-    }
-
-    pub(crate) fn leak_to_address(&self, raw: RawBlock) -> u64 {
-        let address = raw.address;
-        let mut let_go = self.by_address();
-        // A block that went with its context is nobody's any more, and its address may be another's.
-        if !raw.stream.context.inner.is_closed() {
-            let_go.insert(address, raw);
-        }
-        address
-    }
-
-    /// Takes a block back by its address, or says why that cannot be.
-    pub(crate) fn take_by_address(&self, address: u64) -> Result<RawBlock> {
-        if self.is_child() {
-            return Err(WrongRelease::ForkedChild { address, process: self.process }.into());
-        }
-        self.check()?;
-        self.releasable(address)?;
-        let raw = self.by_address().remove(&address);
-        raw.ok_or_else(|| self.held(address))
-    }
-
-    /// Notes a use of a block that was let go of.
-    pub(crate) fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
-        self.releasable(address)?;
-        let seq = stream.inner.state.count_work();
-        if let Some(raw) = self.by_address().get(&address) {
-            raw.history.note_unordered(Fence { stream: stream.inner.state.id, seq }, Access::Write);
-            return Ok(());
-        }
-        Err(self.held(address))
-    }
-
     /// Forgets the blocks of a context that is closed. They would keep the device, which keeps them, and be taken for later
     /// ones at their addresses.
     pub(crate) fn forget_by_address(&self, context: ContextId) {
         let gone: Vec<_> =
-            self.by_address().extract_if(|_, raw| raw.stream.context.id() == context).map(|(_, gone)| gone).collect();
+            self.by_address().extract_if(|_, leaked| leaked.context() == context).map(|(_, gone)| gone).collect();
         drop(gone);
     }
 
-    /// Why a block that nobody let go of is not released by its address. Another thread may have released it just now.
-    fn held(&self, address: u64) -> Error {
-        match self.releasable(address) {
-            Err(wrong) => wrong.into(),
-            Ok(of) => WrongRelease::Held { of: Box::new(of) }.into(),
-        }
-    }
-
-    fn by_address(&self) -> MutexGuard<'_, HashMap<u64, RawBlock>> {
+    pub(super) fn by_address(&self) -> MutexGuard<'_, HashMap<u64, Box<dyn LeakedBlock>>> {
         self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -480,35 +477,4 @@ impl DeviceInner {
 fn budget_full(full: Full, wanted_bytes: u64) -> Error {
     let Full { tag, live_bytes, budget_bytes } = full;
     Error::BudgetFull { tag, wanted_bytes, live_bytes, budget_bytes }
-}
-
-impl Drop for DeviceInner {
-    /// Gives back what the device's handles shared, where nothing is pending. What is pending stays as it is until the
-    /// process ends: nothing here waits.
-    fn drop(&mut self) {
-        if !self.is_good() || self.run_deferred().is_err() {
-            return;
-        }
-        if self.has_deferred() || !self.streams.is_empty() {
-            return;
-        }
-        let context_state = ContextState::new(PRIMARY, self.backend.clone());
-        if self.trim(&context_state, 0).is_err() || self.stats().reserved_bytes > 0 {
-            return;
-        }
-        for pool in self.pools() {
-            if pool.chunks.free_addresses().is_err() {
-                return;
-            }
-        }
-        // SAFETY: every word was of a stream, and there are none any more.
-        if unsafe { self.streams.free_words() }.is_err() {
-            return;
-        }
-        // A failure leaves the context to the end of the process, like all the returns above.
-        // SAFETY: nothing is left that uses it: this is the last of what held it.
-        if let Err(error) = unsafe { self.backend.close() } {
-            tracing::warn!(target: "freehold", %error, "the primary context was not released");
-        }
-    }
 }

@@ -4,10 +4,10 @@ use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::sync::{Arc, RwLockReadGuard};
 
-use crate::api::imported::Permission;
-use crate::api::stream::{MemoryUse, Stream};
 use crate::base::sync_point::{self, SyncPoint};
-use crate::device::sharing::Exported;
+use crate::device::alloc_slow;
+use crate::device::exported::Exported;
+use crate::device::memory_use::MemoryUse;
 use crate::device::stream_inner::StreamInner;
 use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner};
@@ -15,6 +15,7 @@ use crate::ordering::access_history::{Access, AccessHistory};
 use crate::pool::block_meta::BlockMeta;
 use crate::pool::{AllocError, Allocated, BLOCKS_MAX, CachedBlock, Pool, Visibility};
 use crate::trace::log::Allocation;
+use freehold_driver::Permission;
 
 /// One block, owned. Dropping it releases it, from any thread, without waiting.
 #[derive(Debug)]
@@ -62,34 +63,31 @@ impl PoolSlot {
 impl RawBlock {
     #[inline]
     pub(crate) fn alloc(
-        stream: &Stream,
+        stream: &Arc<StreamInner>,
         bytes: usize,
         visibility: Visibility,
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        let at_once = if tag.is_none() && visibility == Visibility::Process {
-            try_alloc_cached(&stream.inner, bytes, at)
-        } else {
-            None
-        };
+        let at_once =
+            if tag.is_none() && visibility == Visibility::Process { try_alloc_cached(stream, bytes, at) } else { None };
         let held = match at_once {
             Some(held) => held,
             None => Self::alloc_slow(stream, bytes, visibility, tag, at)?,
         };
-        Ok(Self::new(visibility, held, bytes, &stream.inner))
+        Ok(Self::new(visibility, held, bytes, stream))
     }
 
     #[inline(never)]
     fn alloc_slow(
-        stream: &Stream,
+        stream: &Arc<StreamInner>,
         bytes: usize,
         visibility: Visibility,
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<CachedBlock> {
-        stream.inner.context.inner.check()?;
-        let device = &stream.inner.context.inner.device;
+        stream.context.inner.check()?;
+        let device = &stream.context.inner.device;
         let charged = device.charge(tag, bytes as u64)?;
         let outcome = Self::alloc_charged(stream, bytes, visibility, (charged, tag), at);
         outcome.inspect_err(|_| device.tags.discharge(charged, u32::MAX, bytes as u64))
@@ -113,15 +111,15 @@ impl RawBlock {
 
     /// As [`hold_anyhow`](Self::hold_anyhow), with a tag for which the bytes are counted already.
     fn alloc_charged(
-        stream: &Stream,
+        stream: &Arc<StreamInner>,
         bytes: usize,
         visibility: Visibility,
         (charged, tag): (u32, Option<&str>),
         at: &'static Location<'static>,
     ) -> Result<CachedBlock> {
-        let context = &stream.inner.context;
+        let context = &stream.context;
         let device = &context.inner.device;
-        let (pool, stream_state) = (device.pool_for(visibility)?, &stream.inner.state);
+        let (pool, stream_state) = (device.pool_for(visibility)?, &stream.state);
         let asked = device.timeline.is_on().then(|| (device.now(), pool.chunks.reserved_bytes()));
         let wanted_bytes = bytes as u64;
         let key = pool.key(stream_state);
@@ -241,7 +239,7 @@ impl RawBlock {
     /// has both. An error changes nothing.
     pub(crate) fn move_elsewhere(
         &mut self,
-        stream: &Stream,
+        stream: &Arc<StreamInner>,
         bytes: usize,
         at: &'static Location<'static>,
         fill: impl FnOnce(&Self, &mut Self) -> Result<()>,
@@ -255,7 +253,7 @@ impl RawBlock {
         device.charge_more(tag, more_bytes)?;
         let visibility = self.slot.visibility();
         let moved = Self::alloc_charged(stream, bytes, visibility, (tag, name.as_deref()), at).and_then(|held| {
-            let mut other = Self::new(visibility, held, bytes, &stream.inner);
+            let mut other = Self::new(visibility, held, bytes, stream);
             fill(self, &mut other).inspect_err(|_| other.lose_name(tag))?;
             Ok(other)
         });
@@ -367,7 +365,7 @@ impl RawBlock {
         meta.set_seq(self.last_in_own_stream().seq);
         device.tags.discharge(tag, pool.number_of(self.slot.meta()), self.bytes as u64);
         if !fences.is_empty() || !pool.try_cache(pool.key(&self.stream.state), meta) {
-            device.free_with_fences(pool, self.slot.meta(), fences);
+            pool.free(&device.streams, self.slot.meta(), fences);
         }
         if device.timeline.is_on() {
             device.timeline.released(self.address, at, when, device.now(), device.stats());
@@ -384,27 +382,27 @@ fn try_alloc_cached(home: &StreamInner, bytes: usize, at: &'static Location<'sta
 
 /// A block of a pool, where this thread keeps none, for who may keep the context open.
 fn alloc_uncached<'a>(
-    stream: &'a Stream,
+    stream: &'a Arc<StreamInner>,
     pool: &Pool,
     wanted_bytes: u64,
     shared: &mut Option<RwLockReadGuard<'a, ()>>,
 ) -> Result<Allocated> {
-    let inner = &stream.inner.context.inner;
-    let (device, key) = (&inner.device, pool.key(&stream.inner.state));
+    let inner = &stream.context.inner;
+    let (device, key) = (&inner.device, pool.key(&stream.state));
     // If the context is closed meanwhile, the memory goes with it.
-    let take = || inner.enter().map(|_shared| device.take(pool, key, &stream.inner.state, wanted_bytes));
+    let take = || inner.enter().map(|_shared| alloc_slow::take(device, pool, key, &stream.state, wanted_bytes));
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
         // Memory goes back to the driver where nobody is in a gate.
         drop(shared.take());
-        let has_room = device.make_room_alone(pool, wanted_bytes).map_err(|error| device.failed(error))?;
+        let has_room = alloc_slow::make_room_alone(device, pool, wanted_bytes).map_err(|error| device.failed(error))?;
         *shared = inner.kept_open();
         if has_room {
             taken = take()?;
         }
     }
     taken.map_err(|refusal| match refusal {
-        AllocError::Short => device.out_of_memory(pool, wanted_bytes),
+        AllocError::Short => alloc_slow::out_of_memory(device, pool, wanted_bytes),
         AllocError::TooMany => Error::TooManyBlocks { blocks_max: BLOCKS_MAX },
         AllocError::Call(error) => device.failed(error),
     })

@@ -7,10 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::{Backend, CallError};
 
-use crate::device::device_inner::DeviceInner;
-use crate::error::Result;
 use crate::ledger::Fence;
 use crate::ordering::access_history::note_latest;
+use crate::ordering::streams::Streams;
 
 const BUFFER_BYTES_MIN: usize = 64 << 10;
 
@@ -67,8 +66,8 @@ impl Buffer {
 
 impl Staging {
     /// A buffer with room for `bytes`.
-    pub(crate) fn take(&self, device: &DeviceInner, bytes: usize) -> Result<Buffer> {
-        self.mark_full(device, bytes)?;
+    pub(crate) fn take(&self, backend: &dyn Backend, streams: &Streams, bytes: usize) -> Result<Buffer, CallError> {
+        self.mark_full(streams, bytes)?;
         {
             let mut buffers = self.buffers();
             let fitting = buffers.iter().enumerate().filter(|(_, buffer)| buffer.room_bytes() >= bytes);
@@ -77,7 +76,7 @@ impl Staging {
             }
         }
         let capacity_bytes = bytes.checked_next_power_of_two().unwrap_or(bytes).max(BUFFER_BYTES_MIN);
-        let start = device.backend.alloc_host(capacity_bytes).map_err(|error| device.failed(error))?;
+        let start = backend.alloc_host(capacity_bytes)?;
         Ok(Buffer { start, capacity_bytes, used_bytes: 0, reads: Vec::new(), is_marked: false })
     }
 
@@ -91,11 +90,7 @@ impl Staging {
     }
 
     /// Frees the buffers that nothing reads any more. This waits for all work of the primary context (fact 2.1).
-    pub(crate) fn free(
-        &self,
-        backend: &dyn Backend,
-        has_passed: impl Fn(Fence) -> bool,
-    ) -> std::result::Result<(), CallError> {
+    pub(crate) fn free(&self, backend: &dyn Backend, has_passed: impl Fn(Fence) -> bool) -> Result<(), CallError> {
         let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| has_passed(read));
         let mut passed: Vec<_> = self.buffers().extract_if(.., |buffer| !is_read(buffer)).collect();
         while let Some(buffer) = passed.pop() {
@@ -111,10 +106,10 @@ impl Staging {
     }
 
     /// Sees to it that the host will hear when the buffers without room for `bytes` have room again.
-    fn mark_full(&self, device: &DeviceInner, bytes: usize) -> Result<()> {
+    fn mark_full(&self, streams: &Streams, bytes: usize) -> Result<(), CallError> {
         let mut fences = Vec::new();
         for buffer in self.buffers().iter_mut() {
-            buffer.settle(|fence| device.streams.is_complete(fence));
+            buffer.settle(|fence| streams.is_complete(fence));
             if buffer.room_bytes() < bytes && !buffer.is_marked {
                 fences.extend_from_slice(&buffer.reads);
             }
@@ -122,7 +117,7 @@ impl Staging {
         if fences.is_empty() {
             return Ok(());
         }
-        device.record_fences(&fences)?;
+        streams.record_fences(&fences)?;
         for buffer in self.buffers().iter_mut() {
             buffer.is_marked |= buffer.reads.iter().all(|read| fences.contains(read));
         }

@@ -20,7 +20,7 @@ use super::thread_cache::{self, CacheKey, ThreadCache};
 use crate::base::fork::ForkGuard;
 use crate::base::pool_stats::PoolStats;
 use crate::error::Error;
-use crate::ledger::{ContextId, Fence};
+use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::stream_state::StreamState;
 use crate::ordering::streams::Streams;
 
@@ -255,14 +255,14 @@ impl Pool {
         put == Some(true)
     }
 
-    /// Takes back a block that nobody owns any more, in the order of `from` and behind fences. Without `from` its own stream has
-    /// passed all of its work.
-    pub(crate) fn free(&self, meta: u32, from: Option<&StreamState>, fences: &[Fence]) {
+    /// Takes back a block that nobody owns any more, in the order of its own stream and behind fences.
+    pub(crate) fn free(&self, streams: &Streams, meta: u32, fences: &[Fence]) {
         let meta = self.table.metas.at(meta);
         let heap = self.heaps.get(meta.heap());
         heap.counters.sub_live_shared(meta.bytes());
-        match from {
-            Some(from) => heap.free(&self.table, meta.number(), from, fences),
+        match streams.get(StreamId(meta.stream())) {
+            Some(from) => heap.free(&self.table, meta.number(), &from, fences),
+            // A stream that is gone has passed all of its work.
             None => heap.free(&self.table, meta.number(), &heap.stream(), fences),
         }
     }

@@ -5,15 +5,17 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::imported::Permission;
-use crate::api::stream::{MemoryUse, Stream};
+use crate::api::stream::Stream;
+use crate::device::alloc_slow;
 use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
+use crate::device::memory_use::MemoryUse;
 use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
 use crate::error::{Error, Result};
 use crate::ledger::{BlockId, Entry, Fence, Gone, Kind, Owner};
 use crate::ordering::access_history::{Access, AccessHistory};
-use crate::pool::{Chunk, MapOutcome, MapRequest, PAGE_BYTES};
+use crate::pool::{Chunk, MapOutcome, MapRequest, PAGE_BYTES, PoolDevice};
+use freehold_driver::Permission;
 
 /// A chunk that is kept serves where it is longer than the selector by so small a part of it at the most.
 const SURPLUS_PART: u64 = 8;
@@ -135,11 +137,11 @@ impl Mapped {
         }
         // Other vectors may have memory that their work has passed, and a chunk that is too long is better than none.
         device.unmap_completed().map_err(failed)?;
-        device.make_room(&device.pool, missing_bytes).map_err(failed)?;
+        alloc_slow::make_room(device, &device.pool, missing_bytes).map_err(failed)?;
         let any = MapRequest::outside(self.base + had_bytes, missing_bytes, room_bytes);
         match device.pool.reclaim_outside(&device.streams, any).map_err(failed)? {
             MapOutcome::Chunks(chunks) => Ok(chunks),
-            MapOutcome::OutOfMemory => Err(device.out_of_memory(&device.pool, missing_bytes)),
+            MapOutcome::OutOfMemory => Err(alloc_slow::out_of_memory(device, &device.pool, missing_bytes)),
         }
     }
 

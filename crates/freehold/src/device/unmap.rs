@@ -1,0 +1,117 @@
+//! Unmapping memory of vectors and imports behind its work.
+
+use std::sync::Arc;
+
+use freehold_driver::CallError;
+
+use crate::device::deferred::Deferred;
+use crate::device::device_inner::DeviceInner;
+use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
+use crate::ledger::{Fence, Gone, Release};
+use crate::pool::Chunk;
+
+impl PendingUnmap {
+    /// Has chunks unmapped when fences have passed. They lie before those that are leaving already.
+    pub(crate) fn unmap_after(self: &Arc<Self>, device: &DeviceInner, chunks: Vec<Chunk>, fences: &[Fence]) {
+        self.lock().add(chunks, fences);
+        self.list(device);
+    }
+
+    /// Has the last of it go when fences have passed, and sees to it that the host hears of them.
+    pub(crate) fn end(self: &Arc<Self>, device: &DeviceInner, ground: Mappings, fences: &[Fence]) {
+        if device.is_good()
+            && let Err(error) = device.record_fences(fences)
+        {
+            // Without them it is heard of when their streams have nothing left to do.
+            device.note_drop_error(error);
+        }
+        let mut ledger = device.ledger();
+        // It is there no more where its context is gone.
+        if let Some(block) = ground.block.filter(|&block| ledger.owner(block).is_some()) {
+            ledger.release(block, Release { fences: fences.to_vec(), released_at: None, when: device.now() });
+        }
+        drop(ledger);
+        let mut inside = self.lock();
+        inside.add(ground.chunks, fences);
+        // Only a vector has left chunks before, and a vector has nothing else.
+        let chunks = std::mem::take(&mut inside.mappings.chunks);
+        inside.mappings = Mappings { chunks, ..ground };
+        inside.has_ended = true;
+        drop(inside);
+        self.list(device);
+        if device.is_good() {
+            self.unmap_now(device);
+        }
+    }
+
+    /// Unmaps what its work has passed by now. What fails is done later.
+    pub(crate) fn unmap_now(&self, device: &DeviceInner) {
+        if let Err(error) = self.attempt(device) {
+            device.note_refusal(error);
+        }
+    }
+
+    /// Unmaps what its work has passed. Whether nothing is left.
+    pub(crate) fn attempt(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
+        let mut inside = self.lock();
+        for &fence in &inside.fences {
+            if !device.streams.is_complete(fence)
+                && let Some(stream_state) = device.streams.get(fence.stream)
+            {
+                stream_state.query()?;
+            }
+            if !device.streams.is_complete(fence) {
+                return Ok(false);
+            }
+        }
+        inside.fences.clear();
+        inside.mappings.give_back(device)?;
+        inside.is_listed = false;
+        Ok(true)
+    }
+
+    /// Whether all of it has gone, for ever. What its work has passed by now goes first.
+    pub(crate) fn is_over(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
+        if !self.lock().has_ended {
+            return Ok(false);
+        }
+        self.attempt(device)
+    }
+
+    fn list(self: &Arc<Self>, device: &DeviceInner) {
+        if !std::mem::replace(&mut self.lock().is_listed, true) {
+            device.defer(Deferred::Unmap { leaving: self.clone() });
+        }
+    }
+}
+
+impl Mappings {
+    fn give_back(&mut self, device: &DeviceInner) -> std::result::Result<(), CallError> {
+        let mapping = || device.mapping();
+        while let Some(&chunk) = self.chunks.last() {
+            device.pool.unmap_outside(chunk)?;
+            self.chunks.pop();
+        }
+        if let Some(handle) = self.handle {
+            // SAFETY: the handle was imported here, and is named for the last time.
+            unsafe { mapping().release(handle) }?;
+            self.handle = None;
+        }
+        if let Some(AddressRange { base, bytes }) = self.mapping {
+            // SAFETY: it is one mapping, and all work with it has passed.
+            unsafe { mapping().unmap(base, bytes) }?;
+            self.mapping = None;
+        }
+        if let Some(AddressRange { base, bytes }) = self.addresses {
+            // SAFETY: they were reserved as a whole, and what was mapped there is not any more.
+            unsafe { mapping().unreserve(base, bytes) }?;
+            self.addresses = None;
+        }
+        let mut ledger = device.ledger();
+        // It is there no more where its context is gone, or others were given its addresses meanwhile.
+        if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
+            ledger.forget(block, Gone::GivenBack);
+        }
+        Ok(())
+    }
+}
