@@ -6,9 +6,11 @@ use freehold_driver::ArgKind;
 
 use self::sealed::Sealed;
 use crate::api::arena::ArenaSlice;
-use crate::api::block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
+use crate::api::block::{Block, Shared, Unordered};
 use crate::api::imported::{ImportedSlice, OwnsSlice};
+use crate::api::memory::{Pod, Source, Target};
 use crate::api::vector::DeviceVec;
+use crate::api::view::{View, ViewMut};
 use crate::base::signature::Kind;
 use crate::device::memory_use::MemoryUse;
 use crate::ordering::access_history::Access;

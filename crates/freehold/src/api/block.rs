@@ -1,16 +1,16 @@
-//! Blocks: typed memory of a device that has one owner, references to it that are counted, and views of parts.
+//! Blocks: typed memory of a device that has one owner, references to it that are counted. And their allocation in a stream.
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::panic::Location;
 use std::sync::Arc;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-use self::sealed::Sealed;
 use crate::api::event::Event;
+use crate::api::memory::sealed::Sealed;
+use crate::api::memory::{Pod, Source, Target};
 use crate::api::stream::Stream;
+use crate::api::view::{View, ViewMut};
 use crate::device::by_address;
 use crate::device::context::Context;
 use crate::device::exported::Exported;
@@ -21,95 +21,8 @@ use crate::ledger::{Owner, StreamId};
 use crate::ordering::access_history::Access;
 use crate::pool::Visibility;
 
-/// What device memory can hold: values that are their bytes, whichever those are.
-///
-/// ```
-/// use zerocopy::{FromBytes, Immutable, IntoBytes};
-///
-/// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
-/// #[repr(C)]
-/// struct Particle {
-///     place: [f32; 3],
-///     mass: f32,
-/// }
-///
-/// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
-/// let particles = [Particle { place: [1.0, 2.0, 3.0], mass: 0.5 }; 10];
-/// assert_eq!(stream.download(&stream.upload(&particles)?)?, particles);
-/// # Ok::<(), freehold::Error>(())
-/// ```
-pub trait Pod: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
-
-impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Pod for T {}
-
-/// Keeps traits whose answers are trusted to the types here.
-pub(crate) mod sealed {
-    pub trait Sealed {}
-}
-
 impl<T> Sealed for Block<T> {}
 impl<T> Sealed for Shared<T> {}
-impl<T> Sealed for View<'_, T> {}
-impl<T> Sealed for ViewMut<'_, T> {}
-
-/// What work reads: a block, a reference to one, or a part of one. No other type can be one: copies trust the address.
-///
-/// ```
-/// use freehold::{Pod, Result, Source, Stream};
-///
-/// /// Of a block, a reference to one, a part, a vector.
-/// fn first<T: Pod>(stream: &Stream, from: &impl Source<T>) -> Result<Option<T>> {
-///     Ok(stream.download(from)?.first().copied())
-/// }
-///
-/// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
-/// let x = stream.upload(&[5u8, 6, 7])?;
-/// assert_eq!((first(&stream, &x)?, first(&stream, &x.view(2..)?)?), (Some(5), Some(7)));
-/// # Ok::<(), freehold::Error>(())
-/// ```
-pub trait Source<T>: Sealed {
-    /// The first address, on the device.
-    fn address(&self) -> u64;
-    /// In elements.
-    fn len(&self) -> usize;
-    /// Whether it has no element.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// What orders the work behind other uses of the memory.
-    fn used(&self) -> MemoryUse<'_>;
-}
-
-/// What work writes: a block, or a part of one. No other type can be one: copies trust the address.
-///
-/// ```
-/// use freehold::{Pod, Result, Stream, Target};
-///
-/// fn clear<T: Pod>(stream: &Stream, to: &mut impl Target<T>) -> Result<()> {
-///     stream.fill(to, T::new_zeroed())
-/// }
-///
-/// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
-/// let mut x = stream.upload(&[5u8, 6, 7])?;
-/// clear(&stream, &mut x.view_mut(1..)?)?;
-/// assert_eq!(stream.download(&x)?, [5, 0, 0]);
-/// # Ok::<(), freehold::Error>(())
-/// ```
-pub trait Target<T>: Sealed {
-    /// The first address, on the device.
-    fn address(&self) -> u64;
-    /// In elements.
-    fn len(&self) -> usize;
-    /// Whether it has no element.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// What orders the work behind other uses of the memory.
-    fn used(&self, access: Access) -> MemoryUse<'_>;
-}
 
 /// Device memory that has one owner. Dropping it releases it, in any thread, whatever context is current there; the memory
 /// is used again when all work with it has passed. Nothing waits for that.
@@ -137,6 +50,57 @@ impl<T> fmt::Debug for Block<T> {
             .field("bytes", &self.raw.bytes)
             .field("stream", &self.raw.history.in_own_stream().stream)
             .finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// A block of `len` elements, with whatever the memory holds. It is reused memory where there is some, without a call of
+    /// the driver.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<f32>(1000)?; // holds anything
+    /// assert_eq!(x.len(), 1000);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    #[track_caller]
+    #[inline]
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Block<T>> {
+        Block::alloc(self, len, None, std::panic::Location::caller())
+    }
+
+    /// [`alloc`](Self::alloc) with a name that the ledger knows the block by.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_tagged::<f32>(1000, "model/weights")?;
+    /// assert_eq!(x.owner().and_then(|owner| owner.tag).as_deref(), Some("model/weights"));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn alloc_tagged<T: Pod>(&self, len: usize, tag: &str) -> Result<Block<T>> {
+        Block::alloc(self, len, Some(tag), std::panic::Location::caller())
+    }
+
+    /// [`alloc`](Self::alloc) of memory that other processes can have: see [`Block::export`]. It shares no memory that can be
+    /// exported with blocks of the other kinds.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_shareable::<f32>(1000)?;
+    /// assert_eq!(x.export()?.bytes, 4000);
+    /// assert!(stream.alloc::<f32>(1000)?.export().is_err()); // not of any block
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc), and [`Error::CannotShare`] where the device cannot share memory.
+    #[track_caller]
+    pub fn alloc_shareable<T: Pod>(&self, len: usize) -> Result<Block<T>> {
+        Block::alloc_within(self, len, Visibility::Shareable, None, std::panic::Location::caller())
     }
 }
 
@@ -414,7 +378,7 @@ impl<T: Pod> Block<T> {
     /// Whatever other work reads or writes in the block at the same time, the program means it to.
     pub unsafe fn unordered(&self) -> Unordered<'_, T> {
         let whole = self.raw.memory_use(Access::Read);
-        Unordered { view: View { whole, start: 0, len: self.len(), elements: PhantomData } }
+        Unordered { view: View::whole(whole, self.len()) }
     }
 }
 
@@ -486,139 +450,39 @@ impl<T: Pod> Shared<T> {
     }
 }
 
-/// A part of a block, for reading. What orders its uses is the whole block.
-///
-/// ```
-/// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
-/// let x = stream.upload(&[1u32, 2, 3, 4])?;
-/// let middle = x.view(1..3)?;
-/// assert_eq!(stream.download(&middle)?, [2, 3]);
-/// assert_eq!(stream.download(&middle.view(1..)?)?, [3]); // a part of the part
-/// # Ok::<(), freehold::Error>(())
-/// ```
-#[derive(Clone, Copy)]
-pub struct View<'a, T> {
-    /// What it is a part of, and which.
-    whole: MemoryUse<'a>,
-    /// In elements.
-    start: usize,
-    len: usize,
-    elements: PhantomData<T>,
-}
-
-impl<T> fmt::Debug for View<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View")
-            .field("address", &format_args!("{:#x}", place::<T>(self.whole.base, self.start)))
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'a, T: Pod> View<'a, T> {
-    pub(crate) fn new(
-        whole: MemoryUse<'a>,
-        offset: usize,
-        elements: usize,
-        range: impl RangeBounds<usize>,
-    ) -> Result<Self> {
-        let start = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&start) => start.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&end) => end.saturating_add(1),
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => elements,
-        };
-        if start >= end || end > elements {
-            return Err(Error::OutsideOfBlock { start, end, elements });
-        }
-        let (start, len) = (offset + start, end - start);
-        let whole = MemoryUse { start: place::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
-        Ok(Self { whole, start, len, elements: PhantomData })
-    }
-
-    /// A part of this part.
-    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
-        View::new(self.whole, self.start, self.len, range)
-    }
-}
-
-/// A part of a block, to write.
-///
-/// ```
-/// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
-/// let mut x = stream.zeros::<u32>(4)?;
-/// let (mut low, mut high) = x.view_mut(..)?.split_at(2)?; // two that can be written at once
-/// stream.write(&mut low, &[1, 2])?;
-/// stream.copy(&low, &mut high)?;
-/// assert_eq!(stream.download(&x)?, [1, 2, 1, 2]);
-/// # Ok::<(), freehold::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct ViewMut<'a, T> {
-    view: View<'a, T>,
-    exclusive: PhantomData<&'a mut T>,
-}
-
-impl<'a, T: Pod> ViewMut<'a, T> {
-    /// Of what is borrowed mutably.
-    pub(crate) fn new(whole: MemoryUse<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
-        Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
-    }
-
-    /// The elements of a range.
-    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        self.view.view(range)
-    }
-
-    /// The elements of a range, to write.
-    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-        Ok(ViewMut { view: self.view.view(range)?, exclusive: PhantomData })
-    }
-
-    /// Two parts that share nothing: the elements before `middle`, and the others.
-    pub fn split_at(self, middle: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
-        let (low, high) = (self.view.view(..middle)?, self.view.view(middle..)?);
-        Ok((ViewMut { view: low, exclusive: PhantomData }, ViewMut { view: high, exclusive: PhantomData }))
-    }
-}
-
 /// A block that work uses in no order with other streams.
 #[derive(Clone, Copy, Debug)]
 pub struct Unordered<'a, T> {
     view: View<'a, T>,
 }
 
-macro_rules! source {
-    ($kind:ty, $at:ident => $address:expr, $len:expr, $used:expr) => {
-        impl<T: Pod> Source<T> for $kind {
-            fn address(&self) -> u64 {
-                let $at = self;
-                $address
-            }
+impl<T: Pod> Source<T> for Block<T> {
+    fn address(&self) -> u64 {
+        self.raw.address
+    }
 
-            fn len(&self) -> usize {
-                let $at = self;
-                $len
-            }
+    fn len(&self) -> usize {
+        Block::len(self)
+    }
 
-            fn used(&self) -> MemoryUse<'_> {
-                let $at = self;
-                $used
-            }
-        }
-    };
+    fn used(&self) -> MemoryUse<'_> {
+        self.raw.memory_use(Access::Read)
+    }
 }
 
-source!(Block<T>, it => it.raw.address, Block::len(it), it.raw.memory_use(Access::Read));
-source!(Shared<T>, it => it.raw.address, Shared::len(it), it.raw.memory_use(Access::Read));
-source!(View<'_, T>, it => place::<T>(it.whole.base, it.start), it.len, it.whole);
-source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.whole);
+impl<T: Pod> Source<T> for Shared<T> {
+    fn address(&self) -> u64 {
+        self.raw.address
+    }
+
+    fn len(&self) -> usize {
+        Shared::len(self)
+    }
+
+    fn used(&self) -> MemoryUse<'_> {
+        self.raw.memory_use(Access::Read)
+    }
+}
 
 impl<T: Pod> Target<T> for Block<T> {
     fn address(&self) -> u64 {
@@ -634,26 +498,8 @@ impl<T: Pod> Target<T> for Block<T> {
     }
 }
 
-impl<T: Pod> Target<T> for ViewMut<'_, T> {
-    fn address(&self) -> u64 {
-        Source::address(&self.view)
-    }
-
-    fn len(&self) -> usize {
-        self.view.len
-    }
-
-    fn used(&self, access: Access) -> MemoryUse<'_> {
-        MemoryUse { access, ..self.view.whole }
-    }
-}
-
 impl<T: Pod> Unordered<'_, T> {
     pub(crate) fn parts(&self) -> (u64, MemoryUse<'_>) {
-        (Source::address(&self.view), MemoryUse { access: Access::Write, is_ordered: false, ..self.view.whole })
+        (Source::address(&self.view), MemoryUse { access: Access::Write, is_ordered: false, ..self.view.used() })
     }
-}
-
-fn place<T>(base: u64, start: usize) -> u64 {
-    base + (start * size_of::<T>()) as u64
 }

@@ -36,6 +36,40 @@ impl fmt::Debug for Event {
     }
 }
 
+impl Stream {
+    /// The point behind all work that was put in so far.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1 << 20)?;
+    /// let filled = stream.event()?;
+    /// filled.synchronize()?; // for the zeros, and for nothing that comes later
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn event(&self) -> Result<Event> {
+        Event::record(self)
+    }
+
+    /// Lets the work that is put in from now on wait, on the device, until the event has passed.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let other = device.stream()?;
+    /// other.wait(&stream.event()?)?; // on the device: the host goes on
+    /// other.synchronize()?;
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.inner.context.inner.check()?;
+        event.check_device(&self.inner.context.inner.device)?;
+        self.order_after(&[event.fence])?;
+        Ok(())
+    }
+}
+
 impl Event {
     pub(crate) fn record(stream: &Stream) -> Result<Self> {
         stream.inner.context.inner.check()?;

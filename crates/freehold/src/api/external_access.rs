@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::api::block::{Pod, Source, Target};
+use crate::api::memory::{Pod, Source, Target};
 use crate::api::stream::Stream;
 use crate::device::context::Context;
 use crate::device::memory_use::MemoryUse;

@@ -2,7 +2,7 @@
 
 use freehold_driver::Pattern;
 
-use crate::api::block::{Pod, Target};
+use crate::api::memory::{Pod, Target};
 use crate::api::stream::Stream;
 use crate::device::memory_use::MemoryUse;
 use crate::error::Result;

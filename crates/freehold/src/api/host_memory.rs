@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use zerocopy::IntoBytes;
 
-use crate::api::block::Pod;
 use crate::api::device::Device;
 use crate::api::imported::{ImportedSlice, Inner};
+use crate::api::memory::Pod;
 use crate::api::stream::Stream;
 use crate::device::pinned::{Pinned, sealed_bytes};
 use crate::error::{Error, Result};

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use freehold_driver::CallError;
 pub use freehold_driver::Permission;
 
-use crate::api::block::sealed::Sealed;
-use crate::api::block::{Pod, Source, Target, View, ViewMut};
 use crate::api::device::Device;
+use crate::api::memory::sealed::Sealed;
+use crate::api::memory::{Pod, Source, Target};
 use crate::api::stream::Stream;
+use crate::api::view::{View, ViewMut};
 use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
 use crate::device::memory_use::MemoryUse;

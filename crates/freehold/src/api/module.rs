@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use freehold_driver::{LoadError, Parameter, handle};
 
-use crate::api::block::Pod;
 use crate::api::image::Image;
+use crate::api::memory::Pod;
 use crate::api::stream::Stream;
 use crate::base::signature::{Signature, kernels};
 use crate::device::context::Context;

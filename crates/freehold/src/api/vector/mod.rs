@@ -10,9 +10,11 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use self::mapped::Mapped;
-use crate::api::block::sealed::Sealed;
-use crate::api::block::{Block, Pod, Source, Target, View, ViewMut};
+use crate::api::block::Block;
+use crate::api::memory::sealed::Sealed;
+use crate::api::memory::{Pod, Source, Target};
 use crate::api::stream::Stream;
+use crate::api::view::{View, ViewMut};
 use crate::device::context::Context;
 use crate::device::memory_use::MemoryUse;
 use crate::error::{Error, Result};

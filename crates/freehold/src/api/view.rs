@@ -1,0 +1,167 @@
+//! Views: parts of blocks.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+use crate::api::memory::sealed::Sealed;
+use crate::api::memory::{Pod, Source, Target};
+use crate::device::memory_use::MemoryUse;
+use crate::error::{Error, Result};
+use crate::ordering::access_history::Access;
+
+/// A part of a block, for reading. What orders its uses is the whole block.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let x = stream.upload(&[1u32, 2, 3, 4])?;
+/// let middle = x.view(1..3)?;
+/// assert_eq!(stream.download(&middle)?, [2, 3]);
+/// assert_eq!(stream.download(&middle.view(1..)?)?, [3]); // a part of the part
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct View<'a, T> {
+    /// What it is a part of, and which.
+    whole: MemoryUse<'a>,
+    /// In elements.
+    start: usize,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for View<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("address", &format_args!("{:#x}", place::<T>(self.whole.base, self.start)))
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, T: Pod> View<'a, T> {
+    pub(crate) fn new(
+        whole: MemoryUse<'a>,
+        offset: usize,
+        elements: usize,
+        range: impl RangeBounds<usize>,
+    ) -> Result<Self> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&end) => end.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => elements,
+        };
+        if start >= end || end > elements {
+            return Err(Error::OutsideOfBlock { start, end, elements });
+        }
+        let (start, len) = (offset + start, end - start);
+        let whole = MemoryUse { start: place::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
+        Ok(Self { whole, start, len, elements: PhantomData })
+    }
+
+    /// All elements of what it is of.
+    pub(crate) fn whole(whole: MemoryUse<'a>, elements: usize) -> Self {
+        Self { whole, start: 0, len: elements, elements: PhantomData }
+    }
+
+    /// A part of this part.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
+        View::new(self.whole, self.start, self.len, range)
+    }
+}
+
+/// A part of a block, to write.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let mut x = stream.zeros::<u32>(4)?;
+/// let (mut low, mut high) = x.view_mut(..)?.split_at(2)?; // two that can be written at once
+/// stream.write(&mut low, &[1, 2])?;
+/// stream.copy(&low, &mut high)?;
+/// assert_eq!(stream.download(&x)?, [1, 2, 1, 2]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ViewMut<'a, T> {
+    view: View<'a, T>,
+    exclusive: PhantomData<&'a mut T>,
+}
+
+impl<'a, T: Pod> ViewMut<'a, T> {
+    /// Of what is borrowed mutably.
+    pub(crate) fn new(whole: MemoryUse<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+        Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        self.view.view(range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        Ok(ViewMut { view: self.view.view(range)?, exclusive: PhantomData })
+    }
+
+    /// Two parts that share nothing: the elements before `middle`, and the others.
+    pub fn split_at(self, middle: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
+        let (low, high) = (self.view.view(..middle)?, self.view.view(middle..)?);
+        Ok((ViewMut { view: low, exclusive: PhantomData }, ViewMut { view: high, exclusive: PhantomData }))
+    }
+}
+
+impl<T> Sealed for View<'_, T> {}
+impl<T> Sealed for ViewMut<'_, T> {}
+
+impl<T: Pod> Source<T> for View<'_, T> {
+    fn address(&self) -> u64 {
+        place::<T>(self.whole.base, self.start)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self) -> MemoryUse<'_> {
+        self.whole
+    }
+}
+
+impl<T: Pod> Source<T> for ViewMut<'_, T> {
+    fn address(&self) -> u64 {
+        Source::address(&self.view)
+    }
+
+    fn len(&self) -> usize {
+        self.view.len
+    }
+
+    fn used(&self) -> MemoryUse<'_> {
+        self.view.whole
+    }
+}
+
+impl<T: Pod> Target<T> for ViewMut<'_, T> {
+    fn address(&self) -> u64 {
+        Source::address(&self.view)
+    }
+
+    fn len(&self) -> usize {
+        self.view.len
+    }
+
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        MemoryUse { access, ..self.view.whole }
+    }
+}
+
+fn place<T>(base: u64, start: usize) -> u64 {
+    base + (start * size_of::<T>()) as u64
+}
