@@ -27,7 +27,8 @@ use crate::device::alloc_slow;
 use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner, WrongRelease};
-use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
+use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
+use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, 
 extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
     let key = CacheKey::foreign(ordinal, by_one_name(stream).0 as u64);
     // Nothing unwinds into C: what went wrong here goes wrong again where it is told of.
-    match catch_unwind(|| Pool::alloc_refill(key, bytes)) {
+    match catch_unwind(|| Pool::refill(key, bytes)) {
         Ok(Some(taken)) => taken.base,
         Ok(None) | Err(_) => otherwise(bytes, ordinal, stream),
     }
@@ -237,7 +238,7 @@ impl ForeignPool {
             return Ok(taken.base);
         }
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
-        let take = || alloc_slow::take(&self.device, &self.device.pool, key, &stream_state, bytes);
+        let take = || alloc_slow::alloc(&self.device, &self.device.pool, key, &stream_state, bytes);
         let taken = match take() {
             Err(AllocError::Short) => match alloc_slow::make_room_alone(&self.device, &self.device.pool, bytes) {
                 Ok(true) => take(),

@@ -12,7 +12,7 @@ use crate::pool::{AllocError, Allocated, CacheKey, PAGE_BYTES, Pool};
 
 /// A block of a pool for work in a stream, from wherever one can be had.
 #[cold]
-pub(crate) fn take(
+pub(crate) fn alloc(
     device: &DeviceInner,
     pool: &Pool,
     key: CacheKey,

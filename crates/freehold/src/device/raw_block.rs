@@ -109,7 +109,7 @@ impl RawBlock {
         }
     }
 
-    /// As [`hold_anyhow`](Self::hold_anyhow), with a tag for which the bytes are counted already.
+    /// As [`alloc_slow`](Self::alloc_slow), with a tag for which the bytes are counted already.
     fn alloc_charged(
         stream: &Arc<StreamInner>,
         bytes: usize,
@@ -390,7 +390,7 @@ fn alloc_uncached<'a>(
     let inner = &stream.context.inner;
     let (device, key) = (&inner.device, pool.key(&stream.state));
     // If the context is closed meanwhile, the memory goes with it.
-    let take = || inner.enter().map(|_shared| alloc_slow::take(device, pool, key, &stream.state, wanted_bytes));
+    let take = || inner.enter().map(|_shared| alloc_slow::alloc(device, pool, key, &stream.state, wanted_bytes));
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
         // Memory goes back to the driver where nobody is in a gate.

@@ -6,6 +6,9 @@ pub(crate) mod context_state;
 pub(crate) mod fence_words;
 #[forbid(unsafe_code)]
 pub(crate) mod poisoned;
+mod stream_end;
+#[forbid(unsafe_code)]
+pub(crate) mod stream_origin;
 pub(crate) mod stream_state;
 pub(crate) mod streams;
 pub(crate) mod transfer_slot;

@@ -1,11 +1,10 @@
-//! Tracks: what the library knows of a stream. Which work was put in, how far the device has come, and which other streams
+//! What the library knows of a stream. Which work was put in, how far the device has come, and which other streams
 //! it has waited for.
 //!
 //! Work has a seq, counted from 1 after it was put in. So a fence that is written now with the seq of now has
 //! all work up to that seq before it, whichever threads put it there. A fence is a word of pinned memory that the
 //! device writes, or, where it cannot, an event.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +15,7 @@ use freehold_driver::{Backend, CallError, StreamMemOps};
 use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::context_state::ContextState;
 use crate::ordering::fence_words::FenceWord;
+use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::transfer_slot::TransferSlots;
 
 /// How many launches a stream_state remembers by name.
@@ -24,46 +24,8 @@ const RECENT: usize = 64;
 /// Of so many looks at a word, one asks the driver too.
 const ASKED_EVERY: u32 = 1024;
 
-/// A seq that every piece of work is before.
-const FOREVER: u64 = u64::MAX;
-
 /// The one seq of a stream in a private pool: the release of the pool.
-const POOL_RELEASED: u64 = 1;
-
-/// A thread: no two of a process ever have the same number. It can be asked for until the last destructor of the thread has run,
-/// which the standard library's cannot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ThreadId(u64);
-
-impl ThreadId {
-    /// That of the calling thread.
-    pub(crate) fn current() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        thread_local! {
-            /// Zero until it is asked for.
-            static NUMBER: Cell<u64> = const { Cell::new(0) };
-        }
-        if NUMBER.get() == 0 {
-            NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        Self(NUMBER.get())
-    }
-}
-
-/// Whose a stream is, and for how long its handle means it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamOrigin {
-    /// The library made it, and counts all of its work.
-    Own,
-    /// Others made it, put work into it that is not counted here, and say when it is gone.
-    Told,
-    /// As above, but nobody says when it is gone: its handle is used only in calls whose caller names the stream, and what is
-    /// released in it is marked at once.
-    Untold,
-    /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so what is released or used here
-    /// waits until the pool is released.
-    Captured,
-}
+pub(super) const POOL_RELEASED: u64 = 1;
 
 #[derive(Debug)]
 pub(crate) struct StreamState {
@@ -71,20 +33,20 @@ pub(crate) struct StreamState {
     pub(crate) context: ContextId,
     pub(crate) raw: handle::Stream,
     /// Its gate is held wherever the driver is called about the stream, so that the context is not destroyed meanwhile.
-    context_state: Arc<ContextState>,
+    pub(super) context_state: Arc<ContextState>,
     /// How many pieces of work, and waits for other streams, were put in.
-    enqueued: AtomicU64,
+    pub(super) enqueued: AtomicU64,
     /// The seq up to which the device is known to have come.
     completed: AtomicU64,
     /// The kernel of each of the last launches: its seq in the upper half, its number in the lower one.
     recent: [AtomicU64; RECENT],
-    origin: StreamOrigin,
+    pub(super) origin: StreamOrigin,
     /// The seq that the last release waits for, in a stream whose end nobody tells.
-    released: AtomicU64,
+    pub(super) released: AtomicU64,
     /// The thread whose default stream it is: no other can name it.
     thread: Option<ThreadId>,
     /// Whether the stream itself is gone. No work is put in any more.
-    retired: AtomicBool,
+    pub(super) retired: AtomicBool,
     /// Whether others were told the handle, and may capture the stream.
     handed_out: AtomicBool,
     signals: Mutex<FenceSignals>,
@@ -93,26 +55,26 @@ pub(crate) struct StreamState {
     /// How many waits were put in. Held while one is, and by who keeps others from it.
     waits: Mutex<u64>,
     /// The word that the device writes, where it can.
-    fence_word: Option<FenceWord>,
+    pub(super) fence_word: Option<FenceWord>,
 }
 
 /// What was put into the stream so that others hear of it.
 #[derive(Debug)]
-struct FenceSignals {
+pub(super) struct FenceSignals {
     /// The seq of the last fence.
-    fenced: u64,
+    pub(super) fenced: u64,
     /// For streams that wait, recorded anew for each seq that is not covered. Nothing of a stream that has ended.
-    event: Option<Event>,
-    recorded: u64,
+    pub(super) event: Option<Event>,
+    pub(super) recorded: u64,
     /// How many threads wait for that event.
-    waiters: usize,
+    pub(super) waiters: usize,
     /// Marks of a device that cannot write words, oldest first, and events to use again.
-    events: VecDeque<(Event, u64)>,
-    spare: Vec<Event>,
+    pub(super) events: VecDeque<(Event, u64)>,
+    pub(super) spare: Vec<Event>,
 }
 
 impl FenceSignals {
-    fn event(&self) -> Event {
+    pub(super) fn event(&self) -> Event {
         self.event.expect("who asks for the event of a stream has seen that it has not ended")
     }
 }
@@ -177,7 +139,7 @@ impl StreamState {
         self.enqueued.load(Ordering::Acquire) + u64::from(self.is_foreign() && !self.is_retired())
     }
 
-    /// The seq behind all that was released. As [`next`](Self::next), but where every release is marked at once.
+    /// The seq behind all that was released. As [`next_seq`](Self::next_seq), but where every release is marked at once.
     pub(crate) fn released_seq(&self) -> u64 {
         match self.origin {
             StreamOrigin::Own | StreamOrigin::Told => self.next_seq(),
@@ -205,15 +167,6 @@ impl StreamState {
     /// Whether it is the default stream of one thread.
     pub(crate) fn is_of_thread(&self) -> bool {
         self.thread.is_some()
-    }
-
-    /// Marks the default stream of the calling thread for the last time: the thread ends, and no other can name the stream.
-    pub(crate) fn end_with_thread(&self) -> Result<(), CallError> {
-        // What is captured takes no fence, and what was released in it stays with the capture.
-        if self.is_retired() || self.origin == StreamOrigin::Captured || !self.can_record_fence()? {
-            return Ok(());
-        }
-        self.retire()
     }
 
     /// Whether the stream can be named by this thread, and is not being captured: then no fence can be made.
@@ -290,19 +243,6 @@ impl StreamState {
         self.is_complete(self.enqueued.load(Ordering::Acquire))
     }
 
-    /// Whether the stream is gone, all of its work is done, nobody waits for it, and its word is written for the last time. A
-    /// fence comes behind
-    /// the work that it tells of, and that work may be known to be done before the fence is.
-    pub(crate) fn has_ended(&self) -> bool {
-        // What was released in a stream that nobody tells the end of waits for its fence.
-        let last = self.released_seq().max(self.released.load(Ordering::Acquire));
-        if !self.is_retired() || !self.is_idle() || !self.is_complete(last) {
-            return false;
-        }
-        let signals = self.signals();
-        signals.waiters == 0 && self.fence_word.as_ref().is_none_or(|slot| slot.read() >= signals.fenced)
-    }
-
     /// The seq up to which the device is known to have come.
     fn completed_seq(&self) -> u64 {
         match &self.fence_word {
@@ -347,8 +287,8 @@ impl StreamState {
         self.record_fence_named(seq)
     }
 
-    /// As [`fence`](Self::fence), for who knows that the handle means the stream.
-    fn record_fence_named(&self, seq: u64) -> Result<(), CallError> {
+    /// As [`record_fence`](Self::record_fence), for who knows that the handle means the stream.
+    pub(super) fn record_fence_named(&self, seq: u64) -> Result<(), CallError> {
         if self.is_complete(seq) {
             return Ok(());
         }
@@ -385,7 +325,7 @@ impl StreamState {
         Ok(())
     }
 
-    /// [`fence`](Self::fence), unless an earlier fence is on its way: the next one, after that has passed, serves this seq
+    /// [`record_fence`](Self::record_fence), unless an earlier fence is on its way: the next one, after that has passed, serves this seq
     /// too. So a stream that works has one fence on its way, however much is released.
     pub(crate) fn record_fence_coalesced(&self, seq: u64) -> Result<(), CallError> {
         let marked = self.signals().fenced;
@@ -457,7 +397,7 @@ impl StreamState {
                 return Ok(false);
             }
             let mut signals = other.signals();
-            // As in `fence`.
+            // As in `record_fence`.
             if other.is_complete(seq) {
                 return Ok(false);
             }
@@ -618,92 +558,7 @@ impl StreamState {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Destroys the stream. Its work goes on (fact 2.3): the last fence and the event behind it tell of its end.
-    pub(crate) fn retire(&self) -> Result<(), CallError> {
-        let _shared = self.context_state.enter();
-        if self.is_retired() {
-            return Ok(());
-        }
-        let mut now = self.next_seq();
-        let mut signals = loop {
-            self.record_fence_named(now)?;
-            let signals = self.signals();
-            // Who asked meanwhile how far the stream has come moved its edge: the last fence is behind that.
-            if self.enqueued.load(Ordering::Acquire) <= now {
-                break signals;
-            }
-            now = self.next_seq();
-        };
-        if signals.recorded < now && !self.is_complete(now) {
-            // SAFETY: the stream was not retired before, and is not by another thread while the lock is held.
-            unsafe { self.backend().record(signals.event(), self.raw) }?;
-            signals.recorded = now;
-        }
-        // Under the lock, so that nobody asks for the stream meanwhile.
-        if !self.is_foreign() {
-            // SAFETY: it is this library's own, and destroyed once: it is retired behind this, under the lock.
-            unsafe { self.backend().destroy_stream(self.raw) }?;
-        }
-        self.retired.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// [`retire`](Self::retire), unless others capture the stream, whose capture would end with it. Whether it was done.
-    pub(crate) fn retire_uncaptured(&self) -> Result<bool, CallError> {
-        let _shared = self.context_state.enter();
-        if self.is_handed_out() && !self.is_retired() && !self.can_record_fence()? {
-            return Ok(false);
-        }
-        self.retire().map(|()| true)
-    }
-
-    /// Notes that the private pool is released, and all work that used it is done.
-    pub(crate) fn release_capture(&self) {
-        self.note_complete(POOL_RELEASED);
-        self.lose();
-    }
-
-    /// Notes that the stream is gone, as others turned out to have destroyed it. Its fences tell of its end.
-    pub(crate) fn lose(&self) {
-        let _signals = self.signals();
-        self.retired.store(true, Ordering::Release);
-    }
-
-    /// Destroys the events of a stream_state that has ended. Nothing asks the device about it from then on.
-    pub(crate) fn end(&self) -> Result<Option<&FenceWord>, CallError> {
-        let _shared = self.context_state.enter();
-        let mut signals = self.signals();
-        while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
-            // SAFETY: the event is the stream_state's own, and nobody's any more.
-            unsafe { self.backend().destroy_event(spare) }?;
-            if signals.spare.pop().is_none() {
-                signals.events.pop_front();
-            }
-        }
-        if let Some(event) = signals.event {
-            // SAFETY: as above.
-            unsafe { self.backend().destroy_event(event) }?;
-            signals.event = None;
-        }
-        signals.recorded = FOREVER;
-        signals.fenced = FOREVER;
-        self.note_complete(FOREVER);
-        Ok(self.fence_word.as_ref())
-    }
-
-    /// Notes that the context goes, and with it the stream and its events.
-    pub(crate) fn end_with_context(&self) {
-        let mut signals = self.signals();
-        signals.recorded = FOREVER;
-        signals.fenced = FOREVER;
-        signals.event = None;
-        signals.events.clear();
-        signals.spare.clear();
-        self.retired.store(true, Ordering::Release);
-        self.note_complete(FOREVER);
-    }
-
-    fn backend(&self) -> &dyn Backend {
+    pub(super) fn backend(&self) -> &dyn Backend {
         &*self.context_state.backend
     }
 
@@ -720,7 +575,7 @@ impl StreamState {
         self.fence_word.as_ref()
     }
 
-    fn signals(&self) -> MutexGuard<'_, FenceSignals> {
+    pub(super) fn signals(&self) -> MutexGuard<'_, FenceSignals> {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,8 @@ use freehold_driver::{Backend, CallError};
 use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::context_state::{ContextState, PRIMARY};
 use crate::ordering::fence_words::{FenceWord, FenceWords};
-use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
+use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
+use crate::ordering::stream_state::StreamState;
 use crate::ordering::transfer_slot::{TransferSlot, TransferSlots};
 
 #[derive(Debug)]

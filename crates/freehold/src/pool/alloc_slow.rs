@@ -339,7 +339,7 @@ impl Pool {
         self.chunks.grow(&mut self.chunks.lock(), need)
     }
 
-    /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
+    /// As [`map_outside`](Self::map_outside), of whatever nobody has.
     pub(crate) fn reclaim_outside(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
         let locked = &mut *self.chunks.lock();
         if let grown @ MapOutcome::Chunks(_) = self.map_chunks(streams, locked, None, need)? {

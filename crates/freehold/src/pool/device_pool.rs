@@ -139,7 +139,7 @@ impl Pool {
         thread_cache::try_with(key, |entered| entered.alloc(bytes, |meta| meta.own(bytes)).map(Allocated::of))
     }
 
-    /// As [`take_at_once`](Self::take_at_once), for an owner without a name who says where it allocates.
+    /// As [`try_alloc_cached`](Self::try_alloc_cached), for an owner without a name who says where it allocates.
     #[inline(always)]
     pub(crate) fn try_alloc_block_cached(
         key: CacheKey,
@@ -152,7 +152,7 @@ impl Pool {
         })
     }
 
-    /// Takes back a block of [`hold_at_once`](Self::hold_at_once), in the order of the stream that this thread's cache is for,
+    /// Takes back a block of [`try_alloc_block_cached`](Self::try_alloc_block_cached), in the order of the stream that this thread's cache is for,
     /// and behind a seq there, if there is room: the warm path. Nothing if it could not: then nothing has changed. Else
     /// whether a count of the stream's stream was kept with it, which `lends` allows.
     #[inline(always)]
@@ -177,11 +177,11 @@ impl Pool {
 
     /// A block that this thread keeps, or else one of the stream's heap, for an owner. Calls no driver.
     pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64) -> Option<Allocated> {
-        Self::try_alloc_cached(key, bytes).or_else(|| Self::alloc_refill(key, bytes))
+        Self::try_alloc_cached(key, bytes).or_else(|| Self::refill(key, bytes))
     }
 
     /// A block of the stream's heap, for an owner. Calls no driver.
-    pub(crate) fn alloc_refill(key: CacheKey, bytes: u64) -> Option<Allocated> {
+    pub(crate) fn refill(key: CacheKey, bytes: u64) -> Option<Allocated> {
         thread_cache::with(key, |entered| {
             let meta = match SizeClass::of(bytes) {
                 // There may be some: the magazine was not looked at where another thread wanted in.
@@ -231,7 +231,7 @@ impl Pool {
         .is_some()
     }
 
-    /// As [`put_at_once`](Self::put_at_once), with room made. Whether this thread has it now: otherwise nothing has changed.
+    /// As [`try_free_cached`](Self::try_free_cached), with room made. Whether this thread has it now: otherwise nothing has changed.
     pub(crate) fn try_free_local(key: CacheKey, address: u64) -> bool {
         let put = thread_cache::with(key, |entered| {
             let cache = entered.cache;

@@ -118,7 +118,7 @@ impl Pool {
         for heap in &heaps {
             let chunks = heap.take_free_chunks_within(&span, |fence| streams.is_complete(fence));
             self.unmap_and_cache(&mut locked, heap, &chunks)?;
-            // What is not mapped goes where nothing is pending: see `release_alone`.
+            // What is not mapped goes where nothing is pending: see `release_when_idle`.
             for _ in chunks.iter().filter(|_| self.chunks.can_map()) {
                 self.chunks.release_one(&mut locked)?;
             }

@@ -292,7 +292,7 @@ impl StreamHeap {
         self.lock().free_from(table, meta, from, fences);
     }
 
-    /// As [`give`](Self::give), of blocks without fences.
+    /// As [`free`](Self::free), of blocks without fences.
     pub(crate) fn free_all(&self, table: &BlockTable, metas: impl Iterator<Item = u32>, from: &StreamState) {
         let locked = &mut *self.lock();
         metas.for_each(|meta| locked.free_from(table, meta, from, &[]));

@@ -102,7 +102,7 @@ impl ThreadCache {
         Some(CacheGuard { cache: self, guard: self.magazines.try_enter()? })
     }
 
-    /// As [`enter_at_once`](Self::enter_at_once), behind who is there. Who finds the cache closed looks for another.
+    /// As [`try_enter`](Self::try_enter), behind who is there. Who finds the cache closed looks for another.
     fn enter(&self) -> Option<CacheGuard<'_>> {
         if !self.table.fork_guard.is_well() {
             return None;
@@ -120,7 +120,7 @@ impl ThreadCache {
         }
     }
 
-    /// As [`give_up`](Self::give_up), with one lock for those of the cache's own heap.
+    /// As [`flush_one`](Self::flush_one), with one lock for those of the cache's own heap.
     fn flush_all(&self, metas: &[u32]) {
         let is_own = |meta: &u32| self.table.metas.at(*meta).heap() == self.heap.number;
         let own = metas.iter().copied().filter(is_own);

@@ -15,7 +15,8 @@ use super::captures::{Captures, OpenPool, PoolId, PrivatePool};
 use super::{ForeignPool, is_legacy, thread_of};
 use crate::api::open::foreign_pools::{self, POOLS_OPEN};
 use crate::error::{Error, Result};
-use crate::ordering::stream_state::{StreamOrigin, StreamState, ThreadId};
+use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
+use crate::ordering::stream_state::StreamState;
 
 impl ForeignPool {
     /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool), of any device, before it begins and in the same

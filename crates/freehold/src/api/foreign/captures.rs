@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::ordering::stream_state::{StreamState, ThreadId};
+use crate::ordering::stream_origin::ThreadId;
+use crate::ordering::stream_state::StreamState;
 
 /// What a private pool is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -43,7 +43,7 @@ impl ChunkSource {
     }
 
     /// A chunk for a region of its own: one that is kept, or else a new one. Its base and its length; it is kept until
-    /// [`take_whole`](Self::take_whole).
+    /// [`take_unmapped`](Self::take_unmapped).
     pub(in crate::pool) fn find_unmapped(
         &self,
         locked: &mut Locked,
