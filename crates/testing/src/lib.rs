@@ -14,6 +14,7 @@
 //! - `random`: [`Random`], a small generator. Tests that need shrinking use proptest.
 //! - [`child`]: a test binary that starts itself again for one test, in a process that the test may ruin.
 //! - [`misuse`]: programs that must not compile, with the error that each must get.
+//! - `source`: which bytes of a Rust file are code.
 //! - `api`: the tests of `crates/*/api.txt` and of the list in `docs/unsafe.md`. They read the sources of all crates.
 //!
 //! # Invariants
@@ -27,6 +28,8 @@ mod api;
 pub mod child;
 pub mod misuse;
 mod random;
+#[cfg(test)]
+mod source;
 
 pub use child::command_for_test;
 pub use random::Random;

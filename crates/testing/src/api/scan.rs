@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::source::blank_non_code;
+
 /// A line of the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PublicItem {
@@ -62,54 +64,6 @@ fn scan_file(folder: &Path, path: &Path, module: &str, all: &mut Vec<PublicItem>
         let inner = if module == "crate" { name } else { format!("{module}::{name}") };
         scan_file(folder, &path, &inner, all);
     }
-}
-
-/// The text with spaces for what is a comment, a string or a character: brackets that are left are code.
-fn blank_non_code(text: &str) -> Vec<u8> {
-    let (bytes, mut code) = (text.as_bytes(), text.as_bytes().to_vec());
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let end = if rest.starts_with(b"//") {
-            at + rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())
-        } else if rest.starts_with(b"/*") {
-            at + 2 + rest[2..].windows(2).position(|pair| pair == b"*/").map_or(rest.len() - 2, |end| end + 2)
-        } else if let Some(hashes) = raw_string(bytes, at) {
-            let close = [&b"\""[..], &b"#".repeat(hashes)].concat();
-            let start = at + 2 + hashes;
-            start
-                + bytes[start..].windows(close.len()).position(|part| part == close).map_or(0, |end| end + close.len())
-        } else if rest[0] == b'"' {
-            at + quoted_len(rest, b'"')
-        } else if rest[0] == b'\'' && (rest.get(1) == Some(&b'\\') || rest.get(2) == Some(&b'\'')) {
-            at + quoted_len(rest, b'\'')
-        } else {
-            at += 1;
-            continue;
-        };
-        code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
-        at = end.max(at + 1);
-    }
-    code
-}
-
-/// How many `#` a raw string has that begins here.
-fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
-    let is_word = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_') && bytes[at - 1] != b'b';
-    if bytes[at] != b'r' || is_word {
-        return None;
-    }
-    let hashes = bytes[at + 1..].iter().take_while(|&&byte| byte == b'#').count();
-    (bytes.get(at + 1 + hashes) == Some(&b'"')).then_some(hashes)
-}
-
-/// How long a literal is that begins and ends with `mark`.
-fn quoted_len(rest: &[u8], mark: u8) -> usize {
-    let mut at = 1;
-    while at < rest.len() && rest[at] != mark {
-        at += if rest[at] == b'\\' { 2 } else { 1 };
-    }
-    (at + 1).min(rest.len())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,8 +138,10 @@ impl Reader<'_> {
 
     /// The first words of an item.
     fn declaration(&self, head: usize, end: usize) -> String {
+        // The bracket of `pub(crate)` is a part of them.
+        let from = if self.code[head..end].starts_with(b"pub(") { self.matching(head + 3) } else { head };
         let stop =
-            self.code[head..end].iter().position(|byte| b"{(;=".contains(byte)).map_or(end, |length| head + length);
+            self.code[from..end].iter().position(|byte| b"{(;=".contains(byte)).map_or(end, |length| from + length);
         collapse_whitespace(&self.text[head..stop])
     }
 
@@ -451,6 +407,7 @@ mod tests {
             #[cfg(test)]
             mod tests { pub fn not_this() {} }
             pub const fn c() -> u8 { 1 }
+            pub(crate) mod inner { pub fn reached() {} pub(super) fn hidden() {} }
         "#;
         let wanted = [
             "pub use a::{B, C}",
@@ -468,6 +425,7 @@ mod tests {
             "    fn f(&self) -> u8",
             "impl T for Hidden",
             "pub const fn c() -> u8",
+            "pub fn reached()",
         ];
         assert_eq!(lines(text), wanted);
     }

@@ -78,7 +78,7 @@ impl Device {
     /// The table of the driver's functions where it is a CUDA driver, for other people's code.
     ///
     /// # Safety
-    /// As for [`open::open`](crate::open::open()).
+    /// As for [`open::open`](crate::open::open).
     pub unsafe fn api(&self) -> Option<&Api> {
         // SAFETY: the caller vouches for what is called of it.
         unsafe { self.inner().backend.cuda() }

@@ -61,7 +61,7 @@ pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
 }
 
 /// The foreign pool's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
-/// [`open`](crate::open::open()) chooses it. The context is the one that is current, if it is one of that device, or else the primary one.
+/// [`open`](crate::open::open) chooses it. The context is the one that is current, if it is one of that device, or else the primary one.
 ///
 /// # Safety
 /// Whoever has the foreign pool vouches for the streams that it is told of: each handle is that of a stream of the device, and is not destroyed
