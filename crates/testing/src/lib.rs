@@ -14,7 +14,8 @@
 //! - `random`: [`Random`], a small generator. Tests that need shrinking use proptest.
 //! - [`child`]: a test binary that starts itself again for one test, in a process that the test may ruin.
 //! - [`misuse`]: programs that must not compile, with the error that each must get.
-//! - `source`: which bytes of a Rust file are code.
+//! - `source`: which bytes of a Rust file are code, for the two below.
+//! - `imports`: the test that the modules of a crate import each other only downward, layer by layer.
 //! - `api`: the tests of `crates/*/api.txt` and of the list in `docs/unsafe.md`. They read the sources of all crates.
 //!
 //! # Invariants
@@ -26,6 +27,8 @@
 #[cfg(test)]
 mod api;
 pub mod child;
+#[cfg(test)]
+mod imports;
 pub mod misuse;
 mod random;
 #[cfg(test)]

@@ -1,0 +1,39 @@
+//! The layers of the crates, and a test that reads the imports of their files. A file imports files of its own layer and of lower
+//! ones, and imports never form a cycle.
+//!
+//! An import is a `use` of an item of the same crate, or a path in the code (`crate::a::b`, `super::c`). An import through a
+//! re-export counts for the file that declares the item. A file that contains only modules and re-exports imports nothing. Code
+//! behind `#[cfg(test)]` does not count.
+
+mod graph;
+mod read;
+
+/// The checked crates, each with its layers from bottom to top. A layer is a module of the crate and everything in it; of two
+/// layers that contain a file, the one with the longer path counts. The crate root is above all layers.
+const LAYERS: &[(&str, &[&str])] =
+    &[("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"])];
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::LAYERS;
+    use super::graph::{cycles, upward};
+    use super::read::imports_of;
+
+    fn sources(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join("crates").join(name).join("src")
+    }
+
+    #[test]
+    fn imports_point_downward_and_form_no_cycle() {
+        let mut wrong = Vec::new();
+        for (name, layers) in LAYERS {
+            let imports = imports_of(&sources(name));
+            assert!(imports.len() > layers.len(), "{name}: only {} imports were found", imports.len());
+            let found = upward(&imports, layers).into_iter().chain(cycles(&imports));
+            wrong.extend(found.map(|line| format!("{name}: {line}")));
+        }
+        assert!(wrong.is_empty(), "{} errors:\n{}", wrong.len(), wrong.join("\n"));
+    }
+}
