@@ -1,5 +1,5 @@
-//! A call as words of a slot: what a tenant's side writes and a worker's reads. Nothing here believes anything: words become a
-//! call, or they are none.
+//! Encodes a call into the words of a slot (tenant) and decodes it (worker). The decoder trusts nothing: words are a
+//! valid call or `None`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,15 +8,16 @@ use crate::call_ring::{CALL_WORDS, HEADER_WORDS, STREAMS};
 use crate::wire::{Fence, Id};
 use freehold::signature::{Kind, Parameter};
 
-/// How many fences a call waits for at the most.
+/// The most fences that a call waits for.
 pub(crate) const FENCES_MAX: usize = 4;
 
-/// The words that fences and arguments of a call have.
+/// Words for the fences and arguments of a call.
 pub(crate) const BODY_WORDS: usize = CALL_WORDS - HEADER_WORDS;
 
-/// What a kernel is given: a number, a structure, or memory that is borrowed until the call was put in. Memory becomes an argument only
-/// through what owns it: [`Lease::argument`](crate::Lease::argument), [`Lease::argument_mut`](crate::Lease::argument_mut),
-/// [`Named::argument`](crate::NamedLease::argument), [`Buffer::argument`](crate::Buffer::argument).
+/// An argument of a kernel: a number, a structure, or memory, which stays borrowed until the call is submitted. Memory
+/// becomes an argument only through its owner: [`Lease::argument`](crate::Lease::argument),
+/// [`Lease::argument_mut`](crate::Lease::argument_mut), [`NamedLease::argument`](crate::NamedLease::argument),
+/// [`Buffer::argument`](crate::Buffer::argument).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument<'a> {
     held: Held,
@@ -30,8 +31,8 @@ enum Held {
     Memory { owner: Option<Owner>, memory: Id, offset_bytes: u64 },
 }
 
-/// What the number of an argument's memory is a number of: a connection or a [`Place`](crate::Place), by its address. What is compared
-/// lives as long as the argument's borrow.
+/// The connection or [`GpuBackend`](crate::GpuBackend) that the id of an argument's memory belongs to, identified by
+/// its address. It lives as long as the argument's borrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(usize);
 
@@ -41,36 +42,38 @@ impl Owner {
     }
 }
 
-/// What an [`Argument`] holds, for a [`GpuBackend`](crate::GpuBackend) that passes it on. It cannot be made an argument again.
+/// What an [`Argument`] holds, for a [`GpuBackend`](crate::GpuBackend) that forwards it. It cannot be turned into an
+/// argument again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content<'a> {
-    /// A number of a kind, in the low bits.
+    /// A number of the given kind, in the low bits.
     Number { parameter: Parameter, bits: u64 },
-    /// A structure, as its bytes.
+    /// The bytes of a structure.
     Bytes(&'a [u8]),
-    /// Memory by its number, from a byte on. Never an address.
+    /// Memory by its id, starting at a byte offset. Never an address.
     Memory { memory: Id, offset_bytes: u64 },
 }
 
 impl Argument<'static> {
-    /// A number of a kind, in the low bits.
+    /// A number of the given kind, in the low bits.
     pub fn number(parameter: Parameter, bits: u64) -> Self {
         Self { held: Held::Number { parameter, bits }, memory: PhantomData }
     }
 
-    /// A structure, as its bytes.
+    /// The bytes of a structure.
     pub fn bytes(bytes: impl Into<Box<[u8]>>) -> Self {
         Self { held: Held::Bytes(bytes.into()), memory: PhantomData }
     }
 
-    /// Stands for memory in [`Launch::check`](crate::Launch::check), before any is leased. A call with it is refused.
+    /// A placeholder for memory in [`Launch::check`](crate::Launch::check), before any is leased. A call with it is
+    /// refused.
     pub fn any_memory() -> Self {
         Self { held: Held::Memory { owner: None, memory: Id(0), offset_bytes: 0 }, memory: PhantomData }
     }
 }
 
 impl Argument<'_> {
-    /// Memory that `owner` knows by a number. The caller borrows it for the argument's lifetime.
+    /// Memory that `owner` knows by an id. The caller borrows it for the argument's lifetime.
     pub(crate) fn memory(owner: Owner, memory: Id, offset_bytes: u64) -> Self {
         Self { held: Held::Memory { owner: Some(owner), memory, offset_bytes }, memory: PhantomData }
     }
@@ -97,7 +100,7 @@ macro_rules! numbers {
         impl From<$ty> for Argument<'static> {
             fn from(number: $ty) -> Self {
                 let parameter = Parameter { kind: Kind::$kind, bytes: size_of::<$ty>() as u32 };
-                #[allow(clippy::redundant_closure_call, reason = "the list says how bits are had")]
+                #[allow(clippy::redundant_closure_call, reason = "the list gives each conversion as a closure")]
                 Self::number(parameter, ($bits)(number))
             }
         }
@@ -118,7 +121,7 @@ numbers! {
 }
 
 impl Content<'_> {
-    /// How many words it takes.
+    /// The number of words in a slot.
     pub(crate) fn words(&self) -> usize {
         match self {
             Self::Number { .. } => 2,
@@ -128,23 +131,23 @@ impl Content<'_> {
     }
 }
 
-/// What a call is to do.
+/// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
     Launch,
-    /// Load the module, so that its text is known to compile.
+    /// Load the module, which compiles its text.
     Load,
 }
 
-/// The head of a call.
+/// The header of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallHeader {
     pub(crate) kind: CallKind,
     pub(crate) stream: u32,
-    /// Among the calls of its stream, from 1 on.
+    /// Number of the call in its stream, from 1.
     pub(crate) number: u64,
     pub(crate) module: Id,
-    /// The place of the kernel among those of its module.
+    /// The index of the kernel in its module.
     pub(crate) kernel: u32,
     pub(crate) blocks: [u32; 3],
     pub(crate) threads: [u32; 3],
@@ -161,7 +164,7 @@ fn halves(word: u64) -> [u32; 2] {
 
 fn kind_tag(kind: Kind) -> u32 {
     match kind {
-        // What says of itself that it is an address is a number all the same.
+        // A declared pointer type is sent as a number too.
         Kind::Unsigned | Kind::Pointer => 0,
         Kind::Signed => 1,
         Kind::Float => 2,
@@ -172,7 +175,7 @@ fn kind_tag(kind: Kind) -> u32 {
 
 const LEASE_TAG: u32 = 5;
 
-/// Writes a call into words. How many it takes; fences and arguments are known to fit.
+/// Encodes a call, whose fences and arguments must fit. Returns the number of words.
 pub(crate) fn encode(
     to: &mut [u64; CALL_WORDS],
     head: &CallHeader,
@@ -219,16 +222,16 @@ pub(crate) fn encode(
     at
 }
 
-/// What of a call follows its head.
+/// What follows the header of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallBody<'a> {
     fences: &'a [u64],
-    /// Not yet read, and how many arguments are in it.
+    /// Not decoded yet. `arg_count` says how many arguments it claims to hold.
     arguments: &'a [u64],
     pub(crate) arg_count: u32,
 }
 
-/// One argument as it lies in a slot.
+/// A borrowed argument in a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ArgRef<'a> {
     Number { parameter: Parameter, word: &'a u64 },
@@ -236,7 +239,7 @@ pub(crate) enum ArgRef<'a> {
     Lease { lease: Id, offset_bytes: u64 },
 }
 
-/// The head of a call and what follows it. Nothing where the words are no call.
+/// Decodes the header of a call and returns its body. `None` if the words are not a call.
 pub(crate) fn decode(words: &[u64; CALL_WORDS]) -> Option<(CallHeader, CallBody<'_>)> {
     let task = match words[0] & 0xffff {
         1 => CallKind::Launch,
@@ -261,7 +264,7 @@ impl<'a> CallBody<'a> {
         self.fences.chunks_exact(2).map(|words| Fence::from_words([words[0], words[1]]))
     }
 
-    /// The next argument. Nothing where the words are none.
+    /// Decodes the next argument. `None` if the words are not one.
     pub(crate) fn next_arg(&mut self) -> Option<ArgRef<'a>> {
         let (&first, rest) = self.arguments.split_first()?;
         let [tag, bytes] = halves(first);

@@ -1,14 +1,14 @@
-//! What goes wrong with a call, as a worker tells it: a kind, and numbers. Sentences are made of it by who knows the names
-//! (`client/calls`).
+//! Failures of calls as a worker reports them: a kind and numbers. `client/calls` adds the names and makes messages of
+//! them.
 
 use crate::call_ring::FAILURE_WORDS;
 use crate::wire::RequestError;
 
-/// Why a call was not carried out, or not to its end.
+/// Why a call was not executed, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallFailure {
-    // The caller's. Arguments are counted from 1.
-    /// The slot is none that a client of this version writes.
+    // Caused by the caller. Arguments are counted from 1.
+    /// No client of this version writes such a slot.
     Malformed,
     NoModule,
     NoKernel,
@@ -16,11 +16,11 @@ pub(crate) enum CallFailure {
         wanted: u32,
         given: u32,
     },
-    /// Of another kind or size than the parameter.
+    /// The kind or size differs from the parameter.
     ArgumentKind {
         argument: u32,
     },
-    /// The broker does not let the worker have a lease.
+    /// The broker refused to lend the worker a lease.
     BorrowFailed {
         argument: u32,
         error: RequestError,
@@ -30,20 +30,20 @@ pub(crate) enum CallFailure {
         offset: u64,
         bytes: u64,
     },
-    /// The driver refuses the grid, the block or the shared memory.
+    /// The driver refuses the grid, the block or the size of shared memory.
     UnsupportedShape,
     /// A fence of a process that this one may not wait for.
     ForeignFence,
-    /// The module does not compile: the message's text says why.
+    /// The module does not compile: the text of the message says why.
     CompileFailed,
-    /// The bytes of the module are not those that its hash is of.
+    /// The bytes of the module do not match its hash.
     HashMismatch,
-    /// The broker does not let the worker load the module.
+    /// The broker refused to let the worker load the module.
     LoadFailed {
         error: RequestError,
     },
 
-    // The kernel's. Where several may have been it, the message's text names those of the tenant's.
+    // Caused by the kernel. If several kernels are suspects, the text of the message names those of the tenant.
     Faulted {
         code: u32,
         among: SuspectCount,
@@ -52,19 +52,19 @@ pub(crate) enum CallFailure {
         limit_ms: u64,
         among: SuspectCount,
     },
-    /// The worker has ended with a kernel of another tenant's.
+    /// A kernel of another tenant ended the worker.
     SharedWorkerFaulted,
 
-    // The device's.
+    // Caused by the device.
     Device {
         code: u32,
     },
-    /// The device does not open: the message's text says why.
+    /// The device does not open: the text of the message says why.
     NoDevice,
 }
 
 impl CallFailure {
-    /// The driver's code where a kernel has faulted.
+    /// The code of the driver if a kernel has faulted.
     pub(crate) fn fault_code(&self) -> Option<u32> {
         match *self {
             Self::Faulted { code, .. } => Some(code),
@@ -73,7 +73,7 @@ impl CallFailure {
     }
 }
 
-/// How many kernels ran of which one went wrong: it is known which where that is one.
+/// How many running kernels may have caused a failure. If it is one, the cause is certain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SuspectCount {
     pub(crate) own: u32,
@@ -95,7 +95,7 @@ impl SuspectCount {
     }
 }
 
-/// What a worker tells of calls: in which stream, and their numbers there, the last one too.
+/// A worker's report of failed calls: the stream, and the first and last number in that stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FailureReport {
     pub(crate) stream: u32,
@@ -138,7 +138,7 @@ impl FailureReport {
         [kind | u64::from(self.stream) << 32, self.number, first, second, third, self.last, 0, more]
     }
 
-    /// Nothing where no worker of this version tells that.
+    /// `None` if no worker of this version sends these words.
     pub(crate) fn from_words(words: &[u64; FAILURE_WORDS]) -> Option<Self> {
         let [first, second, third] = [words[2], words[3], words[4]];
         let failure = match words[0] as u32 {

@@ -1,9 +1,9 @@
-//! The ring of calls: what a tenant asks its worker to launch, and what went wrong with it, in memory that the two share. No
-//! broker is on the way, and while both sides spin there is no system call.
+//! The call ring: launches that a tenant sends to its worker, and the failures that the worker reports, in memory that
+//! the two share. The broker is not involved, and while both sides spin there is no system call.
 //!
-//! A call that goes well is answered by nobody: the worker's stream writes its number into the worker's semaphores, behind the
-//! kernel. Only what goes wrong has a message. The worker believes nothing that it reads here: a slot is copied out before it
-//! is looked at, what it has counted itself it keeps in memory of its own, and what the tenant spoils is its own ring.
+//! A successful call has no reply: the worker's stream writes the number of the call into the worker's semaphores,
+//! after the kernel. Only failures have messages. The worker trusts nothing that it reads here: a slot is copied before
+//! it is decoded, and the worker keeps its own counts in private memory. A tenant can only corrupt its own ring.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
@@ -14,65 +14,65 @@ use rustix::thread::futex;
 
 use crate::shared_memory::SharedMemory;
 
-/// How many calls a ring holds.
+/// Calls that a ring holds.
 pub(crate) const CALL_SLOTS: u32 = 256;
 
-/// Words of a call: eight that say what is called, and the rest for fences and arguments.
+/// Words of a call: 8 of header, then fences and arguments.
 pub(crate) const CALL_WORDS: usize = 64;
 pub(crate) const HEADER_WORDS: usize = 8;
 
 const CALL_BYTES: usize = CALL_WORDS * 8;
 
-/// How many messages a ring holds, and their words.
+/// Failure messages that a ring holds, and the words of each.
 pub(crate) const FAILURE_SLOTS: u32 = 64;
 pub(crate) const FAILURE_WORDS: usize = 8;
 
-/// The longest text of a message, such as what a compiler says.
+/// The longest text of a failure message, such as a compiler's log.
 pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// Streams of a tenant at its worker.
 pub(crate) const STREAMS: u32 = 16;
 
-/// Tenants that one worker serves at the most: each has a word of the worker's semaphores for each stream, behind those that the worker
-/// has as a tenant itself.
+/// The most tenants of one worker. Each has one of the worker's semaphores per stream, after those that the worker uses
+/// as a tenant itself.
 pub(crate) const SESSIONS_MAX: u32 = 31;
 
-/// In a semaphores: that the process it is of has ended. What the word had come to is below it.
+/// Bit of a semaphore: its process has ended. The bits below keep the last value.
 pub(crate) const PROCESS_ENDED: u64 = 1 << 62;
 
-/// In the first word of a slot: whether it is of this lap.
+/// The phase bit in the first word of a slot.
 const PHASE: u64 = 1 << 63;
 
 mod at {
-    /// The worker's: how many calls were taken out.
+    /// Worker: calls taken.
     pub(super) const TAKEN: usize = 128;
-    /// The worker's: not zero where it has to be woken.
+    /// Worker: nonzero if it must be woken.
     pub(super) const WORKER_ASLEEP: usize = 256;
-    /// The worker's: how many messages were put in.
+    /// Worker: failures pushed.
     pub(super) const FAILURES_PUSHED: usize = 384;
-    /// The tenant's: how many messages were taken out.
+    /// Tenant: failures taken.
     pub(super) const FAILURES_READ: usize = 512;
-    /// The tenant's: how many of its threads sleep.
+    /// Tenant: how many of its threads sleep.
     pub(super) const TENANT_ASLEEP: usize = 640;
-    /// The worker's: counts on when work of the tenant has come further. The tenant sleeps here.
+    /// Worker: increases when work of the tenant makes progress. The tenant sleeps on this word.
     pub(super) const PROGRESS: usize = 768;
     pub(super) const FAILURES: usize = 4096;
     pub(super) const TEXT: usize = FAILURES + super::FAILURE_SLOTS as usize * super::FAILURE_WORDS * 8;
-    /// Each message has room for a text of its own.
+    /// Each failure message has a text buffer of its own.
     pub(super) const CALLS: usize = TEXT + super::FAILURE_SLOTS as usize * super::TEXT_BYTES_MAX;
 }
 
-/// The word of a message that says how many bytes its text has.
+/// The word of a failure message with the length of its text in bytes.
 const TEXT_WORD: usize = 6;
 
 pub(crate) const CALL_RING_BYTES: usize = at::CALLS + CALL_SLOTS as usize * CALL_BYTES;
 
-/// The word of a worker's semaphores that a stream of a session_index writes.
+/// The semaphore of the worker that a stream of a session writes.
 pub(crate) fn semaphore_of(session_index: u32, stream: u32) -> u32 {
     STREAMS + session_index * STREAMS + stream
 }
 
-/// Where the text of a message lies.
+/// The offset of a failure's text.
 fn text_offset(count: u32) -> usize {
     at::TEXT + (count % FAILURE_SLOTS) as usize * TEXT_BYTES_MAX
 }
@@ -81,7 +81,7 @@ fn phase(count: u32, slots: u32) -> u64 {
     if (count / slots).is_multiple_of(2) { PHASE } else { 0 }
 }
 
-/// Copies the slot of a count out, if it is there.
+/// Copies the slot of a count to `to`. Returns whether it is there.
 fn read(shared: &SharedMemory, base: usize, slots: u32, count: u32, to: &mut [u64]) -> bool {
     let offset = base + (count % slots) as usize * to.len() * 8;
     let first = shared.u64_at(offset).load(Ordering::Acquire);
@@ -95,7 +95,8 @@ fn read(shared: &SharedMemory, base: usize, slots: u32, count: u32, to: &mut [u6
     true
 }
 
-/// Writes the slot of a count; its first word, last, says that it is there. Words beyond `from` stay as they are.
+/// Writes the slot of a count. Its first word is written last and carries the phase bit. Words beyond `from` keep their
+/// values.
 fn write(shared: &SharedMemory, base: usize, slots: u32, slot_words: usize, count: u32, from: &[u64]) {
     let offset = base + (count % slots) as usize * slot_words * 8;
     for (at, &word) in from.iter().enumerate().skip(1) {
@@ -104,13 +105,13 @@ fn write(shared: &SharedMemory, base: usize, slots: u32, slot_words: usize, coun
     shared.u64_at(offset).store(from[0] & !PHASE | phase(count, slots), Ordering::Release);
 }
 
-/// What both sides share.
+/// A call ring, with the operations of both sides.
 #[derive(Debug)]
 pub(crate) struct CallRing {
     shared: SharedMemory,
-    /// The worker's: how many calls it has taken out. The word in the ring tells the tenant, which could write it.
+    /// Worker: calls taken. The word in the ring tells the tenant, which could overwrite it.
     taken: AtomicU32,
-    /// The worker's: how many messages it has put in. Likewise.
+    /// Worker: failures pushed. Private for the same reason.
     pushed: AtomicU32,
 }
 
@@ -123,7 +124,7 @@ impl CallRing {
         SharedMemory::open(file, CALL_RING_BYTES).map(Self::from_memory)
     }
 
-    /// Of a ring that no worker has served: each tenant of a worker has a new one.
+    /// For a ring that no worker has served: each tenant of a worker gets a new one.
     fn from_memory(shared: SharedMemory) -> Self {
         Self { shared, taken: AtomicU32::new(0), pushed: AtomicU32::new(0) }
     }
@@ -136,18 +137,18 @@ impl CallRing {
         self.shared.u32_at(at)
     }
 
-    /// How many calls were taken out.
+    /// Calls that the worker has taken.
     pub(crate) fn taken(&self) -> u32 {
         self.count(at::TAKEN).load(Ordering::Acquire)
     }
 
     // The tenant's side.
 
-    /// Puts a call in, for which there is room. Whether the worker has to be woken.
+    /// Pushes a call, for which there must be room. Returns whether the worker must be woken.
     #[inline]
     pub(crate) fn push(&self, count: u32, words: &[u64]) -> bool {
         write(&self.shared, at::CALLS, CALL_SLOTS, CALL_WORDS, count, words);
-        // The worker says that it sleeps, and then looks once more.
+        // The worker sets its asleep word, then checks the ring once more.
         fence(Ordering::SeqCst);
         self.is_worker_asleep()
     }
@@ -156,7 +157,7 @@ impl CallRing {
         self.count(at::WORKER_ASLEEP).load(Ordering::Relaxed) != 0
     }
 
-    /// Takes the oldest message out, and its text.
+    /// Takes the oldest failure and its text.
     pub(crate) fn pop_failure(&self) -> Option<([u64; FAILURE_WORDS], String)> {
         let heard = self.count(at::FAILURES_READ).load(Ordering::Relaxed);
         let mut message = [0; FAILURE_WORDS];
@@ -172,13 +173,13 @@ impl CallRing {
         Some((message, String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// How often work has come further, for [`sleep`](Self::sleep).
+    /// The progress count, for [`sleep`](Self::sleep).
     pub(crate) fn progress(&self) -> u32 {
         self.count(at::PROGRESS).load(Ordering::Acquire)
     }
 
-    /// Sleeps until work has come further than was [seen](Self::moved), or for so long at the most. `wake` wakes the worker, which
-    /// looks after work while somebody sleeps; `is_so` is looked at once more before.
+    /// Sleeps until there is more [progress](Self::progress) than was `seen`, at most `longest`. `wake` wakes the
+    /// worker, which polls its work while a tenant sleeps. `is_so` is checked once more before.
     #[cold]
     pub(crate) fn sleep(&self, seen: u32, longest: Duration, wake: impl FnOnce(), is_so: impl FnOnce() -> bool) {
         let asleep = self.count(at::TENANT_ASLEEP);
@@ -190,9 +191,9 @@ impl CallRing {
         if !is_so() {
             let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
             match futex::wait(self.count(at::PROGRESS), futex::Flags::empty(), seen, Some(&longest)) {
-                // Woken, or it moved already, or it lasted: the caller looks again in each case.
+                // Woken, progress was made already, or timed out: the caller checks again in each case.
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-                Err(error) => panic!("a word of the ring can be slept at: {error}"),
+                Err(error) => panic!("futex wait on a word of the ring failed: {error}"),
             }
         }
         asleep.fetch_sub(1, Ordering::Relaxed);
@@ -200,13 +201,13 @@ impl CallRing {
 
     // The worker's side.
 
-    /// Copies the oldest call that was not taken out.
+    /// Copies the oldest call to `to`, without taking it. Returns whether there is one.
     #[inline]
     pub(crate) fn peek(&self, to: &mut [u64; CALL_WORDS]) -> bool {
         read(&self.shared, at::CALLS, CALL_SLOTS, self.taken.load(Ordering::Relaxed), to)
     }
 
-    /// Takes the oldest call out: from now on it may have been carried out.
+    /// Takes the oldest call. From now on it counts as possibly executed.
     #[inline]
     pub(crate) fn pop(&self) {
         let taken = self.taken.load(Ordering::Relaxed).wrapping_add(1);
@@ -214,7 +215,7 @@ impl CallRing {
         self.count(at::TAKEN).store(taken, Ordering::Release);
     }
 
-    /// How many calls will have been taken out when those have that are there now.
+    /// The value of [`taken`](Self::taken) once every call that is there now has been taken.
     pub(crate) fn pushed_end(&self) -> u32 {
         let taken = self.taken.load(Ordering::Relaxed);
         let is_there = |count: u32| {
@@ -225,19 +226,19 @@ impl CallRing {
         taken.wrapping_add(there as u32)
     }
 
-    /// Whether so many calls have been taken out.
+    /// Whether as many calls have been taken.
     pub(crate) fn has_taken(&self, count: u32) -> bool {
         self.taken.load(Ordering::Relaxed).wrapping_sub(count).cast_signed() >= 0
     }
 
-    /// How many messages can be put in: none where the tenant counts what cannot be.
+    /// How many failures fit. 0 if a count of the tenant is impossible.
     pub(crate) fn room(&self) -> u32 {
         let (told, heard) =
             (self.pushed.load(Ordering::Relaxed), self.count(at::FAILURES_READ).load(Ordering::Acquire));
         FAILURE_SLOTS.saturating_sub(told.wrapping_sub(heard))
     }
 
-    /// Puts a message in, with so much of its text as there is room for. There is [room](Self::room) for the message.
+    /// Pushes a failure, with as much of its text as fits. There must be [room](Self::room).
     pub(crate) fn push_failure(&self, message: &[u64; FAILURE_WORDS], text: &str) {
         let told = self.pushed.load(Ordering::Relaxed);
         let bytes = &text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)];
@@ -253,22 +254,22 @@ impl CallRing {
         self.count(at::FAILURES_PUSHED).store(told.wrapping_add(1), Ordering::Release);
     }
 
-    /// Whether somebody of the tenant sleeps.
+    /// Whether a thread of the tenant sleeps.
     pub(crate) fn is_tenant_asleep(&self) -> bool {
         self.count(at::TENANT_ASLEEP).load(Ordering::Relaxed) != 0
     }
 
-    /// Says that work has come further, and wakes who sleeps for that.
+    /// Records progress, and wakes the threads that sleep for it.
     pub(crate) fn notify_progress(&self) {
         self.count(at::PROGRESS).fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.is_tenant_asleep() {
-            // Nobody sleeps any more where this fails.
+            // If this fails, no thread sleeps any more.
             let _ = futex::wake(self.count(at::PROGRESS), futex::Flags::empty(), i32::MAX.cast_unsigned());
         }
     }
 
-    /// Says whether the worker has to be woken. Whether there is a call meanwhile.
+    /// Sets whether the worker must be woken. Returns whether a call is there.
     pub(crate) fn set_asleep(&self, is_asleep: bool) -> bool {
         self.count(at::WORKER_ASLEEP).store(u32::from(is_asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -291,7 +292,7 @@ mod tests {
         let (tenant, worker) = ring();
         for count in 0..3 * CALL_SLOTS {
             let mut call = [0; CALL_WORDS];
-            assert!(!worker.peek(&mut call), "nothing is there before {count}");
+            assert!(!worker.peek(&mut call), "no call before {count}");
             assert!(!tenant.push(count, &[7, u64::from(count), 3]));
             assert!(worker.peek(&mut call));
             assert_eq!(call[..3], [7, u64::from(count), 3]);
@@ -364,7 +365,7 @@ mod tests {
     fn who_is_about_to_sleep_sees_a_call_that_came_before() {
         let (tenant, worker) = ring();
         assert!(!worker.set_asleep(true));
-        assert!(tenant.push(0, &[7]), "it is to be woken");
+        assert!(tenant.push(0, &[7]), "the worker must be woken");
         assert!(worker.set_asleep(true));
     }
 

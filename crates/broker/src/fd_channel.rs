@@ -1,5 +1,5 @@
-//! Descriptors between fdstore and broker: each with what it is of. The same messages go both ways, so that whichever of the two
-//! is left gives everything to the other's successor.
+//! File descriptors between fdstore and broker, each with a key. The same messages go in both directions: whichever
+//! process survives sends everything to the successor of the other.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,10 +12,10 @@ use crate::ring::Slot;
 use crate::seqpacket::{self, ReceiveError};
 use crate::wire::Id;
 
-/// What a descriptor is of.
+/// What a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FdKey {
-    /// Held by whoever serves a path, so that nobody else does.
+    /// The lock of a socket path, held by its broker.
     Lock,
     Listener,
     Journal,
@@ -26,13 +26,13 @@ pub(crate) enum FdKey {
     Semaphores(Id),
     Segment(Id),
     Host(Id),
-    /// The process of the scrubber.
+    /// The pidfd of the scrubber.
     Scrubber,
-    /// Where a worker is told whom it serves.
+    /// The socket on which a worker gets its orders.
     WorkerSocket(Id),
-    /// The doorbell of a worker, for those that it serves.
+    /// The doorbell of a worker, for its tenants.
     WorkerDoorbell(Id),
-    /// The ring of calls of a tenant.
+    /// The call ring of a tenant.
     CallRing(Id),
     Module(Id),
 }
@@ -81,17 +81,17 @@ impl FdKey {
     }
 }
 
-/// Descriptors by what they are of.
+/// Descriptors by key.
 pub(crate) type FdTable = BTreeMap<FdKey, Arc<OwnedFd>>;
 
-/// What one of the two tells the other.
+/// A message between fdstore and broker.
 #[derive(Debug)]
 pub(crate) enum FdMessage {
     Hold(FdKey, OwnedFd),
     Drop(FdKey),
-    /// That was everything.
+    /// Everything has been sent.
     Complete,
-    /// The broker has ended itself: it is not started again.
+    /// The broker has stopped itself and must not be restarted.
     Stop,
 }
 
@@ -107,7 +107,7 @@ fn try_send(socket: impl AsFd, words: &[u64], descriptor: Option<&Arc<OwnedFd>>)
     seqpacket::send(socket, &slot, &[], &descriptors)
 }
 
-/// Sends, and waits until there is room: for the fdstore, which has nothing else to do.
+/// Sends a message, and waits until there is room. Only for the fdstore, which does nothing else.
 fn send(socket: impl AsFd, words: &[u64], descriptor: Option<&Arc<OwnedFd>>) -> Result<(), Errno> {
     loop {
         match try_send(&socket, words, descriptor) {
@@ -134,13 +134,13 @@ pub(crate) fn send_stop(socket: impl AsFd) -> Result<(), Errno> {
     send(socket, &[STOP], None)
 }
 
-/// Everything, and the word that it was that.
+/// Sends every descriptor, then [`FdMessage::Complete`].
 pub(crate) fn send_all(socket: impl AsFd, all: &FdTable) -> Result<(), Errno> {
     all.iter().try_for_each(|(&what, descriptor)| send_hold(&socket, what, descriptor))?;
     send(socket, &[COMPLETE], None)
 }
 
-/// The next message. What is none is a bug of ours: both sides are one program.
+/// Receives the next message. Anything malformed is a bug: both sides are the same program.
 pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<FdMessage, ReceiveError> {
     let mut received = seqpacket::receive(socket, flags)?;
     let slot = received.slot;
@@ -154,13 +154,13 @@ pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<FdMessage, 
     }
 }
 
-/// Messages of the broker's that its fdstore has not taken. The broker never waits for it: an fdstore that is stopped gets them when
-/// it goes on.
+/// Messages from the broker that its fdstore has not taken. The broker never waits for the fdstore: a stopped one gets
+/// them when it continues.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// In the order in which they go.
+    /// By sequence number.
     messages: BTreeMap<u64, (Vec<u64>, Option<Arc<OwnedFd>>)>,
-    /// Where the message is that gives a descriptor.
+    /// The sequence number of the message that sends a descriptor.
     holds: BTreeMap<FdKey, u64>,
     next: u64,
 }
@@ -180,7 +180,8 @@ impl Outbox {
         }
     }
 
-    /// What was not sent need not be taken back: so there are never more messages than descriptors on the two sides.
+    /// Drops a descriptor. If it was not sent yet, its message is removed instead, so there are never more messages
+    /// than descriptors on both sides.
     pub(crate) fn drop(&mut self, what: FdKey) {
         match self.holds.remove(&what) {
             Some(at) => drop(self.messages.remove(&at)),
@@ -191,7 +192,7 @@ impl Outbox {
         }
     }
 
-    /// That was everything, or: the broker serves.
+    /// Reports that everything was sent, or that the broker serves.
     pub(crate) fn complete(&mut self) {
         self.push(vec![COMPLETE], None);
     }
@@ -200,15 +201,15 @@ impl Outbox {
         self.messages.is_empty()
     }
 
-    /// Sends what is taken now.
+    /// Sends as many messages as fit.
     ///
     /// # Errors
-    /// [`Errno::PIPE`] where nobody reads any more.
+    /// [`Errno::PIPE`] if the peer is gone.
     pub(crate) fn flush(&mut self, socket: impl AsFd) -> Result<(), Errno> {
         while let Some((&at, (words, descriptor))) = self.messages.first_key_value() {
             match try_send(&socket, words, descriptor.as_ref()) {
                 Ok(()) => {}
-                // There is no room, or too many descriptors are on their way.
+                // The socket is full, or too many descriptors are in flight.
                 Err(Errno::AGAIN | Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => return Ok(()),
                 Err(Errno::CONNRESET) => return Err(Errno::PIPE),
                 Err(error) => return Err(error),
@@ -239,7 +240,7 @@ mod tests {
             outbox.hold(FdKey::Segment(Id(number)), descriptor());
             outbox.flush(&ours).unwrap();
         }
-        assert!(!outbox.is_empty(), "a socket has room for fewer");
+        assert!(!outbox.is_empty(), "the socket is full");
         let mut next = 0;
         while next < 2000 {
             outbox.flush(&ours).unwrap();

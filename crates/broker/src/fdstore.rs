@@ -1,5 +1,5 @@
-//! The fdstore: a process that holds descriptors, and starts the broker again when that dies. It knows nothing of CUDA, and of
-//! the descriptors only what to call them.
+//! The fdstore: a process that holds descriptors and restarts the broker when it dies. It never loads a driver, and
+//! knows the descriptors only by their keys.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,21 +19,23 @@ use crate::role::{Config, Role};
 use crate::seqpacket::ReceiveError;
 use crate::signals::{Signals, ignore_sigchld, raise_fd_limit};
 
-/// A broker that ends so soon has not served anybody.
+/// A broker that exits sooner counts as a failed start.
 const LIFE_MIN: Duration = Duration::from_secs(1);
 
-/// So many that did in a row are enough.
+/// Failed starts in a row before the fdstore gives up.
 const RESTARTS_MAX: u32 = 8;
 
-/// How long a broker that was killed is waited for.
+/// How long to wait for a killed broker to exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps a broker going until a signal ends it, or somebody asks it to end. A second signal ends what hangs. `control_socket` is the socket of a broker that has lost its fdstore, if there is one.
-/// `is_ready` is called when tenants can connect.
+/// Keeps a broker running until a signal or a request stops it. A second signal kills a broker that hangs.
+/// `control_socket` is the socket of a broker that has lost its fdstore, if there is one. `is_ready` is called when
+/// tenants can connect.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] where another broker serves the socket, [`io::ErrorKind::AlreadyExists`] where something else lies there; those of starting a broker; [`io::ErrorKind::Other`] where brokers end as soon as they are
-/// started, and where one did not end that was to.
+/// [`io::ErrorKind::AddrInUse`] if another broker serves the socket; [`io::ErrorKind::AlreadyExists`] if something
+/// other than a socket exists at its path; the errors of starting a broker; [`io::ErrorKind::Other`] if brokers exit as
+/// soon as they start, or one did not exit when it was stopped.
 pub fn run(config: &Config, control_socket: Option<OwnedFd>, mut is_ready: impl FnMut()) -> io::Result<()> {
     let signals = Signals::block()?;
     ignore_sigchld();
@@ -58,7 +60,7 @@ pub fn run(config: &Config, control_socket: Option<OwnedFd>, mut is_ready: impl 
         match fdstore.store_until_exit(&broker, &signals, &mut is_ready)? {
             BrokerExit::Died => broker = fdstore.restart()?,
             BrokerExit::Stopped => {
-                // Whoever hears the end of its connection can serve this place.
+                // A client that sees its connection end can serve this path at once.
                 fdstore.fds.remove(&FdKey::Lock);
                 return Ok(());
             }
@@ -66,11 +68,11 @@ pub fn run(config: &Config, control_socket: Option<OwnedFd>, mut is_ready: impl 
     }
 }
 
-/// The right to serve a socket, which nobody else has while the descriptor is open anywhere.
+/// Takes the exclusive right to serve a socket, held while the descriptor is open in any process.
 fn lock_socket(socket: &Path) -> io::Result<OwnedFd> {
-    // What lies there is removed: a socket that another broker left, and nothing else.
+    // Only a socket that another broker left is removed later.
     if std::fs::symlink_metadata(socket).is_ok_and(|found| !found.file_type().is_socket()) {
-        let said = format!("{} is there, and is no socket: name another with --socket", socket.display());
+        let said = format!("{} exists and is not a socket: name another path with --socket", socket.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, said));
     }
     let mut path = socket.as_os_str().to_owned();
@@ -85,11 +87,12 @@ fn lock_socket(socket: &Path) -> io::Result<OwnedFd> {
 struct FdStore<'a> {
     config: &'a Config,
     fds: FdTable,
-    /// Whether a broker that lost its fdstore has sent everything. Half of it would end what lives.
+    /// Whether a broker that lost its fdstore has sent everything. Restarting it with half of the descriptors would end
+    /// live leases.
     is_complete: bool,
     failures: u32,
     started: Instant,
-    /// The broker's, if this process started it.
+    /// The pidfd of the broker, if this process started it.
     process: Option<OwnedFd>,
 }
 
@@ -102,10 +105,10 @@ impl FdStore<'_> {
     fn start(&mut self) -> io::Result<OwnedFd> {
         self.started = Instant::now();
         let (child, control_socket) = self.config.spawn(Role::Broker)?;
-        // One that has ended already is noticed where messages are read.
+        // If it has exited already, the next read notices.
         self.process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         match fd_channel::send_all(&control_socket, &self.fds) {
-            // One that is dead already is noticed where messages are read.
+            // If it has died already, the next read notices.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(control_socket),
             Err(error) => Err(error.into()),
         }
@@ -113,7 +116,7 @@ impl FdStore<'_> {
 
     fn restart(&mut self) -> io::Result<OwnedFd> {
         if !self.is_complete {
-            return Err(io::Error::other("the broker ended before its new fdstore had everything: start it again"));
+            return Err(io::Error::other("the broker died before its new fdstore had every descriptor: start it again"));
         }
         if self.started.elapsed() < LIFE_MIN {
             self.failures += 1
@@ -121,12 +124,12 @@ impl FdStore<'_> {
             self.failures = 0
         }
         if self.failures >= RESTARTS_MAX {
-            return Err(io::Error::other("the broker ends as soon as it is started: what it says above is why"));
+            return Err(io::Error::other("the broker exits as soon as it starts: its messages above say why"));
         }
         self.start()
     }
 
-    /// Holds what the broker sends until it ends, or a signal comes.
+    /// Stores what the broker sends until it exits or a signal comes.
     fn store_until_exit(
         &mut self,
         broker: &OwnedFd,
@@ -154,18 +157,18 @@ impl FdStore<'_> {
                 Ok(FdMessage::Drop(what)) => {
                     self.fds.remove(&what);
                 }
-                // It serves: whatever ends it was not there when it began.
+                // It serves, so its start did not fail.
                 Ok(FdMessage::Complete) => (self.failures, self.is_complete) = (0, true),
                 Ok(FdMessage::Stop) => return Ok(BrokerExit::Stopped),
                 Err(ReceiveError::WouldBlock) => {}
                 Err(ReceiveError::Closed) => return Ok(BrokerExit::Died),
-                Err(ReceiveError::Malformed) => return Err(io::Error::other("the broker is of another version")),
+                Err(ReceiveError::Malformed) => return Err(io::Error::other("the broker runs a different version of this program: stop it first")),
                 Err(ReceiveError::System(error)) => return Err(error.into()),
             }
         }
     }
 
-    /// Has the broker end itself, and waits until it has, or another signal comes.
+    /// Asks the broker to exit, and waits until it has, or another signal comes.
     fn stop(&mut self, broker: &OwnedFd, signals: &Signals) -> io::Result<BrokerExit> {
         match fd_channel::send_stop(broker) {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
@@ -190,19 +193,19 @@ impl FdStore<'_> {
         }
     }
 
-    /// Ends a broker that does not end itself. One that another process started ends when it goes on.
+    /// Kills a broker that does not exit. One that another process started exits when it runs again.
     fn kill(&self) -> io::Result<BrokerExit> {
         let Some(process) = &self.process else {
-            return Err(io::Error::other("the broker did not end: it does when it goes on"));
+            return Err(io::Error::other("the broker did not exit: it does as soon as it runs again"));
         };
         match pidfd_send_signal(process, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => {}
             Err(error) => return Err(error.into()),
         }
-        // Its socket is free when it is dead, and not when it was told to die.
+        // Its socket path is free once it is dead, not when the signal is sent.
         let longest = Timespec { tv_sec: KILL_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&longest)) {
-            Ok(_) | Err(Errno::INTR) => Err(io::Error::other("the broker did not end: it was killed")),
+            Ok(_) | Err(Errno::INTR) => Err(io::Error::other("the broker did not exit and was killed")),
             Err(error) => Err(error.into()),
         }
     }
@@ -234,8 +237,8 @@ mod tests {
             process: None,
         };
         let refused = fdstore.restart().unwrap_err().to_string();
-        assert_eq!(refused, "the broker ended before its new fdstore had everything: start it again");
+        assert_eq!(refused, "the broker died before its new fdstore had every descriptor: start it again");
         fdstore.is_complete = true;
-        assert_eq!(fdstore.restart().unwrap_err().kind(), io::ErrorKind::NotFound, "now it is tried");
+        assert_eq!(fdstore.restart().unwrap_err().kind(), io::ErrorKind::NotFound, "a complete fdstore tries to start one");
     }
 }

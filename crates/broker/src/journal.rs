@@ -1,7 +1,7 @@
-//! The journal: what the broker knows, in memory that outlives it.
+//! The journal: the state of the broker, as records in memory that outlives it.
 //!
-//! It is a file in memory, which the fdstore holds a descriptor of and never looks into. A record has two copies: the one that is
-//! not valid is written, and then one word makes it the valid one. So a broker may be killed between any two stores.
+//! It is a memfd. The fdstore holds its descriptor and never reads it. A record has two copies: a change writes the
+//! invalid copy, then one word makes it the valid one. So the broker may be killed between any two stores.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -17,7 +17,7 @@ const MAGIC: u64 = u32::from_le_bytes(*b"FRHJ") as u64 | 6 << 32;
 
 const HEADER_BYTES: usize = 4096;
 
-/// Bits of a record's first word, beside its generation.
+/// Bits of a record's first word; its generation is in the others.
 const IS_PRESENT: u64 = 1;
 const IS_SECOND_COPY: u64 = 2;
 
@@ -25,11 +25,11 @@ const IS_SECOND_COPY: u64 = 2;
 pub(crate) struct Journal {
     shared: SharedMemory,
     limits: Limits,
-    /// Where the records of each kind begin.
+    /// The offset of each kind's records.
     tables: [usize; RecordKind::ALL.len()],
 }
 
-/// Words of the header.
+/// Offsets in the header.
 mod at {
     pub(super) const MAGIC: usize = 0;
     pub(super) const BUDGET: usize = 8;
@@ -62,9 +62,9 @@ impl Journal {
         Ok(Self { shared, limits, tables: RecordKind::ALL.map(|kind| table(&limits, kind)) })
     }
 
-    /// The journal of a broker that is gone. [`Errno::INVAL`] where it is none.
+    /// Opens the journal of a broker that is gone. [`Errno::INVAL`] if it is not a journal.
     pub(crate) fn open(file: std::sync::Arc<std::os::fd::OwnedFd>) -> Result<Self, Errno> {
-        // How many records there are follows from none of the numbers in the header.
+        // The number of records does not depend on the numbers in the header.
         let mut limits = Limits::new(0);
         let shared = SharedMemory::open(file, bytes(&limits))?;
         if shared.u64_at(at::MAGIC).load(Ordering::Acquire) != MAGIC {
@@ -85,7 +85,7 @@ impl Journal {
         &self.shared
     }
 
-    /// Writes down what changed, in the order in which it did.
+    /// Writes what changed, in the order of the changes.
     pub(crate) fn write(&self, state: &mut State) {
         state.write_dirty(|state, dirty| {
             let (kind, index) = dirty.kind();
@@ -94,7 +94,7 @@ impl Journal {
     }
 
     fn write_record(&self, kind: RecordKind, index: usize, id: Id, words: Option<&[u64]>) {
-        assert!(index < kind.count(&self.limits), "there are no more of a kind than the journal has records");
+        assert!(index < kind.count(&self.limits), "the state never has more of a kind than the journal has records");
         let offset = self.tables[kind as usize] + index * record_bytes(kind);
         let first = self.shared.u64_at(offset);
         let generation = id.0 & !0xffff_ffff;
@@ -112,21 +112,21 @@ impl Journal {
         first.store(generation | IS_PRESENT | second, Ordering::Release);
     }
 
-    /// Writes any word anywhere: of the header, or of the records of a kind.
+    /// Overwrites any word of the header or of a table.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn corrupt(&self, table: usize, at: usize, word: u64) {
         let start = if table == 0 { 0 } else { self.tables[table - 1] };
         self.shared.u64_at(start + 8 * at).store(word, Ordering::Relaxed);
     }
 
-    /// All records of a kind.
+    /// Reads all records of a kind.
     pub(crate) fn records(&self, kind: RecordKind) -> Vec<Record> {
         let table = self.tables[kind as usize];
         let mut records = Vec::new();
         for index in 0..kind.count(&self.limits) {
             let offset = table + index * record_bytes(kind);
             let first = self.shared.u64_at(offset).load(Ordering::Acquire);
-            // Places are used in their order.
+            // Slots are used in order.
             if first == 0 {
                 break;
             }

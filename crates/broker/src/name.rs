@@ -1,4 +1,4 @@
-//! Names of published memory. They never carry paths: what could be one is refused here, and nowhere else looked at.
+//! Names of published memory. [`Name::parse`] refuses whatever could be a file path, so no other code checks for it.
 
 use std::fmt;
 
@@ -8,27 +8,27 @@ pub(crate) const NAME_BYTES_MAX: usize = 200;
 /// The longest part between two slashes.
 const PART_BYTES_MAX: usize = 64;
 
-/// One or more parts with slashes between them, such as `model/weights`. A part is letters, digits, `-`, `_` and `.`, and
-/// does not begin with `.` or `-`.
+/// One or more parts separated by slashes, such as `model/weights`. A part consists of letters, digits, `-`, `_` and
+/// `.`, and does not begin with `.` or `-`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
-/// Why a text is no name.
+/// Why a text is not a name.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    #[error("a name has at least one letter: say one such as model/weights")]
+    #[error("empty name: expected one such as model/weights")]
     Empty,
-    #[error("a name has at most {NAME_BYTES_MAX} bytes, and this one {bytes}")]
+    #[error("the name has {bytes} bytes: expected at most {NAME_BYTES_MAX}")]
     TooLong { bytes: usize },
-    #[error("a part of a name, between slashes, has 1 to {PART_BYTES_MAX} bytes: part {part} has {bytes}")]
+    #[error("part {part} of the name has {bytes} bytes: expected 1 to {PART_BYTES_MAX} between slashes")]
     PartLength { part: usize, bytes: usize },
-    #[error("a name has letters, digits, '-', '_', '.' and '/', and byte {at} is none of them")]
+    #[error("invalid byte {at} in the name: expected letters, digits, '-', '_', '.' and '/'")]
     InvalidByte { at: usize },
-    #[error("a part of a name does not begin with '.' or '-', and part {part} does")]
+    #[error("part {part} of the name begins with '.' or '-': expected a letter, a digit or '_'")]
     InvalidStart { part: usize },
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -36,6 +36,8 @@ impl fmt::Debug for NameError {
 }
 
 impl Name {
+    /// Checks and copies a name.
+    ///
     /// # Errors
     /// [`NameError`] says which rule the text breaks.
     pub fn parse(text: &str) -> Result<Self, NameError> {
@@ -71,7 +73,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// How many letters have to be changed, added or left out to make one text of the other.
+/// The Levenshtein distance of two texts, in characters.
 pub(crate) fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, letter) in one.bytes().enumerate() {

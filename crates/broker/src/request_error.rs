@@ -1,98 +1,98 @@
-//! Why the broker did not do what it was asked: a number for each reason, and a sentence that says what to do.
+//! Why the broker did not execute a request: a number for each reason on the wire, and a message that says what to do.
 
 use crate::name::NameError;
 use crate::wire::{DecodeError, MemoryKind, VERSION};
 use std::fmt;
 
-/// Why not. What the numbers mean is said by [`std::fmt::Display`].
+/// Why the broker refused a request. [`std::fmt::Display`] explains the fields.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("the broker did not understand the message: update the program or the broker")]
     Malformed,
     #[error(
-        "the broker speaks version {theirs} of the protocol, and this program {VERSION}: update the older of the two"
+        "the broker speaks protocol version {theirs}, this program version {VERSION}: update the older one"
     )]
     Version { theirs: u32 },
     #[error("{0}")]
     InvalidName(#[from] NameError),
-    #[error("there is no such lease: it was returned, given away, or never this process's")]
+    #[error("no such lease: it was returned, given away, or never belonged to this process")]
     NoLease,
     #[error("there is no such name")]
     NoName,
-    #[error("the name is another user's")]
+    #[error("the name belongs to another user")]
     ForeignName,
     #[error("the name is taken: drop it first, or lease it for writing")]
     NameTaken,
-    #[error("the name is in use: {readers} read it, {writers} write it")]
+    #[error("the name is in use: {readers} readers, {writers} writers")]
     Busy { readers: u32, writers: u32 },
-    #[error("there is no such segment, or nothing of this process in it")]
+    #[error("no such segment, or this process holds no lease in it")]
     NoSegment,
-    #[error("the lease is for reading")]
+    #[error("the lease is read-only")]
     ReadOnly,
     #[error(
-        "the user may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for; drop a name, or raise the \
+        "the user's quota is {limit_bytes} bytes with {had_bytes} in use, {wanted_bytes} requested: drop a name, or raise the \
         quota with `freehold quota SIZE`"
     )]
     UserQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error(
-        "this process may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for; return some first"
+        "the quota of this process is {limit_bytes} bytes with {had_bytes} in use, {wanted_bytes} requested: return a lease first"
     )]
     TenantQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error(
-        "the broker has {free_bytes} bytes left of {budget_bytes}: {wanted_bytes} were asked for; drop a name, or serve with more \
+        "the broker has {free_bytes} of {budget_bytes} bytes free, {wanted_bytes} requested: drop a name, or serve with more \
         --memory"
     )]
     OutOfMemory { free_bytes: u64, budget_bytes: u64, wanted_bytes: u64 },
-    #[error("this is more than {limit} at once")]
+    #[error("limit of {limit} reached: return or drop some first")]
     TooMany { limit: u64 },
-    #[error("there is no such process at the broker")]
+    #[error("no such process is connected to the broker")]
     NoTenant,
-    #[error("the other process does not take what it was given: it has {waiting} leases to look at")]
+    #[error("the receiver has {waiting} leases to accept: give it more when it has accepted some")]
     ReceiverBusy { waiting: u32 },
-    #[error("the device refused with code {code}")]
+    #[error("the device failed with code {code}")]
     Device { code: u32 },
     #[error(
-        "the GPU is gone or broken (code {code}): look at `nvidia-smi`, and start the broker again when it is back"
+        "the GPU is lost or broken (code {code}): check `nvidia-smi`, then restart the broker"
     )]
     DeviceGone { code: u32 },
-    #[error("no bytes were asked for")]
+    #[error("zero bytes requested: expected at least one")]
     ZeroBytes,
-    #[error("only user {user} may do that")]
+    #[error("only user {user} may do this")]
     NotAllowed { user: u32 },
     #[error("the broker has no descriptors left: end processes that use it, or start it with a higher `ulimit -n`")]
     NoDescriptors,
-    #[error("the memory of that name has {bytes} bytes")]
+    #[error("the host memory of that name has {bytes} bytes: open it with that size")]
     SizeMismatch { bytes: u64 },
-    #[error("the name was dropped while this lease was written: copy it to memory of its own, and publish that")]
+    #[error("the name was dropped while this lease was being written: copy the data to a new lease and publish that")]
     NameDropped,
     #[error("{}", wrong_memory_text(*.memory))]
     WrongMemoryKind { memory: MemoryKind },
     #[error(
-        "the user may have {limit_bytes} bytes of the host's memory and has {had_bytes}: {wanted_bytes} more were asked for; drop a \
+        "the user's quota is {limit_bytes} bytes of host memory with {had_bytes} in use, {wanted_bytes} requested: drop a \
         name, or raise the quota with `freehold quota SIZE --host`"
     )]
     HostQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
-    #[error("nothing can be had with a quota of less than {least_bytes} bytes: set a larger one, or take it away")]
+    #[error("a quota below {least_bytes} bytes allows nothing: set a larger one, or remove it")]
     QuotaTooSmall { least_bytes: u64 },
-    #[error("{bytes} bytes under {} would be gone: drop what has a name, or say `freehold stop --force`", names_text(*.names))]
+    #[error("{bytes} bytes under {} would be lost: drop the names, or use `freehold stop --force`", names_text(*.names))]
     NamesPublished { names: u64, bytes: u64 },
-    #[error("the lease is of another name: publish it under that one, or copy it to memory of its own")]
+    #[error("the lease belongs to another name: publish it under that one, or copy the data to a new lease")]
     WrongName,
     #[error("there is no such module")]
     NoModule,
-    #[error("a module of that name is there, with another text: drop it first")]
+    #[error("a module of that name exists with a different text: drop it first")]
     ModuleTaken,
-    #[error("a module is a sealed file in memory of 1 to {limit_bytes} bytes")]
+    #[error("a module must be a sealed memfd of 1 to {limit_bytes} bytes")]
     InvalidModule { limit_bytes: u64 },
-    #[error("only a worker of the broker's may ask that")]
+    #[error("only a worker of the broker may send this request")]
     NotAWorker,
-    #[error("the lease is over")]
+    #[error("the lease has ended")]
     LeaseEnded,
-    #[error("the lease is another process's")]
+    #[error("the lease belongs to another process")]
     ForeignLease,
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -105,13 +105,13 @@ fn names_text(names: u64) -> String {
 
 fn wrong_memory_text(memory: MemoryKind) -> &'static str {
     match memory {
-        MemoryKind::Device => "the name is of memory of the device: lease it",
-        MemoryKind::Host => "the name is of memory of the host, which is not leased: open it with `Broker::open_host`",
+        MemoryKind::Device => "the name refers to device memory: lease it",
+        MemoryKind::Host => "the name refers to host memory, which is not leased: open it with `Broker::open_host`",
     }
 }
 
 impl RequestError {
-    /// The kind of the message, and its numbers.
+    /// Encodes the kind of the message and its numbers.
     pub(crate) fn to_words(self) -> (u16, [u64; 3]) {
         match self {
             Self::Malformed => (201, [0; 3]),
@@ -162,8 +162,10 @@ impl RequestError {
         }
     }
 
+    /// Decodes an error reply.
+    ///
     /// # Errors
-    /// [`NoMessage`] for a kind that no broker of this version sends.
+    /// [`DecodeError`] for a kind that no broker of this version sends.
     pub(crate) fn from_words(kind: u16, numbers: [u64; 3]) -> Result<Self, DecodeError> {
         let [first, second, third] = numbers;
         Ok(match kind {

@@ -1,11 +1,12 @@
-//! A tenant's ring: requests one way and replies the other, in memory that tenant and broker share. While both sides spin
-//! there is no system call.
+//! A tenant's ring: requests in one direction and replies in the other, in memory that tenant and broker share. While
+//! both sides spin there is no system call.
 //!
-//! A slot says itself whether its message is there: a bit that is one in every other lap of the ring. So whoever spins looks at
-//! one line of the cache, and has the message with it; counts are for those who sleep, run out of room, or come after.
+//! Each slot has a phase bit that flips with every lap of the ring and says whether the slot is filled. So a spinning
+//! side polls one cache line, and the message arrives with it. The counts are only used to sleep, to find out how much
+//! room is left, and to recover.
 //!
-//! The broker believes nothing that it reads here: a count that cannot be is an error, and a slot is copied out before it is
-//! looked at. What the tenant spoils is its own ring.
+//! The broker trusts nothing that it reads here: an impossible count is an error, and a slot is copied before it is
+//! decoded. A tenant can only corrupt its own ring.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -17,14 +18,14 @@ use rustix::thread::futex;
 
 use crate::shared_memory::SharedMemory;
 
-/// Waits a moment for another process, without the system where there are processors enough: giver, broker and taker spin, and
-/// something has to be left for their work.
+/// Spins for another process. On machines with few processors it yields instead: giver, broker and receiver all spin,
+/// and their work needs a processor too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpinWait {
     is_crowded: bool,
 }
 
-/// On fewer processors, who spins lets others run.
+/// With fewer processors, spinning threads yield.
 const PROCESSORS_MIN: usize = 4;
 
 impl SpinWait {
@@ -32,8 +33,8 @@ impl SpinWait {
         Self { is_crowded: std::thread::available_parallelism().map_or(1, usize::from) < PROCESSORS_MIN }
     }
 
-    /// How many moments to wait between two looks at the semaphores. One where threads yield: with others ready to run a yield can take
-    /// milliseconds, and sleeping gets the next message sooner.
+    /// How often to spin before something else is checked. 1 if threads yield: with other threads ready to run a yield
+    /// can take milliseconds, and sleeping gets the next message sooner.
     pub(crate) fn spins_max(self) -> u32 {
         if self.is_crowded { 1 } else { 256 }
     }
@@ -50,28 +51,28 @@ pub(crate) type Slot = [u64; SLOT_WORDS];
 pub(crate) const SLOT_WORDS: usize = 8;
 const SLOT_BYTES: usize = 64;
 
-/// How many messages a ring holds each way.
+/// Messages that a ring holds in each direction.
 pub(crate) const SLOTS: u32 = 256;
 
-/// In a slot's first word: whether its message is of this lap.
+/// The phase bit in the first word of a slot.
 const PHASE: u64 = 1 << 17;
 
-/// A side that has so little room looks again how much there is: before, what it saw last is enough.
+/// While the cached room is at least this, it is not read again from shared memory.
 const ROOM_CACHED_MIN: u32 = 192;
 
-/// Each count has a line of the cache to itself. The side that writes it is named.
+/// Each count has a cache line of its own. The comment names the side that writes it.
 mod at {
-    /// The broker's: how many requests were taken out.
+    /// Broker: requests taken.
     pub(super) const TAKEN: usize = 128;
-    /// The broker's: not zero where it has to be woken.
+    /// Broker: nonzero if it must be woken.
     pub(super) const BROKER_ASLEEP: usize = 256;
-    /// The broker's: how many replies were put in. The tenant sleeps here.
+    /// Broker: replies pushed. The tenant sleeps on this word.
     pub(super) const REPLIED: usize = 384;
-    /// The tenant's: how many replies were taken out.
+    /// Tenant: replies taken.
     pub(super) const READ: usize = 512;
-    /// The tenant's: not zero where it has to be woken, a bit for each [`Sleeper`](super::Sleeper).
+    /// Tenant: nonzero if it must be woken, one bit for each [`Sleeper`](super::Sleeper).
     pub(super) const TENANT_ASLEEP: usize = 640;
-    /// A worker's: counts on while it is alive. Nobody but the broker has a worker's ring too.
+    /// Worker: increases while it is alive. Only the broker and the worker share a worker's ring.
     pub(super) const HEARTBEAT: usize = 768;
     pub(super) const REQUESTS: usize = 4096;
     pub(super) const REPLIES: usize = REQUESTS + super::SLOTS as usize * super::SLOT_BYTES;
@@ -79,7 +80,7 @@ mod at {
 
 pub(crate) const RING_BYTES: usize = at::REPLIES + SLOTS as usize * SLOT_BYTES;
 
-/// The tenant counts what cannot be.
+/// A count of the tenant is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CorruptRing;
 
@@ -87,12 +88,12 @@ fn slot_offset(base: usize, count: u32) -> usize {
     base + (count % SLOTS) as usize * SLOT_BYTES
 }
 
-/// What the bit of the lap is in the message of a count. In memory that nobody has written yet it is zero.
+/// The phase bit of the message with this count. It is 0 in memory that was never written.
 fn phase(count: u32) -> u64 {
     if (count / SLOTS).is_multiple_of(2) { PHASE } else { 0 }
 }
 
-/// The message of a count, if it is there.
+/// Reads the message of a count, if it is there.
 #[inline]
 fn read_slot(shared: &SharedMemory, base: usize, count: u32) -> Option<Slot> {
     let offset = slot_offset(base, count);
@@ -107,7 +108,7 @@ fn read_slot(shared: &SharedMemory, base: usize, count: u32) -> Option<Slot> {
     Some(slot)
 }
 
-/// Writes the message of a count. Its first word, last, says that it is there.
+/// Writes the message of a count. Its first word is written last and carries the phase bit.
 #[inline]
 fn write_slot(shared: &SharedMemory, base: usize, count: u32, slot: &Slot) {
     let offset = slot_offset(base, count);
@@ -117,23 +118,23 @@ fn write_slot(shared: &SharedMemory, base: usize, count: u32, slot: &Slot) {
     shared.u64_at(offset).store(slot[0] & !PHASE | phase(count), Ordering::Release);
 }
 
-/// The broker's side.
+/// The broker's side of a ring.
 #[derive(Debug)]
 pub(crate) struct BrokerRing {
     shared: SharedMemory,
-    /// How many replies the tenant had taken out when this side looked last.
+    /// Replies that the tenant had taken when this side last checked.
     read: Cell<u32>,
-    /// Whether replies were put in since the tenant was [roused](Self::rouse).
+    /// Whether replies were pushed since the last [`wake_if_asleep`](Self::wake_if_asleep).
     needs_wake: Cell<bool>,
 }
 
 impl BrokerRing {
-    /// Of a ring that nobody has used.
+    /// For a ring that nobody has used.
     pub(crate) fn new(shared: SharedMemory) -> Self {
         Self { shared, read: Cell::new(0), needs_wake: Cell::new(false) }
     }
 
-    /// Of a ring that another broker served, which may have been killed between a reply and its count.
+    /// For a ring that another broker served, which may have been killed between a reply and its count.
     pub(crate) fn resume(shared: SharedMemory) -> Self {
         let served = Self { needs_wake: Cell::new(true), ..Self::new(shared) };
         let replied = served.count(at::REPLIED).load(Ordering::Relaxed);
@@ -148,21 +149,21 @@ impl BrokerRing {
         self.shared.u32_at(at)
     }
 
-    /// The number of the oldest request that was not taken, and the request.
+    /// Returns the oldest request and its number, without taking it.
     #[inline]
     pub(crate) fn peek(&self) -> Option<(u32, Slot)> {
         let taken = self.count(at::TAKEN).load(Ordering::Relaxed);
         read_slot(&self.shared, at::REQUESTS, taken).map(|slot| (taken, slot))
     }
 
-    /// Takes the oldest request out. After its reply was put in: whoever serves the ring next begins with it otherwise.
+    /// Takes the oldest request, after its reply was pushed: otherwise the next broker would serve it again.
     #[inline]
     pub(crate) fn pop(&self) {
         let taken = self.count(at::TAKEN).load(Ordering::Relaxed);
         self.count(at::TAKEN).store(taken.wrapping_add(1), Ordering::Release);
     }
 
-    /// How many replies can be put in: exactly where that is few, and at least so many otherwise.
+    /// How many replies fit: exact below [`ROOM_CACHED_MIN`], a lower bound above.
     #[inline]
     pub(crate) fn room(&self) -> Result<u32, CorruptRing> {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
@@ -174,13 +175,14 @@ impl BrokerRing {
         SLOTS.checked_sub(replied.wrapping_sub(self.read.get())).ok_or(CorruptRing)
     }
 
-    /// The reply that was put in last, if there was ever one.
+    /// The last reply that was pushed, if any.
     pub(crate) fn last_reply(&self) -> Option<Slot> {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
         if replied == 0 { None } else { read_slot(&self.shared, at::REPLIES, replied.wrapping_sub(1)) }
     }
 
-    /// Puts a reply in. There is [room](Self::room). A tenant that sleeps is to be [roused](Self::rouse) for it.
+    /// Pushes a reply; there must be [room](Self::room). A sleeping tenant is woken by
+    /// [`wake_if_asleep`](Self::wake_if_asleep).
     #[inline]
     pub(crate) fn push_reply(&self, slot: &Slot) {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
@@ -189,13 +191,14 @@ impl BrokerRing {
         self.needs_wake.set(true);
     }
 
-    /// Wakes the tenant if it sleeps and there are replies. Once for many of them: the fence waits until all are written.
+    /// Wakes the tenant if it sleeps and replies were pushed. Called once for several replies: the fence waits until
+    /// all of them are written.
     #[inline]
     pub(crate) fn wake_if_asleep(&self) {
         if !self.needs_wake.take() {
             return;
         }
-        // The tenant says that it sleeps, and then looks once more.
+        // The tenant sets its asleep bit, then checks the ring once more.
         fence(Ordering::SeqCst);
         if self.count(at::TENANT_ASLEEP).load(Ordering::Relaxed) != 0 {
             self.wake();
@@ -204,16 +207,16 @@ impl BrokerRing {
 
     #[cold]
     fn wake(&self) {
-        // Nobody sleeps any more where this fails.
+        // If this fails, no thread sleeps any more.
         let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
-    /// How often a worker has said that it is alive.
+    /// How often a worker has recorded a heartbeat.
     pub(crate) fn heartbeats(&self) -> u32 {
         self.count(at::HEARTBEAT).load(Ordering::Relaxed)
     }
 
-    /// Says whether the broker has to be woken. Whether there is a request meanwhile.
+    /// Sets whether the broker must be woken. Returns whether a request is there.
     pub(crate) fn set_asleep(&self, is_asleep: bool) -> bool {
         self.count(at::BROKER_ASLEEP).store(u32::from(is_asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -221,13 +224,13 @@ impl BrokerRing {
     }
 }
 
-/// The tenant's side.
+/// The tenant's side of a ring.
 #[derive(Debug)]
 pub(crate) struct TenantRing {
     shared: SharedMemory,
-    /// How many requests were put in.
+    /// Requests pushed.
     requested: Cell<u32>,
-    /// How many of them the broker had taken out when this side looked last.
+    /// Requests that the broker had taken when this side last checked.
     taken: Cell<u32>,
 }
 
@@ -240,7 +243,7 @@ impl TenantRing {
         self.shared.u32_at(at)
     }
 
-    /// Puts a request in: its number, and whether the broker has to be woken. Nothing where the ring is full.
+    /// Pushes a request. Returns its number and whether the broker must be woken, or `None` if the ring is full.
     #[inline]
     pub(crate) fn push_request(&self, fill: impl FnOnce(u32) -> Slot) -> Option<(u32, bool)> {
         let requested = self.requested.get();
@@ -252,12 +255,12 @@ impl TenantRing {
         }
         write_slot(&self.shared, at::REQUESTS, requested, &fill(requested));
         self.requested.set(requested.wrapping_add(1));
-        // The broker says that it sleeps, and then looks once more.
+        // The broker sets its asleep word, then checks the ring once more.
         fence(Ordering::SeqCst);
         Some((requested, self.count(at::BROKER_ASLEEP).load(Ordering::Relaxed) != 0))
     }
 
-    /// Takes the oldest reply out.
+    /// Takes the oldest reply.
     #[inline]
     pub(crate) fn pop_reply(&self) -> Option<Slot> {
         let read = self.count(at::READ).load(Ordering::Relaxed);
@@ -266,7 +269,7 @@ impl TenantRing {
         Some(slot)
     }
 
-    /// Sleeps until there is a reply, or for so long at the most.
+    /// Sleeps until there is a reply, at most `longest`.
     #[cold]
     pub(crate) fn sleep(&self, longest: Duration) {
         let read = self.count(at::READ).load(Ordering::Relaxed);
@@ -274,42 +277,42 @@ impl TenantRing {
         sleep(&self.shared, Sleeper::Holder, read, is_there, longest);
     }
 
-    /// Where others of this process wait for replies without the connection.
+    /// A handle with which other threads of this process wait for replies without the connection.
     pub(crate) fn waiter(&self) -> Result<Waiter, Errno> {
         Ok(Waiter { shared: SharedMemory::open(self.shared.shared_fd(), RING_BYTES)? })
     }
 }
 
-/// Who of a tenant sleeps at its ring. Each is one thread at a time.
+/// The threads of a tenant that sleep on its ring. Each is one thread at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleeper {
-    /// Who has the connection, and waits for a reply.
+    /// Holds the connection and waits for a reply.
     Holder = 1,
-    /// Who waits for what is given.
+    /// Waits for leases that other tenants give.
     Receiver = 2,
-    /// Who sees to segments that are to be left.
+    /// Unmaps segments when the broker asks for it.
     Unmapper = 4,
 }
 
-/// The count of replies of a ring, for threads that take none out.
+/// The reply count of a ring, for threads that take no replies.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     shared: SharedMemory,
 }
 
 impl Waiter {
-    /// How many replies there were, for [`sleep`](Self::sleep).
+    /// The number of replies so far, for [`sleep`](Self::sleep).
     #[inline]
     pub(crate) fn replied(&self) -> u32 {
         self.shared.u32_at(at::REPLIED).load(Ordering::Acquire)
     }
 
-    /// Says that a worker is alive.
+    /// Records that a worker is alive.
     pub(crate) fn record_heartbeat(&self) {
         self.shared.u32_at(at::HEARTBEAT).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sleeps until there are more replies than were [seen](Self::replied), or for so long at the most.
+    /// Sleeps until there are more replies than were [seen](Self::replied), at most `longest`.
     #[cold]
     pub(crate) fn sleep(&self, sleeper: Sleeper, seen: u32, longest: Duration) {
         sleep(&self.shared, sleeper, seen, || self.replied() != seen, longest);
@@ -323,9 +326,9 @@ fn sleep(shared: &SharedMemory, sleeper: Sleeper, seen: u32, is_there: impl FnOn
     if !is_there() {
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
         match futex::wait(shared.u32_at(at::REPLIED), futex::Flags::empty(), seen, Some(&longest)) {
-            // Woken, or there was a reply already, or it lasted: the caller looks again in each case.
+            // Woken, a reply was there already, or timed out: the caller checks again in each case.
             Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-            Err(error) => panic!("a word of the ring can be slept at: {error}"),
+            Err(error) => panic!("futex wait on a word of the ring failed: {error}"),
         }
     }
     asleep.fetch_and(!(sleeper as u32), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Messages with descriptors over a socket of whole messages (`SOCK_SEQPACKET`): none is ever read by half, and who hangs up is
-//! heard of.
+//! Messages with descriptors over a `SOCK_SEQPACKET` socket: a message is read whole or not at all, and the end of the
+//! peer is noticed.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,12 +15,12 @@ use zerocopy::IntoBytes;
 use crate::ring::Slot;
 use crate::wire::TAIL_BYTES_MAX;
 
-/// How many descriptors a message has at the most.
+/// The most descriptors in one message.
 pub(crate) const DESCRIPTORS_MAX: usize = 4;
 
-/// Room for what comes beside a message: who sent it, and one descriptor more than there may be, so that more are found out. It
-/// begins at a word and ends at one: else the system may write a message whose end, rounded up to a word, lies beyond. Such a
-/// one is not found by who reads, and its descriptors stay open.
+/// Control buffer of `recvmsg`: the credentials of the sender, and one descriptor more than allowed, so that an excess
+/// is detected. Its start and size are multiples of 8. Otherwise the kernel may write a header whose aligned end lies
+/// beyond the buffer; the iterator skips that one, and its descriptors leak.
 #[repr(align(8))]
 struct ControlBuffer([MaybeUninit<u8>; CONTROL_BYTES]);
 
@@ -31,29 +31,29 @@ const CONTROL_BYTES: usize = {
     credentials.next_multiple_of(8) + descriptors.next_multiple_of(8)
 };
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) slot: Slot,
     pub(crate) tail: Vec<u8>,
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// The process that sent it, where the socket tells that.
+    /// The process that sent it, if the socket passes credentials.
     pub(crate) sender: Option<u32>,
 }
 
-/// What came instead of a message.
+/// Why no message was received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveError {
-    /// The other side has hung up.
+    /// The peer has closed the connection.
     Closed,
-    /// Nothing is there, and nobody was to wait.
+    /// No message is there, and the call does not wait.
     WouldBlock,
-    /// Too short, too long, or with more descriptors than a message has. They are closed again.
+    /// Too short, too long, or with too many descriptors. The descriptors are closed.
     Malformed,
     System(Errno),
 }
 
-/// Sends a message without waiting: [`Errno::AGAIN`] where the other side does not read.
+/// Sends a message without waiting. [`Errno::AGAIN`] if the peer does not read.
 pub(crate) fn send(socket: impl AsFd, slot: &Slot, tail: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -72,9 +72,9 @@ pub(crate) fn send(socket: impl AsFd, slot: &Slot, tail: &[u8], descriptors: &[B
     }
 }
 
-/// The next message. `RecvFlags::DONTWAIT` does not wait for one.
+/// Receives the next message. With `RecvFlags::DONTWAIT` it does not wait for one.
 pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, ReceiveError> {
-    // One byte more than a message has: who sends so much is found out.
+    // One byte more than a message has, so that longer ones are detected.
     let mut bytes = [0; 64 + TAIL_BYTES_MAX + 1];
     let mut space = ControlBuffer([MaybeUninit::uninit(); CONTROL_BYTES]);
     let mut beside = RecvAncillaryBuffer::new(&mut space.0);
@@ -88,7 +88,7 @@ pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, R
             Err(error) => return Err(ReceiveError::System(error)),
         }
     };
-    // Taken first: what is not taken stays open.
+    // Collected first: descriptors that are not taken would stay open.
     let (mut descriptors, mut sender) = (Vec::new(), None);
     for message in beside.drain() {
         match message {

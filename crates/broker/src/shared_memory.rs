@@ -1,7 +1,7 @@
-//! Memory that processes share: a sealed file in memory, mapped, and read and written as atomic words alone.
+//! Shared memory between processes: a sealed memfd, mapped, and accessed only as atomic words.
 //!
-//! The other side may write anything at any time. So nothing here is ever a reference to plain bytes, and a file that could
-//! shrink under its reader is refused.
+//! The other process may write anything at any time. So no reference to plain bytes is ever created, and a file that
+//! could shrink under its reader is refused.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A file in memory, mapped for as long as this lives.
+/// A memfd, mapped while this value lives.
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
     start: NonNull<u8>,
@@ -20,12 +20,13 @@ pub(crate) struct SharedMemory {
     file: Arc<OwnedFd>,
 }
 
-// SAFETY: `start` is not `Send` by itself: it fences to a mapping that no thread owns, and that is only touched atomically.
+// SAFETY: `start` is not `Send` by itself: it points to a mapping that no thread owns, and that is only accessed
+// atomically.
 unsafe impl Send for SharedMemory {}
-// SAFETY: as above: every access through a shared reference is an atomic one.
+// SAFETY: as above: every access through a shared reference is atomic.
 unsafe impl Sync for SharedMemory {}
 
-/// Miri has no files in memory: there, one process stands for both sides, and a mapping is found by its descriptor.
+/// Miri has no memfd. There, both sides are in one process, and a mapping is found by its descriptor.
 #[cfg(miri)]
 impl SharedMemory {
     pub(crate) fn create(_name: &str, bytes: usize) -> Result<Self, Errno> {
@@ -50,12 +51,12 @@ impl SharedMemory {
 fn mappings() -> std::sync::MutexGuard<'static, std::collections::BTreeMap<i32, &'static [AtomicU64]>> {
     static MAPPINGS: std::sync::Mutex<std::collections::BTreeMap<i32, &[AtomicU64]>> =
         std::sync::Mutex::new(std::collections::BTreeMap::new());
-    MAPPINGS.lock().expect("no thread panics in here")
+    MAPPINGS.lock().expect("no thread panics while it holds this lock")
 }
 
 #[cfg(not(miri))]
 impl SharedMemory {
-    /// New memory, all zeros, whose size nobody can change any more.
+    /// Creates zeroed memory of a fixed size.
     pub(crate) fn create(name: &str, bytes: usize) -> Result<Self, Errno> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
@@ -63,7 +64,8 @@ impl SharedMemory {
         Self::map(Arc::new(file), bytes)
     }
 
-    /// Memory that another process made. [`Errno::INVAL`] where it is no such file, has fewer bytes, or could shrink.
+    /// Maps memory that another process created. [`Errno::INVAL`] if it is not a memfd, has fewer bytes, or could
+    /// shrink.
     pub(crate) fn open(file: impl Into<Arc<OwnedFd>>, bytes: usize) -> Result<Self, Errno> {
         let file = file.into();
         let seals = fcntl_get_seals(&file).map_err(|_| Errno::INVAL)?;
@@ -76,7 +78,7 @@ impl SharedMemory {
 
     fn map(file: Arc<OwnedFd>, bytes: usize) -> Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so that no other mapping is touched.
+        // SAFETY: no address is requested, so no other mapping is touched.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         Ok(Self { start, bytes, file })
@@ -88,28 +90,28 @@ impl SharedMemory {
         self.file.as_fd()
     }
 
-    /// The descriptor of the memory, for as long as anybody has it.
+    /// Returns the descriptor of the memory, which may outlive this mapping.
     pub(crate) fn shared_fd(&self) -> Arc<OwnedFd> {
         self.file.clone()
     }
 
-    /// The word at an offset, in bytes.
+    /// Returns the 4-byte word at a byte offset.
     #[inline]
     pub(crate) fn u32_at(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset <= self.bytes - 4, "a word lies in the memory");
+        assert!(offset.is_multiple_of(4) && offset <= self.bytes - 4, "an aligned word inside the mapping");
         // SAFETY: the offset lies in the mapping, which lives as long as `self`.
         let word = unsafe { self.start.add(offset) };
-        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        // SAFETY: the mapping starts at a page, so the word is aligned; every access to it is atomic.
         unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
-    /// The word of eight bytes at an offset, in bytes.
+    /// Returns the 8-byte word at a byte offset.
     #[inline]
     pub(crate) fn u64_at(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset <= self.bytes - 8, "a word lies in the memory");
+        assert!(offset.is_multiple_of(8) && offset <= self.bytes - 8, "an aligned word inside the mapping");
         // SAFETY: the offset lies in the mapping, which lives as long as `self`.
         let word = unsafe { self.start.add(offset) };
-        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        // SAFETY: the mapping starts at a page, so the word is aligned; every access to it is atomic.
         unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }
     }
 }
@@ -119,9 +121,9 @@ impl Drop for SharedMemory {
         if cfg!(miri) {
             return;
         }
-        // SAFETY: the mapping is of `map` above, and nothing borrows it any more.
+        // SAFETY: `map` created the mapping, and nothing borrows it any more.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
-        debug_assert!(unmapped.is_ok(), "a mapping of ours is unmapped");
+        debug_assert!(unmapped.is_ok(), "munmap of an own mapping succeeds");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the broker of a user is found. The only place of this crate that looks at the environment.
+//! Where the broker of a user listens. The only module of this crate that reads the environment.
 
 use std::ffi::{CStr, CString};
 use std::fs::Permissions;
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Gid, chown};
 
-/// The variable that names another socket.
+/// The environment variable that selects another socket.
 pub const ENV_VAR: &str = "FREEHOLD_BROKER";
 
-/// The longest path of a socket. The system has a byte more, for the zero that ends it.
+/// The longest path of a socket: `sun_path` has one byte more, for the terminating zero.
 const PATH_BYTES_MAX: usize = 107;
 
-/// A path that no socket can have.
+/// A path that is too long for a socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} has {} bytes, and the path of a socket at most {PATH_BYTES_MAX}: name a shorter one with --socket or {ENV_VAR}",
+    "{} has {} bytes, a socket path at most {PATH_BYTES_MAX}: name a shorter one with --socket or {ENV_VAR}",
     .path.display(),
     .path.as_os_str().len()
 )]
@@ -30,7 +30,7 @@ pub(crate) fn check_len(socket: &Path) -> Result<(), PathTooLong> {
     if socket.as_os_str().len() > PATH_BYTES_MAX { Err(PathTooLong { path: socket.to_owned() }) } else { Ok(()) }
 }
 
-/// The socket of this user's broker: what [`ENV_VAR`] says, or one in the user's runtime folder, or one below `/tmp`.
+/// Returns the path of this user's broker: from [`ENV_VAR`], or in the user's runtime directory, or below `/tmp`.
 pub fn resolve() -> PathBuf {
     if let Some(path) = std::env::var_os(ENV_VAR).filter(|path| !path.is_empty()) {
         return path.into();
@@ -38,7 +38,7 @@ pub fn resolve() -> PathBuf {
     user_default()
 }
 
-/// Where a user's own broker serves if nobody names another place.
+/// The default path of this user's broker.
 fn user_default() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_dir()) {
@@ -47,12 +47,12 @@ fn user_default() -> PathBuf {
     }
 }
 
-/// Makes the folder of a socket, for this user alone, or for a group's users to pass through too. One that is another user's is
-/// refused.
+/// Creates the directory of a socket, with access for this user alone, or also for the users of a group. A directory of
+/// another user is refused.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidFilename`] where the path is [`PathTooLong`]; [`io::ErrorKind::PermissionDenied`] where the folder is another
-/// user's, others may write to it, or the group cannot pass.
+/// [`io::ErrorKind::InvalidFilename`] if the path is [`PathTooLong`]; [`io::ErrorKind::PermissionDenied`] if the
+/// directory belongs to another user, if others may write to it, or if the group cannot pass through.
 pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
     check_len(socket).map_err(|error| io::Error::new(io::ErrorKind::InvalidFilename, error))?;
     let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
@@ -67,7 +67,7 @@ pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
     let is_ours = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
     if !is_ours || found.mode() & 0o022 != 0 {
         let folder = folder.display();
-        return refused(format!("{folder} is not a folder that this user alone can write to: name another socket"));
+        return refused(format!("{folder} must be a directory that only this user can write to: name another path with --socket"));
     }
     let Some(group) = group else { return Ok(()) };
     for above in folder.canonicalize()?.ancestors() {
@@ -75,15 +75,15 @@ pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
         let lets_pass = found.mode() & 0o001 != 0 || (found.gid() == group && found.mode() & 0o010 != 0);
         if !lets_pass {
             let above = above.display();
-            return refused(format!("group {group} cannot pass through {above}: name another socket with --socket"));
+            return refused(format!("group {group} cannot pass through {above}: name another path with --socket"));
         }
     }
     Ok(())
 }
 
-/// Whether a user may believe that who listens at a socket is the broker that is meant: what is put into a broker's memory is the
-/// broker's to see, and whoever can write to a folder can listen there. Another user's broker is one where that user's own folder
-/// was named on purpose.
+/// Whether a user may trust the listener at a socket: a broker sees everything in its memory, and whoever can write to
+/// a directory can listen there. The broker of another user is trusted only in a directory of that user, and only if it
+/// is not the default path.
 pub(crate) fn is_trusted(socket: &Path, theirs: u32, own: u32) -> bool {
     if theirs == own || theirs == 0 {
         return true;
@@ -92,7 +92,7 @@ pub(crate) fn is_trusted(socket: &Path, theirs: u32, own: u32) -> bool {
     socket != user_default() && folder.uid() == theirs && folder.mode() & 0o022 == 0
 }
 
-/// The number of a group, by its name or number. Nothing where there is none.
+/// Returns the id of a group, given its name or id. `None` if there is no such group.
 pub fn group_id(text: &str) -> Option<u32> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -101,31 +101,31 @@ pub fn group_id(text: &str) -> Option<u32> {
     let mut room = vec![0; 1 << 16];
     let mut found = MaybeUninit::<libc::group>::uninit();
     let mut outcome = std::ptr::null_mut();
-    // SAFETY: `name` ends with a zero; `found` is room for a group and `room` for so many bytes of its text; `outcome` is room
-    // for a pointer. All outlive the call.
+    // SAFETY: `name` ends with a zero; `found` has room for a group, `room` for `room.len()` bytes of its text, and
+    // `outcome` for a pointer. All outlive the call.
     let code =
         unsafe { libc::getgrnam_r(name.as_ptr(), found.as_mut_ptr(), room.as_mut_ptr(), room.len(), &raw mut outcome) };
     if code != 0 || outcome.is_null() {
         return None;
     }
-    // SAFETY: the call found the group, and wrote all of it.
+    // SAFETY: the call found the group and initialized it.
     Some(unsafe { found.assume_init() }.gr_gid)
 }
 
-/// The name of a user, by its number. Nothing where it has none.
+/// Returns the name of a user, given its id. `None` if it has none.
 pub fn user_name(user: u32) -> Option<String> {
     let mut room = vec![0; 1 << 16];
     let mut found = MaybeUninit::<libc::passwd>::uninit();
     let mut outcome = std::ptr::null_mut();
-    // SAFETY: `found` is room for a user and `room` for so many bytes of its text; `outcome` is room for a pointer. All outlive the
-    // call.
+    // SAFETY: `found` has room for a user, `room` for `room.len()` bytes of its text, and `outcome` for a pointer. All
+    // outlive the call.
     let code = unsafe { libc::getpwuid_r(user, found.as_mut_ptr(), room.as_mut_ptr(), room.len(), &raw mut outcome) };
     if code != 0 || outcome.is_null() {
         return None;
     }
-    // SAFETY: the call found the user, and wrote all of it.
+    // SAFETY: the call found the user and initialized it.
     let found = unsafe { found.assume_init() };
-    // SAFETY: the name is text of the call's that ends with a zero, in `room`, which is still there.
+    // SAFETY: the name ends with a zero and lies in `room`, which is still alive.
     let name = unsafe { CStr::from_ptr(found.pw_name) };
     Some(name.to_string_lossy().into_owned())
 }
@@ -139,17 +139,17 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("freehold-place-trust-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o710).create(&folder).unwrap();
         let (own, other) = (rustix::process::getuid().as_raw(), u32::MAX - 7);
-        // The folder is of the user that runs this: to another one, it is another user's.
+        // The directory belongs to the user that runs this test; to any other user it is foreign.
         let (theirs, socket) = (own.max(1), folder.join("broker"));
         if own != 0 {
             assert!(is_trusted(&socket, theirs, other));
         }
-        assert!(!is_trusted(&socket, other, other - 1), "the folder is not the listener's");
-        assert!(!is_trusted(&user_default(), other, other - 1), "nobody named it");
+        assert!(!is_trusted(&socket, other, other - 1), "the directory does not belong to the listener");
+        assert!(!is_trusted(&user_default(), other, other - 1), "the default path");
         std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
         assert!(!is_trusted(&socket, theirs, other), "anybody could listen there");
         assert!(is_trusted(&socket, other, other) && is_trusted(&socket, 0, other));
-        assert!(!is_trusted(&socket, other, 0), "root believes no more than others");
+        assert!(!is_trusted(&socket, other, 0), "root trusts no more than others");
         std::fs::remove_dir(&folder).unwrap();
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let path = |bytes: usize| PathBuf::from(format!("/{}", "a".repeat(bytes - 1)));
         assert_eq!(check_len(&path(107)), Ok(()));
         let said = format!(
-            "/{} has 108 bytes, and the path of a socket at most 107: name a shorter one with --socket or FREEHOLD_BROKER",
+            "/{} has 108 bytes, a socket path at most 107: name a shorter one with --socket or FREEHOLD_BROKER",
             "a".repeat(107)
         );
         assert_eq!(check_len(&path(108)).unwrap_err().to_string(), said);

@@ -1,149 +1,150 @@
-//! What tenants and broker say to each other, as bytes. `docs/protocol.md` is this page in words.
+//! The messages between tenants and broker, as bytes. `docs/protocol.md` specifies them.
 //!
-//! A message is 64 bytes: eight words, little end first. Over the ring that is all; over the socket text may follow, and
-//! descriptors go beside it. Nothing here believes anything: bytes become a message, or an error that says why not.
+//! A message is 64 bytes: eight little-endian words. On the ring that is all; on the socket text and descriptors may
+//! follow. The decoder trusts nothing: bytes are a valid message or an error.
 
 use crate::name::{Name, NameError};
 use crate::ring::Slot;
 
 pub use crate::request_error::RequestError;
 
-const _: () = assert!(cfg!(target_endian = "little"), "words travel as they lie in memory");
+const _: () = assert!(cfg!(target_endian = "little"), "words are sent in native byte order");
 
-/// The version of the protocol. Both sides say theirs, and they are the same.
+/// Version of the protocol. Both sides send theirs, which must be equal.
 pub const VERSION: u32 = 3;
 
-/// The first four bytes of a greeting: `FRHD`.
+/// The first four bytes of a hello: `FRHD`.
 const MAGIC: u32 = u32::from_le_bytes(*b"FRHD");
 
-/// The longest text behind a message.
+/// The longest text after a message, in bytes.
 pub const TAIL_BYTES_MAX: usize = 4096 - 64;
 
-/// A number that names one thing for as long as it is: the place in its table, and which of all that were there.
+/// Identifies one object for its lifetime: an index into its table and a generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(pub u64);
 
-/// What a lease lets its holder do.
+/// What a lease allows its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
     Write,
 }
 
-/// Which memory something is of.
+/// Device memory or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemoryKind {
     Device,
     Host,
 }
 
-/// What becomes of a quota.
+/// A change of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaChange {
-    /// It is only asked for.
+    /// No change: the quota is only read.
     Keep,
     Set {
         bytes: u64,
     },
-    /// The user may have what any other may.
+    /// Remove the quota, so that the default applies.
     Clear,
 }
 
-/// What becomes of a name whose writer dies before it has published.
+/// What happens to a name when its writer dies before it has published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// A writer gets memory of its own, and what it publishes takes the name's place: who reads meanwhile reads what was there
-    /// before, and a writer's death changes nothing.
+    /// A writer gets new memory, which replaces the old when it is published. Readers keep the old version, and the
+    /// death of a writer changes nothing.
     Restore,
-    /// One writer or many readers, in place. A writer's death drops the name.
+    /// One writer or many readers, in place. The death of a writer drops the name.
     Drop,
-    /// Whoever leases it reads and writes in place, with others. A death changes nothing.
+    /// Every lease reads and writes in place, together with others. A death changes nothing.
     Open,
 }
 
-/// A fence in work of a process: the word of its semaphores that its streams write, and the value that tells of it. The value 0 is
-/// none: there is nothing to wait for.
+/// A fence in the work of a process: one of its semaphores, and the value that its stream writes there. The value 0
+/// means that there is nothing to wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fence {
-    /// Whose semaphores. Work of one that is gone has passed.
+    /// The owner of the semaphore. Fences of a tenant that is gone are complete.
     pub tenant: Id,
-    /// Of 16 bits.
+    /// 16 bits.
     pub semaphore: u32,
-    /// Of 48 bits.
+    /// 48 bits.
     pub value: u64,
 }
 
-/// What a tenant asks for.
+/// A request of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The first message of a connection, and the first alone.
+    /// The first message of a connection, and only the first.
     Hello { version: u32 },
-    /// Memory of its own.
+    /// Creates a lease of new memory.
     Reserve { bytes: u64 },
-    /// What has a name, by the number that [`Request::Find`] told.
+    /// Leases a name, by the id that [`Request::Find`] returned.
     Lease { name: Id, access: Access },
-    /// The lease is over, and its memory somebody else's when the fence has passed.
+    /// Ends a lease. Its memory can be reused when the fence is complete.
     Return { lease: Id, fence: Fence },
-    /// The lease is another tenant's from now on, ready when the fence has passed.
+    /// Gives a lease to another tenant, ready when the fence is complete.
     Give { lease: Id, to: Id, fence: Fence },
-    /// The segment is mapped no more.
+    /// Reports that a segment is unmapped.
     Detach { segment: Id },
-    /// The descriptor of a segment in which the tenant has a lease.
+    /// Requests the descriptor of a segment in which the tenant has a lease.
     Attach { segment: Id },
-    /// The descriptor of another tenant's semaphores.
+    /// Requests the descriptor of another tenant's semaphores.
     Semaphores { tenant: Id },
-    /// Leased memory gets a name, ready when the fence has passed. The lease stays.
+    /// Publishes leased memory under a name, ready when the fence is complete. The lease stays.
     Publish { lease: Id, policy: Policy, fence: Fence, name: Name },
-    /// The number of a name.
+    /// Looks up the id of a name.
     Find { name: Name },
-    /// All names behind this one, as many as fit.
+    /// Lists the names after this one, as many as fit.
     List { after: Option<Name> },
-    /// The name is no more. Its memory goes with the last lease of it.
+    /// Drops a name. Its memory is freed with the last lease of it.
     Drop { name: Name },
-    /// What a user may have, from now on.
+    /// Reads or changes the quota of a user.
     Quota { user: u32, memory: MemoryKind, change: QuotaChange },
-    /// Sums of everything.
+    /// Requests the totals.
     Stats,
-    /// Memory of the host under a name: made if there is none and bytes are asked for.
+    /// Opens host memory by name. Creates it if there is none and `bytes` is not 0.
     Host { bytes: u64, name: Name },
-    /// The tenant has given up everything and goes.
+    /// Ends the connection. The tenant has returned everything.
     Bye,
-    /// The broker ends, and its fdstore with it. Names are lost only where that is wanted.
+    /// Stops the broker and its fdstore. Published names are lost only if that is forced.
     Stop { is_forced: bool },
-    /// A worker that runs the tenant's kernels: its own, or, with a label that is not zero, that of all processes of its user that
-    /// say the same.
+    /// Requests a worker for the tenant's kernels: a private one, or, with a nonzero label, the one shared by all
+    /// processes of the user with that label.
     OpenSession { label: u64 },
-    /// A second lease of what a tenant has leased, for the worker that serves it.
+    /// Requests a second lease of what a tenant has leased, for the worker that serves it.
     Borrow { lease: Id, of: Id },
-    /// A module's text, in the descriptor beside it, gets a name; it has so much memory of the device for itself. Others see it when a worker has proved it.
+    /// Stores the text of a module, in the descriptor beside it, under a name. `device_bytes` is its own device memory.
+    /// Others see it when a worker has compiled it.
     PutModule { bytes: u64, device_bytes: u64, hash: Hash, name: Name },
-    /// A module, by its number, or by its name where that is said.
+    /// Looks up a module, by its id, or by its name if there is one.
     Module { id: Id, name: Option<Name> },
-    /// All modules behind this one, as many as fit.
+    /// Lists the modules after this one, as many as fit.
     Modules { after: Option<Name> },
-    /// The module was dropped. Workers of its user unload it after the calls queued before.
+    /// Drops a module. The workers of its user unload it after the calls queued before.
     DropModule { name: Name },
-    /// The worker's driver has compiled a module.
+    /// From a worker: its driver has compiled a module.
     Compiled { module: Id },
-    /// The worker has a module loaded no more: what that took of the device is free.
+    /// From a worker: a module is unloaded, and its device memory is free.
     Unload { module: Id },
-    /// The worker has carried out, or refused, all that a tenant which goes had called. It has nothing of that one any more.
+    /// From a worker: every call of a closing tenant was executed or refused. The worker holds nothing of it any more.
     Drained { tenant: Id },
 }
 
-/// What a module's bytes are, by SHA-256, its first byte the lowest of the first word.
+/// The SHA-256 of a module's bytes, the first byte lowest in the first word.
 pub type Hash = [u64; 4];
 
-/// What the broker answers, or tells unasked.
+/// A reply or a notification of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Who the tenant is. Descriptors: its ring, its semaphores, the broker's doorbell.
+    /// The tenant's id. Descriptors: its ring, its semaphores, the broker's doorbell.
     Welcome {
         tenant: Id,
-        /// The UUID of the device, its first byte the lowest. 0 where it is not known.
+        /// The UUID of the device, first byte lowest. 0 if it is not known.
         device: u128,
     },
-    /// A lease, ready when the fence has passed.
+    /// A lease, ready when the fence is complete.
     Granted {
         lease: Id,
         segment: Id,
@@ -153,19 +154,19 @@ pub enum Reply {
         access: Access,
     },
     Done,
-    /// A number: of a name, of bytes.
+    /// A number: an id or a number of bytes.
     Number {
         id: Id,
         bytes: u64,
     },
-    /// Text, in the message's tail.
+    /// Text, in the tail of the message.
     Text,
-    /// With a descriptor beside it, of so many bytes.
+    /// A descriptor beside the message, and its size in bytes.
     Descriptor {
         bytes: u64,
     },
     Stats(BrokerStats),
-    /// Unasked: another tenant gave this one a lease.
+    /// Notification: another tenant gave this one a lease.
     Given {
         lease: Id,
         segment: Id,
@@ -174,30 +175,33 @@ pub enum Reply {
         fence: Fence,
         from: Id,
     },
-    /// Unasked: the process that gave a lease to this one ended before its work with it had passed. What is in it may be half written.
+    /// Notification: the giver of a lease died before its work was complete. The contents may be incomplete.
     Unfinished {
         lease: Id,
     },
-    /// Unasked: nobody has anything in a segment any more. It is to be unmapped, and detached.
+    /// Notification: no lease is left in a segment. The tenant must unmap and detach it.
     Unmap {
         segment: Id,
     },
-    /// Unasked, over the socket: another broker serves from now on. Who waits for a reply asks again.
+    /// Notification, on the socket: another broker serves from now on. Requests without a reply must be repeated.
     Resumed,
-    /// The worker, and which of its tenants this one is. Descriptors: the ring of calls, the worker's semaphores, its doorbell.
+    /// The worker, and the index of the tenant's session there. Descriptors: the call ring, the worker's semaphores,
+    /// its doorbell.
     SessionOpened {
         worker: Id,
         session_index: u32,
     },
-    /// Unasked: what a borrowed lease was borrowed of is over. It is to be returned behind the work with it.
+    /// Notification: the lease that this one was borrowed of has ended. The worker must return it after the work that
+    /// uses it.
     Recall {
         lease: Id,
     },
-    /// Unasked: a module that a worker has loaded was dropped. It is to be unloaded behind the calls that were put in before.
+    /// Notification: a module that the worker has loaded was dropped. It must be unloaded after the calls that were
+    /// queued before.
     Unload {
         module: Id,
     },
-    /// A module. Beside it the descriptor of its text.
+    /// A module, with the descriptor of its text.
     Module {
         id: Id,
         bytes: u64,
@@ -207,30 +211,30 @@ pub enum Reply {
     Error(RequestError),
 }
 
-/// Sums of everything, in bytes but for the last two.
+/// Totals of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerStats {
     pub budget_bytes: u64,
     pub segment_bytes: u64,
     pub leased_bytes: u64,
     pub named_bytes: u64,
-    /// Given up, and not yet anybody else's.
+    /// Returned or dropped, and not yet reusable.
     pub reclaiming_bytes: u64,
     pub tenants: u32,
     pub names: u32,
     pub leases: u32,
 }
 
-/// A message, with the number that a reply repeats.
+/// A message with its number, which the reply repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<M> {
     pub number: u32,
-    /// Asked before, of a broker that is gone: what is done already is no error.
+    /// Repeated after a broker was replaced: what is done already is not an error.
     pub is_retry: bool,
     pub message: M,
 }
 
-/// Bytes that are no message.
+/// The bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError;
 
@@ -239,7 +243,7 @@ const VALUE_MAX: u64 = (1 << VALUE_BITS) - 1;
 
 const RETRY: u64 = 1 << 16;
 
-/// Whether a message of the broker's, by its first word, answers no request.
+/// Whether a message of the broker, given its first word, is a notification.
 pub(crate) fn is_notification(first: u64) -> bool {
     matches!(first as u16, 109 | 110 | 113 | 115 | 116)
 }
@@ -299,7 +303,7 @@ impl Access {
 }
 
 impl MemoryKind {
-    /// Nothing can be had with less: a segment of the device, or a header of the host's and a page behind it.
+    /// The smallest useful quota: one segment of the device, or a header and a page of the host.
     pub const fn least_bytes(self) -> u64 {
         match self {
             Self::Device => 2 << 20,
@@ -343,7 +347,7 @@ impl Policy {
 }
 
 impl Frame<Request> {
-    /// The message and its text.
+    /// Encodes a request. Returns the message and its text.
     pub fn encode(&self) -> (Slot, &str) {
         let (kind, words, tail): (u16, &[u64], &str) = match &self.message {
             Request::Hello { version } => (1, &[pair(MAGIC, *version)], ""),
@@ -398,8 +402,10 @@ impl Frame<Request> {
         (slot, tail)
     }
 
+    /// Decodes a request.
+    ///
     /// # Errors
-    /// The number of the request, and what to answer to it.
+    /// The number of the request, and the error to reply with.
     pub fn decode(slot: &Slot, tail: &[u8]) -> Result<Self, (u32, RequestError)> {
         let number = high(slot[0]);
         let malformed = |DecodeError| (number, RequestError::Malformed);
@@ -459,7 +465,7 @@ impl Frame<Request> {
             26 => (Request::Unload { module: Id(slot[1]) }, 1, false),
             _ => return Err(malformed(DecodeError)),
         };
-        // What means nothing is zero: a later version may give it a meaning.
+        // Unused words must be 0: a later version may use them.
         if slot[1 + words..].iter().any(|&word| word != 0) || (!has_tail && !tail.is_empty()) {
             return Err(malformed(DecodeError));
         }
@@ -512,6 +518,8 @@ impl Frame<Reply> {
         }
     }
 
+    /// Decodes a reply.
+    ///
     /// # Errors
     /// [`DecodeError`] for bytes that no broker of this version sends.
     pub fn decode(slot: &Slot) -> Result<Self, DecodeError> {

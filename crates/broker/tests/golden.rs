@@ -111,9 +111,9 @@ fn words_without_a_meaning_are_zero() {
 fn a_text_that_is_no_name_says_which_rule_it_breaks() {
     let (slot, _) = Frame { number: 7, is_retry: false, message: Request::Find { name: name() } }.encode();
     let refused = |text: &[u8]| Frame::<Request>::decode(&slot, text).unwrap_err().1.to_string();
-    assert_eq!(refused(b""), "a name has at least one letter: say one such as model/weights");
-    assert_eq!(refused(b"a/../b"), "a part of a name does not begin with '.' or '-', and part 2 does");
-    assert_eq!(refused(b"a\xffb"), "a name has letters, digits, '-', '_', '.' and '/', and byte 1 is none of them");
+    assert_eq!(refused(b""), "empty name: expected one such as model/weights");
+    assert_eq!(refused(b"a/../b"), "part 2 of the name begins with '.' or '-': expected a letter, a digit or '_'");
+    assert_eq!(refused(b"a\xffb"), "invalid byte 1 in the name: expected letters, digits, '-', '_', '.' and '/'");
 }
 
 #[test]

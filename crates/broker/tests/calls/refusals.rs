@@ -117,7 +117,7 @@ pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(
 pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
     let (caller, module) = setting(harness);
     let refused = |name: &str, text: &str| caller.put_module(name, text).unwrap_err().to_string();
-    assert_eq!(refused("a b", TEXT), "a name has letters, digits, '-', '_', '.' and '/', and byte 1 is none of them");
+    assert_eq!(refused("a b", TEXT), "invalid byte 1 in the name: expected letters, digits, '-', '_', '.' and '/'");
     assert_eq!(refused("empty", ""), "a module has 1 to 16777216 bytes, and this one 0");
     let broken = TEXT.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
     let said = refused("broken", &broken);
@@ -132,7 +132,7 @@ pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
     assert_eq!(caller.put_module("blas/saxpy", TEXT).unwrap(), module, "the same again is no error");
     assert_eq!(
         refused("blas/saxpy", &TEXT.replace("Never ends", "Ends never")),
-        "a module of that name is there, with another text: drop it first"
+        "a module of that name exists with a different text: drop it first"
     );
     assert_eq!(
         caller.drop_module("blas/saxpi").unwrap_err().to_string(),

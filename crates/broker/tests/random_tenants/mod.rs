@@ -175,10 +175,10 @@ pub(crate) fn a_lease_comes_and_goes(harness: &Harness) {
     assert_eq!(bytes, 2 << 20);
     assert_eq!(stats(&mut link).leased_bytes, 1000);
     link.return_lease(granted.lease, Fence::default()).unwrap();
-    until("the lease is over", || (stats(&mut link).leases == 0).then_some(()));
+    until("the lease has ended", || (stats(&mut link).leases == 0).then_some(()));
     link.return_lease(granted.lease, Fence::default()).unwrap();
     let refused = until("the second return is refused", || link.take_errors().pop());
-    assert_eq!(refused.to_string(), "there is no such lease: it was returned, given away, or never this process's");
+    assert_eq!(refused.to_string(), "no such lease: it was returned, given away, or never belonged to this process");
 }
 
 pub(crate) fn many_leases_come_at_once_or_not_at_all(harness: &Harness) {

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(refused("u33:7"), "\"u33\" is no kind: say lease, read, bytes, or u, i or f with bits, as in u32");
         assert_eq!(refused("u8:256"), "\"256\" is no u8: say a number that fits, as in u8:7");
         assert_eq!(refused("bytes:abc"), "\"abc\" are no bytes: say two hexadecimal digits for each, as in 0a0b0c");
-        assert_eq!(refused("lease:/y"), "\"/y\": a part of a name, between slashes, has 1 to 64 bytes: part 1 has 0");
+        assert_eq!(refused("lease:/y"), "\"/y\": part 1 of the name has 0 bytes: expected 1 to 64 between slashes");
     }
 
     #[test]

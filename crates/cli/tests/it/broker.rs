@@ -98,12 +98,12 @@ fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
 fn a_non_socket_path_is_not_served_and_stays() {
     let fixture = BrokerFixture::new();
     let file = fixture.file("precious.txt", b"freehold");
-    let expected = format!("error: {file} is there, and is no socket: name another with --socket\n");
+    let expected = format!("error: {file} exists and is not a socket: name another path with --socket\n");
     assert_eq!(fixture.refused(&["serve", "--socket", &file]), (expected, Some(2)));
     assert_eq!(std::fs::read(&file).unwrap(), b"freehold");
     let folder = fixture.folder.join("folder").to_str().unwrap().to_owned();
     std::fs::create_dir(&folder).unwrap();
-    let expected = format!("error: {folder} is there, and is no socket: name another with --socket\n");
+    let expected = format!("error: {folder} exists and is not a socket: name another path with --socket\n");
     assert_eq!(fixture.refused(&["serve", "--socket", &folder]), (expected, Some(2)));
 }
 
@@ -132,7 +132,7 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     let refused = fixture.refused(&["drop", "shared/number"]);
     assert_eq!(refused, ("error: there is no such name; nearest: shared/numbers, z\n".to_owned(), Some(1)));
     let refused = fixture.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
-    let sentence = "the name is of memory of the host, which is not leased: open it with `Broker::open_host`";
+    let sentence = "the name refers to host memory, which is not leased: open it with `Broker::open_host`";
     assert_eq!(refused, (format!("error: {sentence}\n"), Some(1)));
     let refused = fixture.refused(&["put", &fixture.file("in", b"freehold"), "--name", "shared/numbers"]);
     assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
@@ -174,7 +174,7 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
     let refused = fixture.link().call(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "the user may have 8192 bytes of the host's memory and has 0: 8193 more were asked for; drop a name, or raise the quota with \
+        "the user's quota is 8192 bytes of host memory with 0 in use, 8193 requested: drop a name, or raise the quota with \
          `freehold quota SIZE --host`"
     );
     assert_eq!(fixture.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
@@ -204,7 +204,7 @@ fn what_cannot_be_put_is_refused_with_what_to_do() {
     assert_eq!(refused, (format!("error: {empty} is empty: there is nothing to publish\n"), Some(2)));
     let large = fixture.file("large", &vec![1; 65 << 20]);
     let refused = fixture.refused(&["put", &large, "--name", "a"]);
-    let said = "error: the broker has 67108864 bytes left of 67108864: 68157440 were asked for; drop a name, or serve with more --memory\n";
+    let said = "error: the broker has 67108864 of 67108864 bytes free, 68157440 requested: drop a name, or serve with more --memory\n";
     assert_eq!(refused, (said.to_owned(), Some(1)));
     let refused = fixture.refused(&["put", "/dev/zero", "--name", "a"]);
     assert_eq!(refused, ("error: /dev/zero is no regular file: name a file\n".to_owned(), Some(2)));
@@ -229,7 +229,7 @@ fn a_socket_of_a_path_that_none_can_have_is_refused_in_a_sentence_everywhere() {
     let folder = std::env::temp_dir().join("l".repeat(120));
     let expected = |socket: &str| {
         let (path, bytes) = (folder.join(socket), folder.as_os_str().len() + 1 + socket.len());
-        let sentence = "and the path of a socket at most 107: name a shorter one with --socket or FREEHOLD_BROKER";
+        let sentence = "a socket path at most 107: name a shorter one with --socket or FREEHOLD_BROKER";
         format!("error: {} has {bytes} bytes, {sentence}\n", path.display())
     };
     let (program, broker) = (binary(), expected("broker"));

@@ -235,7 +235,7 @@ fn every_bad_module_is_one_sentence() {
     let none = "error: there is no module a: `freehold module put FILE --name a` makes one\n";
     assert_eq!(fixture.error_of(&["module", "drop", "a"]), (none.to_owned(), 1));
     let (said, status) = fixture.error_of(&["module", "put", &nowhere, "--name", "/a"]);
-    assert!(said.contains("a part of a name, between slashes") && status == 2, "{said}");
+    assert!(said.contains("part 1 of the name has 0 bytes") && status == 2, "{said}");
     let unserved = fixture.error_of(&["module", "ls", "--socket", &nowhere]);
     assert_eq!(
         unserved,

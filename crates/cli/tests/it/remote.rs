@@ -185,7 +185,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
     let missing = "there is no module no/such: `freehold module put FILE --name no/such` makes one";
     let table: Vec<(Vec<&str>, Expected, i32)> = vec![
         (vec!["call", "no/such", "step", "--grid", "1", "--block", "1"], Like(missing, ""), 1),
-        (vec!["call", "/no", "step", "--grid", "1", "--block", "1"], Like("\"/no\": a part of a name", ""), 2),
+        (vec!["call", "/no", "step", "--grid", "1", "--block", "1"], Like("\"/no\": part 1 of the name", ""), 2),
         (vec!["module", "drop", "no/such"], Like(missing, ""), 1),
         (
             call("stop", one, &[]),
@@ -228,7 +228,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
         (vec!["module", "put", "none", "--name", "a"], All("a module has 1 to 16777216 bytes, and this one 0"), 2),
         (
             vec!["module", "put", "other.ptx", "--name", "blas/saxpy"],
-            All("a module of that name is there, with another text: drop it first"),
+            All("a module of that name exists with a different text: drop it first"),
             1,
         ),
         (vec!["put", "x", "--name", "x"], All("the name is taken: drop it first, or lease it for writing"), 1),

@@ -34,7 +34,7 @@ fn a_broker_is_stopped_and_another_serves_at_once() {
     assert_eq!(fixture.served(), (String::new(), Some(0)));
     fixture.serve();
     fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
-    let refused = "8 bytes under 1 name would be gone: drop what has a name, or say `freehold stop --force`";
+    let refused = "8 bytes under 1 name would be lost: drop the names, or use `freehold stop --force`";
     assert_eq!(fixture.refused(&["stop"]), (format!("error: {refused}\n"), Some(1)));
     assert_eq!(fixture.said(&["stop", "--force"]), ended("1 name and 8 bytes are gone"));
     assert_eq!(fixture.served(), (String::new(), Some(0)));
@@ -72,7 +72,7 @@ fn a_second_signal_ends_a_broker_that_hangs() {
     // Two of a kind would be one.
     fixture.signal(Signal::INT);
     fixture.signal(Signal::TERM);
-    assert_eq!(fixture.served(), ("error: the broker did not end: it was killed\n".to_owned(), Some(1)));
+    assert_eq!(fixture.served(), ("error: the broker did not exit and was killed\n".to_owned(), Some(1)));
     fixture.serve();
 }
 

@@ -349,7 +349,7 @@ pub(crate) fn variables_are_within_the_quota(harness: &Harness) {
     // Each session has a worker of its own, and each worker variables of its own.
     let refused: Vec<_> = sessions.iter().filter_map(|session| session.put_module("shared", &text).err()).collect();
     let sentence = format!(
-        "the user may have {quota_bytes} bytes and has {}: {bytes} more were asked for; drop a name, or raise the quota with \
+        "the user's quota is {quota_bytes} bytes with {} in use, {bytes} requested: drop a name, or raise the quota with \
          `freehold quota SIZE`",
         2 * bytes
     );

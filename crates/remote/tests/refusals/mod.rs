@@ -110,7 +110,7 @@ pub(crate) fn unknown_things_are_refused(harness: &Harness) {
     let failure = remote.lease("no/name", Access::Read).unwrap_err();
     assert_eq!((failure.origin, failure.message.as_str()), (ErrorOrigin::Caller, "there is no such name"));
     let failure = remote.alloc(0).unwrap_err();
-    assert_eq!((failure.code, failure.message.as_str()), (Code::InvalidArgument, "no bytes were asked for"));
+    assert_eq!((failure.code, failure.message.as_str()), (Code::InvalidArgument, "zero bytes requested: expected at least one"));
     let failure = remote.alloc(1 << 40).unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::ResourceExhausted));
 }

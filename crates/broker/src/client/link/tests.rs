@@ -108,7 +108,7 @@ fn a_broker_of_another_version_is_named_with_what_to_do() {
             heard.slot[1] >> 32
         });
         let refused = Link::connect(&test_socket.path()).unwrap_err().to_string();
-        let sentence = "the broker speaks version 1 of the protocol, and this program 3: update the older of the two";
+        let sentence = "the broker speaks protocol version 1, this program version 3: update the older one";
         assert_eq!((refused.as_str(), broker.join().unwrap()), (sentence, 3));
     });
 }

@@ -591,11 +591,11 @@ fn what_cannot_be_overwritten_goes_with_its_segment() {
 #[test]
 fn a_device_that_is_gone_is_told_in_a_sentence() {
     for (code, said) in [
-        (46, "the GPU is gone or broken (code 46): look at `nvidia-smi`, and start the broker again when it is back"),
-        (1, "the device refused with code 1"),
+        (46, "the GPU is lost or broken (code 46): check `nvidia-smi`, then restart the broker"),
+        (1, "the device failed with code 1"),
         (
             2,
-            "the broker has 0 bytes left of 67108864: 2097152 were asked for; drop a name, or serve with more --memory",
+            "the broker has 0 of 67108864 bytes free, 2097152 requested: drop a name, or serve with more --memory",
         ),
     ] {
         let mut state = State::new(limits(), OPERATOR);
