@@ -1,5 +1,5 @@
-//! The broker's thread that calls the driver: it makes memory of the device, as descriptors, and closes them. What takes the
-//! driver long keeps no tenant waiting that did not ask for it.
+//! The thread of the broker that calls the driver: it creates device memory as descriptors, and closes them. So a slow
+//! driver call delays only the tenant that asked for it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use freehold_driver::cuda::{
 
 use crate::wire::Id;
 
-/// What the thread is to do.
+/// A task of the thread.
 #[derive(Debug)]
 enum DriverTask {
     CreateSegment { segment: Id, bytes: u64 },
     Close(Arc<OwnedFd>),
 }
 
-/// A segment's descriptor, or the driver's code.
+/// A segment's descriptor, or the error code of the driver.
 pub(crate) type CreatedSegment = (Id, Result<OwnedFd, u32>);
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct DriverThread {
 }
 
 impl DriverThread {
-    /// Starts the thread, which rings `eventfd` for each segment that it has made.
+    /// Starts the thread, which notifies `eventfd` for each segment that it has created.
     pub(crate) fn start(device: Option<String>, eventfd: Arc<OwnedFd>) -> Self {
         let (tasks, todo) = channel::<DriverTask>();
         let (done, made) = channel();
@@ -42,7 +42,7 @@ impl DriverThread {
                         if done.send((segment, device.create_segment(bytes))).is_err() {
                             return;
                         }
-                        // The counter of a eventfd is far from full.
+                        // The counter of an eventfd does not fill up.
                         let _ = rustix::io::write(&*eventfd, &1u64.to_ne_bytes());
                     }
                     DriverTask::Close(descriptor) => drop(descriptor),
@@ -53,11 +53,11 @@ impl DriverThread {
     }
 
     pub(crate) fn create_segment(&self, segment: Id, bytes: u64) {
-        self.tasks.send(DriverTask::CreateSegment { segment, bytes }).expect("the thread ends with the process");
+        self.tasks.send(DriverTask::CreateSegment { segment, bytes }).expect("the driver thread runs as long as the process");
     }
 
     pub(crate) fn close(&self, descriptor: Arc<OwnedFd>) {
-        self.tasks.send(DriverTask::Close(descriptor)).expect("the thread ends with the process");
+        self.tasks.send(DriverTask::Close(descriptor)).expect("the driver thread runs as long as the process");
     }
 
     pub(crate) fn created(&self) -> impl Iterator<Item = CreatedSegment> {
@@ -79,7 +79,7 @@ impl Driver {
         let code = |error: CallError| error.code.number();
         let handle = allocation::create(api, bytes as usize, &prop).map_err(code)?;
         let exported = allocation::export(api, handle);
-        // The descriptor alone keeps the memory (fact 1.4).
+        // The descriptor alone keeps the memory alive (experiments 1.4.1 to 1.4.8).
         let released = allocation::release(api, handle);
         let descriptor = exported.map_err(code)?;
         released.map_err(code)?;
@@ -88,7 +88,7 @@ impl Driver {
 
     fn opened(&mut self) -> Result<&Opened, u32> {
         if self.opened.is_none() {
-            // SAFETY: what is called of the driver here names what was made here.
+            // SAFETY: every driver call here uses only handles that were created here.
             let opened = unsafe { open::open(self.selector.as_deref()) }.map_err(|error| {
                 tracing::error!(target: "freehold", %error, "the device does not open");
                 CUerror::NO_DEVICE.number()
@@ -98,6 +98,6 @@ impl Driver {
             current.map_err(|error| error.code.number())?;
             self.opened = Some(opened);
         }
-        Ok(self.opened.as_ref().expect("it was opened"))
+        Ok(self.opened.as_ref().expect("it was opened above"))
     }
 }

@@ -1,4 +1,4 @@
-//! The processes of a broker, and how one starts another: the same program again, with the role that it is to play.
+//! The processes of a broker. One starts another by running the same program again, with its role as arguments.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,57 +14,57 @@ use freehold_driver::cuda::device;
 
 use crate::{daemon, fdstore, scrubber, worker};
 
-/// Which process this is.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Holds descriptors. No driver, ever.
+    /// Holds descriptors. It never loads a driver.
     FdStore,
     /// Serves tenants.
     Broker,
-    /// Overwrites memory that goes from one tenant to another.
+    /// Zeroes memory between tenants.
     Scrubber,
     /// Runs kernels for tenants.
     Worker,
-    /// Says what the device is, and ends.
+    /// Prints what the device is, and exits.
     Probe,
 }
 
 /// Who may use a broker, and how much of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerLimits {
-    /// The group whose users are served too. Without one, only the broker's own user is.
+    /// A group whose users are served too. Without one, only the broker's own user is.
     pub group: Option<u32>,
-    /// What one user may have, over all of its processes. Without a number, all there is.
+    /// Device memory of one user, over all of its processes. `None`: no limit.
     pub user_bytes: Option<u64>,
-    /// What one process may have.
+    /// Device memory of one process.
     pub tenant_bytes: Option<u64>,
-    /// How long a kernel may run at a worker, in milliseconds. Without a number, 10 seconds.
+    /// How long a kernel may run in a worker, in milliseconds. `None`: 10 seconds.
     pub launch_ms_max: Option<u64>,
-    /// How many launches of one process may not have come to their end at its worker. Without a number, 512.
+    /// Unfinished launches of one process in its worker. `None`: 512.
     pub launches_max: Option<u64>,
 }
 
-/// What all processes of a broker have to know.
+/// The configuration that all processes of a broker share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The program that is started again, and what it is told before the words of its role.
+    /// The program that is started again, and its arguments before those of the role.
     pub program: PathBuf,
     pub leading_args: Vec<OsString>,
-    /// Where tenants find the broker.
+    /// The path of the socket that tenants connect to.
     pub socket: PathBuf,
     /// The device, as for `freehold::open`.
     pub device: Option<String>,
-    /// Its UUID as [`probe`](Self::probe) told it, its first byte the lowest. 0 where nobody asked.
+    /// Its UUID as [`probe`](Self::probe) returned it, first byte lowest. 0 if it was not probed.
     pub device_uuid: u128,
-    /// The most memory of the device.
+    /// The most device memory of the broker.
     pub memory_bytes: u64,
-    /// How long the broker looks for the next request before it sleeps.
+    /// How long the broker polls for the next request before it sleeps.
     pub spin_us: u64,
     pub limits: BrokerLimits,
 }
 
 impl Config {
-    /// The words that tell a process which role it plays, and all it has to know.
+    /// The arguments that carry the role and the configuration.
     fn args(&self, role: Role) -> Vec<OsString> {
         let role = match role {
             Role::FdStore => "keeper",
@@ -87,7 +87,7 @@ impl Config {
         words
     }
 
-    /// What the words of a role say, of a process that was started so. Nothing where they are none.
+    /// Parses the arguments of a role, as `args` writes them. `None` if they are not valid.
     pub fn from_args(program: PathBuf, before: Vec<OsString>, words: &[OsString]) -> Option<(Role, Self)> {
         let [role, device, uuid, memory, spin, group, user, tenant, launch, launches, socket] = words else {
             return None;
@@ -102,7 +102,7 @@ impl Config {
         };
         let device = Some(device.to_str()?.to_owned()).filter(|device| device != "-");
         let number = |word: &OsString| word.to_str()?.parse().ok();
-        // A dash is none, and anything else that is no number is no word of ours.
+        // A dash means none; anything else must be a number.
         let optional = |word: &OsString| if word == "-" { Some(None) } else { number(word).map(Some) };
         let group = optional(group)?.map(u32::try_from).transpose().ok()?;
         let (user_bytes, tenant_bytes) = (optional(user)?, optional(tenant)?);
@@ -119,11 +119,10 @@ impl Config {
         Some((role, Self { program, leading_args: before, socket, device, device_uuid, memory_bytes, spin_us, limits }))
     }
 
-    /// What the device is. Another process asks it: the one that keeps descriptors never has to do
-    /// with a driver.
+    /// Returns what the device is. Another process asks the driver, because the fdstore never loads one.
     ///
     /// # Errors
-    /// Why it cannot be used, in a sentence.
+    /// Why the device cannot be used.
     pub fn probe(&self) -> io::Result<DeviceInfo> {
         let mut command = Command::new(&self.program);
         let output = command.args(&self.leading_args).args(self.args(Role::Probe)).stdin(Stdio::null()).output()?;
@@ -132,30 +131,30 @@ impl Config {
             Some(found) if output.status.success() => Ok(found),
             _ => {
                 let said = String::from_utf8_lossy(&output.stderr);
-                // Whoever tells it says so itself.
+                // The caller prints the prefix itself.
                 Err(io::Error::other(said.trim_end().trim_start_matches("error: ").to_owned()))
             }
         }
     }
 
-    /// Starts a process, which has the other end of the socket for its standard input.
+    /// Starts a process with the other end of the socket as its standard input.
     pub(crate) fn spawn(&self, role: Role) -> io::Result<(Child, OwnedFd)> {
         let (ours, theirs) = socket_pair()?;
         let mut command = Command::new(&self.program);
         command.args(&self.leading_args).args(self.args(role)).stdin(Stdio::from(theirs)).stdout(Stdio::null());
-        // What a terminal says to one process is not said to all: the fdstore decides.
+        // Signals of a terminal reach only the fdstore, which decides.
         command.process_group(0);
         Ok((command.spawn()?, ours))
     }
 }
 
-/// What a device is.
+/// Description of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// In words, and why it was chosen.
+    /// Its name, and why it was chosen.
     pub description: String,
     pub total_bytes: u64,
-    /// Its first byte the lowest.
+    /// First byte lowest.
     pub uuid: u128,
 }
 
@@ -167,7 +166,7 @@ impl DeviceInfo {
     }
 }
 
-/// Plays a role until it is over. Standard input is the socket to whoever started the process.
+/// Runs a role until it ends. Standard input is the socket to the process that started this one.
 ///
 /// # Errors
 /// Those of the role.
@@ -182,9 +181,9 @@ pub fn run_role(role: Role, config: Config) -> io::Result<()> {
     }
 }
 
-/// Writes what the device is, and how much memory it has, to standard output.
+/// Prints the memory, UUID and description of the device.
 fn probe(device: Option<&str>) -> io::Result<()> {
-    // SAFETY: the driver is asked about the device alone.
+    // SAFETY: the driver is only asked about the device.
     let opened = unsafe { open::open(device) }.map_err(io::Error::other)?;
     let total = device::total_bytes(&opened.api, opened.device).map_err(io::Error::other)?;
     let uuid = device::uuid(&opened.api, opened.device).map_err(io::Error::other)?;
@@ -192,7 +191,7 @@ fn probe(device: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// Two ends of a socket of whole messages.
+/// Creates a pair of `SOCK_SEQPACKET` sockets.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }

@@ -1,5 +1,5 @@
-//! The scrubber: a process that overwrites memory with zeros, on the device. It is the broker's, so that the broker itself maps
-//! nothing that was a tenant's.
+//! The scrubber: a process of the broker that zeroes memory on the device. So the broker itself never maps memory of a
+//! tenant.
 
 use std::io;
 use std::ops::Range;
@@ -15,12 +15,12 @@ use rustix::net::RecvFlags;
 use crate::ring::Slot;
 use crate::seqpacket::{self, ReceiveError};
 
-/// Cleans what comes until the broker hangs up.
+/// Serves scrub requests until the broker closes the socket.
 ///
 /// # Errors
 /// The device does not open, or the socket fails.
 pub(crate) fn run(device: Option<&str>, control_socket: impl AsFd) -> io::Result<()> {
-    // SAFETY: what is called of the driver here names what was made here, and what the broker handed over.
+    // SAFETY: every driver call here uses only handles that were created here, and descriptors of the broker.
     let opened = unsafe { open::open(device) }.map_err(io::Error::other)?;
     let (api, device) = (opened.api, opened.device);
     let primary = primary::retain(&api, device).map_err(io::Error::other)?;
@@ -53,7 +53,7 @@ pub(crate) fn run(device: Option<&str>, control_socket: impl AsFd) -> io::Result
     }
 }
 
-/// Overwrites bytes of a segment, which is mapped whole: a driver maps no part of one.
+/// Zeroes bytes of a segment. The segment is mapped as a whole, because a driver maps no part of one.
 fn scrub(
     api: &Api,
     device: CUdevice,

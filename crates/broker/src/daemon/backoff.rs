@@ -1,4 +1,5 @@
-//! When something that failed is tried again: each time later. Nobody sleeps for it.
+//! Exponential delay between attempts to repeat something that failed. Nothing sleeps: the event loop asks how much is
+//! left.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,13 @@ pub(super) struct Backoff {
 impl Backoff {
     pub(super) const NONE: Self = Self { until: None, next: DELAY_MIN };
 
-    /// It failed.
+    /// Records a failure: the next delay is twice as long.
     pub(super) fn start(&mut self, now: Instant) {
         self.until = Some(now + self.next);
         self.next = (self.next * 2).min(DELAY_MAX);
     }
 
-    /// It works.
+    /// Records a success.
     pub(super) fn reset(&mut self) {
         *self = Self::NONE;
     }
@@ -29,7 +30,7 @@ impl Backoff {
         self.until.is_none_or(|until| until <= now)
     }
 
-    /// How long it still lasts. Nothing where it is over.
+    /// How much of the delay is left. `None` if it is over.
     pub(super) fn remaining(&self, now: Instant) -> Option<Duration> {
         self.until.filter(|&until| until > now).map(|until| until - now)
     }

@@ -1,4 +1,4 @@
-//! Tenants as the broker's process knows them: sockets, rings, and how one comes about.
+//! Connections of tenants in the broker: handshake, socket, ring, and the end of a connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -31,10 +31,10 @@ use crate::shared_memory::SharedMemory;
 use crate::state::{Peer, SEMAPHORES};
 use crate::wire::{Fence, Frame, Id, Reply, Request, RequestError, VERSION, is_notification};
 
-/// How many names are told that are like one that is not there.
+/// How many similar names the reply to an unknown name lists.
 const NEAREST_NAMES_MAX: usize = 3;
 
-/// How many may have connected without a word. The oldest goes first.
+/// The most connections that have sent nothing yet. The oldest is closed first.
 const HANDSHAKES_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -45,19 +45,19 @@ pub(super) struct Connection {
     semaphores: SharedMemory,
     pub(super) doorbell: Arc<OwnedFd>,
     pub(super) process: Arc<OwnedFd>,
-    /// Who may speak over the socket: not a child that inherited it.
+    /// The process that may use the socket: not a child that inherited it.
     peer: u32,
-    /// What it is to be told when there is room.
+    /// Notifications for which the ring has no room yet.
     pending: VecDeque<Slot>,
     /// Whether its oldest request waits for the driver.
     pub(super) is_waiting: bool,
-    /// Whether its connection is over. Its process may not be.
+    /// Whether the connection has ended. The process may still run.
     is_disconnected: bool,
-    /// Whether its oldest request may have been carried out by a broker that is gone.
+    /// Whether a previous broker may have executed its oldest request.
     is_retry: bool,
 }
 
-/// A request, or what to answer to what is none; and whose it is.
+/// A request, or the error for a malformed one; and the tenant that sent it.
 type NextRequest = (Result<Frame<Request>, (u32, RequestError)>, Id);
 
 impl Connection {
@@ -78,8 +78,8 @@ impl Connection {
         }
     }
 
-    /// A tenant that a broker before this one had: with its descriptors as they are held, so that none more are needed.
-    /// [`Errno::NOENT`] where some are not there.
+    /// Takes over a tenant of a previous broker, with its descriptors as they are held, so that no more are needed.
+    /// [`Errno::NOENT`] if some are missing.
     pub(super) fn resume(tenant: Id, process: u32, fds: &FdTable) -> Result<Self, Errno> {
         let get = |what: FdKey| fds.get(&what).cloned().ok_or(Errno::NOENT);
         let mut connection = Self {
@@ -97,13 +97,13 @@ impl Connection {
         };
         connection.skip_answered();
         connection.is_retry = connection.ring.peek().is_some();
-        // Who waits for a reply asks again.
+        // A client that waits for a reply repeats its request.
         let slot = Frame { number: 0, is_retry: false, message: Reply::Resumed }.encode();
         let _ = seqpacket::send(&connection.socket, &slot, &[], &[]);
         Ok(connection)
     }
 
-    /// Takes a request out whose reply was the last thing that a broker before this one did.
+    /// Takes the oldest request if a previous broker has replied to it and died before it took it.
     fn skip_answered(&self) {
         if let (Some((number, _)), Some(last)) = (self.ring.peek(), self.ring.last_reply())
             && (last[0] >> 32) as u32 == number
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// The oldest request that can be served now.
+    /// Returns the oldest request if it can be served now.
     pub(super) fn next(&mut self) -> Result<Option<NextRequest>, CorruptRing> {
         if self.is_disconnected {
             return Ok(None);
@@ -125,7 +125,8 @@ impl Connection {
         Ok(self.peek_request())
     }
 
-    /// The oldest request of a tenant that says goodbye. Whether there is room for the reply does not matter: it reads none.
+    /// Returns the oldest request of a tenant that said `Bye`. Room for the reply does not matter: the tenant reads
+    /// none.
     fn next_while_closing(&mut self) -> Option<NextRequest> {
         if self.is_disconnected || self.is_waiting { None } else { self.peek_request() }
     }
@@ -135,7 +136,7 @@ impl Connection {
         let asked = Frame::<Request>::decode(&slot, &[]).and_then(|mut asked| {
             asked.is_retry = std::mem::take(&mut self.is_retry);
             asked.number = number;
-            // What is answered with text or a descriptor comes over the socket.
+            // Requests whose reply has text or a descriptor come over the socket.
             match asked.message {
                 Request::Reserve { .. }
                 | Request::Lease { .. }
@@ -150,44 +151,44 @@ impl Connection {
         Some((asked.map_err(|(_, error)| (number, error)), self.tenant))
     }
 
-    /// How many messages the tenant can be told.
+    /// How many notifications fit.
     pub(super) fn room(&self) -> u32 {
         self.ring.room().unwrap_or(0).saturating_sub(self.pending.len() as u32)
     }
 
-    /// Tells the tenant unasked, when there is room.
+    /// Queues a notification, and sends it when there is room.
     pub(super) fn notify(&mut self, slot: Slot) {
         self.pending.push_back(slot);
-        // Nonsense is noticed where requests are read.
+        // A corrupt ring is noticed where requests are read.
         let _ = self.flush();
     }
 
     fn flush(&mut self) -> Result<(), CorruptRing> {
         while !self.pending.is_empty() && self.ring.room()? > REPLIES_MAX {
-            let slot = self.pending.pop_front().expect("it is not empty");
+            let slot = self.pending.pop_front().expect("the queue is not empty");
             self.ring.push_reply(&slot);
         }
         Ok(())
     }
 
-    /// Says whether the broker sleeps. Whether a request is there that could be served.
+    /// Sets whether the broker sleeps. Returns whether a request is there that could be served.
     pub(super) fn set_asleep(&self, is_asleep: bool) -> bool {
         let has_request = self.ring.set_asleep(is_asleep);
         let has_room = self.ring.room().map_or(true, |room| room >= REPLIES_MAX);
         has_request && has_room && !self.is_waiting && !self.is_disconnected
     }
 
-    /// Whether the tenant's work has come to a fence.
+    /// Whether the tenant's work has reached a fence.
     pub(super) fn is_complete(&self, fence: Fence) -> bool {
         let written = self.semaphores.u64_at(8 * (fence.semaphore % SEMAPHORES) as usize).load(Ordering::Acquire);
         written.wrapping_sub(fence.value).cast_signed() >= 0
     }
 
-    /// Lets everything pass that waits for a word of the tenant's semaphores. Far enough for all, and not so far as to be before them
-    /// again.
+    /// Completes every fence of the tenant's semaphores. The bit is above every value, and the values do not wrap
+    /// around.
     pub(super) fn complete_fences(&self, words: u32) {
         for word in 0..words as usize {
-            // What it had come to stays to be read below that.
+            // The low bits keep the last value.
             self.semaphores.u64_at(8 * word).fetch_or(PROCESS_ENDED, Ordering::AcqRel);
         }
     }
@@ -197,7 +198,7 @@ fn process_of(peer: rustix::net::UCred) -> u32 {
     peer.pid.as_raw_nonzero().get().cast_unsigned()
 }
 
-/// What a process needs to be a tenant.
+/// The parts of a new tenant.
 #[derive(Debug)]
 pub(super) struct NewTenant {
     pub(super) socket: Arc<OwnedFd>,
@@ -207,12 +208,12 @@ pub(super) struct NewTenant {
     pub(super) doorbell: Arc<OwnedFd>,
 }
 
-/// Those that have connected and said nothing yet.
+/// Connections that have sent nothing yet.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     last: u32,
     waiting: BTreeMap<u32, OwnedFd>,
-    /// Whether it is heard of who connects.
+    /// Whether the listening socket is polled.
     pub(super) is_listening: bool,
 }
 
@@ -222,8 +223,8 @@ impl Default for Handshakes {
     }
 }
 
-/// Opens the socket that tenants connect to, for this user alone or a group's users too. Whoever served the path before is gone:
-/// the fdstore has the lock.
+/// Opens the socket that tenants connect to, for this user alone or also for the users of a group. A previous broker at
+/// this path is gone: the fdstore has the lock.
 pub(super) fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     unlink(path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -240,7 +241,7 @@ pub(super) fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// Removes a socket, and nothing else that may lie there by now.
+/// Removes a socket, but nothing else that may be there by now.
 pub(super) fn unlink(path: &Path) {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         // It may be gone already.
@@ -254,7 +255,8 @@ impl Daemon {
         let accepted = match accept_with(&*self.fds[&FdKey::Listener], flags) {
             Ok(accepted) => accepted,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
-            // There are no descriptors left. One is, to say so; then who connects waits until there are some.
+            // Out of descriptors. The spare one is used to tell the client; then clients wait until descriptors are
+            // free.
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                 if self.spare_fd.take().is_some() {
                     return self.accept();
@@ -272,7 +274,7 @@ impl Daemon {
         }
         self.handshakes.last = self.handshakes.last.wrapping_add(1);
         let at = self.handshakes.last;
-        // Every message says who sent it. A socket that cannot be heard of is closed.
+        // Every message carries the id of its sender. A socket that cannot be polled is closed.
         let heard =
             set_socket_passcred(&accepted, true).and_then(|()| self.watch(&accepted, EventSource::Handshake(at)));
         if heard.is_ok() {
@@ -281,14 +283,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Hears the first word of a process, which is then a tenant.
+    /// Receives the first message of a process, which then becomes a tenant.
     pub(super) fn handshake(&mut self, at: u32) -> io::Result<()> {
         let Some(socket) = self.handshakes.waiting.get(&at) else { return Ok(()) };
         let received = match seqpacket::receive(socket, RecvFlags::DONTWAIT) {
             Err(ReceiveError::WouldBlock) => return Ok(()),
             received => received,
         };
-        let socket = self.handshakes.waiting.remove(&at).expect("it was found");
+        let socket = self.handshakes.waiting.remove(&at).expect("it was found above");
         self.unwatch(&socket);
         let Ok(received) = received else { return Ok(()) };
         let (number, outcome) = match Frame::<Request>::decode(&received.slot, &received.tail) {
@@ -303,19 +305,19 @@ impl Daemon {
             Ok((peer, new_tenant)) => self.welcome(number, peer, new_tenant),
             Err(error) => {
                 let slot = Frame { number, is_retry: false, message: Reply::Error(error) }.encode();
-                // Who does not hear it hears that the connection ends.
+                // A client that misses it sees the connection end.
                 let _ = seqpacket::send(&socket, &slot, &[], &[]);
                 Ok(())
             }
         }
     }
 
-    /// All that a tenant needs, before it is one.
+    /// Creates everything that a tenant needs, before it is registered.
     fn new_tenant(&self, socket: &Arc<OwnedFd>) -> Result<(Peer, NewTenant), RequestError> {
         let none_left = |_| RequestError::NoDescriptors;
         let peer = socket_peercred(socket).map_err(none_left)?;
         let (user, own) = (peer.uid.as_raw(), rustix::process::getuid().as_raw());
-        // Where a group is served, the socket's mode says who is in it.
+        // If a group is served, the mode of the socket restricts who can connect.
         if user != own && user != 0 && self.config.limits.group.is_none() {
             return Err(RequestError::NotAllowed { user: own });
         }
@@ -338,7 +340,7 @@ impl Daemon {
         };
         let slot = Frame { number, is_retry: false, message }.encode();
         let Ok(tenant) = connected else {
-            // Who does not hear it hears that the connection ends.
+            // A client that misses it sees the connection end.
             let _ = seqpacket::send(&socket, &slot, &[], &[]);
             return Ok(());
         };
@@ -348,16 +350,16 @@ impl Daemon {
         let descriptors = [files[0].as_fd(), files[1].as_fd(), doorbell.as_fd()];
         let added = self.add(Connection::new(tenant, new_tenant, peer.process));
         if added.is_err() {
-            // The system has no room to tell of its events. It hears that the connection ends.
+            // The system cannot poll another descriptor. The client sees the connection end.
             self.state.remove_tenant(tenant, &TenantConnections(&self.connections));
             return self.apply_effects(None);
         }
-        // If it does not hear it, it is gone, and that is heard of.
+        // If this fails the client is gone, and the next event says so.
         let _ = seqpacket::send(&socket, &slot, &[], &descriptors);
         Ok(())
     }
 
-    /// Keeps all that makes a tenant one.
+    /// Stores the descriptors of a tenant.
     pub(super) fn store_tenant_fds(&mut self, tenant: Id, new_tenant: &NewTenant) {
         let NewTenant { socket, process, ring, semaphores, doorbell } = new_tenant;
         self.store_fd(FdKey::Connection(tenant), socket.clone());
@@ -367,7 +369,7 @@ impl Daemon {
         self.store_fd(FdKey::Pidfd(tenant), process.clone());
     }
 
-    /// Hears what a tenant says over its socket.
+    /// Receives a message from a tenant's socket.
     pub(super) fn receive(&mut self, at: u32) -> io::Result<()> {
         let Some(connection) = self.connections.get(&at) else { return Ok(()) };
         let tenant = connection.tenant;
@@ -377,12 +379,12 @@ impl Daemon {
             Err(_) => return self.disconnect(at),
         };
         if received.sender.is_some_and(|sender| sender != connection.peer) {
-            tracing::warn!(target: "freehold", "a process that inherited a tenant's socket was not answered");
+            tracing::warn!(target: "freehold", "ignored a message from a process that inherited a tenant's socket");
             return Ok(());
         }
         match Frame::<Request>::decode(&received.slot, &received.tail) {
             Ok(asked) => match &asked.message {
-                // These come over the ring, where their order is.
+                // These come over the ring, which keeps their order.
                 Request::Reserve { .. }
                 | Request::Lease { .. }
                 | Request::Give { .. }
@@ -423,7 +425,7 @@ impl Daemon {
         }
     }
 
-    /// Serves what a tenant put into its ring before it said goodbye over its socket: the goodbye is the younger one. A request that waits
+    /// Serves the requests that a tenant put into its ring before it sent `Bye` over its socket. A request that waits
     /// for the driver is withdrawn, so that those behind it are served.
     fn drain_ring(&mut self, at: u32) -> io::Result<()> {
         for _ in 0..SLOTS {
@@ -438,7 +440,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Refuses a tenant's oldest request if it waits for the driver: the tenant goes.
+    /// Refuses a tenant's oldest request if it waits for the driver, because the tenant is closing.
     fn withdraw(&mut self, at: u32) -> io::Result<()> {
         let Some(connection) = self.connections.get(&at).filter(|connection| connection.is_waiting) else {
             return Ok(());
@@ -447,24 +449,24 @@ impl Daemon {
         self.state.withdraw(tenant);
         match oldest {
             Some((number, _)) => self.reply_error(tenant, number, RequestError::NoTenant, Route::Ring),
-            // It wrote over its own request.
+            // The tenant has overwritten its own request.
             None => Ok(()),
         }
     }
 
-    /// Says that a name is not there, and which are like it.
+    /// Replies that a name is unknown, with similar names.
     fn reply_nearest(&mut self, at: u32, number: u32, error: RequestError, nearest: Vec<String>) -> io::Result<()> {
         let slot = Frame { number, is_retry: false, message: Reply::Error(error) }.encode();
         self.send(at, &slot, nearest.join("\n").as_bytes(), None)
     }
 
-    /// Ends a connection: all leases of the tenant are over, and its memory is nobody's until its process has ended.
+    /// Ends a connection: all leases of the tenant end, and its memory is not reused until its process has ended.
     pub(super) fn disconnect(&mut self, at: u32) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&at) else { return Ok(()) };
         let tenant = connection.tenant;
         connection.is_disconnected = true;
         let connection = &self.connections[&at];
-        // Others hold the socket too: only so does the tenant hear that it is over. It may be gone already.
+        // Other processes hold the socket too, so only a shutdown reaches the tenant. It may be gone already.
         let _ = shutdown(&connection.socket, Shutdown::Both);
         self.unwatch(&connection.socket);
         self.unwatch(&connection.doorbell);
@@ -476,12 +478,12 @@ impl Daemon {
     }
 }
 
-/// A descriptor of the process at the other end, which is that process for ever.
+/// Returns a pidfd of the peer, which refers to that process even if its id is reused.
 fn peer_pidfd(socket: &OwnedFd, process: Pid) -> io::Result<OwnedFd> {
     let mut descriptor: libc::c_int = -1;
     let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
     const SO_PEERPIDFD: libc::c_int = 77;
-    // SAFETY: `descriptor` is room for the descriptor that the call writes, of so many bytes as it is told.
+    // SAFETY: `descriptor` has room for the descriptor that the call writes, and `bytes` is its size.
     let outcome = unsafe {
         libc::getsockopt(
             std::os::fd::AsRawFd::as_raw_fd(socket),
@@ -492,9 +494,9 @@ fn peer_pidfd(socket: &OwnedFd, process: Pid) -> io::Result<OwnedFd> {
         )
     };
     if outcome == 0 {
-        // SAFETY: the kernel made the descriptor for this call.
+        // SAFETY: the kernel created the descriptor for this call.
         return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
-    // An older kernel: the number may be another process's by now, if this one is gone.
+    // Older kernels: the id may be reused by another process, if this one is gone.
     Ok(pidfd_open(process, PidfdFlags::empty())?)
 }

@@ -1,5 +1,5 @@
-//! What the state wants, carried out: replies, descriptors, memory that is made, cleaned and closed. First of all the journal is
-//! written.
+//! Executes the effects of the state: replies, descriptors, and memory that is created, scrubbed and closed. The
+//! journal is written first.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,7 @@ use crate::state::slot_map::index;
 use crate::state::{Effect, Environment, Resource, SEMAPHORES};
 use crate::wire::{Fence, Frame, Id, Reply, Request, RequestError};
 
-/// How a request came, and its reply goes.
+/// The way of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ring,
@@ -47,7 +47,7 @@ impl Daemon {
         }
     }
 
-    /// Answers those who put something that the fdstore has got by now.
+    /// Sends replies that waited until the fdstore has the descriptor.
     pub(super) fn reply_stored(&mut self) -> io::Result<()> {
         if self.outbox.is_empty() {
             for (to, number, reply) in std::mem::take(&mut self.unstored_replies) {
@@ -57,7 +57,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Sends over a tenant's socket. Who does not read is parted from.
+    /// Sends over a tenant's socket. A tenant that does not read is disconnected.
     pub(super) fn send(
         &mut self,
         at: u32,
@@ -74,14 +74,14 @@ impl Daemon {
         }
     }
 
-    /// Writes the journal, and does what the state wants. `asked` is whose request it was, and how it came.
+    /// Writes the journal, then executes the effects. `asked` is the tenant whose request it was, and its route.
     pub(super) fn apply_effects(&mut self, asked: Option<(Id, Route)>) -> io::Result<()> {
         self.journal.write(&mut self.state);
         let spare = std::mem::take(&mut self.effects_buffer);
         let mut effects = self.state.take_effects(spare);
         let (mut at, mut has_kept) = (0, false);
         while at < effects.len() {
-            // What is done leaves something in its place that costs nothing.
+            // Leaves a value that allocates nothing.
             let effect = std::mem::replace(&mut effects[at], Effect::RemoveTenant { tenant: Id::default() });
             at += 1;
             match effect {
@@ -127,7 +127,7 @@ impl Daemon {
                 }
                 Effect::KillWorker { worker } => self.kill_worker(worker),
                 Effect::CreateSegment { segment, bytes } => {
-                    // The reply comes when it is made.
+                    // The reply follows when the segment is created.
                     if let Some((from, Route::Ring)) = asked
                         && let Some(connection) = self.connections.get_mut(&(index(from) as u32))
                     {
@@ -169,7 +169,7 @@ impl Daemon {
 
     fn close_resource(&mut self, what: Resource) {
         if let Resource::Semaphores(tenant) = what {
-            // Who waits for work of a process that is gone has waited long enough.
+            // Fences of a process that is gone are complete.
             if let Some(connection) = self.connections.remove(&(index(tenant) as u32)) {
                 connection.complete_fences(SEMAPHORES);
                 for gone in [&connection.socket, &connection.doorbell, &connection.process] {
@@ -188,7 +188,7 @@ impl Daemon {
     }
 }
 
-/// What the state asks of tenants' rings and semaphores.
+/// The state's view of tenants' rings and semaphores.
 pub(super) struct TenantConnections<'a>(pub(super) &'a BTreeMap<u32, Connection>);
 
 impl Environment for TenantConnections<'_> {

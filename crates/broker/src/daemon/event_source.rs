@@ -1,5 +1,5 @@
-//! What an event of the system is of, as the number that goes with it. A tenant's index is used again, and its events may still be
-//! on their way: so the number says which tenant, and not only where.
+//! The source of an epoll event, encoded in its data. The index of a tenant is reused while events of the previous one
+//! may be queued, so the data has the generation too.
 
 use rustix::event::epoll;
 
@@ -18,7 +18,7 @@ pub(super) enum EventSource {
     Process(Id),
 }
 
-/// Bits of the number: a generation, an index, and above them the kind.
+/// Bits of the data: generation, index, and above them the kind.
 const INDEX_BIT: u32 = 32;
 const KIND_BIT: u32 = 56;
 
@@ -35,7 +35,7 @@ impl EventSource {
             Self::Doorbell(tenant) => (6, of(tenant)),
             Self::Process(tenant) => (7, of(tenant)),
         };
-        debug_assert!(rest >> KIND_BIT == 0, "there are fewer tenants than an index has bits for");
+        debug_assert!(rest >> KIND_BIT == 0, "the index of a tenant fits");
         epoll::EventData::new_u64(kind << KIND_BIT | rest)
     }
 
@@ -51,7 +51,7 @@ impl EventSource {
             5 => Self::Connection(tenant),
             6 => Self::Doorbell(tenant),
             7 => Self::Process(tenant),
-            _ => unreachable!("only these are ever added"),
+            _ => unreachable!("only these values are registered"),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The broker's process: it waits for whatever comes, tells the state, writes the journal, and carries out what the state wants.
+//! The broker process: an event loop that passes messages to the state, writes the journal, and executes the effects.
 //!
-//! One thread does all of that, and nothing that takes long: driver calls are made by `driver_thread`, zeros are the scrubber's.
+//! One thread does all of that, and nothing slow: `driver_thread` calls the driver, and the scrubber zeroes memory.
 
 mod backoff;
 mod connection;
@@ -38,22 +38,22 @@ use crate::state::slot_map::index;
 use crate::state::{Effect, Limits, State};
 use crate::wire::{Id, Reply};
 
-/// How many requests of one tenant are served before the next one's turn.
+/// Requests of one tenant that are served before the next tenant.
 const REQUESTS_PER_TURN: usize = 32;
 
-/// A request takes as long as so many turns of looking into rings without one.
+/// A request counts as this many empty polls of the rings.
 const SPINS_PER_REQUEST: u32 = 8;
 
-/// A tenant is told of a lease that it was given while so much of its ring is free: the rest is for its replies.
+/// A tenant is notified of a given lease only while this many slots of its ring are free: the rest is for replies.
 const NOTIFY_ROOM_MIN: u32 = 128;
 
-/// While leases wait for work to pass, semaphores are looked at so often; and while an fdstore or a scrubber does not read, they are.
+/// How often semaphores are polled while leases wait for them, and the fdstore or the scrubber while it does not read.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// An fdstore that ends so soon has kept nothing.
+/// An fdstore that exits sooner counts as a failed start.
 const FDSTORE_LIFE_MIN: Duration = Duration::from_millis(20);
 
-/// The most messages that one request is answered with.
+/// The most messages in reply to one request.
 const REPLIES_MAX: u32 = 8;
 
 pub(crate) struct Daemon {
@@ -61,36 +61,37 @@ pub(crate) struct Daemon {
     state: State,
     journal: Journal,
     epoll: OwnedFd,
-    /// None while none could be started.
+    /// `None` while none could be started.
     fdstore: Option<OwnedFd>,
     fdstore_started: Instant,
     fdstore_backoff: Backoff,
     outbox: Outbox,
-    /// Everything that the fdstore holds too.
+    /// Every descriptor that the fdstore holds too.
     fds: FdTable,
     connections: BTreeMap<u32, Connection>,
     handshakes: Handshakes,
     driver: DriverThread,
     driver_eventfd: Arc<OwnedFd>,
     scrub_queue: ScrubQueue,
-    /// Closed to accept one more when there are no descriptors left, so that it hears why it is refused.
+    /// Closed to accept a client when no descriptors are left, so that it can be told why it is refused.
     spare_fd: Option<OwnedFd>,
-    /// While it lasts, who connects is not looked at.
+    /// New connections are not accepted during this delay.
     listen_backoff: Backoff,
-    /// Room for effects.
+    /// A buffer that is reused for effects.
     effects_buffer: Vec<Effect>,
     workers: Workers,
-    /// The descriptor that came with the request that is answered.
+    /// The descriptor that came with the current request.
     received_fd: Option<OwnedFd>,
-    /// Replies to who put something that the fdstore has not got yet: a broker that dies before has put nothing.
+    /// Replies that wait until the fdstore has a descriptor: if the broker dies before, nothing was stored.
     unstored_replies: Vec<(Id, u32, Reply)>,
     is_stopping: bool,
 }
 
-/// Serves until it is stopped. `control_socket` is the socket to the fdstore, which sends what a broker before this one has left.
+/// Serves until it is stopped. `control_socket` is the socket to the fdstore, which first sends what a previous broker
+/// has left.
 ///
 /// # Errors
-/// What the system refused, in a way that no broker can go on after.
+/// System errors after which no broker can continue.
 pub(crate) fn run(config: Config, control_socket: OwnedFd) -> io::Result<()> {
     signals::ignore_sigchld();
     signals::raise_fd_limit()?;
@@ -103,7 +104,7 @@ pub(crate) fn run(config: Config, control_socket: OwnedFd) -> io::Result<()> {
             Ok(FdMessage::Complete) => break,
             Ok(FdMessage::Stop) | Err(ReceiveError::Closed) => return Ok(()),
             Ok(FdMessage::Drop(_)) | Err(ReceiveError::WouldBlock) => {}
-            // Who begins without something would end what lives.
+            // Starting with a part of the descriptors would end live leases.
             Err(ReceiveError::Malformed) => return Err(Errno::MFILE.into()),
             Err(ReceiveError::System(error)) => return Err(error.into()),
         }
@@ -174,13 +175,13 @@ impl Daemon {
         epoll::add(&self.epoll, what, source.to_data(), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)
     }
 
-    /// Hears of a descriptor no more. It is open elsewhere, so that closing it here is not enough.
+    /// Stops polling a descriptor. It is open elsewhere, so closing it here is not enough.
     fn unwatch(&self, what: impl AsFd) {
-        // One that was parted from is deleted already.
+        // That of a disconnected tenant is removed already.
         let _ = epoll::delete(&self.epoll, what);
     }
 
-    /// Opens the socket, unless a broker before this one has.
+    /// Opens the socket, unless a previous broker has.
     fn listen(&mut self) -> io::Result<()> {
         if !self.fds.contains_key(&FdKey::Listener) {
             let listener = connection::listen(&self.config.socket, self.config.limits.group)?;
@@ -190,7 +191,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Keeps a descriptor here and at the fdstore, which gets it as soon as it reads.
+    /// Stores a descriptor here and in the fdstore, which gets it as soon as it reads.
     fn store_fd(&mut self, what: FdKey, descriptor: Arc<OwnedFd>) {
         self.fds.insert(what, descriptor.clone());
         self.outbox.hold(what, descriptor);
@@ -202,7 +203,7 @@ impl Daemon {
         self.outbox.drop(what);
         self.flush();
         match what {
-            // The driver may take long to free what nobody has any more.
+            // The driver may take long to free a segment.
             FdKey::Segment(_) => self.driver.close(descriptor),
             _ => drop(descriptor),
         }
@@ -210,16 +211,16 @@ impl Daemon {
 
     fn flush(&mut self) {
         if let Some(fdstore) = &self.fdstore {
-            // Of one that is gone is heard, and the next one is sent everything.
+            // A lost fdstore is noticed as an event, and the next one is sent everything.
             let _ = self.outbox.flush(fdstore);
         }
     }
 
-    /// Takes over the tenants of a broker that is gone.
+    /// Takes over the tenants of a previous broker.
     fn resume(&mut self) -> io::Result<()> {
         let tenants: Vec<Id> = self.state.tenants.iter().map(|(id, _)| id).collect();
         for tenant in tenants {
-            let known = self.state.tenants.get(tenant).expect("it was listed");
+            let known = self.state.tenants.get(tenant).expect("it was listed above");
             let (process, is_worker) = (known.peer.process, known.worker_state.is_some());
             match Connection::resume(tenant, process, &self.fds) {
                 Ok(connection) => {
@@ -228,9 +229,9 @@ impl Daemon {
                         self.watch_heartbeat(tenant);
                     }
                 }
-                // It was not yet told that it is one.
+                // Its `Welcome` was never sent.
                 Err(Errno::NOENT) => self.state.remove_tenant(tenant, &TenantConnections(&self.connections)),
-                // It lives. The next broker may have more luck.
+                // The tenant is alive. The next broker may succeed.
                 Err(error) => return Err(error.into()),
             }
         }
@@ -255,7 +256,7 @@ impl Daemon {
     fn add(&mut self, connection: Connection) -> Result<(), Errno> {
         let tenant = connection.tenant;
         self.watch(&connection.socket, EventSource::Connection(tenant))?;
-        // Its count is never read: a tenant has the same doorbell, and can have a reader of it wait.
+        // Its count is never read: the tenant shares the doorbell and could make a reader block.
         let rings = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.epoll, &connection.doorbell, EventSource::Doorbell(tenant).to_data(), rings)?;
         self.watch(&connection.process, EventSource::Process(tenant))?;
@@ -263,8 +264,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Does what is to be done from time to time: fdstore and scrubber get what they did not take, those that could not be started
-    /// are started, and who could not be accepted is.
+    /// Periodic work: sends what fdstore and scrubber have not taken, starts those that are missing, checks workers,
+    /// and accepts connections again.
     fn tick(&mut self) -> io::Result<()> {
         let now = Instant::now();
         self.flush();
@@ -291,7 +292,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// How long nothing has to be looked at, whatever comes. Nothing where that is for ever.
+    /// The longest time to sleep without an event. `None`: no limit.
     fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
         let is_behind = self.state.has_fence_waiters() || !self.outbox.is_empty() || self.scrub_queue.has_backlog();
@@ -323,7 +324,7 @@ impl Daemon {
             has_worked |= served != 0;
             is_awake |= has_worked;
             turns += 1 + served * SPINS_PER_REQUEST;
-            // While this spins, neither the time nor the system is asked in every turn.
+            // While spinning, the clock and the kernel are not asked in every turn.
             if is_awake && turns < moment.spins_max() {
                 if served == 0 {
                     moment.spin_once();
@@ -341,7 +342,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Serves what is in the rings: how many requests.
+    /// Serves the requests in the rings. Returns their number.
     fn serve_rings(&mut self) -> io::Result<u32> {
         let mut served = 0;
         let mut next = 0;
@@ -377,7 +378,7 @@ impl Daemon {
         Ok(served)
     }
 
-    /// Waits for events, unless there is work, and serves them. Whether something came.
+    /// Waits for events, unless there is work, and serves them. Returns whether there were any.
     fn serve_events(&mut self, events: &mut Vec<epoll::Event>, is_awake: bool) -> io::Result<bool> {
         let has_request = !is_awake && self.connections.values().any(|one| one.set_asleep(true));
         let wait = if is_awake || has_request { Some(Duration::ZERO) } else { self.timeout() };
@@ -400,7 +401,7 @@ impl Daemon {
         }
         for event in events.iter() {
             self.serve_event(EventSource::from_data(event.data.u64()))?;
-            // What one asks over its socket may take longer than what others ask over their rings should.
+            // Requests over sockets may take longer than those over rings, which must not wait for them.
             self.serve_rings()?;
         }
         self.tick()?;
@@ -430,7 +431,7 @@ impl Daemon {
                 Ok(())
             }
             EventSource::Scrubber => self.receive_scrubber(),
-            // Requests are looked at anyway.
+            // The rings are polled after every event.
             EventSource::Doorbell(_) => Ok(()),
             EventSource::Connection(tenant) => match self.connection(tenant) {
                 Some(_) => self.receive(index(tenant) as u32),
@@ -438,7 +439,7 @@ impl Daemon {
             },
             EventSource::Process(tenant) => match self.connection(tenant) {
                 Some(connection) => {
-                    // It has ended for ever, and its tenant may stay.
+                    // The process has ended; its tenant may still be draining.
                     self.unwatch(&connection.process);
                     self.state.process_exited(tenant, &TenantConnections(&self.connections));
                     self.apply_effects(None)
@@ -448,12 +449,12 @@ impl Daemon {
         }
     }
 
-    /// A tenant that is there: its place may be another's by now.
+    /// The connection of a tenant, whose index may have been reused.
     fn connection(&self, tenant: Id) -> Option<&Connection> {
         self.connections.get(&(index(tenant) as u32)).filter(|connection| connection.tenant == tenant)
     }
 
-    /// The fdstore is gone, or wants everything to end.
+    /// The fdstore has exited, or asks the broker to stop.
     fn receive_fdstore(&mut self) -> io::Result<()> {
         let Some(fdstore) = &self.fdstore else { return Ok(()) };
         match fd_channel::receive(fdstore, RecvFlags::DONTWAIT) {
@@ -462,7 +463,7 @@ impl Daemon {
                 self.unwatch(fdstore);
                 self.fdstore = None;
                 let now = Instant::now();
-                // One that died at once is not followed at once.
+                // If it died at once, the next start is delayed.
                 match now.duration_since(self.fdstore_started) < FDSTORE_LIFE_MIN {
                     true => self.fdstore_backoff.start(now),
                     false => self.fdstore_backoff.reset(),
@@ -473,11 +474,11 @@ impl Daemon {
         }
     }
 
-    /// Ends this process, and the fdstore with it.
+    /// Stops the broker and the fdstore.
     fn stop(&mut self) -> io::Result<()> {
         connection::unlink(&self.config.socket);
         self.is_stopping = true;
-        // Whoever hears the end of its connection can serve this place.
+        // A client that sees its connection end can serve this path at once.
         self.fds.remove(&FdKey::Lock);
         match self.fdstore.as_ref().map_or(Ok(()), fd_channel::send_stop) {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
@@ -485,7 +486,7 @@ impl Daemon {
         }
     }
 
-    /// Starts another fdstore, which is sent everything. If that fails it is tried again: tenants need none.
+    /// Starts another fdstore and sends it everything. If that fails it is retried: tenants do not need one.
     fn start_fdstore(&mut self, now: Instant) {
         let started = self.config.spawn(Role::FdStore).and_then(|(_child, fdstore)| {
             self.watch(&fdstore, EventSource::FdStore)?;
@@ -503,7 +504,7 @@ impl Daemon {
             }
             Err(error) => {
                 self.fdstore_backoff.start(now);
-                tracing::error!(target: "freehold", %error, "no fdstore could be started: it is tried again");
+                tracing::error!(target: "freehold", %error, "could not start an fdstore, will retry");
             }
         }
     }
@@ -528,9 +529,9 @@ impl Daemon {
     }
 }
 
-/// Takes what the driver's doorbell has counted. It is the broker's own.
+/// Resets the eventfd of the driver thread, which no tenant shares.
 fn drain(doorbell: impl AsFd) {
     let mut count = [0; 8];
-    // Nothing was counted where this fails.
+    // If this fails, the count was 0.
     let _ = rustix::io::read(doorbell, &mut count);
 }

@@ -1,5 +1,5 @@
-//! The scrubber, as the broker knows it: what it was given, and what to do when it dies. One scrubber writes at a time: the next
-//! begins when the process of the last has ended, or its zeros would come over what is somebody else's by then.
+//! The broker's side of the scrubber: a queue of jobs, and restarts. One scrubber writes at a time: the next starts
+//! when the process of the last has ended, or its zeros could overwrite memory that has a new owner.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,20 +20,20 @@ use crate::seqpacket::{self, ReceiveError};
 use crate::state::ScrubTarget;
 use crate::wire::Id;
 
-/// What so many cleaners have died at is not given to another.
+/// A job at which this many scrubbers have died is not given to another.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// How much it is given before it has answered.
+/// Jobs that are sent before they are answered.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// A scrubber that has not answered for so long never will.
+/// A scrubber that has not answered for this long is killed.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of a segment that are to be zeros.
+/// A range of a segment that must be zeroed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScrubJob {
     pub(super) segment: Id,
-    /// Of the segment.
+    /// Size of the segment.
     pub(super) whole_bytes: u64,
     pub(super) offset: u64,
     pub(super) bytes: u64,
@@ -49,19 +49,19 @@ struct QueuedJob {
 #[derive(Debug)]
 pub(super) struct ScrubQueue {
     socket: Option<OwnedFd>,
-    /// The process of the scrubber that is there, or of one that has to be gone before the next begins.
+    /// The process of the current scrubber, or of one that must exit before the next starts.
     process: Option<Arc<OwnedFd>>,
-    /// What it has not been given yet.
+    /// Jobs that were not sent yet.
     waiting: VecDeque<QueuedJob>,
-    /// What it has, under the words that it answers with.
+    /// Jobs that were sent, by the words of their reply.
     in_flight: BTreeMap<[u64; 2], QueuedJob>,
     backoff: Backoff,
-    /// When it last answered, or was given something while it had nothing.
+    /// When it last answered, or got a job while it had none.
     last_reply: Instant,
 }
 
 impl ScrubQueue {
-    /// None yet. `last` is the process of the scrubber of a broker that is gone.
+    /// Starts without a scrubber. `last` is the scrubber of a previous broker.
     pub(super) fn new(last: Option<Arc<OwnedFd>>) -> Self {
         let scrub_queue = Self {
             socket: None,
@@ -83,7 +83,8 @@ impl ScrubQueue {
         self.process.as_ref()
     }
 
-    /// Starts one, unless one is there, the last is not gone yet, or the backoff behind the last failure lasts. Whether it did.
+    /// Starts a scrubber, unless one is running, the last has not exited, or the backoff is not over. Returns whether
+    /// it did.
     pub(super) fn start(&mut self, config: &Config, now: Instant) -> bool {
         if self.socket.is_some() || !self.backoff.has_elapsed(now) {
             return false;
@@ -95,7 +96,7 @@ impl ScrubQueue {
         let started = config.spawn(Role::Scrubber).and_then(|(child, socket)| {
             match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
                 Ok(process) => Ok((socket, Some(Arc::new(process)))),
-                // It is dead already, and that is heard of.
+                // It is dead already, which the next event reports.
                 Err(Errno::SRCH) => Ok((socket, None)),
                 Err(error) => Err(error.into()),
             }
@@ -106,7 +107,7 @@ impl ScrubQueue {
                 true
             }
             Err(error) => {
-                tracing::error!(target: "freehold", %error, "no scrubber could be started: it is tried again");
+                tracing::error!(target: "freehold", %error, "could not start a scrubber, will retry");
                 self.backoff.start(now);
                 false
             }
@@ -117,7 +118,7 @@ impl ScrubQueue {
         self.waiting.push_back(QueuedJob { target: what, job, attempts: 0 });
     }
 
-    /// Gives the scrubber what it has not, as far as it takes it. What has no descriptor any more is gone.
+    /// Sends waiting jobs as far as they fit. Jobs whose segment has no descriptor any more are dropped.
     pub(super) fn dispatch(&mut self, fds: &FdTable, now: Instant) {
         let Some(socket) = &self.socket else { return };
         if self.in_flight.is_empty() {
@@ -131,7 +132,7 @@ impl ScrubQueue {
             let mut slot = Slot::default();
             slot[..2].copy_from_slice(&words(task.target));
             slot[2..5].copy_from_slice(&[whole_bytes, offset, bytes]);
-            // One that does not take it now does so later, and of one that is dead is heard.
+            // A full socket is retried later, and a dead scrubber is noticed as an event.
             if seqpacket::send(socket, &slot, &[], &[descriptor.as_fd()]).is_err() {
                 self.waiting.push_front(task);
                 return;
@@ -141,12 +142,12 @@ impl ScrubQueue {
         }
     }
 
-    /// Whether it has something to give that was not taken.
+    /// Whether jobs wait that could be sent.
     pub(super) fn has_backlog(&self) -> bool {
         self.socket.is_some() && self.in_flight.len() < IN_FLIGHT_MAX && !self.waiting.is_empty()
     }
 
-    /// What it has cleaned, or could not.
+    /// Receives the outcome of a job.
     pub(super) fn receive(&mut self, now: Instant) -> Result<Option<(ScrubTarget, bool)>, ReceiveError> {
         let Some(socket) = &self.socket else { return Ok(None) };
         let received = match seqpacket::receive(socket, RecvFlags::DONTWAIT) {
@@ -160,7 +161,7 @@ impl ScrubQueue {
         Ok(task.map(|task| (task.target, received.slot[2] == 1)))
     }
 
-    /// It has hung up. Those that none can clean are returned; the others are given to the next.
+    /// The scrubber has closed its socket. Returns the jobs that none can do; the others are queued again.
     pub(super) fn process_lost(&mut self, now: Instant) -> Vec<ScrubTarget> {
         self.kill();
         self.socket = None;
@@ -176,14 +177,14 @@ impl ScrubQueue {
         lost
     }
 
-    /// Ends one that was given something and has been silent for too long. That is heard of.
+    /// Kills a scrubber that has a job and has not answered for too long. Its end is noticed as an event.
     pub(super) fn kill_unresponsive(&self, now: Instant) {
         if self.socket.is_some() && !self.in_flight.is_empty() && now > self.last_reply + REPLY_TIMEOUT {
             self.kill();
         }
     }
 
-    /// How long until something is to be looked at, whatever comes.
+    /// How long the event loop may sleep.
     pub(super) fn timeout(&self, now: Instant) -> Option<Duration> {
         match self.socket {
             Some(_) if self.waiting.is_empty() && self.in_flight.is_empty() => None,
@@ -205,7 +206,7 @@ fn has_ended(process: &OwnedFd) -> bool {
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(1))
 }
 
-/// How the scrubber is told of it, and tells of it.
+/// The words that identify a job in both directions.
 fn words(what: ScrubTarget) -> [u64; 2] {
     match what {
         ScrubTarget::Segment(id) => [1, id.0],

@@ -1,4 +1,4 @@
-//! Workers, as the broker's process knows them: how one is started, told whom it serves, and ended.
+//! The broker's side of workers: starts them, assigns tenants, checks heartbeats, and ends them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,16 +26,16 @@ use crate::state::{Resource, SEMAPHORES};
 use crate::wire::{Frame, Id, Reply, RequestError};
 use crate::worker::{WorkerOrder, launch_limit};
 
-/// How long a worker has to end, and how much longer than a launch may take it has to say that it is alive.
+/// How long a worker has to exit, and how much longer than a launch its heartbeat may be late.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a worker has to say for the first time that it is alive: it opens a device before.
+/// How long a worker has until its first heartbeat, before which it opens a device.
 const START: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether workers are alive.
+/// How often heartbeats are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often a worker had said that it is alive, and since when no more.
+/// The last heartbeat count of a worker, and when it was first seen.
 #[derive(Clone, Copy, Debug)]
 struct Heartbeat {
     count: u32,
@@ -43,7 +43,7 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Notes how often a worker has said that it is alive. Whether it was silent for longer than it may be.
+    /// Records the heartbeat count. Returns whether the worker was silent for too long.
     fn is_silent(&mut self, count: u32, now: Instant, patience: Duration) -> bool {
         let patience = if count == 0 { patience.max(START) } else { patience };
         let is_silent = count == self.count && now > self.since + patience;
@@ -56,15 +56,15 @@ impl Heartbeat {
 
 #[derive(Debug, Default)]
 pub(super) struct Workers {
-    /// When those are ended that serve nobody any more.
+    /// When workers that serve no tenant are killed.
     deadlines: BTreeMap<Id, Instant>,
-    /// By the worker.
+    /// By worker.
     heartbeats: BTreeMap<Id, Heartbeat>,
     last_check: Option<Instant>,
 }
 
 impl Workers {
-    /// How long until something is to be looked at.
+    /// How long the event loop may sleep.
     pub(super) fn timeout(&self, now: Instant) -> Option<Duration> {
         let beat = self.last_check.filter(|_| !self.heartbeats.is_empty()).map(|looked| looked + CHECK_INTERVAL);
         let first = self.deadlines.values().copied().chain(beat).min();
@@ -73,13 +73,13 @@ impl Workers {
 }
 
 impl Daemon {
-    /// Starts a worker's process. Where that fails the worker is no more.
+    /// Starts the process of a worker. If that fails, the worker is removed.
     pub(super) fn start_worker(&mut self, worker: Id) {
         let started = self.spawn_worker(worker);
         match started {
             Ok(process) => self.state.worker_started(worker, process),
             Err(error) => {
-                tracing::error!(target: "freehold", %error, "no worker could be started");
+                tracing::error!(target: "freehold", %error, "could not start a worker");
                 self.state.remove_tenant(worker, &TenantConnections(&self.connections));
             }
         }
@@ -89,7 +89,7 @@ impl Daemon {
         let (child, control_socket) = self.config.spawn(Role::Worker)?;
         let process = Arc::new(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?);
         let (ours, theirs) = socket_pair()?;
-        // Every message says who sent it.
+        // Every message carries the id of its sender.
         set_socket_passcred(&ours, true)?;
         let doorbell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
         let new_tenant = NewTenant {
@@ -111,7 +111,7 @@ impl Daemon {
         Ok(child.id())
     }
 
-    /// Gives a tenant its session at a worker.
+    /// Opens the session of a tenant at a worker, and replies with it.
     pub(super) fn open_session(&mut self, to: Id, number: u32, worker: Id, session_index: u32) -> io::Result<()> {
         if let Err(error) = self.assign_session(to, worker, session_index) {
             return self.reply_error(to, number, error, Route::Socket);
@@ -127,7 +127,7 @@ impl Daemon {
         }
     }
 
-    /// Tells a worker whom it serves. One that was told before does not mind.
+    /// Tells a worker which tenant it serves. Telling it twice does no harm.
     fn assign_session(&mut self, tenant: Id, worker: Id, session_index: u32) -> Result<(), RequestError> {
         let is_there = self.connections.contains_key(&(index(worker) as u32));
         if !is_there || !self.fds.contains_key(&FdKey::WorkerSocket(worker)) {
@@ -145,7 +145,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Looks from now on whether a worker says that it is alive, in the ring that it shares with nobody but the broker.
+    /// Starts checking the heartbeat of a worker, in the ring that only it and the broker share.
     pub(super) fn watch_heartbeat(&mut self, worker: Id) {
         let Some(connection) = self.connection(worker) else { return };
         let (count, since) = (connection.ring.heartbeats(), Instant::now());
@@ -153,7 +153,7 @@ impl Daemon {
         self.workers.heartbeats.insert(worker, Heartbeat { count, since });
     }
 
-    /// Tells a worker something. One that does not read is ended.
+    /// Sends an order to a worker. One that does not read is killed.
     fn send_order(&mut self, worker: Id, order: WorkerOrder, beside: &[FdKey]) {
         let Some(control_socket) = self.fds.get(&FdKey::WorkerSocket(worker)) else { return };
         let beside: Vec<Arc<OwnedFd>> = beside.iter().filter_map(|what| self.fds.get(what).cloned()).collect();
@@ -163,12 +163,12 @@ impl Daemon {
         }
     }
 
-    /// A tenant of a worker's goes.
+    /// Asks a worker to finish the calls of a tenant that is closing.
     pub(super) fn drain_session(&mut self, worker: Id, tenant: Id) {
         self.send_order(worker, WorkerOrder::Drain { tenant }, &[]);
     }
 
-    /// A worker serves nobody any more.
+    /// Asks a worker that serves no tenant to exit.
     pub(super) fn stop_worker(&mut self, worker: Id) {
         self.send_order(worker, WorkerOrder::Stop, &[]);
         self.workers.deadlines.insert(worker, Instant::now() + GRACE);
@@ -181,7 +181,7 @@ impl Daemon {
         }
     }
 
-    /// Ends workers that should have ended, or are not alive any more.
+    /// Kills workers that should have exited, or whose heartbeat is late.
     pub(super) fn check_workers(&mut self, now: Instant) {
         let late: Vec<Id> = self
             .workers
@@ -209,7 +209,7 @@ impl Daemon {
         silent.into_iter().for_each(|worker| self.kill_worker(worker));
     }
 
-    /// The ring of calls of a tenant is over: who sleeps at it looks why.
+    /// Ends the call ring of a tenant and wakes its sleepers, which then find out why.
     pub(super) fn close_call_ring(&mut self, tenant: Id) {
         if let Some(Ok(calls)) = self.fds.get(&FdKey::CallRing(tenant)).map(|calls| CallRing::open(calls.clone())) {
             calls.notify_progress();
@@ -217,7 +217,7 @@ impl Daemon {
         self.drop_fd(FdKey::CallRing(tenant));
     }
 
-    /// A worker's process has ended.
+    /// The process of a worker has ended.
     pub(super) fn remove_worker(&mut self, worker: Id) {
         self.workers.deadlines.remove(&worker);
         self.workers.heartbeats.remove(&worker);
@@ -225,7 +225,7 @@ impl Daemon {
         self.drop_fd(FdKey::WorkerDoorbell(worker));
     }
 
-    /// Holds the descriptor that came with a request.
+    /// Stores the descriptor that came with a request.
     pub(super) fn store_received_fd(&mut self, what: Resource) {
         if let Some(arrived) = self.received_fd.take() {
             self.store_fd(super::effects::fd_key(what), Arc::new(arrived));
@@ -233,7 +233,7 @@ impl Daemon {
     }
 }
 
-/// A descriptor that can be a module's: nobody can change what it is of.
+/// Checks the descriptor of a module: a sealed memfd, which nobody can change.
 pub(super) fn module_file(mut descriptors: Vec<OwnedFd>, bytes: u64) -> Result<OwnedFd, RequestError> {
     let bad = RequestError::InvalidModule { limit_bytes: MODULE_BYTES_MAX as u64 };
     let (Some(file), true) = (descriptors.pop(), (1..=MODULE_BYTES_MAX as u64).contains(&bytes)) else {
@@ -254,11 +254,11 @@ mod tests {
         let (begun, patience) = (Instant::now(), Duration::from_secs(3));
         let mut beat = Heartbeat { count: 0, since: begun };
         assert!(!beat.is_silent(0, begun + START, patience));
-        assert!(beat.is_silent(0, begun + START + Duration::from_millis(1), patience), "it never started");
+        assert!(beat.is_silent(0, begun + START + Duration::from_millis(1), patience), "no first heartbeat");
         let began = begun + 2 * START;
         assert!(!beat.is_silent(1, began, patience));
         assert!(!beat.is_silent(1, began + patience, patience));
-        assert!(!beat.is_silent(2, began + patience, patience), "a beat counts from when it is seen");
+        assert!(!beat.is_silent(2, began + patience, patience), "silence counts from when a heartbeat is seen");
         assert!(beat.is_silent(2, began + 2 * patience + Duration::from_millis(1), patience));
     }
 }

@@ -237,7 +237,7 @@ fn change_usage<K: Ord + Copy>(usages: &mut BTreeMap<K, Usage>, whose: K, change
 impl State {
     /// Changes a segment, and what it counts as.
     pub(super) fn change_segment<R>(&mut self, id: Id, change: impl FnOnce(&mut Segment) -> R) -> R {
-        let segment = self.segments.get_mut(id).expect("it is there");
+        let segment = self.segments.get_mut(id).expect("the record exists");
         let before = SegmentCount::of(segment);
         let outcome = change(segment);
         let after = SegmentCount::of(segment);
@@ -250,7 +250,7 @@ impl State {
 
     /// Changes a block, and what it counts as.
     pub(super) fn change_block<R>(&mut self, id: Id, change: impl FnOnce(&mut Block) -> R) -> R {
-        let block = self.blocks.get_mut(id).expect("it is there");
+        let block = self.blocks.get_mut(id).expect("the record exists");
         let before = BlockCount::of(block);
         let outcome = change(block);
         let after = BlockCount::of(block);
@@ -264,7 +264,7 @@ impl State {
     /// Everything, counted by a walk.
     pub(super) fn recount(&self) -> Accounting {
         let mut accounting = Accounting::default();
-        let user_of = |tenant: Id| self.tenants.get(tenant).expect("who has something is there").peer.user;
+        let user_of = |tenant: Id| self.tenants.get(tenant).expect("every owner is a tenant").peer.user;
         self.tenants.iter().for_each(|(_, Tenant { peer, .. })| accounting.connection(peer.user, Change::Add));
         self.segments.iter().for_each(|(id, segment)| accounting.segment(id, SegmentCount::of(segment), Change::Add));
         self.blocks.iter().for_each(|(_, block)| accounting.block(BlockCount::of(block), Change::Add));

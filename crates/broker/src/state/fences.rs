@@ -97,7 +97,7 @@ impl State {
 
     /// Has a name be ready when a fence has passed, and not before.
     pub(super) fn set_ready(&mut self, name: Id, fence: Fence) {
-        let named = self.named.get_mut(name).expect("it is there");
+        let named = self.named.get_mut(name).expect("the record exists");
         let before = std::mem::replace(&mut named.ready, fence);
         self.remove_fence_waiter(before, FenceWaiter::Name(name));
         self.add_fence_waiter(fence, FenceWaiter::Name(name));
@@ -141,7 +141,7 @@ impl State {
                 FenceWaiter::Lease(_) => continue,
             };
             self.remove_fence_waiter(fence, waiter);
-            let named = self.named.get_mut(name).expect("what waits is there");
+            let named = self.named.get_mut(name).expect("a waiting name exists");
             named.ready = Fence::default();
             match (named.policy, named.previous.take()) {
                 (Policy::Open, before) => {

@@ -184,7 +184,7 @@ impl State {
         let lease = Lease { holder: tenant, block, access, name, of, by, ending, order, given, is_unfinished };
         let lease = self.leases.insert(lease);
         self.mark_dirty(DirtyRecord::Lease(index(lease)));
-        let holder = self.tenants.get_mut(tenant).expect("it asks");
+        let holder = self.tenants.get_mut(tenant).expect("the requesting tenant exists");
         holder.leases.insert(lease);
         self.accounting.lease(tenant, holder.peer.user, Change::Add);
         let (segment, offset, bytes) = self.change_block(block, |granted| {
@@ -208,7 +208,7 @@ impl State {
     /// Remembers that a tenant may write to a block, if it lies in a segment of another's. Before the lease is written down: a
     /// broker that comes after knows of none without knowing this.
     pub(super) fn mark_foreign(&mut self, block: Id, tenant: Id) {
-        let marked = self.blocks.get_mut(block).expect("it is leased");
+        let marked = self.blocks.get_mut(block).expect("a leased block exists");
         let owner = self.segments.get(marked.segment).and_then(|segment| segment.owner);
         if owner.is_some_and(|owner| owner != tenant) && !marked.is_foreign {
             marked.is_foreign = true;
@@ -234,7 +234,7 @@ impl State {
     fn assign_segment(&mut self, segment: Id, tenant: Id, stage: SegmentStage) {
         let user = self.user_of(tenant);
         self.change_segment(segment, |owned| (owned.stage, owned.owner, owned.user) = (stage, Some(tenant), user));
-        self.tenants.get_mut(tenant).expect("it asks").segments.insert(segment);
+        self.tenants.get_mut(tenant).expect("the requesting tenant exists").segments.insert(segment);
         self.mark_dirty(DirtyRecord::Segment(index(segment)));
     }
 
@@ -262,7 +262,7 @@ impl State {
         let reply = match outcome {
             Ok(()) => {
                 self.assign_segment(segment, wanted.tenant, SegmentStage::Live);
-                self.reserve_own(wanted).expect("a segment was made that is long enough")
+                self.reserve_own(wanted).expect("the new segment is large enough")
             }
             Err(code) => {
                 self.remove_segment(segment);
@@ -282,7 +282,7 @@ impl State {
     }
 
     fn remove_segment(&mut self, segment: Id) {
-        let gone = self.segments.remove(segment).expect("it is there");
+        let gone = self.segments.remove(segment).expect("the record exists");
         self.accounting.segment(segment, SegmentCount::of(&gone), Change::Subtract);
         self.mark_dirty(DirtyRecord::Segment(index(segment)));
     }
@@ -293,7 +293,7 @@ impl State {
             self.end_lease(lease, Some(fence));
             return;
         }
-        let ending = self.leases.get_mut(lease).expect("it is held");
+        let ending = self.leases.get_mut(lease).expect("a held lease exists");
         ending.ending = Some(fence);
         let ended = ending.clone();
         // Who reads what was written waits on the device, and not for the end of the lease. That is written down first: a broker
@@ -317,7 +317,7 @@ impl State {
         self.remove_given_waiter(lease, ended.given);
         self.recall(ended.holder, lease);
         self.forget_borrowed(&ended, lease);
-        let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
+        let holder = self.tenants.get_mut(ended.holder).expect("the holder of a lease exists");
         holder.leases.remove(&lease);
         self.accounting.lease(ended.holder, holder.peer.user, Change::Subtract);
         self.change_block(ended.block, |block| block.leases -= 1);
@@ -374,7 +374,7 @@ impl State {
     }
 
     fn remove_block(&mut self, block: Id) {
-        let released = self.blocks.remove(block).expect("it is there");
+        let released = self.blocks.remove(block).expect("the record exists");
         self.accounting.block(BlockCount::of(&released), Change::Subtract);
         self.mark_dirty(DirtyRecord::Block(index(block)));
         self.change_segment(released.segment, |segment| {
@@ -386,7 +386,7 @@ impl State {
 
     /// Sees what becomes of a segment without blocks.
     pub(super) fn reclaim_segment(&mut self, id: Id) {
-        let segment = self.segments.get(id).expect("it is there");
+        let segment = self.segments.get(id).expect("the record exists");
         if segment.stage != SegmentStage::Live || segment.blocks.len() > segment.unscrubbed.len() {
             return;
         }
@@ -394,11 +394,11 @@ impl State {
             if !segment.is_exposed && self.accounting.tenant(owner).idle_bytes <= IDLE_BYTES {
                 return;
             }
-            self.tenants.get_mut(owner).expect("it owns").segments.remove(&id);
+            self.tenants.get_mut(owner).expect("the owner of a segment exists").segments.remove(&id);
         }
-        let spoilt = std::mem::take(&mut self.segments.get_mut(id).expect("it is there").unscrubbed);
+        let spoilt = std::mem::take(&mut self.segments.get_mut(id).expect("the record exists").unscrubbed);
         for block in spoilt {
-            let gone = self.blocks.remove(block).expect("a segment's block is there");
+            let gone = self.blocks.remove(block).expect("every block of a segment exists");
             self.accounting.block(BlockCount::of(&gone), Change::Subtract);
             self.mark_dirty(DirtyRecord::Block(index(block)));
             self.change_segment(id, |segment| {
@@ -417,7 +417,7 @@ impl State {
 
     /// Has a segment overwritten that nobody has mapped any more, or gives it back to the driver.
     pub(super) fn scrub_if_unmapped(&mut self, id: Id) {
-        let segment = self.segments.get(id).expect("it is there");
+        let segment = self.segments.get(id).expect("the record exists");
         if segment.stage != SegmentStage::Unmapping || !segment.attached.is_empty() {
             return;
         }
@@ -428,7 +428,7 @@ impl State {
         }
         self.change_segment(id, |segment| segment.stage = SegmentStage::Scrubbing);
         self.mark_dirty(DirtyRecord::Segment(index(id)));
-        let bytes = self.segments.get(id).expect("it is there").bytes;
+        let bytes = self.segments.get(id).expect("the record exists").bytes;
         self.effects.push(Effect::Scrub { what: ScrubTarget::Segment(id), segment: id, offset: 0, bytes });
     }
 
@@ -447,7 +447,7 @@ impl State {
             self.remove_block(id);
             return;
         }
-        self.segments.get_mut(segment).expect("a block lies in a segment").unscrubbed.insert(id);
+        self.segments.get_mut(segment).expect("a block has a segment").unscrubbed.insert(id);
         self.reclaim_segment(segment);
     }
 

@@ -449,7 +449,7 @@ impl State {
         }
         self.poll_fences_of(tenant, environment);
         self.abandon_incomplete(tenant);
-        self.tenants.get_mut(tenant).expect("it was found").has_exited = true;
+        self.tenants.get_mut(tenant).expect("it was found above").has_exited = true;
         self.begin_close(tenant);
         // Its worker may wait for work that nobody does any more.
         self.effects.push(Effect::CompleteFences { tenant });
@@ -457,7 +457,7 @@ impl State {
 
     /// A tenant is to end as soon as nothing is left to be done for it.
     pub(super) fn begin_close(&mut self, tenant: Id) {
-        let going = self.tenants.get_mut(tenant).expect("it goes");
+        let going = self.tenants.get_mut(tenant).expect("a closing tenant exists");
         (going.is_disconnected, going.is_closing) = (true, true);
         let (session, is_idle) = (going.session, going.fence_waiters.is_empty());
         match session {

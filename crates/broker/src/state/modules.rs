@@ -67,7 +67,7 @@ impl State {
             {
                 // Whoever puts it last has it proved: who put it before may be gone by then.
                 if !module.is_compiled && module.by != from {
-                    self.modules.get_mut(known).expect("it was found").by = from;
+                    self.modules.get_mut(known).expect("it was found above").by = from;
                     self.mark_dirty(DirtyRecord::Module(index(known)));
                 }
                 return Ok(Reply::Number { id: known, bytes });
@@ -116,7 +116,7 @@ impl State {
     /// Counts what a module takes that a worker is about to load, unless that is counted.
     fn load(&mut self, worker: Id, module: Id, bytes: u64) -> Result<(), RequestError> {
         let worker_state =
-            self.tenants.get(worker).and_then(|worker| worker.worker_state.as_ref()).expect("it is a worker");
+            self.tenants.get(worker).and_then(|worker| worker.worker_state.as_ref()).expect("the tenant is a worker");
         if worker_state.loaded.contains_key(&module) {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl State {
 
     /// A worker has a module loaded no more.
     pub(super) fn unload(&mut self, from: Id, module: Id) -> Result<Reply, RequestError> {
-        let worker = self.tenants.get_mut(from).expect("it asks");
+        let worker = self.tenants.get_mut(from).expect("the requesting tenant exists");
         let worker_state = worker.worker_state.as_mut().ok_or(RequestError::NotAWorker)?;
         if let Some(load) = worker_state.loaded.remove(&module) {
             self.remove_load(load);
@@ -149,7 +149,7 @@ impl State {
 
     /// Forgets that a worker, which is there, has something loaded.
     pub(super) fn remove_load(&mut self, load: Id) {
-        let gone = self.loads.remove(load).expect("what a worker has loaded is recorded");
+        let gone = self.loads.remove(load).expect("every loaded module has a record");
         let user = self.user_of(gone.worker);
         self.accounting.load(&gone, user, Change::Subtract);
         self.mark_dirty(DirtyRecord::Load(index(load)));
@@ -157,7 +157,7 @@ impl State {
 
     /// A worker's driver has compiled a module.
     pub(super) fn mark_compiled(&mut self, from: Id, id: Id) -> Result<Reply, RequestError> {
-        let worker = self.tenants.get(from).expect("it asks");
+        let worker = self.tenants.get(from).expect("the requesting tenant exists");
         if worker.worker_state.is_none() {
             return Err(RequestError::NotAWorker);
         }
@@ -203,13 +203,13 @@ impl State {
     }
 
     fn remove_module(&mut self, id: Id) {
-        let user = self.modules.get(id).expect("it was found").user;
+        let user = self.modules.get(id).expect("it was found above").user;
         // Those of other users keep what they have loaded, and it counts for them: nobody takes from them what they call.
         let is_told = |load: &ModuleLoad| load.module == id && self.user_of(load.worker) == user;
         let told: Vec<Id> = self.loads.iter().filter(|(_, load)| is_told(load)).map(|(load, _)| load).collect();
         // Written before the module goes: a broker that comes after tells it again.
         told.into_iter().for_each(|load| self.request_unload(load));
-        let gone = self.modules.remove(id).expect("it was found");
+        let gone = self.modules.remove(id).expect("it was found above");
         self.accounting.module(&gone, Change::Subtract);
         self.module_names.remove(&gone.name);
         self.mark_dirty(DirtyRecord::Module(index(id)));
@@ -218,7 +218,7 @@ impl State {
 
     /// Has a worker unload what was dropped.
     pub(super) fn request_unload(&mut self, load: Id) {
-        let leaving = self.loads.get_mut(load).expect("it was found");
+        let leaving = self.loads.get_mut(load).expect("it was found above");
         leaving.is_unloading = true;
         let ModuleLoad { worker, module, .. } = *leaving;
         self.mark_dirty(DirtyRecord::Load(index(load)));
@@ -237,9 +237,9 @@ impl State {
             }
             let mut line = format!("{name}\t{}\t{}\t", module.bytes, module.user);
             for byte in module.hash.iter().flat_map(|word| word.to_le_bytes()) {
-                write!(line, "{byte:02x}").expect("a text takes what is written to it");
+                write!(line, "{byte:02x}").expect("writing to a String succeeds");
             }
-            writeln!(line, "\t{}", self.now.saturating_sub(module.since)).expect("as above");
+            writeln!(line, "\t{}", self.now.saturating_sub(module.since)).expect("writing to a String succeeds");
             if text.len() + line.len() > TAIL_BYTES_MAX {
                 break;
             }

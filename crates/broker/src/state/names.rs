@@ -63,11 +63,11 @@ impl State {
         self.mark_dirty(DirtyRecord::Block(index(block)));
         // From now on it is written by who leases the name for that.
         self.recall(from, lease);
-        let published = self.leases.get_mut(lease).expect("it is held");
+        let published = self.leases.get_mut(lease).expect("a held lease exists");
         let was = (published.access, published.name);
         (published.access, published.name, published.given) = (Access::Read, Some(id), None);
         self.mark_dirty(DirtyRecord::Lease(index(lease)));
-        let named = self.named.get_mut(id).expect("it was found or made");
+        let named = self.named.get_mut(id).expect("it was found or created above");
         named.readers += u32::from(was != (Access::Read, Some(id)));
         named.writer = named.writer.filter(|&writer| writer != lease);
         Ok(Reply::Number { id, bytes: 0 })
@@ -100,7 +100,7 @@ impl State {
 
     /// Has a name stand for another block. What it stood for stays until that is whole, if it was whole itself.
     fn replace(&mut self, name: Id, block: Id, fence: Fence, environment: &impl Environment) {
-        let named = self.named.get_mut(name).expect("it is there");
+        let named = self.named.get_mut(name).expect("the record exists");
         let old = PreviousVersion { block: named.block, version: named.version };
         let older = named.previous.take();
         let is_whole = named.ready.value == 0 || environment.is_complete(named.ready);
@@ -281,7 +281,7 @@ impl State {
             None if bytes == 0 => return Err(RequestError::NoName),
             None => self.add_host(from, bytes, name)?,
         };
-        let bytes = self.hosts.get(id).expect("it was found or made").bytes;
+        let bytes = self.hosts.get(id).expect("it was found or created above").bytes;
         self.effects.push(Effect::SendFd { to: from, number, what: Resource::Host(id), bytes });
         Ok(())
     }

@@ -440,13 +440,13 @@ impl State {
                 continue;
             }
             let last = writers.iter().copied().max_by_key(|&writer| self.leases.get(writer).map(|lease| lease.order));
-            self.named.get_mut(name).expect("it was listed").writer = last;
+            self.named.get_mut(name).expect("it was listed above").writer = last;
             for writer in writers.into_iter().filter(|&writer| Some(writer) != last) {
-                let lease = self.leases.get(writer).expect("it was listed");
+                let lease = self.leases.get(writer).expect("it was listed above");
                 let (holder, block) = (lease.holder, lease.block);
                 self.leases.remove(writer);
-                self.tenants.get_mut(holder).expect("a holder is there").leases.remove(&writer);
-                self.blocks.get_mut(block).expect("it is leased").leases -= 1;
+                self.tenants.get_mut(holder).expect("the holder of a lease exists").leases.remove(&writer);
+                self.blocks.get_mut(block).expect("a leased block exists").leases -= 1;
             }
         }
     }
@@ -467,7 +467,7 @@ impl State {
         self.names = hosts.chain(named).collect();
         let owned: Vec<_> = self.segments.iter().filter_map(|(id, segment)| Some((id, segment.owner?))).collect();
         for (segment, owner) in owned {
-            self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
+            self.tenants.get_mut(owner).expect("the owner of a segment exists").segments.insert(segment);
         }
         self.module_names = self.modules.iter().map(|(id, module)| (module.name.clone(), id)).collect();
         self.accounting = self.recount();

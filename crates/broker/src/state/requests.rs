@@ -82,7 +82,7 @@ impl State {
                 let is_done = is_retry && self.tenants.get(from).is_some_and(|tenant| tenant.last_drop == number);
                 if !is_done {
                     self.drop_name(from, &name, is_retry)?;
-                    self.tenants.get_mut(from).expect("it asks").last_drop = number;
+                    self.tenants.get_mut(from).expect("the requesting tenant exists").last_drop = number;
                     self.mark_dirty(DirtyRecord::Tenant(index(from)));
                 }
                 Ok(Some(Reply::Done))
@@ -116,7 +116,7 @@ impl State {
     }
 
     pub(super) fn user_of(&self, tenant: Id) -> u32 {
-        self.tenants.get(tenant).expect("a tenant that asks is there").peer.user
+        self.tenants.get(tenant).expect("the requesting tenant exists").peer.user
     }
 
     /// A lease that a tenant has.
@@ -142,7 +142,7 @@ impl State {
                     return Err(RequestError::TooMany { limit: self.limits.quotas as u64 });
                 }
                 let id = known.unwrap_or_else(|| self.quotas.insert(Quota { user, memory, bytes }));
-                self.quotas.get_mut(id).expect("it was found or made").bytes = bytes;
+                self.quotas.get_mut(id).expect("it was found or created above").bytes = bytes;
                 self.mark_dirty(DirtyRecord::Quota(index(id)));
             }
             QuotaChange::Clear => {

@@ -26,7 +26,7 @@ impl<T> SlotMap<T> {
     pub(crate) fn insert(&mut self, value: T) -> Id {
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry { generation: 0, value: None });
-            u32::try_from(self.entries.len() - 1).expect("fewer things are counted than a u32 does")
+            u32::try_from(self.entries.len() - 1).expect("fewer than u32::MAX entries")
         });
         let entry = &mut self.entries[index as usize];
         // Zero is nothing's: neither an id nor a record of one is all zeros.

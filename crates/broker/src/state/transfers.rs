@@ -10,7 +10,7 @@ use crate::wire::{Access, Fence, Id, Reply, Request, RequestError};
 impl State {
     /// Hands out a segment's descriptor to who has a lease in it.
     pub(super) fn attach(&mut self, from: Id, number: u32, id: Id) -> Result<(), RequestError> {
-        let tenant = self.tenants.get(from).expect("it asks");
+        let tenant = self.tenants.get(from).expect("the requesting tenant exists");
         let mut blocks = tenant.leases.iter().filter_map(|&lease| self.blocks.get(self.leases.get(lease)?.block));
         if !blocks.any(|block| block.segment == id) {
             return Err(RequestError::NoSegment);
@@ -27,10 +27,10 @@ impl State {
             }
             self.accounting.attachment(user, Change::Add);
             let record = self.attachments.insert(Attachment { tenant: from, segment: id });
-            self.tenants.get_mut(from).expect("it asks").attached.insert(id, record);
+            self.tenants.get_mut(from).expect("the requesting tenant exists").attached.insert(id, record);
             self.mark_dirty(DirtyRecord::Attachment(index(record)));
         }
-        let segment = self.segments.get_mut(id).expect("a block lies in a segment");
+        let segment = self.segments.get_mut(id).expect("a block has a segment");
         segment.attached.insert(from);
         let bytes = segment.bytes;
         self.effects.push(Effect::SendFd { to: from, number, what: Resource::Segment(id), bytes });
@@ -74,7 +74,7 @@ impl State {
         self.check_leases(to)?;
         environment.has_room(to).map_err(|waiting| RequestError::ReceiverBusy { waiting })?;
         // Under another number: who gave it has it no more.
-        let mut given = self.leases.get(lease).expect("it is held").clone();
+        let mut given = self.leases.get(lease).expect("a held lease exists").clone();
         self.order += 1;
         (given.holder, given.by, given.order, given.given) = (to, (from, number), self.order, Some(fence));
         let name = given.name;
@@ -90,8 +90,8 @@ impl State {
         self.mark_dirty(DirtyRecord::Lease(index(new)));
         self.leases.remove(lease);
         self.mark_dirty(DirtyRecord::Lease(index(lease)));
-        self.tenants.get_mut(from).expect("it asks").leases.remove(&lease);
-        self.tenants.get_mut(to).expect("it receives").leases.insert(new);
+        self.tenants.get_mut(from).expect("the requesting tenant exists").leases.remove(&lease);
+        self.tenants.get_mut(to).expect("the receiving tenant exists").leases.insert(new);
         self.accounting.lease(from, user, Change::Subtract);
         self.accounting.lease(to, user, Change::Add);
         if let Some(named) = name.and_then(|name| self.named.get_mut(name))
@@ -121,9 +121,9 @@ impl State {
 
     fn notify_given(&mut self, lease: Id) {
         let Lease { holder, block, by: (from, _), given, is_unfinished, .. } =
-            *self.leases.get(lease).expect("it was given");
-        let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
-        let fence = given.expect("it was given");
+            *self.leases.get(lease).expect("the lease was given");
+        let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("a leased block exists");
+        let fence = given.expect("the lease was given");
         self.effects
             .push(Effect::Notify { to: holder, reply: Reply::Given { lease, segment, offset, bytes, fence, from } });
         if is_unfinished {
@@ -163,7 +163,7 @@ impl State {
                     self.recall(from, lease);
                     self.leases.remove(lease);
                     self.mark_dirty(DirtyRecord::Lease(index(lease)));
-                    let giver = self.tenants.get_mut(from).expect("it asks");
+                    let giver = self.tenants.get_mut(from).expect("the requesting tenant exists");
                     giver.leases.remove(&lease);
                     self.accounting.lease(from, giver.peer.user, Change::Subtract);
                     self.change_block(block, |block| block.leases -= 1);

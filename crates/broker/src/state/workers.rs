@@ -62,7 +62,7 @@ impl Tenant {
 impl State {
     /// A worker for a tenant: the one that it has, one that it agreed to share, or a new one.
     pub(super) fn open_session(&mut self, from: Id, number: u32, label: u64) -> Result<(), RequestError> {
-        let tenant = self.tenants.get(from).expect("it asks");
+        let tenant = self.tenants.get(from).expect("the requesting tenant exists");
         if tenant.worker_state.is_some() {
             return Err(RequestError::Malformed);
         }
@@ -93,7 +93,7 @@ impl State {
         // Before who sits there: a broker that comes after gives no session_index out again.
         self.mark_dirty(DirtyRecord::Tenant(index(worker)));
         let session = CallSession { worker, session_index };
-        self.tenants.get_mut(tenant).expect("it asks").session = Some(session);
+        self.tenants.get_mut(tenant).expect("the requesting tenant exists").session = Some(session);
         self.mark_dirty(DirtyRecord::Tenant(index(tenant)));
         Ok(session)
     }
@@ -132,7 +132,7 @@ impl State {
     }
 
     pub(super) fn worker_state(&mut self, worker: Id) -> &mut WorkerState {
-        self.tenants.get_mut(worker).and_then(|worker| worker.worker_state.as_mut()).expect("a session is at a worker")
+        self.tenants.get_mut(worker).and_then(|worker| worker.worker_state.as_mut()).expect("a session belongs to a worker")
     }
 
     /// Takes a tenant from its worker, which ends if it serves nobody else.
@@ -166,7 +166,7 @@ impl State {
         is_retry: bool,
         environment: &impl Environment,
     ) -> Result<Reply, RequestError> {
-        let worker = self.tenants.get(from).expect("it asks");
+        let worker = self.tenants.get(from).expect("the requesting tenant exists");
         let serves = worker.worker_state.as_ref().ok_or(RequestError::NotAWorker)?.serves.contains_key(&tenant);
         if !serves || !self.tenants.get(tenant).is_some_and(|tenant| tenant.is_closing) {
             return if is_retry { Ok(Reply::Done) } else { Err(RequestError::NoTenant) };
@@ -195,7 +195,7 @@ impl State {
     /// A worker is gone: those that it served have none.
     pub(super) fn clear_sessions(&mut self, worker_state: WorkerState) {
         for (tenant, _) in worker_state.serves {
-            self.tenants.get_mut(tenant).expect("who is served is there").session = None;
+            self.tenants.get_mut(tenant).expect("a served tenant exists").session = None;
             self.mark_dirty(DirtyRecord::Tenant(index(tenant)));
             self.effects.push(Effect::CloseFd { what: Resource::CallRing(tenant) });
         }
@@ -203,7 +203,7 @@ impl State {
 
     /// A second lease of what a tenant has leased, for its worker.
     pub(super) fn borrow(&mut self, from: Id, number: u32, lease: Id, of: Id) -> Result<Reply, RequestError> {
-        let asking = self.tenants.get(from).expect("it asks");
+        let asking = self.tenants.get(from).expect("the requesting tenant exists");
         let worker_state = asking.worker_state.as_ref().ok_or(RequestError::NotAWorker)?;
         if !worker_state.serves.contains_key(&of) {
             return Err(RequestError::NoTenant);
@@ -221,7 +221,7 @@ impl State {
         let named = name.and_then(|name| self.named.get(name)).filter(|named| named.block == block);
         let fence = named.map_or(Fence::default(), |named| named.ready);
         if let Some(&known) = worker_state.borrowed.get(&lease) {
-            let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
+            let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("a leased block exists");
             return Ok(Reply::Granted { lease: known, segment, offset, bytes, fence, access });
         }
         self.check_leases(from)?;
@@ -247,7 +247,7 @@ impl State {
     /// Forgets what a worker borrowed and has returned.
     pub(super) fn forget_borrowed(&mut self, ended: &Lease, lease: Id) {
         let Some(of) = ended.of else { return };
-        let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
+        let holder = self.tenants.get_mut(ended.holder).expect("the holder of a lease exists");
         if let Some(worker_state) = &mut holder.worker_state
             && worker_state.borrowed.get(&of) == Some(&lease)
         {
@@ -267,7 +267,7 @@ impl State {
             };
             match worker_state.filter(is_free).filter(|_| worker != tenant) {
                 Some(worker_state) => drop(worker_state.serves.insert(tenant, session_index)),
-                None => self.tenants.get_mut(tenant).expect("it was listed").session = None,
+                None => self.tenants.get_mut(tenant).expect("it was listed above").session = None,
             }
         }
         // A fence is of who says it, or of its worker.

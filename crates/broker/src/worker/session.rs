@@ -223,7 +223,7 @@ impl CallSession {
             self.wait_for_fences(head, rest, resources)?;
         }
         self.wait_for_streams(head, rest, resources)?;
-        let LoadedKernel { kernel, signature } = resources.kernel(head.module, head.kernel).expect("it was found");
+        let LoadedKernel { kernel, signature } = resources.kernel(head.module, head.kernel).expect("it was found above");
         let name = signature.name.clone();
         let mut dyn_args = Vec::with_capacity(rest.arg_count as usize);
         let mut left = rest;
