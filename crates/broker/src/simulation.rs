@@ -1,5 +1,6 @@
-//! What fuzzing drives: the state under any requests in any order, brokers that die between any two records, and the recovery from
-//! any journal. Bytes choose what happens; a broken rule is a panic. The library has none of this otherwise.
+//! A simulated broker for tests and fuzzing: the state under any requests in any order, brokers that die between any
+//! two records, and the recovery from any journal. Bytes decide what happens; a broken invariant is a panic. Not part
+//! of a normal build.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use crate::state::tests::{COMPLETE, FakeEnvironment, MemoryJournal, OPERATOR, ch
 use crate::state::{Effect, Peer, Resource, ScrubTarget, State};
 use crate::wire::{Frame, Id, Request};
 
-/// Choices, one byte each. When they are used up, all is over.
+/// Decisions, one byte each. The run ends when they are used up.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -24,7 +25,7 @@ impl Choices<'_> {
         Some(u64::from_le_bytes(*first))
     }
 
-    /// One of some things, if there are any.
+    /// One of several values, if there are any.
     fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         let byte = usize::from(self.byte()?);
         (!all.is_empty()).then(|| all[byte % all.len()])
@@ -121,7 +122,7 @@ impl Simulation {
         Some(())
     }
 
-    /// A number that may mean something.
+    /// A number that may be valid somewhere.
     fn word(&self, tenants: &[Id], choices: &mut Choices<'_>) -> Option<u64> {
         let state = &self.state;
         Some(match choices.byte()? % 10 {
@@ -137,7 +138,7 @@ impl Simulation {
         })
     }
 
-    /// A request has one answer, or waits for memory that is being made.
+    /// Checks that a request has one reply, or waits for a segment.
     fn answered(&mut self, from: Id, of: u32) {
         let effects = self.state.take_effects(Vec::new());
         let is_answer = |effect: &&Effect| match **effect {
@@ -149,7 +150,7 @@ impl Simulation {
             Effect::CreateSegment { .. } => true,
             _ => false,
         };
-        assert_eq!(effects.iter().filter(is_answer).count(), 1, "a request has one answer: {effects:?}");
+        assert_eq!(effects.iter().filter(is_answer).count(), 1, "a request has one reply: {effects:?}");
         self.apply_effects(effects);
     }
 
@@ -168,7 +169,7 @@ impl Simulation {
         }
     }
 
-    /// The broker dies behind some of the records that it was to write, and another begins.
+    /// The broker dies after some of its records, and another recovers.
     fn restart(&mut self, choices: &mut Choices<'_>) {
         let left = choices.byte().map_or(0, usize::from);
         self.write(left);
@@ -184,12 +185,12 @@ impl Simulation {
     }
 }
 
-/// Whatever happens, in whatever order, every rule of the state holds.
+/// Runs random requests and deaths, and checks every invariant of the state.
 pub fn state(choices: &[u8]) {
     let mut choices = Choices(choices);
     let mut simulation = Simulation::new();
     while !choices.0.is_empty() {
-        // A step may be the last resource that a broker did: then not all of its records are written.
+        // A broker may die in any step: then only some of its records are written.
         let is_last = choices.0[0] % 16 == 8;
         if !is_last {
             simulation.write(usize::MAX);
@@ -201,13 +202,13 @@ pub fn state(choices: &[u8]) {
     }
 }
 
-/// The journal of a broker to which some things have happened.
+/// The journal of a broker after some requests.
 fn written_journal(choices: &mut Choices<'_>) -> Journal {
-    let journal = Journal::create(limits()).expect("a file in memory");
+    let journal = Journal::create(limits()).expect("memfd_create succeeds");
     let mut simulation = Simulation::new();
     while let Some(&next) = choices.0.first() {
         if next % 16 == 8 {
-            // Nobody dies here.
+            // No broker dies here.
             choices.byte();
             continue;
         }
@@ -219,14 +220,14 @@ fn written_journal(choices: &mut Choices<'_>) -> Journal {
     journal
 }
 
-/// The journal of a broker in which any words are changed is recovered from without a panic, and whoever is found in it can be
-/// served, and ended.
+/// Changes some words of a journal at random. Recovery must not panic, and every tenant that it finds can be served and
+/// removed.
 pub fn journal(choices: &[u8]) {
     let (steps, corruptions) = choices.split_at(choices.len() / 2);
     let written = written_journal(&mut Choices(steps));
     let mut choices = Choices(corruptions);
     let has = choices.byte().unwrap_or(0);
-    // Few are changed: of a journal that is all noise, little is believed.
+    // Only a few words: little is recovered from a journal that is all noise.
     for _ in 0..has / 8 {
         let (Some(table), Some(at), Some(how)) = (choices.byte(), choices.byte(), choices.byte()) else { break };
         let value = match how % 8 {
@@ -260,14 +261,14 @@ pub fn journal(choices: &[u8]) {
     let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
     tenants.into_iter().for_each(|tenant| state.remove_tenant(tenant, &COMPLETE));
     journal.write(&mut state);
-    assert_eq!(state.leases.iter().count(), 0, "nobody is left to hold a lease");
+    assert_eq!(state.leases.iter().count(), 0, "a lease is left without tenants");
 }
 
 #[cfg(test)]
 mod tests {
     use freehold_testing::{Random, print_seed, report_covered, seeds};
 
-    /// Bytes from seeds, as many as a run of the fuzzer gives at a time.
+    /// Random bytes from seeds, as many as one run of the fuzzer gets.
     fn run_seeds(what: &str, simulation: fn(&[u8])) {
         let seeds = seeds(100, 700, 20_000);
         report_covered(seeds.end() - seeds.start() + 1, what);
@@ -280,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Prints the seed that failed.
+    /// Prints the seed of a failed run.
     struct PrintSeedOnPanic(u64);
 
     impl Drop for PrintSeedOnPanic {

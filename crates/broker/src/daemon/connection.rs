@@ -184,8 +184,8 @@ impl Connection {
         written.wrapping_sub(fence.value).cast_signed() >= 0
     }
 
-    /// Completes every fence of the tenant's semaphores. The bit is above every value, and the values do not wrap
-    /// around.
+    /// Completes every fence of the tenant's semaphores. The bit is above every value, and low enough for the signed
+    /// comparison of `is_complete`.
     pub(super) fn complete_fences(&self, words: u32) {
         for word in 0..words as usize {
             // The low bits keep the last value.

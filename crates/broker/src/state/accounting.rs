@@ -1,21 +1,21 @@
-//! What is had, counted as it changes: by all, by each user, by each tenant. A walk over everything gives the same numbers, and
-//! is never made to answer a request.
+//! Usage, counted as it changes: in all, per user, per tenant. `recount` computes the same numbers from scratch; no
+//! request does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Block, Host, ModuleEntry, ModuleLoad, PendingReserve, Segment, SegmentStage, State, Tenant};
 use crate::wire::Id;
 
-/// What a user has, or a tenant.
+/// Usage of a user or a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Of segments, and of those that the driver is making; of a worker, and its user, also of what variables of modules take that
-    /// it has loaded.
+    /// Of segments, also of those that the driver is creating. For a worker and its user, also of the variables of
+    /// loaded modules.
     pub(crate) bytes: u64,
     /// Of segments without blocks.
     pub(crate) idle_bytes: u64,
     pub(crate) segments: u64,
-    /// Those too that were given back, and whose fences have not passed.
+    /// Includes leases that were returned and whose fences are not complete.
     pub(crate) leases: u64,
     pub(crate) names: u64,
     pub(crate) connections: u64,
@@ -50,21 +50,21 @@ impl Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accounting {
     pub(crate) segment_bytes: u64,
-    /// What variables of modules take of the device, at each worker that has loaded them.
+    /// Device memory of the variables of modules, in every worker that has loaded them.
     pub(crate) loaded_bytes: u64,
-    /// Given up, and not yet anybody else's.
+    /// Free, and not yet reusable.
     pub(crate) reclaiming_bytes: u64,
-    /// Being overwritten, or all zeros.
+    /// Being zeroed, or all zeros.
     pub(crate) cached_bytes: u64,
     pub(crate) leased_bytes: u64,
     pub(crate) named_bytes: u64,
     users: BTreeMap<u32, Usage>,
     tenants: BTreeMap<Id, Usage>,
-    /// Segments of zeros that are anybody's, by their bytes.
+    /// Zeroed segments without an owner, by size.
     pub(crate) zeroed: BTreeSet<(u64, Id)>,
 }
 
-/// Whether something comes to what is counted, or goes from it.
+/// Whether a count increases or decreases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Add,
@@ -80,7 +80,7 @@ impl Change {
     }
 }
 
-/// What a segment counts as.
+/// How a segment is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentCount {
     bytes: u64,
@@ -97,7 +97,7 @@ impl SegmentCount {
     }
 }
 
-/// What a block counts as.
+/// How a block is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockCount {
     bytes: u64,
@@ -122,7 +122,7 @@ impl Accounting {
         self.tenants.get(&tenant).unwrap_or(&Usage::NONE)
     }
 
-    /// All that is taken of what the broker may have of the device.
+    /// All device memory that counts against the broker's budget.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.segment_bytes + self.loaded_bytes
     }
@@ -220,7 +220,7 @@ impl Accounting {
     }
 }
 
-/// Changes a usage record. Who has nothing has none.
+/// Changes a usage record, and removes it when it is all zeros.
 #[inline]
 fn change_usage<K: Ord + Copy>(usages: &mut BTreeMap<K, Usage>, whose: K, change: impl FnOnce(&mut Usage)) {
     match usages.get_mut(&whose) {
@@ -235,7 +235,7 @@ fn change_usage<K: Ord + Copy>(usages: &mut BTreeMap<K, Usage>, whose: K, change
 }
 
 impl State {
-    /// Changes a segment, and what it counts as.
+    /// Changes a segment and updates the counts.
     pub(super) fn change_segment<R>(&mut self, id: Id, change: impl FnOnce(&mut Segment) -> R) -> R {
         let segment = self.segments.get_mut(id).expect("the record exists");
         let before = SegmentCount::of(segment);
@@ -248,7 +248,7 @@ impl State {
         outcome
     }
 
-    /// Changes a block, and what it counts as.
+    /// Changes a block and updates the counts.
     pub(super) fn change_block<R>(&mut self, id: Id, change: impl FnOnce(&mut Block) -> R) -> R {
         let block = self.blocks.get_mut(id).expect("the record exists");
         let before = BlockCount::of(block);
@@ -261,7 +261,7 @@ impl State {
         outcome
     }
 
-    /// Everything, counted by a walk.
+    /// Counts everything from scratch.
     pub(super) fn recount(&self) -> Accounting {
         let mut accounting = Accounting::default();
         let user_of = |tenant: Id| self.tenants.get(tenant).expect("every owner is a tenant").peer.user;

@@ -1,5 +1,5 @@
-//! Points that have not passed: which leases and names wait for which word of whose semaphores. A word is looked at once, however
-//! many wait for it.
+//! Incomplete fences: which leases and names wait for which semaphore of which tenant. A semaphore is read once,
+//! however many wait for it.
 
 use super::slot_map::index;
 use super::{DirtyRecord, Effect, Environment, PreviousVersion, SEMAPHORES, State, Tenant};
@@ -8,16 +8,16 @@ use crate::wire::{Fence, Id, Policy, Reply, RequestError};
 /// What waits for a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FenceWaiter {
-    /// Its memory is somebody else's then.
+    /// A returned lease: its memory can be reused then.
     Lease(Id),
-    /// What it names is whole then.
+    /// A name: its current version is complete then.
     Name(Id),
-    /// What was given with this lease is whole then. Its giver stays until that is so.
+    /// A given lease: its contents are complete then. The giver is kept until then.
     Given(Id),
 }
 
 impl State {
-    /// A fence of a tenant's own semaphores, or of its worker's: nobody speaks for another.
+    /// Accepts a fence of the tenant's own semaphores or of its worker's: no tenant may name those of another.
     pub(super) fn check_fence(&self, tenant: Id, fence: Fence) -> Result<Fence, RequestError> {
         if fence.value == 0 {
             return Ok(Fence::default());
@@ -25,7 +25,7 @@ impl State {
         if fence.semaphore >= SEMAPHORES {
             return Err(RequestError::Malformed);
         }
-        // Its worker works for it, and what that one did not finish when it ended has passed.
+        // Its worker runs its calls. Fences of a worker that has ended are complete.
         let session = self.tenants.get(tenant).and_then(|tenant| tenant.session);
         if fence.tenant == tenant || fence.tenant == Id(0) || self.tenants.get(fence.tenant).is_some() {
             let is_of_worker = session.is_some_and(|session| session.worker == fence.tenant);
@@ -34,7 +34,7 @@ impl State {
         Ok(Fence::default())
     }
 
-    /// Remembers what waits for a fence.
+    /// Adds a waiter for a fence.
     pub(super) fn add_fence_waiter(&mut self, fence: Fence, waiter: FenceWaiter) {
         let Some(tenant) = self.tenants.get_mut(fence.tenant).filter(|_| fence.value > 0) else { return };
         tenant.fence_waiters.insert((fence.semaphore, fence.value, waiter));
@@ -49,12 +49,12 @@ impl State {
         }
     }
 
-    /// Whether something waits for fences, or tenants have gone whose fences have not passed.
+    /// Whether something waits for fences, or closing tenants have incomplete ones.
     pub(crate) fn has_fence_waiters(&self) -> bool {
         !self.awaited_tenants.is_empty() || !self.closing.is_empty()
     }
 
-    /// Sees which fences have passed: leases end, names are whole, tenants that go are gone.
+    /// Polls all fences: leases end, names become complete, closing tenants are removed.
     pub(crate) fn poll_fences(&mut self, environment: &impl Environment) {
         let mut next = self.awaited_tenants.first().copied();
         while let Some(tenant) = next {
@@ -70,11 +70,12 @@ impl State {
         gone.into_iter().for_each(|tenant| self.remove_tenant(tenant, environment));
     }
 
-    /// Sees which fences of a tenant have passed. Of each word the first is looked at, and more only where that has passed.
+    /// Polls the fences of a tenant. Only the lowest value of each semaphore is checked, and the next when that is
+    /// complete.
     pub(super) fn poll_fences_of(&mut self, tenant: Id, environment: &impl Environment) {
         let mut word = 0;
         loop {
-            // What one that is gone had returned is its worker's to use until that has come to the end.
+            // Leases that an exited tenant had returned may be used by its worker until that has finished.
             let Some(known) = self.tenants.get(tenant).filter(|known| !known.has_exited) else { return };
             let Some(&(at, value, waiter)) = known.fence_waiters.range((word, 0, FenceWaiter::Lease(Id(0)))..).next()
             else {
@@ -95,7 +96,7 @@ impl State {
         }
     }
 
-    /// Has a name be ready when a fence has passed, and not before.
+    /// Sets the fence at which a name is complete.
     pub(super) fn set_ready(&mut self, name: Id, fence: Fence) {
         let named = self.named.get_mut(name).expect("the record exists");
         let before = std::mem::replace(&mut named.ready, fence);
@@ -103,7 +104,7 @@ impl State {
         self.add_fence_waiter(fence, FenceWaiter::Name(name));
     }
 
-    /// What a name stands for is whole: what it stood for before is no more.
+    /// The current version of a name is complete: its previous one is freed.
     fn complete_name(&mut self, name: Id) {
         let Some(named) = self.named.get_mut(name) else { return };
         named.ready = Fence::default();
@@ -114,7 +115,7 @@ impl State {
         }
     }
 
-    /// Nothing has to pass any more before a lease is used that was given: the work of who gave it has, or never will.
+    /// Ends the wait for the giver of a lease: its work is complete, or it has ended.
     fn complete_given(&mut self, lease: Id, is_whole: bool) {
         let Some(given) = self.leases.get_mut(lease) else { return };
         (given.given, given.is_unfinished) = (Some(Fence::default()), given.is_unfinished || !is_whole);
@@ -125,8 +126,8 @@ impl State {
         }
     }
 
-    /// Names whose last state a tenant that is gone has not finished are what they were before, or are no more. Those that it gave
-    /// what it has not finished are told so, before anything lets their streams pass.
+    /// Restores the previous version of every name that a dead tenant has not completed, or removes the name. Receivers
+    /// of leases that it has not completed are notified, before its fences are completed and their streams continue.
     pub(super) fn abandon_incomplete(&mut self, tenant: Id) {
         let waiter = self.tenants.get(tenant).map(|tenant| tenant.fence_waiters.clone()).unwrap_or_default();
         for (word, value, waiter) in waiter {
@@ -145,7 +146,7 @@ impl State {
             named.ready = Fence::default();
             match (named.policy, named.previous.take()) {
                 (Policy::Open, before) => {
-                    debug_assert!(before.is_none(), "what all write in place has no state before");
+                    debug_assert!(before.is_none(), "a name that is written in place has no previous version");
                     self.mark_dirty(DirtyRecord::Name(index(name)));
                 }
                 (_, Some(PreviousVersion { block, version })) => {
@@ -159,7 +160,7 @@ impl State {
         }
     }
 
-    /// Takes a block from its name: it goes with the last lease of it.
+    /// Detaches a block from its name. It is freed with its last lease.
     pub(super) fn unpublish_block(&mut self, block: Id) {
         self.change_block(block, |block| block.is_named = false);
         self.mark_dirty(DirtyRecord::Block(index(block)));

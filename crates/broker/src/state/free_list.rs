@@ -1,21 +1,21 @@
-//! Which bytes of a segment are whose: free spans by offset. Pure arithmetic.
+//! The free ranges of a segment, by offset. Pure arithmetic.
 
 use std::collections::BTreeMap;
 
-/// Blocks begin at multiples of this, as those of a driver do.
+/// The alignment of blocks, as that of a driver.
 pub(crate) const GRANULE_BYTES: u64 = 512;
 
-/// What a block of so many bytes takes.
+/// The bytes that a block takes.
 pub(crate) fn span_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(GRANULE_BYTES)
 }
 
-/// What is free of a segment.
+/// The free ranges of a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeList {
-    /// Lengths by offset, without neighbours.
+    /// Length by offset. No two ranges are adjacent.
     free: BTreeMap<u64, u64>,
-    /// None is longer. So one that is full is not searched again and again.
+    /// An upper bound of the longest range, so that a full segment is not searched again and again.
     longest_max: u64,
 }
 
@@ -32,7 +32,7 @@ impl FreeList {
         Self { free: BTreeMap::from([(0, bytes)]), longest_max: bytes }
     }
 
-    /// The first bytes that are long enough.
+    /// Allocates from the first range that is large enough. Returns the offset.
     pub(crate) fn alloc(&mut self, bytes: u64) -> Option<u64> {
         if bytes > self.longest_max {
             return None;
@@ -48,7 +48,7 @@ impl FreeList {
         Some(offset)
     }
 
-    /// Takes bytes that are known to be free. Whether they were.
+    /// Allocates a given range. Returns whether it was free.
     pub(crate) fn alloc_at(&mut self, offset: u64, bytes: u64) -> bool {
         let Some((&base, &length)) = self.free.range(..=offset).next_back() else { return false };
         if bytes == 0 || offset.checked_add(bytes).is_none_or(|end| end > base + length) {

@@ -1,13 +1,13 @@
-//! How much may be had, by all, by a user, by a tenant. Knows nothing of who has what.
+//! The limits of the broker: in all, per user, per tenant. Knows no usage.
 
-/// How much may be had. What one user may have is counted over all of its connections.
+/// Limits. Those of a user apply to all of its connections together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) budget_bytes: u64,
-    /// Of one user, unless it was given a quota of its own.
+    /// Of one user, unless it has a quota of its own.
     pub(crate) user_bytes: u64,
     pub(crate) tenant_bytes: u64,
-    /// Zeroed memory up to this is kept for whoever comes next. The rest goes back to the driver.
+    /// Zeroed memory up to this is kept for the next tenants. The rest goes back to the driver.
     pub(crate) cached_bytes: u64,
     /// Connections.
     pub(crate) tenants: usize,
@@ -22,9 +22,9 @@ pub(crate) struct Limits {
     pub(crate) user_names: usize,
     pub(crate) attachments: usize,
     pub(crate) user_attachments: usize,
-    /// Requests of one user that wait for the driver. A tenant's next one is not looked at before.
+    /// Requests of one user that wait for the driver. A tenant has at most one.
     pub(crate) user_waiting: usize,
-    /// Memory of the host.
+    /// Named host memory.
     pub(crate) hosts: usize,
     pub(crate) user_hosts: usize,
     pub(crate) user_host_bytes: u64,
@@ -32,13 +32,13 @@ pub(crate) struct Limits {
     pub(crate) modules: usize,
     pub(crate) user_modules: usize,
     pub(crate) user_module_bytes: u64,
-    /// Modules that workers have loaded, each as often as there are workers that have it.
+    /// Loaded modules, counted once for each worker.
     pub(crate) loads: usize,
     pub(crate) user_loads: usize,
 }
 
 impl Limits {
-    /// Of anything but memory a user may have half of what there is at the most.
+    /// Default limits: of anything but memory, a user gets at most half.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         Self {
             budget_bytes,

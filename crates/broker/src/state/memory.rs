@@ -11,33 +11,33 @@ use super::{
 };
 use crate::wire::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
 
-/// What a driver makes and maps at once.
+/// The unit in which a driver creates and maps memory.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// Segments without blocks that a tenant keeps, so that its next request finds one: in bytes.
+/// Bytes of empty segments that a tenant keeps for its next requests.
 const IDLE_BYTES: u64 = 64 << 20;
 
-/// The driver's codes for a device that is not there, or not to be used any more: unavailable, no device, an invalid one, memory
-/// that cannot be corrected, a system that is not ready, unknown.
+/// Error codes of a driver whose device is lost or unusable: unavailable, no device, invalid device, uncorrectable
+/// memory error, system not ready, unknown.
 const DEVICE_LOST_CODES: [u32; 6] = [46, 100, 101, 214, 802, 999];
 
-/// More than any device has, and few enough that stats of them can be counted.
+/// More than any device has, and small enough that sums do not overflow.
 const BYTES_MAX: u64 = 1 << 50;
 
-/// Refuses one more than a limit.
+/// Fails if one more would exceed the limit.
 pub(super) fn check_count(count: u64, limit: usize) -> Result<(), RequestError> {
     if count < limit as u64 { Ok(()) } else { Err(RequestError::TooMany { limit: limit as u64 }) }
 }
 
 impl PendingReserve {
-    /// Of the segment that is made for it.
+    /// The size of the segment that is created for it.
     pub(super) fn segment_bytes(&self) -> u64 {
         span_bytes(self.bytes).next_multiple_of(PAGE_BYTES)
     }
 }
 
 impl State {
-    /// Memory for a tenant, of its own segments, of one that is clean, or of a new one.
+    /// Allocates memory for a tenant: from its own segments, from a zeroed one, or from a new one.
     pub(super) fn reserve(&mut self, wanted: PendingReserve) -> Result<Option<Reply>, RequestError> {
         if wanted.bytes == 0 {
             return Err(RequestError::ZeroBytes);
@@ -84,27 +84,27 @@ impl State {
         Ok(None)
     }
 
-    /// The error when the broker's budget has too little left.
+    /// The error if the broker's budget is exhausted.
     pub(super) fn out_of_memory(&self, wanted_bytes: u64) -> RequestError {
         let budget_bytes = self.limits.budget_bytes;
         let free_bytes = budget_bytes.saturating_sub(self.accounting.taken_bytes());
         RequestError::OutOfMemory { free_bytes, budget_bytes, wanted_bytes }
     }
 
-    /// Forgets that a request waits for a segment: the request.
+    /// Removes and returns the request that waits for a segment.
     pub(super) fn remove_pending(&mut self, segment: Id) -> Option<PendingReserve> {
         let waiting = self.pending_reserves.remove(&segment)?;
         self.accounting.waiting(&waiting, Change::Subtract);
         Some(waiting)
     }
 
-    /// Refuses more bytes than a user may have, or one tenant.
+    /// Checks the quotas of the user and of the tenant.
     fn check_bytes(&self, wanted: &PendingReserve) -> Result<(), RequestError> {
         self.check_user(wanted.user, wanted.segment_bytes(), wanted.bytes)?;
         self.check_tenant(wanted.tenant, wanted.segment_bytes(), wanted.bytes)
     }
 
-    /// Refuses more bytes than a user may have. `wanted_bytes` is what was asked for, and takes `more_bytes`.
+    /// Checks the quota of a user. `wanted_bytes` were requested, and take `more_bytes`.
     pub(super) fn check_user(&self, user: u32, more_bytes: u64, wanted_bytes: u64) -> Result<(), RequestError> {
         let (limit_bytes, had_bytes) = (self.quota_of(user, MemoryKind::Device), self.accounting.user(user).bytes);
         match had_bytes.saturating_add(more_bytes) > limit_bytes {
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// Refuses more bytes than a tenant may have, with what its worker has loaded.
+    /// Checks the quota of a tenant, including what its worker has loaded.
     pub(super) fn check_tenant(&self, tenant: Id, more_bytes: u64, wanted_bytes: u64) -> Result<(), RequestError> {
         let worker = self.tenants.get(tenant).and_then(|tenant| tenant.session).map(|session| session.worker);
         let loaded_bytes = worker.map_or(0, |worker| self.accounting.tenant(worker).bytes);
@@ -124,9 +124,9 @@ impl State {
         }
     }
 
-    /// Refuses one more lease than a tenant may have, or its user, or all.
+    /// Checks the limits of leases: of the tenant, of its user, of all.
     pub(super) fn check_leases(&self, tenant: Id) -> Result<(), RequestError> {
-        // Those that wait for the driver will have one each.
+        // Requests that wait for the driver will get one lease each.
         let of_tenant = self.accounting.tenant(tenant);
         check_count(of_tenant.leases + of_tenant.waiting, self.limits.tenant_leases)?;
         let of_user = self.accounting.user(self.user_of(tenant));
@@ -136,7 +136,7 @@ impl State {
         check_count((self.blocks.len() + awaited) as u64, self.limits.blocks)
     }
 
-    /// Memory of the segments that a tenant has.
+    /// Allocates from the segments of a tenant.
     fn reserve_own(&mut self, wanted: PendingReserve) -> Option<Reply> {
         let own = &self.tenants.get(wanted.tenant)?.segments;
         let (segment, offset) = own.iter().find_map(|&segment| {
@@ -158,9 +158,9 @@ impl State {
         Some(self.grant(wanted.tenant, wanted.number, block, Access::Write, wanted.name))
     }
 
-    /// A lease of a block for a tenant.
+    /// Creates a lease of a block for a tenant.
     pub(super) fn grant(&mut self, tenant: Id, number: u32, block: Id, access: Access, name: Option<Id>) -> Reply {
-        // It may have been dropped while the driver made memory.
+        // The name may have been dropped while the driver created memory.
         let name = name.filter(|&name| self.named.get(name).is_some());
         if access == Access::Write {
             self.mark_foreign(block, tenant);
@@ -168,7 +168,7 @@ impl State {
         self.grant_with(tenant, number, block, access, name, None)
     }
 
-    /// A lease of a block: of what has a name, or of another lease.
+    /// Creates a lease of a block, for a name or borrowed of another lease.
     pub(super) fn grant_with(
         &mut self,
         tenant: Id,
@@ -205,8 +205,8 @@ impl State {
         Reply::Granted { lease, segment, offset, bytes, fence, access }
     }
 
-    /// Remembers that a tenant may write to a block, if it lies in a segment of another's. Before the lease is written down: a
-    /// broker that comes after knows of none without knowing this.
+    /// Marks a block that another tenant than the segment's owner may write. Recorded before the lease, so that no
+    /// recovered broker knows the lease without this.
     pub(super) fn mark_foreign(&mut self, block: Id, tenant: Id) {
         let marked = self.blocks.get_mut(block).expect("a leased block exists");
         let owner = self.segments.get(marked.segment).and_then(|segment| segment.owner);
@@ -216,14 +216,15 @@ impl State {
         }
     }
 
-    /// A segment of zeros that is any process's of a user. Not another user's: one of its processes may have kept the descriptor.
+    /// Finds a zeroed segment that a user last had. Not one of another user, whose process may have kept the
+    /// descriptor.
     fn find_zeroed(&self, bytes: u64, user: u32) -> Option<Id> {
         let fits = (bytes, Id(0))..=(bytes + bytes / 8, Id(u64::MAX));
         let mut clean = self.accounting.zeroed.range(fits).map(|&(_, id)| id);
         clean.find(|&id| self.segments.get(id).is_some_and(|segment| segment.user == user))
     }
 
-    /// Gives clean segments back to the driver until so much can be made.
+    /// Gives zeroed segments back to the driver until a new one of this size fits.
     pub(super) fn evict_zeroed(&mut self, bytes: u64) {
         while self.accounting.taken_bytes().saturating_add(bytes) > self.limits.budget_bytes {
             let Some(&(_, clean)) = self.accounting.zeroed.first() else { return };
@@ -243,13 +244,13 @@ impl State {
         self.effects.push(Effect::CloseFd { what: Resource::Segment(segment) });
     }
 
-    /// The driver has made a segment, or refused with a code.
+    /// The driver has created a segment, or failed with a code.
     pub(crate) fn segment_created(&mut self, segment: Id, outcome: Result<(), u32>) {
         let waiting = self.remove_pending(segment);
         let Some(made) = self.segments.get(segment) else { return };
         let (made_bytes, budget_bytes) = (made.bytes, self.limits.budget_bytes);
         let Some(wanted) = waiting.filter(|wanted| self.tenants.get(wanted.tenant).is_some()) else {
-            // Who asked for it is gone.
+            // The tenant that asked for it is gone.
             match outcome {
                 Ok(()) => {
                     self.change_segment(segment, |made| made.stage = SegmentStage::Live);
@@ -266,7 +267,7 @@ impl State {
             }
             Err(code) => {
                 self.remove_segment(segment);
-                // The driver has no memory left: that says more than its code.
+                // Out of memory says more than the code of the driver.
                 match code {
                     2 => Reply::Error(RequestError::OutOfMemory {
                         free_bytes: 0,
@@ -287,7 +288,7 @@ impl State {
         self.mark_dirty(DirtyRecord::Segment(index(segment)));
     }
 
-    /// Takes a lease back. Its memory is somebody else's when the fence has passed.
+    /// Returns a lease. Its memory can be reused when the fence is complete.
     pub(super) fn return_lease(&mut self, lease: Id, fence: Fence, environment: &impl Environment) {
         if fence.value == 0 || environment.is_complete(fence) {
             self.end_lease(lease, Some(fence));
@@ -296,8 +297,8 @@ impl State {
         let ending = self.leases.get_mut(lease).expect("a held lease exists");
         ending.ending = Some(fence);
         let ended = ending.clone();
-        // Who reads what was written waits on the device, and not for the end of the lease. That is written down first: a broker
-        // that comes after must not take for whole what is not.
+        // Readers of the name wait for this fence on the device, and not for the end of the lease. Recorded first: a
+        // recovered broker must not take an incomplete version for complete.
         if ended.access == Access::Write {
             self.end_writing(lease, &ended, Some(fence));
         }
@@ -308,7 +309,7 @@ impl State {
         }
     }
 
-    /// Ends a lease; without a fence if its process has ended before it was given back.
+    /// Ends a lease. Without a fence if its process ended before it was returned.
     pub(super) fn end_lease(&mut self, lease: Id, fence: Option<Fence>) {
         let Some(ended) = self.leases.remove(lease) else { return };
         if let Some(fence) = ended.ending {
@@ -329,12 +330,12 @@ impl State {
             }
             Access::Write => self.end_writing(lease, &ended, fence),
         }
-        // Behind its name: a broker that comes after must not take for whole what is not.
+        // After its name: a recovered broker must not take an incomplete version for complete.
         self.mark_dirty(DirtyRecord::Lease(index(lease)));
         self.free_block(ended.block);
     }
 
-    /// What the end of a writer's lease means for the name that it was of.
+    /// The effect of the end of a write lease on its name.
     fn end_writing(&mut self, lease: Id, ended: &Lease, fence: Option<Fence>) {
         let Some(name) = ended.name else { return };
         let Some(named) = self.named.get_mut(name).filter(|named| named.writer == Some(lease)) else { return };
@@ -345,7 +346,7 @@ impl State {
                 named.version += 1;
                 self.set_ready(name, fence);
             }
-            // Half of it may be written.
+            // It may be half written.
             None if is_in_place && named.policy == Policy::Drop => {
                 self.remove_name(name);
                 return;
@@ -355,13 +356,13 @@ impl State {
         self.mark_dirty(DirtyRecord::Name(index(name)));
     }
 
-    /// Gives a block's bytes back, if nobody has it. To the owner of its segment alone they go as they are.
+    /// Frees a block that no lease or name refers to. It goes back unscrubbed only to the owner of its segment.
     pub(super) fn free_block(&mut self, block: Id) {
         let is_free = |block: &&Block| block.leases == 0 && !block.is_named && !block.is_scrubbing;
         let Some(&Block { segment, offset, bytes, is_foreign, .. }) = self.blocks.get(block).filter(is_free) else {
             return;
         };
-        // What nobody gets again need not be zeros.
+        // Memory that is not reused need not be zeroed.
         let is_used_again = |segment: &Segment| segment.owner.is_some() && !segment.is_exposed;
         if is_foreign && self.segments.get(segment).is_some_and(is_used_again) {
             self.change_block(block, |block| block.is_scrubbing = true);
@@ -384,7 +385,7 @@ impl State {
         self.reclaim_segment(released.segment);
     }
 
-    /// Sees what becomes of a segment without blocks.
+    /// Decides what happens to a segment without blocks.
     pub(super) fn reclaim_segment(&mut self, id: Id) {
         let segment = self.segments.get(id).expect("the record exists");
         if segment.stage != SegmentStage::Live || segment.blocks.len() > segment.unscrubbed.len() {
@@ -415,14 +416,14 @@ impl State {
         self.scrub_if_unmapped(id);
     }
 
-    /// Has a segment overwritten that nobody has mapped any more, or gives it back to the driver.
+    /// Zeroes a segment that is no longer mapped, or gives it back to the driver.
     pub(super) fn scrub_if_unmapped(&mut self, id: Id) {
         let segment = self.segments.get(id).expect("the record exists");
         if segment.stage != SegmentStage::Unmapping || !segment.attached.is_empty() {
             return;
         }
         if segment.is_exposed || self.accounting.cached_bytes + segment.bytes > self.limits.cached_bytes {
-            // A driver gives no memory out that somebody has mapped, or that it has not cleaned.
+            // A driver zeroes memory, and does not give it out while it is mapped.
             self.close_segment(id);
             return;
         }
@@ -432,7 +433,7 @@ impl State {
         self.effects.push(Effect::Scrub { what: ScrubTarget::Segment(id), segment: id, offset: 0, bytes });
     }
 
-    /// Something is all zeros, or could not be made so.
+    /// The scrubber has zeroed something, or failed.
     pub(crate) fn scrubbed(&mut self, what: ScrubTarget, is_clean: bool) {
         match what {
             ScrubTarget::Segment(segment) => self.scrubbed_segment(segment, is_clean),

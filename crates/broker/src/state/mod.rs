@@ -1,8 +1,8 @@
-//! What the broker knows: tenants, segments, blocks in them, leases of blocks, names. Pure: a message goes in, effects come out,
-//! and somebody else carries them out. No time source, no descriptor, no driver.
+//! The state of the broker: tenants, segments, blocks, leases and names. Pure: a message goes in, effects come out, and
+//! the daemon executes them. No clock, no descriptor, no driver.
 //!
-//! A segment is memory of the device with a descriptor. A block is a span of a segment, and lives as long as a lease or a name
-//! does. What nobody has any more leaves: tenants unmap it, it is overwritten with zeros, and then it is anybody's.
+//! A segment is device memory with a descriptor. A block is a range of a segment, and lives as long as a lease or a
+//! name refers to it. When the last one ends, tenants unmap the segment, it is zeroed, and then any tenant may get it.
 
 mod accounting;
 mod fences;
@@ -16,7 +16,7 @@ mod requests;
 pub(crate) mod slot_map;
 #[cfg(any(test, fuzzing))]
 #[allow(clippy::unwrap_used, reason = "as in any test")]
-#[cfg_attr(not(test), allow(dead_code, reason = "fuzzing uses a part of it"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "fuzzing uses only a part"))]
 pub(crate) mod tests;
 mod transfers;
 mod workers;
@@ -33,10 +33,10 @@ use self::workers::{CallSession, WorkerState};
 use crate::name::Name;
 use crate::wire::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
 
-/// How many words a semaphores has.
+/// Semaphores of a tenant.
 pub(crate) const SEMAPHORES: u32 = 512;
 
-/// Who is at the other end of a connection, as the kernel says.
+/// The other end of a connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) user: u32,
@@ -46,37 +46,38 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tenant {
     pub(crate) peer: Peer,
-    /// Segments whose descriptors it has, and the record of each.
+    /// Segments whose descriptors it has, and the record of each attachment.
     pub(crate) attached: BTreeMap<Id, Id>,
     pub(crate) leases: BTreeSet<Id>,
-    /// Segments from which it gets memory.
+    /// Segments that its memory comes from.
     pub(crate) segments: BTreeSet<Id>,
-    /// What waits for words of its semaphores, and for which values.
+    /// What waits for its semaphores: the semaphore, the value, and the waiter.
     fence_waiters: BTreeSet<(u32, u64, FenceWaiter)>,
-    /// The number of the last request of its that dropped a name. Asked again, it drops none that came since.
+    /// The number of its last request that dropped a name. A retry of it does not drop a newer name.
     last_drop: u32,
-    /// Its connection is gone, and it may not be: nothing of it is anybody else's before it is.
+    /// Its connection has ended, but its process may run. Until that has ended, nothing of it is reused.
     pub(crate) is_disconnected: bool,
-    /// It goes: it ends when work of its own has passed, and its worker has carried out what it called.
+    /// It said `Bye`, or its process has ended: it is removed when its work is complete and its worker has finished its
+    /// calls.
     is_closing: bool,
-    /// Its process has ended, and with it all work of its own. Its worker may not have come to the end.
+    /// Its process has ended, and with it all of its own work. Its worker may still run its calls.
     has_exited: bool,
-    /// The worker that runs its kernels.
+    /// Its session at the worker that runs its kernels.
     pub(crate) session: Option<CallSession>,
-    /// It is a worker itself.
+    /// Present if it is a worker itself.
     pub(crate) worker_state: Option<WorkerState>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentStage {
-    /// The driver is making it, for the request that waits.
+    /// The driver is creating it, for the request that waits.
     Creating,
     Live,
-    /// Nobody has anything in it. Tenants are to unmap it.
+    /// No block is left in it. Tenants have been asked to unmap it.
     Unmapping,
-    /// It is being overwritten with zeros.
+    /// It is being zeroed.
     Scrubbing,
-    /// It is anybody's.
+    /// All zeros: any tenant may get it.
     Zeroed,
 }
 
@@ -84,16 +85,16 @@ pub(crate) enum SegmentStage {
 pub(crate) struct Segment {
     pub(crate) bytes: u64,
     pub(crate) stage: SegmentStage,
-    /// Whose requests it serves.
+    /// The tenant whose requests it serves.
     pub(crate) owner: Option<Id>,
-    /// Whose quota it counts for.
+    /// The user whose quota it counts against.
     pub(crate) user: u32,
-    /// A process of another user had its descriptor, and may have kept a mapping whatever it says: nothing new is put into it, and
-    /// it goes back to the driver.
+    /// A process of another user had its descriptor and may have kept a mapping. So nothing new is put into it, and it
+    /// goes back to the driver.
     is_exposed: bool,
     free_list: FreeList,
     blocks: BTreeSet<Id>,
-    /// Those that could not be overwritten: they go with the segment.
+    /// Blocks that could not be zeroed: they are freed with the segment.
     unscrubbed: BTreeSet<Id>,
     /// Tenants that have its descriptor.
     attached: BTreeSet<Id>,
@@ -106,9 +107,9 @@ pub(crate) struct Block {
     pub(crate) bytes: u64,
     leases: u32,
     is_named: bool,
-    /// Somebody other than the segment's owner could write to it: it is the owner's again as zeros.
+    /// A tenant other than the segment's owner could write to it: it must be zeroed before the owner gets it again.
     is_foreign: bool,
-    /// Nobody has it, and it is being overwritten with zeros.
+    /// It is free, and is being zeroed.
     is_scrubbing: bool,
 }
 
@@ -117,27 +118,27 @@ pub(crate) struct Lease {
     pub(crate) holder: Id,
     pub(crate) block: Id,
     pub(crate) access: Access,
-    /// The name that it is a lease of.
+    /// The name that was leased.
     name: Option<Id>,
-    /// The lease that it was borrowed of, by a worker.
+    /// The lease that a worker borrowed it of.
     of: Option<Id>,
-    /// The request that made it: whose, and which.
+    /// The request that created it: tenant and number.
     by: (Id, u32),
-    /// It was given back, and work of its holder's up to this fence may still use it.
+    /// It was returned, and work of its holder up to this fence may still use it.
     ending: Option<Fence>,
-    /// How many leases were made before it.
+    /// How many leases were created before it.
     order: u64,
-    /// Another tenant gave it, ready at this fence: its holder may not have heard of it.
+    /// Another tenant gave it, ready at this fence. Its holder may not have been notified.
     given: Option<Fence>,
-    /// Who gave it ended before that fence had passed.
+    /// The giver ended before that fence was complete.
     is_unfinished: bool,
 }
 
-/// What the state has to ask of those who carry out its effects.
+/// What the state asks the daemon.
 pub(crate) trait Environment {
-    /// Whether a tenant can be told of a lease, or else how many it has not looked at.
+    /// Whether a tenant can be notified of a given lease. Otherwise, how many it has not accepted.
     fn has_room(&self, tenant: Id) -> Result<(), u32>;
-    /// Whether work has come to a fence.
+    /// Whether a fence is complete.
     fn is_complete(&self, fence: Fence) -> bool;
 }
 
@@ -146,39 +147,39 @@ pub(crate) struct NameEntry {
     pub(crate) name: Name,
     pub(crate) block: Id,
     pub(crate) user: u32,
-    /// Who published it first, which may be gone.
+    /// The tenant that first published it, which may be gone.
     pub(crate) creator: Id,
     pub(crate) policy: Policy,
     pub(crate) version: u64,
-    /// In seconds, as the broker's shell counts them.
+    /// Unix time in seconds.
     pub(crate) since: u64,
     ready: Fence,
-    /// What it stood for, until what it stands for now is whole.
+    /// The version before the current one, until that is complete.
     previous: Option<PreviousVersion>,
     pub(crate) readers: u32,
-    /// The lease of its one writer. Where the policy lets all write, there is none that counts.
+    /// The lease of its only writer. `None` under a policy that lets everyone write.
     pub(crate) writer: Option<Id>,
 }
 
-/// A state of a name that was whole.
+/// A complete version of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PreviousVersion {
     block: Id,
     version: u64,
 }
 
-/// A request whose reply has to wait for the driver.
+/// A request that waits for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PendingReserve {
     tenant: Id,
     user: u32,
     number: u32,
     bytes: u64,
-    /// The name that is to be written.
+    /// The name that it will write.
     name: Option<Id>,
 }
 
-/// What is to be done, in this order.
+/// What the daemon must do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Reply {
@@ -186,18 +187,18 @@ pub(crate) enum Effect {
         number: u32,
         reply: Reply,
     },
-    /// Unasked, over the ring.
+    /// A notification, over the ring.
     Notify {
         to: Id,
         reply: Reply,
     },
-    /// Names and what is known of them, in lines.
+    /// Text lines, such as a list of names.
     Text {
         to: Id,
         number: u32,
         text: String,
     },
-    /// A descriptor, beside the reply.
+    /// A descriptor, with a plain reply.
     SendFd {
         to: Id,
         number: u32,
@@ -208,64 +209,64 @@ pub(crate) enum Effect {
         segment: Id,
         bytes: u64,
     },
-    /// Overwrite bytes of a segment with zeros.
+    /// Zero a range of a segment.
     Scrub {
         what: ScrubTarget,
         segment: Id,
         offset: u64,
         bytes: u64,
     },
-    /// A descriptor, beside a reply that says more of it.
+    /// A descriptor, with the given reply.
     SendFdWith {
         to: Id,
         number: u32,
         what: Resource,
         reply: Reply,
     },
-    /// Hold the descriptor that came with the request.
+    /// Store the descriptor that came with the request.
     StoreFd {
         what: Resource,
     },
-    /// Start a worker's process.
+    /// Start the process of a worker.
     StartWorker {
         worker: Id,
     },
-    /// Give a tenant its session at a worker.
+    /// Open a session of a tenant at a worker.
     OpenSession {
         to: Id,
         number: u32,
         worker: Id,
         session_index: u32,
     },
-    /// A tenant goes: its worker is to carry out what it called, and to say so.
+    /// A tenant is closing: its worker must finish its calls and report it.
     DrainSession {
         worker: Id,
         tenant: Id,
     },
-    /// A worker serves nobody any more: it is to end.
+    /// A worker serves no tenant any more and must exit.
     StopWorker {
         worker: Id,
     },
-    /// Nobody is to wait for words of a tenant's semaphores any more.
+    /// Complete every fence of a tenant.
     CompleteFences {
         tenant: Id,
     },
-    /// End a worker's process, whatever it does.
+    /// Kill the process of a worker.
     KillWorker {
         worker: Id,
     },
     CloseFd {
         what: Resource,
     },
-    /// A connection is over, by its own wish.
+    /// Remove the connection of a tenant that said `Bye`.
     RemoveTenant {
         tenant: Id,
     },
-    /// The broker ends, and its fdstore with it.
+    /// Stop the broker and its fdstore.
     Stop,
 }
 
-/// What is overwritten with zeros: all of a segment, or a block.
+/// What is zeroed: a whole segment, or a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ScrubTarget {
     Segment(Id),
@@ -278,31 +279,31 @@ pub(crate) enum Resource {
     Segment(Id),
     Semaphores(Id),
     Host(Id),
-    /// The ring of calls of a tenant.
+    /// The call ring of a tenant.
     CallRing(Id),
     Module(Id),
 }
 
-/// Memory of the host under a name.
+/// Named host memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: Name,
     pub(crate) bytes: u64,
     pub(crate) user: u32,
-    /// Who asked for it first, which may be gone.
+    /// The tenant that created it, which may be gone.
     pub(crate) creator: Id,
-    /// In seconds, as the broker's shell counts them.
+    /// Unix time in seconds.
     pub(crate) since: u64,
 }
 
-/// What has a name.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameTarget {
     pub(crate) memory: MemoryKind,
     pub(crate) id: Id,
 }
 
-/// Which record of the journal is to be written again.
+/// A record of the journal that must be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DirtyRecord {
     Tenant(usize),
@@ -317,14 +318,14 @@ pub(crate) enum DirtyRecord {
     Load(usize),
 }
 
-/// A tenant has the descriptor of a segment.
+/// A tenant that has the descriptor of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attachment {
     tenant: Id,
     segment: Id,
 }
 
-/// What a user may have.
+/// The quota of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     user: u32,
@@ -335,7 +336,7 @@ pub(crate) struct Quota {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     limits: Limits,
-    /// Who runs the broker.
+    /// The user that runs the broker.
     own_user: u32,
     accounting: Accounting,
     pub(crate) tenants: SlotMap<Tenant>,
@@ -346,18 +347,18 @@ pub(crate) struct State {
     pub(crate) hosts: SlotMap<Host>,
     names: BTreeMap<Name, NameTarget>,
     pending_reserves: BTreeMap<Id, PendingReserve>,
-    /// How many leases were made.
+    /// How many leases were created.
     order: u64,
-    /// Tenants for whose work something waits.
+    /// Tenants with fences that something waits for.
     awaited_tenants: BTreeSet<Id>,
-    /// Tenants that go, until their fences have passed and their calls are carried out.
+    /// Closing tenants, until their fences are complete and their calls finished.
     closing: BTreeSet<Id>,
     attachments: SlotMap<Attachment>,
     quotas: SlotMap<Quota>,
     pub(crate) modules: SlotMap<ModuleEntry>,
     module_names: ModuleNames,
     loads: SlotMap<ModuleLoad>,
-    /// Seconds, as the shell counts them.
+    /// Unix time in seconds, set by the daemon.
     pub(crate) now: u64,
     dirty_records: Vec<DirtyRecord>,
     effects: Vec<Effect>,
@@ -391,13 +392,13 @@ impl State {
         }
     }
 
-    /// What is to be done for what was said last. Gets an empty list in its place, whose room is used again.
+    /// Returns the effects of the last message. `empty` replaces the list, so that its allocation is reused.
     pub(crate) fn take_effects(&mut self, empty: Vec<Effect>) -> Vec<Effect> {
-        debug_assert!(empty.is_empty(), "what was to be done was done");
+        debug_assert!(empty.is_empty(), "the previous effects were executed");
         std::mem::replace(&mut self.effects, empty)
     }
 
-    /// Calls `write` for each record that changed, in that order. Before the effects are carried out.
+    /// Calls `write` for each changed record, in the order of the changes. Called before the effects are executed.
     pub(crate) fn write_dirty(&mut self, mut write: impl FnMut(&Self, DirtyRecord)) {
         let mut dirty = std::mem::take(&mut self.dirty_records);
         dirty.iter().for_each(|&one| write(self, one));
@@ -420,7 +421,7 @@ impl State {
         Ok(tenant)
     }
 
-    /// Refuses one more tenant than there may be, or than its user may have.
+    /// Checks the limits of connections, in all and of one user.
     fn check_connections(&self, user: u32) -> Result<(), RequestError> {
         if self.tenants.len() >= self.limits.tenants {
             return Err(RequestError::TooMany { limit: self.limits.tenants as u64 });
@@ -431,8 +432,8 @@ impl State {
         Ok(())
     }
 
-    /// A tenant's connection is gone. All of its leases end in this one step; the memory is nobody else's before the process
-    /// has ended.
+    /// A tenant's connection has ended. All of its leases end in this one step; its memory is not reused until its
+    /// process has ended.
     pub(crate) fn disconnect(&mut self, tenant: Id) {
         if let Some(gone) = self.tenants.get_mut(tenant) {
             gone.is_disconnected = true;
@@ -440,7 +441,7 @@ impl State {
         }
     }
 
-    /// A tenant's process has ended, and the device has done with it. It stays until its worker has carried out what it called.
+    /// A tenant's process has ended, and its work on the device. It stays until its worker has finished its calls.
     pub(crate) fn process_exited(&mut self, tenant: Id, environment: &impl Environment) {
         let Some(known) = self.tenants.get(tenant).filter(|known| !known.has_exited) else { return };
         if known.session.is_none() {
@@ -451,11 +452,11 @@ impl State {
         self.abandon_incomplete(tenant);
         self.tenants.get_mut(tenant).expect("it was found above").has_exited = true;
         self.begin_close(tenant);
-        // Its worker may wait for work that nobody does any more.
+        // Its worker may wait for fences that will never be reached.
         self.effects.push(Effect::CompleteFences { tenant });
     }
 
-    /// A tenant is to end as soon as nothing is left to be done for it.
+    /// Removes a tenant as soon as nothing is left to do for it.
     pub(super) fn begin_close(&mut self, tenant: Id) {
         let going = self.tenants.get_mut(tenant).expect("a closing tenant exists");
         (going.is_disconnected, going.is_closing) = (true, true);
@@ -465,12 +466,13 @@ impl State {
             None if is_idle => self.effects.push(Effect::RemoveTenant { tenant }),
             None => {}
         }
-        // Written before it is told: a broker that comes after lets it go too.
+        // Recorded before the worker is told: the next broker continues the close.
         self.mark_dirty(DirtyRecord::Tenant(index(tenant)));
         self.closing.insert(tenant);
     }
 
-    /// Forgets what a tenant waits for. What is made for it is nobody's.
+    /// Withdraws the request of a tenant that waits for the driver. The segment that is created for it will have no
+    /// owner.
     pub(crate) fn withdraw(&mut self, tenant: Id) {
         let of_tenant = |(&segment, waiting): (&Id, &PendingReserve)| (waiting.tenant == tenant).then_some(segment);
         let waiting: Vec<Id> = self.pending_reserves.iter().filter_map(of_tenant).collect();
@@ -479,7 +481,7 @@ impl State {
         }
     }
 
-    /// Nothing is left of a tenant: it has given up everything, or its process has ended and its worker has nothing of it.
+    /// Removes a tenant: it has returned everything, or its process has ended and its worker has nothing of it.
     pub(crate) fn remove_tenant(&mut self, tenant: Id, environment: &impl Environment) {
         self.closing.remove(&tenant);
         self.poll_fences_of(tenant, environment);

@@ -1,8 +1,8 @@
-//! The registry of modules: texts under names, and which worker has which of them loaded. What is in a text is nothing that this
-//! knows: workers compile it, and say so.
+//! The module registry: texts under names, and which worker has loaded which of them. It does not look into a text:
+//! workers compile it and report that.
 //!
-//! Variables take memory of the device at each worker that has loaded their module. That counts for the worker's user from before
-//! the worker loads it until the worker says that it is unloaded, whether or not the module still has a name.
+//! The variables of a module take device memory in each worker that has loaded it. They count against the worker's user
+//! from before the load until the worker reports the unload, whether or not the module still has a name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,14 +21,14 @@ use crate::wire::{Hash, Id, Reply, RequestError, TAIL_BYTES_MAX};
 pub(crate) struct ModuleEntry {
     pub(crate) name: Name,
     pub(crate) bytes: u64,
-    /// Of the device, for its variables, wherever it is loaded. No worker loads one that has more.
+    /// Device memory of its variables, in each worker. A worker does not load a module that has more.
     pub(crate) device_bytes: u64,
-    /// As who put it says. Who reads the text sees whether it is so.
+    /// As declared by the tenant that put it. Whoever reads the text must verify it.
     pub(crate) hash: Hash,
     pub(crate) user: u32,
-    /// Who put it: until it is proved it is there for that one alone, and as long as that one is.
+    /// The tenant that put it. Until it is compiled, only that tenant sees it, and it ends with that tenant.
     pub(crate) by: Id,
-    /// In seconds, as the broker's shell counts them.
+    /// Unix time in seconds.
     pub(crate) since: u64,
     /// Whether a driver has compiled it.
     pub(crate) is_compiled: bool,
@@ -39,17 +39,17 @@ pub(crate) struct ModuleEntry {
 pub(crate) struct ModuleLoad {
     pub(crate) worker: Id,
     pub(crate) module: Id,
-    /// Of the device, for variables.
+    /// Device memory of its variables.
     pub(crate) bytes: u64,
-    /// The worker is to unload it: it was dropped.
+    /// It was dropped, and the worker must unload it.
     pub(crate) is_unloading: bool,
 }
 
 pub(super) type ModuleNames = BTreeMap<Name, Id>;
 
 impl State {
-    /// Gives a text a name. The same text again is no error, and one that was not proved makes way. Users share a text that was
-    /// proved: a worker has seen that it is what its hash is of.
+    /// Stores a text under a name. The same text again is not an error, and one that was not compiled is replaced.
+    /// Users share a compiled text: a worker has verified its hash.
     pub(super) fn put_module(
         &mut self,
         from: Id,
@@ -65,7 +65,7 @@ impl State {
             if (module.bytes, module.device_bytes, module.hash) == (bytes, device_bytes, hash)
                 && (is_own || module.is_compiled)
             {
-                // Whoever puts it last has it proved: who put it before may be gone by then.
+                // The last tenant that put it now owns it: the previous one may exit before it is compiled.
                 if !module.is_compiled && module.by != from {
                     self.modules.get_mut(known).expect("it was found above").by = from;
                     self.mark_dirty(DirtyRecord::Module(index(known)));
@@ -82,7 +82,7 @@ impl State {
         if bytes > limit_bytes.saturating_sub(had_bytes) {
             return Err(RequestError::UserQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
         }
-        // Counted where it is loaded: who could not load it is told at once.
+        // It is counted where it is loaded. If it could not be loaded, the caller learns it here.
         self.check_user(user, device_bytes, device_bytes)?;
         check_count(usage.modules, self.limits.user_modules)?;
         check_count(self.modules.len() as u64, self.limits.modules)?;
@@ -96,7 +96,7 @@ impl State {
         Ok(Reply::Number { id, bytes })
     }
 
-    /// Hands a module out. One that is not proved is there for who put it, and for workers; those load it.
+    /// Sends a module. One that is not compiled is sent only to the tenant that put it, and to workers, which load it.
     pub(super) fn module(&mut self, from: Id, number: u32, id: Id, name: Option<&Name>) -> Result<(), RequestError> {
         let id = match name {
             Some(name) => *self.module_names.get(name).ok_or(RequestError::NoModule)?,
@@ -113,7 +113,7 @@ impl State {
         Ok(())
     }
 
-    /// Counts what a module takes that a worker is about to load, unless that is counted.
+    /// Counts a module that a worker is about to load, unless it is counted already.
     fn load(&mut self, worker: Id, module: Id, bytes: u64) -> Result<(), RequestError> {
         let worker_state =
             self.tenants.get(worker).and_then(|worker| worker.worker_state.as_ref()).expect("the tenant is a worker");
@@ -137,7 +137,7 @@ impl State {
         Ok(())
     }
 
-    /// A worker has a module loaded no more.
+    /// A worker has unloaded a module.
     pub(super) fn unload(&mut self, from: Id, module: Id) -> Result<Reply, RequestError> {
         let worker = self.tenants.get_mut(from).expect("the requesting tenant exists");
         let worker_state = worker.worker_state.as_mut().ok_or(RequestError::NotAWorker)?;
@@ -147,7 +147,7 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Forgets that a worker, which is there, has something loaded.
+    /// Removes the record of a loaded module, whose worker must exist.
     pub(super) fn remove_load(&mut self, load: Id) {
         let gone = self.loads.remove(load).expect("every loaded module has a record");
         let user = self.user_of(gone.worker);
@@ -167,8 +167,8 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Takes a module's name away. Its user does that, or who runs the broker. One that is not proved exists for the tenant that
-    /// put it alone: that may have been told of its error, and be gone, before its end is noticed here.
+    /// Drops a module, for its user or the user that runs the broker. One that was not compiled exists only for the
+    /// tenant that put it, which may have seen the compile error and exited before the broker notices its end.
     pub(super) fn drop_module(&mut self, from: Id, name: &Name, is_retry: bool) -> Result<Reply, RequestError> {
         let user = self.user_of(from);
         let record = |&id: &Id| (id, self.modules.get(id).expect("a name has a record"));
@@ -184,14 +184,14 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// What a tenant that is gone put, and nobody proved.
+    /// Drops the modules of a dead tenant that were never compiled.
     pub(super) fn abandon_modules(&mut self, tenant: Id) {
         let is_left = |module: &ModuleEntry| module.by == tenant && !module.is_compiled;
         let left: Vec<Id> = self.modules.iter().filter(|(_, module)| is_left(module)).map(|(id, _)| id).collect();
         left.into_iter().for_each(|id| self.remove_module(id));
     }
 
-    /// Ends modules of those that are gone. Of two of a name, which no broker writes, one is left.
+    /// Drops modules of dead tenants. Of two with the same name, which no broker writes, one stays.
     pub(super) fn repair_modules(&mut self) {
         let is_good = |id: Id, module: &ModuleEntry| {
             (module.is_compiled || self.tenants.get(module.by).is_some())
@@ -204,10 +204,11 @@ impl State {
 
     fn remove_module(&mut self, id: Id) {
         let user = self.modules.get(id).expect("it was found above").user;
-        // Those of other users keep what they have loaded, and it counts for them: nobody takes from them what they call.
+        // Workers of other users keep it loaded, and it counts against those users: nobody can take a module away from
+        // them.
         let is_told = |load: &ModuleLoad| load.module == id && self.user_of(load.worker) == user;
         let told: Vec<Id> = self.loads.iter().filter(|(_, load)| is_told(load)).map(|(load, _)| load).collect();
-        // Written before the module goes: a broker that comes after tells it again.
+        // Recorded before the module is removed: a recovered broker notifies the workers again.
         told.into_iter().for_each(|load| self.request_unload(load));
         let gone = self.modules.remove(id).expect("it was found above");
         self.accounting.module(&gone, Change::Subtract);
@@ -216,7 +217,7 @@ impl State {
         self.effects.push(Effect::CloseFd { what: Resource::Module(id) });
     }
 
-    /// Has a worker unload what was dropped.
+    /// Asks a worker to unload a dropped module.
     pub(super) fn request_unload(&mut self, load: Id) {
         let leaving = self.loads.get_mut(load).expect("it was found above");
         leaving.is_unloading = true;
@@ -225,8 +226,8 @@ impl State {
         self.effects.push(Effect::Notify { to: worker, reply: Reply::Unload { module } });
     }
 
-    /// The modules behind a name, a line each, as many as a message holds: name, bytes, user, hash, seconds. Fields are set apart
-    /// by tabs.
+    /// The modules after a name, one line each, as many as fit into a message: name, bytes, user, hash, seconds. Fields
+    /// are separated by tabs.
     pub(super) fn list_modules(&self, after: Option<&Name>) -> String {
         let mut text = String::new();
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -252,9 +253,9 @@ impl State {
         !self.module_names.contains_key(name)
     }
 
-    /// The names of modules that are most like one that is not there.
+    /// The names of modules that are most similar to an unknown one.
     pub(crate) fn nearest_modules(&self, name: &Name, count: usize) -> Vec<&Name> {
-        // Some of them may not be proved, and are nobody's to know.
+        // Modules that are not compiled are not revealed.
         let is_proved =
             |near: &&Name| self.modules.get(self.module_names[*near]).is_some_and(|module| module.is_compiled);
         nearest_of(&self.module_names, name, 2 * count).into_iter().filter(is_proved).take(count).collect()

@@ -1,4 +1,4 @@
-//! Names: what is published, who may lease it, and what becomes of it.
+//! Names: publishing, leasing, dropping and listing. Also named host memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,10 +13,10 @@ use super::{
 use crate::name::{Name, edit_distance};
 use crate::wire::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError, TAIL_BYTES_MAX};
 
-/// How many pairs of letters are compared to find names that are like one: a millisecond's work, whatever names there are.
+/// The limit of character comparisons in a search for similar names, which bounds its time.
 const COMPARISONS_MAX: usize = 1 << 19;
 
-/// What a tenant publishes, and how.
+/// The arguments of a publish request.
 #[derive(Debug)]
 pub(super) struct Publication {
     pub(super) lease: Id,
@@ -26,7 +26,7 @@ pub(super) struct Publication {
 }
 
 impl State {
-    /// Gives leased memory a name. A lease for writing of a name takes the name's place.
+    /// Publishes leased memory under a name. A write lease of a name replaces its current version.
     pub(super) fn publish(
         &mut self,
         from: Id,
@@ -45,7 +45,7 @@ impl State {
             Some(NameTarget { memory: MemoryKind::Host, .. }) => return Err(RequestError::NameTaken),
             Some(NameTarget { memory: MemoryKind::Device, id: known }) => {
                 let named = self.named.get(known).expect("a name has a record");
-                // A broker that is gone may have written the name, and not the lease.
+                // A previous broker may have recorded the name but not the lease.
                 if !is_retry || named.block != block {
                     if of != Some(known) || named.writer != Some(lease) {
                         return Err(RequestError::NameTaken);
@@ -61,7 +61,7 @@ impl State {
         };
         self.change_block(block, |block| block.is_named = true);
         self.mark_dirty(DirtyRecord::Block(index(block)));
-        // From now on it is written by who leases the name for that.
+        // From now on only write leases of the name may write it.
         self.recall(from, lease);
         let published = self.leases.get_mut(lease).expect("a held lease exists");
         let was = (published.access, published.name);
@@ -98,7 +98,7 @@ impl State {
         Ok(id)
     }
 
-    /// Has a name stand for another block. What it stood for stays until that is whole, if it was whole itself.
+    /// Replaces the block of a name. The old version is kept until the new one is complete, if it was complete itself.
     fn replace(&mut self, name: Id, block: Id, fence: Fence, environment: &impl Environment) {
         let named = self.named.get_mut(name).expect("the record exists");
         let old = PreviousVersion { block: named.block, version: named.version };
@@ -128,7 +128,7 @@ impl State {
         Ok(Reply::Number { id, bytes })
     }
 
-    /// A lease of what has a name. All users read, and its own writes.
+    /// Leases a name. Every user may read it, only its own user may write it.
     pub(super) fn lease(
         &mut self,
         from: Id,
@@ -144,7 +144,7 @@ impl State {
             if access == Access::Write {
                 return Err(RequestError::ForeignName);
             }
-            // A semaphores is its user's alone, so that another cannot wait for it.
+            // Another user cannot map these semaphores, and so cannot wait for them.
             if named.ready.value > 0 && !environment.is_complete(named.ready) {
                 return Err(RequestError::Busy { readers, writers: 1 });
             }
@@ -163,7 +163,7 @@ impl State {
                 }
             }
             (Policy::Restore, Access::Write) => {
-                // One may wait for memory to write to.
+                // A request that waits for the driver counts as a writer.
                 if named.writer.is_some() || self.pending_reserves.values().any(|waiting| waiting.name == Some(name)) {
                     return Err(busy);
                 }
@@ -174,7 +174,7 @@ impl State {
         Ok(Some(self.grant(from, number, block, access, Some(name))))
     }
 
-    /// Takes a name away, of memory of the device or of the host. Its user does that, or who runs the broker.
+    /// Drops a name of device or host memory, for its user or the user that runs the broker.
     pub(super) fn drop_name(&mut self, from: Id, name: &Name, is_retry: bool) -> Result<(), RequestError> {
         let user = self.user_of(from);
         let Some(&NameTarget { memory, id }) = self.names.get(name) else {
@@ -202,7 +202,7 @@ impl State {
         self.effects.push(Effect::CloseFd { what: Resource::Host(id) });
     }
 
-    /// Takes a name from its block, which goes with the last lease of it.
+    /// Detaches a name from its block, which is freed with its last lease.
     pub(super) fn remove_name(&mut self, id: Id) {
         let Some(named) = self.named.remove(id) else { return };
         self.accounting.name(named.user, Change::Subtract);
@@ -213,8 +213,8 @@ impl State {
         blocks.into_iter().flatten().for_each(|block| self.unpublish_block(block));
     }
 
-    /// The names behind one, a line each, as many as a message holds: name, bytes, user, process, readers, writers, seconds,
-    /// version, memory. Fields are set apart by tabs.
+    /// The names after one, one line each, as many as fit into a message: name, bytes, user, process, readers, writers,
+    /// seconds, version, memory. Fields are separated by tabs.
     pub(super) fn list(&self, after: Option<&Name>) -> String {
         let mut text = String::new();
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -229,7 +229,7 @@ impl State {
     }
 
     fn list_line(&self, called: NameTarget) -> String {
-        // The number of a process that has gone may be another's by now.
+        // The process id of a tenant that is gone may be reused.
         let process = |creator: Id| self.tenants.get(creator).map_or(0, |creator| creator.peer.process);
         let seconds = |since: u64| self.now.saturating_sub(since);
         let memory = called.memory.to_word();
@@ -255,13 +255,13 @@ impl State {
         !self.names.contains_key(name)
     }
 
-    /// The names that are most like one that is not there: of those that lie around it in their order, which begin as it does, as
-    /// many as [`LETTERS_MAX`] allows.
+    /// The names that are most similar to an unknown one: among its neighbours in order, as many as [`COMPARISONS_MAX`]
+    /// allows.
     pub(crate) fn nearest(&self, name: &Name, count: usize) -> Vec<&Name> {
         nearest_of(&self.names, name, count)
     }
 
-    /// Memory of the host under a name.
+    /// Opens or creates named host memory.
     pub(super) fn host(&mut self, from: Id, number: u32, bytes: u64, name: Name) -> Result<(), RequestError> {
         let user = self.user_of(from);
         let id = match self.names.get(&name) {
@@ -290,7 +290,7 @@ impl State {
         let user = self.user_of(from);
         let usage = self.accounting.user(user);
         let (limit_bytes, had_bytes) = (self.quota_of(user, MemoryKind::Host), usage.host_bytes);
-        // A quota may have become less than what is had.
+        // A quota may have been set below the current usage.
         if bytes > limit_bytes.saturating_sub(had_bytes) {
             return Err(RequestError::HostQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
         }
@@ -305,7 +305,7 @@ impl State {
     }
 }
 
-/// The names of a list that are most like one that is not there.
+/// The keys that are most similar to an unknown name.
 pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count: usize) -> Vec<&'a Name> {
     let mut before = names.range::<Name, _>(..name).rev().map(|(known, _)| known);
     let mut behind = names.range::<Name, _>(name..).map(|(known, _)| known);
@@ -318,7 +318,7 @@ pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count
         for known in around.into_iter().flatten() {
             letters += (known.as_str().len() + 1) * (name.as_str().len() + 1);
             let most = if found.len() < count { usize::MAX } else { found[count - 1].0 };
-            // So many letters have to be added at the least.
+            // A lower bound of the distance.
             if known.as_str().len().abs_diff(name.as_str().len()) > most {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! What the broker knows, as records of words, and back: what is left of it when a broker dies in the middle of anything.
+//! Encodes the state as records of words, and recovers it from the records that a broker left when it died.
 //!
-//! Only what cannot be counted again is written. A broker that comes after believes the records as far as they agree with each
-//! other, and mends the rest: one request may have been half carried out, and none more.
+//! Only what cannot be recomputed is recorded. Recovery accepts records as far as they are consistent, and repairs the
+//! rest: at most one request was half executed.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ impl RecordKind {
         Self::Load,
     ];
 
-    /// How many words a record has.
+    /// Words of a record.
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::Attachment | Self::Quota => 2,
@@ -59,7 +59,7 @@ impl RecordKind {
         }
     }
 
-    /// How many records there are at the most.
+    /// The most records of a kind.
     pub(crate) fn count(self, limits: &Limits) -> usize {
         match self {
             Self::Tenant => limits.tenants,
@@ -93,17 +93,17 @@ impl DirtyRecord {
     }
 }
 
-/// A record: its id, and its words while the value is there.
+/// A record: its id, and its words while the value exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) id: Id,
     pub(crate) words: Option<Vec<u64>>,
 }
 
-/// More bytes than these are of no device and of no host: records that say so are not believed.
+/// No device and no host has more bytes: records that add up to more are rejected.
 const SUM_BYTES_MAX: u64 = 1 << 60;
 
-/// Adds to a sum, if it stays within the most that it may be.
+/// Adds to a sum. `None` if it exceeds `most`.
 fn add(sum: &mut u64, bytes: u64, most: u64) -> Option<()> {
     *sum = sum.checked_add(bytes).filter(|&sum| sum <= most)?;
     Some(())
@@ -150,7 +150,7 @@ fn fence_of(words: &[u64]) -> Fence {
 }
 
 impl State {
-    /// Calls `put` with the record of a value, as it is now: its id, and its words while it is there.
+    /// Calls `put` with the current record of a value: its id, and its words while it exists.
     pub(crate) fn record<R>(&self, dirty: DirtyRecord, put: impl FnOnce(Id, Option<&[u64]>) -> R) -> R {
         match dirty {
             DirtyRecord::Tenant(index) => match self.tenants.get_at(index) {
@@ -236,8 +236,8 @@ impl State {
         }
     }
 
-    /// What the records of a broker that is gone tell. `has` says which descriptors are still there: what lost its own is no
-    /// more.
+    /// Recovers the state from the records of a previous broker. `has` says which descriptors are there: what has lost
+    /// its descriptor is dropped.
     pub(crate) fn recover(
         limits: Limits,
         own_user: u32,
@@ -291,7 +291,7 @@ impl State {
                 SegmentStage::Zeroed,
             ];
             let stage = *stage.get(usize::try_from(words[1]).ok()?)?;
-            // Who asked for one that was being made asks again.
+            // The request for a segment that was being created is repeated.
             let is_there = stage != SegmentStage::Creating && has(Resource::Segment(id));
             let (user, is_exposed) = halves(words[3]);
             is_there.then_some(Segment {
@@ -315,7 +315,7 @@ impl State {
         state
     }
 
-    /// Modules, and what workers have loaded of them. `made_bytes` is what segments take of the device.
+    /// Recovers modules and what workers have loaded. `made_bytes` is the device memory of segments.
     fn recover_modules(
         &mut self,
         records: &impl Fn(RecordKind) -> Vec<Record>,
@@ -366,7 +366,7 @@ impl State {
                 return None;
             }
             within.blocks.insert(id);
-            // What was being overwritten is, from the beginning.
+            // A block that was being zeroed is zeroed again.
             let is_foreign = words[3] != 0;
             Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_scrubbing: false })
         });
@@ -406,7 +406,7 @@ impl State {
             let ending = Some(fence_of(&words[6..])).filter(|fence| fence.value > 0);
             self.tenants.get(holder)?;
             match ending {
-                // Work of one that is gone has passed, and the lease with it.
+                // Fences of a dead tenant are complete, so the lease has ended.
                 Some(fence) => self.tenants.get_mut(fence.tenant)?.fence_waiters.insert((
                     fence.semaphore,
                     fence.value,
@@ -429,7 +429,7 @@ impl State {
         });
     }
 
-    /// A name has one writer. Where there are two, the lease was being given to another tenant: that one has it.
+    /// A name has one writer. If there are two, the lease was being given to another tenant, which keeps it.
     fn repair_writers(&mut self) {
         let names: Vec<(Id, Policy)> = self.named.iter().map(|(id, named)| (id, named.policy)).collect();
         for (name, policy) in names {
@@ -451,7 +451,7 @@ impl State {
         }
     }
 
-    /// Counts what is not written down, and ends what nobody has.
+    /// Recomputes what is not recorded, and frees what nothing refers to.
     fn repair(&mut self) {
         let ready: Vec<_> = self.named.iter().map(|(id, named)| (id, named.ready)).collect();
         ready.into_iter().for_each(|(name, ready)| self.add_fence_waiter(ready, FenceWaiter::Name(name)));
@@ -479,7 +479,7 @@ impl State {
         for (id, stage) in segments {
             match stage {
                 SegmentStage::Live => self.reclaim_segment(id),
-                // What was to be done for these may have been done by half.
+                // Their scrubbing or unmapping may be half done.
                 SegmentStage::Unmapping | SegmentStage::Scrubbing => {
                     self.change_segment(id, |segment| segment.stage = SegmentStage::Live);
                     self.reclaim_segment(id);
@@ -487,7 +487,7 @@ impl State {
                 SegmentStage::Creating | SegmentStage::Zeroed => {}
             }
         }
-        // Everything is written anew, so that the records are what is known.
+        // Every record is rewritten, so that the journal matches the state.
         let all = [
             (0..self.tenants.capacity()).map(DirtyRecord::Tenant as fn(usize) -> DirtyRecord).collect::<Vec<_>>(),
             (0..self.segments.capacity()).map(DirtyRecord::Segment).collect(),
@@ -505,7 +505,7 @@ impl State {
     }
 }
 
-/// Things of records, each in its place.
+/// Decodes records into a slot map, each with its own id.
 fn restore_slot_map<T>(records: Vec<Record>, mut read: impl FnMut(Id, &[u64]) -> Option<T>) -> SlotMap<T> {
     let mut slots = SlotMap::default();
     for record in &records {

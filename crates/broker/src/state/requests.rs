@@ -1,4 +1,4 @@
-//! What a tenant asks, and what it is answered: which request is whose work, and what is asked of everything alike.
+//! Dispatches the requests of tenants to the other modules. Quotas, totals and the stop of the broker are here.
 
 use super::modules::ModuleEntry;
 use super::names::Publication;
@@ -7,7 +7,7 @@ use super::{DirtyRecord, Effect, Environment, Lease, PendingReserve, Quota, Reso
 use crate::wire::{BrokerStats, Frame, Id, MemoryKind, QuotaChange, Reply, Request, RequestError};
 
 impl State {
-    /// A tenant asks.
+    /// Handles a request of a tenant.
     pub(crate) fn request(&mut self, from: Id, asked: Frame<Request>, environment: &impl Environment) {
         let number = asked.number;
         let outcome = match self.tenants.get(from) {
@@ -26,7 +26,7 @@ impl State {
         }
     }
 
-    /// The reply, unless it comes later or another way.
+    /// Returns the reply, unless it comes later or another way.
     pub(super) fn answer(
         &mut self,
         from: Id,
@@ -49,7 +49,7 @@ impl State {
                 self.return_lease(lease, self.check_fence(from, fence)?, environment);
                 Ok(Some(Reply::Done))
             }
-            // It was given, and the taker has done with it.
+            // The lease was given, and the receiver has returned it.
             Request::Give { lease, .. } if is_retry && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
             Request::Give { lease, to, fence } => self.give(from, number, lease, to, fence, environment).map(Some),
             Request::Detach { segment } => {
@@ -119,7 +119,7 @@ impl State {
         self.tenants.get(tenant).expect("the requesting tenant exists").peer.user
     }
 
-    /// A lease that a tenant has.
+    /// Looks up a lease of a tenant.
     pub(super) fn held(&self, tenant: Id, lease: Id) -> Result<&Lease, RequestError> {
         let held = self.leases.get(lease).filter(|held| held.holder == tenant && held.ending.is_none());
         held.ok_or(RequestError::NoLease)
@@ -160,13 +160,13 @@ impl State {
         Ok(Reply::Number { id: Id(self.quota_of(user, memory)), bytes })
     }
 
-    /// Ends the broker, if who asks may. What has a name is lost only to who wants that.
+    /// Stops the broker, if the user may do that. Names are lost only if the stop is forced.
     fn stop(&mut self, from: Id, number: u32, is_forced: bool) -> Result<(), RequestError> {
         if !self.is_operator(self.user_of(from)) {
             return Err(RequestError::NotAllowed { user: self.own_user });
         }
         let host_bytes: u64 = self.hosts.iter().map(|(_, host)| host.bytes).sum();
-        // Those of the library's own are made anew when they are wanted.
+        // Modules of the library itself are put again when they are needed.
         let is_put =
             |module: &ModuleEntry| !["freehold/", "gpu/"].iter().any(|own| module.name.as_str().starts_with(own));
         let modules = self.modules.iter().filter(|(_, module)| is_put(module)).count();
@@ -180,7 +180,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a user runs the broker, or could as well.
+    /// Whether a user runs the broker, or is root.
     pub(super) fn is_operator(&self, user: u32) -> bool {
         user == self.own_user || user == 0
     }

@@ -1,8 +1,8 @@
-//! Values by number: an entry in a list, and which of all that were ever there.
+//! A slot map: values by index and generation.
 
 use crate::wire::Id;
 
-/// Values that are found by an [`Id`], which is never another's later.
+/// Values by [`Id`]. An id is never reused for another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlotMap<T> {
     entries: Vec<Entry<T>>,
@@ -11,7 +11,7 @@ pub(crate) struct SlotMap<T> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry<T> {
-    /// Of the value that is there, or of the last one that was.
+    /// Of the current value, or of the last one.
     generation: u32,
     value: Option<T>,
 }
@@ -29,13 +29,13 @@ impl<T> SlotMap<T> {
             u32::try_from(self.entries.len() - 1).expect("fewer than u32::MAX entries")
         });
         let entry = &mut self.entries[index as usize];
-        // Zero is nothing's: neither an id nor a record of one is all zeros.
+        // 0 is never used: neither an id nor a record is all zeros.
         entry.generation = entry.generation.wrapping_add(1).max(1);
         entry.value = Some(value);
         id(index, entry.generation)
     }
 
-    /// Puts a value where it was before.
+    /// Inserts a value with the id that it had before.
     pub(crate) fn restore(&mut self, at: Id, value: T) {
         let index = index(at);
         while self.entries.len() <= index {
@@ -44,7 +44,7 @@ impl<T> SlotMap<T> {
         self.entries[index] = Entry { generation: generation(at), value: Some(value) };
     }
 
-    /// Remembers which was the last value at an entry, and what entries there are for new ones.
+    /// Sets the last generation of each entry, and collects the free entries.
     pub(crate) fn finish_restore(&mut self, last: impl Iterator<Item = Id>) {
         for at in last {
             let index = index(at);
@@ -75,18 +75,18 @@ impl<T> SlotMap<T> {
         Some(value)
     }
 
-    /// The value at an entry, whichever it is.
+    /// The value at an index, of any generation.
     pub(crate) fn get_at(&self, index: usize) -> Option<(Id, &T)> {
         let entry = self.entries.get(index)?;
         Some((id(index as u32, entry.generation), entry.value.as_ref()?))
     }
 
-    /// The last value at an entry, whether it is still there or not.
+    /// The last id at an index, whether or not its value still exists.
     pub(crate) fn last_id_at(&self, index: usize) -> Id {
         id(index as u32, self.entries[index].generation)
     }
 
-    /// Whether a value of that number was there, and is no more.
+    /// Whether a value with this id existed and was removed.
     pub(crate) fn was_removed(&self, at: Id) -> bool {
         let entry = self.entries.get(index(at)).filter(|_| generation(at) > 0);
         entry.is_some_and(|entry| match entry.generation == generation(at) {
@@ -99,7 +99,7 @@ impl<T> SlotMap<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// How many entries there are, with things and without.
+    /// The number of entries, used and free.
     pub(crate) fn capacity(&self) -> usize {
         self.entries.len()
     }

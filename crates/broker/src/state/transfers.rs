@@ -1,5 +1,5 @@
-//! How memory goes from hand to hand: descriptors of segments, leases that are given to others, and what is answered to a request
-//! that was asked before.
+//! Transfers between tenants: descriptors of segments, leases that are given away, and the replies to repeated
+//! requests.
 
 use super::accounting::Change;
 use super::memory::check_count;
@@ -8,7 +8,7 @@ use super::{Attachment, Block, DirtyRecord, Effect, Environment, FenceWaiter, Le
 use crate::wire::{Access, Fence, Id, Reply, Request, RequestError};
 
 impl State {
-    /// Hands out a segment's descriptor to who has a lease in it.
+    /// Sends the descriptor of a segment to a tenant that has a lease in it.
     pub(super) fn attach(&mut self, from: Id, number: u32, id: Id) -> Result<(), RequestError> {
         let tenant = self.tenants.get(from).expect("the requesting tenant exists");
         let mut blocks = tenant.leases.iter().filter_map(|&lease| self.blocks.get(self.leases.get(lease)?.block));
@@ -21,7 +21,7 @@ impl State {
             check_count(self.accounting.user(user).attachments, self.limits.user_attachments)?;
             check_count(self.attachments.len() as u64, self.limits.attachments)?;
             if is_foreign {
-                // Written first: a broker that comes after knows of no attachment without knowing this.
+                // Recorded first, so that no recovered broker knows the attachment without this.
                 self.change_segment(id, |segment| segment.is_exposed = true);
                 self.mark_dirty(DirtyRecord::Segment(index(id)));
             }
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// Makes a lease another tenant's.
+    /// Gives a lease to another tenant.
     pub(super) fn give(
         &mut self,
         from: Id,
@@ -60,7 +60,7 @@ impl State {
         environment: &impl Environment,
     ) -> Result<Reply, RequestError> {
         let held = self.held(from, lease)?;
-        // What a worker borrowed is not its own.
+        // A worker cannot give away what it borrowed.
         if held.access == Access::Read || held.of.is_some() {
             return Err(RequestError::ReadOnly);
         }
@@ -73,7 +73,7 @@ impl State {
         }
         self.check_leases(to)?;
         environment.has_room(to).map_err(|waiting| RequestError::ReceiverBusy { waiting })?;
-        // Under another number: who gave it has it no more.
+        // The lease gets a new id, because the giver's must become invalid.
         let mut given = self.leases.get(lease).expect("a held lease exists").clone();
         self.order += 1;
         (given.holder, given.by, given.order, given.given) = (to, (from, number), self.order, Some(fence));
@@ -81,7 +81,7 @@ impl State {
         self.recall(from, lease);
         self.mark_foreign(given.block, to);
         let before = self.leases.get(lease).and_then(|lease| lease.given);
-        // The new one is written first: a broker that comes after finds one of them, or both.
+        // The new lease is recorded first: a recovered broker finds one of them, or both.
         let new = self.leases.insert(given);
         if !environment.is_complete(fence) {
             self.add_fence_waiter(fence, FenceWaiter::Given(new));
@@ -103,7 +103,7 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Tells of all leases that were given, in their order: a broker that is gone may not have.
+    /// Notifies the holders of all given leases, in order: a previous broker may not have.
     pub(super) fn notify_all_given(&mut self) {
         let given = |lease: &Lease| lease.given.is_some() && lease.ending.is_none();
         let mut all: Vec<(u64, Id)> =
@@ -112,7 +112,7 @@ impl State {
         all.into_iter().for_each(|(_, lease)| self.notify_given(lease));
     }
 
-    /// A lease that was given is over, or another's.
+    /// Removes the waiter of a given lease that has ended or changed hands.
     pub(super) fn remove_given_waiter(&mut self, lease: Id, given: Option<Fence>) {
         if let Some(fence) = given {
             self.remove_fence_waiter(fence, FenceWaiter::Given(lease));
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// The reply to a request that a broker which is gone may have carried out, if it has.
+    /// The reply to a repeated request, if a previous broker has executed it.
     pub(super) fn answer_retry(&mut self, from: Id, number: u32, asked: &Request) -> Option<Reply> {
         if !matches!(asked, Request::Reserve { .. } | Request::Lease { .. } | Request::Give { .. }) {
             return None;
@@ -148,7 +148,8 @@ impl State {
             }
             Request::Give { lease, to, .. } => {
                 let left = self.held(from, lease).ok().cloned();
-                // The same lease in other hands, and not another that was made under a number of the same value.
+                // The same lease in another tenant's hands, and not one that was created by a request with the same
+                // number.
                 let is_same = |new: &Lease| {
                     let is_like = |old: &Lease| (new.block, new.access, new.name) == (old.block, old.access, old.name);
                     left.as_ref().is_none_or(is_like)
@@ -157,7 +158,7 @@ impl State {
                     id != lease && new.holder == to && new.given.is_some() && is_made(new) && is_same(new)
                 };
                 let (made, _) = self.leases.iter().find(is_given)?;
-                // The new one was written first.
+                // The new lease was recorded first.
                 if let Some(Lease { block, given, .. }) = left {
                     self.remove_given_waiter(lease, given);
                     self.recall(from, lease);

@@ -1,8 +1,8 @@
-//! Workers: tenants of the broker's own that run kernels for others. Who is served by which, what a worker borrows of those that
-//! it serves, and when that is over.
+//! Workers: tenants that the broker starts to run kernels for others. Which tenant is served by which worker, what a
+//! worker borrows of its tenants, and when that ends.
 //!
-//! A borrowed lease is one of the same block, for the same, without a name. So the block lives until both are returned, and the
-//! fences that they are returned with say when it is somebody else's.
+//! A borrowed lease is a second lease of the same block with the same access, without a name. So the block lives until
+//! both are returned, and the fences of both returns say when it can be reused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,24 @@ use super::{Block, DirtyRecord, Effect, Environment, Fence, FenceWaiter, Lease, 
 use crate::call_ring::SESSIONS_MAX;
 use crate::wire::{Id, Reply, RequestError};
 
-/// What makes a tenant a worker.
+/// The part of a tenant that is a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkerState {
-    /// Processes of its user that say this share it. Zero: it is one tenant's alone.
+    /// Processes of its user with the same label share it. 0: it serves one tenant only.
     pub(crate) label: u64,
-    /// Whom it serves, and at which session_index.
+    /// The tenants that it serves, and their session indexes.
     pub(crate) serves: BTreeMap<Id, u32>,
-    /// How many session_indexes were given out. None is twice: the words of the worker's semaphores count on for who has it.
+    /// Session indexes handed out. None is used twice, because the worker's semaphores keep counting.
     pub(super) sessions_opened: u32,
-    /// What it has of the leases of those: by their lease its own.
+    /// Leases that it has borrowed: the tenant's lease and its own.
     pub(super) borrowed: BTreeMap<Id, Id>,
-    /// What it has loaded: by the module the record of that.
+    /// Modules that it has loaded, and the record of each.
     pub(super) loaded: BTreeMap<Id, Id>,
-    /// Whoever it served is gone: it ends.
+    /// It serves no tenant any more, and is exiting.
     pub(super) is_stopping: bool,
 }
 
-/// Where a tenant's kernels run.
+/// A tenant's session at the worker that runs its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallSession {
     pub(crate) worker: Id,
@@ -53,14 +53,14 @@ impl Tenant {
         }
     }
 
-    /// Whether nothing is left to be done for a tenant that goes.
+    /// Whether nothing is left to do for a closing tenant.
     pub(super) fn is_drained(&self) -> bool {
         self.session.is_none() && (self.has_exited || self.fence_waiters.is_empty())
     }
 }
 
 impl State {
-    /// A worker for a tenant: the one that it has, one that it agreed to share, or a new one.
+    /// Opens a session: at the worker that the tenant has, at a shared one, or at a new one.
     pub(super) fn open_session(&mut self, from: Id, number: u32, label: u64) -> Result<(), RequestError> {
         let tenant = self.tenants.get(from).expect("the requesting tenant exists");
         if tenant.worker_state.is_some() {
@@ -70,7 +70,7 @@ impl State {
             Some(session) => session,
             None => self.assign_worker(from, label)?,
         };
-        // Its process is about to end: then there is another.
+        // Its process is about to end. Then the tenant gets another worker.
         if self.tenants.get(session.worker).is_none_or(|worker| worker.is_disconnected) {
             return Err(RequestError::NoTenant);
         }
@@ -79,7 +79,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives a tenant a session at a worker.
+    /// Assigns a tenant to a worker.
     fn assign_worker(&mut self, tenant: Id, label: u64) -> Result<CallSession, RequestError> {
         let user = self.user_of(tenant);
         let worker = match self.shared_worker(user, label) {
@@ -90,7 +90,7 @@ impl State {
         let session_index = worker_state.sessions_opened;
         worker_state.sessions_opened += 1;
         worker_state.serves.insert(tenant, session_index);
-        // Before who sits there: a broker that comes after gives no session_index out again.
+        // Recorded before the tenant: a recovered broker does not reuse the session index.
         self.mark_dirty(DirtyRecord::Tenant(index(worker)));
         let session = CallSession { worker, session_index };
         self.tenants.get_mut(tenant).expect("the requesting tenant exists").session = Some(session);
@@ -98,7 +98,7 @@ impl State {
         Ok(session)
     }
 
-    /// A worker that processes of a user agreed to share.
+    /// Finds a worker that processes of a user share by label.
     fn shared_worker(&self, user: u32, label: u64) -> Option<Id> {
         let is_shared = |(_, tenant): &(Id, &Tenant)| {
             let is_open = |worker_state: &WorkerState| {
@@ -112,7 +112,7 @@ impl State {
         self.tenants.iter().find(is_shared).map(|(id, _)| id)
     }
 
-    /// A worker that nobody is served by yet. Its process is to be started.
+    /// Adds a worker without tenants, whose process must be started.
     fn add_worker(&mut self, user: u32, label: u64) -> Result<Id, RequestError> {
         self.check_connections(user)?;
         let worker_state = Some(WorkerState { label, ..WorkerState::default() });
@@ -123,7 +123,7 @@ impl State {
         Ok(worker)
     }
 
-    /// A worker's process has been started.
+    /// The process of a worker has been started.
     pub(crate) fn worker_started(&mut self, worker: Id, process: u32) {
         if let Some(started) = self.tenants.get_mut(worker) {
             started.peer.process = process;
@@ -135,7 +135,7 @@ impl State {
         self.tenants.get_mut(worker).and_then(|worker| worker.worker_state.as_mut()).expect("a session belongs to a worker")
     }
 
-    /// Takes a tenant from its worker, which ends if it serves nobody else.
+    /// Takes a tenant from its worker, which exits if it serves no other.
     pub(super) fn close_session(&mut self, tenant: Id) {
         let left = self.tenants.get_mut(tenant).and_then(|tenant| tenant.session.take());
         let Some(CallSession { worker, .. }) = left else { return };
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// A worker has carried out, or refused, what a tenant that goes had called.
+    /// A worker has finished all calls of a closing tenant.
     pub(super) fn session_drained(
         &mut self,
         from: Id,
@@ -171,7 +171,7 @@ impl State {
         if !serves || !self.tenants.get(tenant).is_some_and(|tenant| tenant.is_closing) {
             return if is_retry { Ok(Reply::Done) } else { Err(RequestError::NoTenant) };
         }
-        // Whatever fence of the worker's they wait for: it does nothing with them any more.
+        // Whichever fence of the worker they wait for: it does not use them any more.
         let ended = self.ending_at_worker(tenant);
         ended.into_iter().for_each(|lease| self.end_lease(lease, Some(Fence::default())));
         self.close_session(tenant);
@@ -181,7 +181,8 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Leases of a tenant that it returned, and that wait for work of its worker. What that one uses it has borrowed.
+    /// Leases that a tenant has returned and that wait for work of its worker, apart from those that the worker has
+    /// borrowed.
     pub(super) fn ending_at_worker(&self, tenant: Id) -> Vec<Id> {
         let session = self.tenants.get(tenant).and_then(|tenant| tenant.session);
         let Some(worker) = session.and_then(|session| self.tenants.get(session.worker)) else { return Vec::new() };
@@ -192,7 +193,7 @@ impl State {
         waiter.filter(|&lease| self.leases.get(lease).is_some_and(|lease| lease.holder == tenant)).collect()
     }
 
-    /// A worker is gone: those that it served have none.
+    /// A worker is gone: its tenants have no session.
     pub(super) fn clear_sessions(&mut self, worker_state: WorkerState) {
         for (tenant, _) in worker_state.serves {
             self.tenants.get_mut(tenant).expect("a served tenant exists").session = None;
@@ -201,14 +202,14 @@ impl State {
         }
     }
 
-    /// A second lease of what a tenant has leased, for its worker.
+    /// Lends a tenant's lease to its worker: a second lease of the same block.
     pub(super) fn borrow(&mut self, from: Id, number: u32, lease: Id, of: Id) -> Result<Reply, RequestError> {
         let asking = self.tenants.get(from).expect("the requesting tenant exists");
         let worker_state = asking.worker_state.as_ref().ok_or(RequestError::NotAWorker)?;
         if !worker_state.serves.contains_key(&of) {
             return Err(RequestError::NoTenant);
         }
-        // One that was returned behind a call is not over before that has passed.
+        // A lease that was returned after a call ends only when the call is complete.
         let Lease { holder, block, access, name, .. } = *match self.leases.get(lease) {
             Some(lent) => lent,
             None if self.leases.was_removed(lease) => return Err(RequestError::LeaseEnded),
@@ -217,7 +218,7 @@ impl State {
         if holder != of {
             return Err(RequestError::ForeignLease);
         }
-        // What is still written by others is awaited by who borrows it, too.
+        // A borrower also waits for a version that is still being written.
         let named = name.and_then(|name| self.named.get(name)).filter(|named| named.block == block);
         let fence = named.map_or(Fence::default(), |named| named.ready);
         if let Some(&known) = worker_state.borrowed.get(&lease) {
@@ -225,16 +226,16 @@ impl State {
             return Ok(Reply::Granted { lease: known, segment, offset, bytes, fence, access });
         }
         self.check_leases(from)?;
-        // The block is no other tenant's by that: who borrows works for who has it.
+        // The block does not count as another tenant's: the borrower works for its holder.
         let reply = self.grant_with(from, number, block, access, None, Some(lease));
         let Reply::Granted { lease: borrowed, segment, offset, bytes, .. } = reply else {
-            unreachable!("what is granted is told so")
+            unreachable!("grant_with returns Granted")
         };
         self.worker_state(from).borrowed.insert(lease, borrowed);
         Ok(Reply::Granted { lease: borrowed, segment, offset, bytes, fence, access })
     }
 
-    /// A lease is over, or for less than it was: what its holder's worker borrowed of it is to be returned.
+    /// A lease has ended, or lost write access: the worker must return what it borrowed of it.
     pub(super) fn recall(&mut self, holder: Id, lease: Id) {
         let Some(CallSession { worker, .. }) = self.tenants.get(holder).and_then(|holder| holder.session) else {
             return;
@@ -244,7 +245,7 @@ impl State {
         }
     }
 
-    /// Forgets what a worker borrowed and has returned.
+    /// Removes a borrowed lease that was returned.
     pub(super) fn forget_borrowed(&mut self, ended: &Lease, lease: Id) {
         let Some(of) = ended.of else { return };
         let holder = self.tenants.get_mut(ended.holder).expect("the holder of a lease exists");
@@ -255,7 +256,7 @@ impl State {
         }
     }
 
-    /// Puts together what records tell of workers one by one.
+    /// Connects the records of workers with those of their tenants.
     pub(super) fn repair_workers(&mut self) {
         let sessions: Vec<(Id, CallSession)> =
             self.tenants.iter().filter_map(|(id, tenant)| Some((id, tenant.session?))).collect();
@@ -270,7 +271,7 @@ impl State {
                 None => self.tenants.get_mut(tenant).expect("it was listed above").session = None,
             }
         }
-        // A fence is of who says it, or of its worker.
+        // A fence must belong to the tenant that named it, or to its worker.
         let is_foreign = |lease: &Lease| {
             let worker = self.tenants.get(lease.holder).and_then(|holder| holder.session).map(|session| session.worker);
             lease.ending.is_some_and(|fence| fence.tenant != lease.holder && Some(fence.tenant) != worker)
@@ -281,7 +282,7 @@ impl State {
         let lent: Vec<(Id, Lease)> = lent.map(|(id, lease)| (id, lease.clone())).collect();
         for (borrowed, Lease { holder: worker, access, of, .. }) in lent {
             let Some(of) = of else { continue };
-            // Neither of what is over, nor for more than it is for: the broker that is gone may not have said so.
+            // A previous broker may not have recalled it: the original has ended, or allows less.
             let serves = self.tenants.get(worker).and_then(|worker| worker.worker_state.as_ref());
             let principal = self.leases.get(of).filter(|principal| principal.access == access);
             let is_lent = principal
@@ -294,7 +295,7 @@ impl State {
         }
         let leaving: Vec<Id> = self.loads.iter().filter(|(_, load)| load.is_unloading).map(|(id, _)| id).collect();
         leaving.into_iter().for_each(|load| self.request_unload(load));
-        // The broker that is gone may not have said so.
+        // A previous broker may not have told the worker.
         let going = self.tenants.iter().filter(|(_, tenant)| tenant.is_closing);
         let going: Vec<(Id, Id)> = going.filter_map(|(id, tenant)| Some((tenant.session?.worker, id))).collect();
         for (worker, tenant) in going {
