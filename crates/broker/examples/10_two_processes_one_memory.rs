@@ -1,5 +1,5 @@
-//! Two processes, two contexts, one memory: no context is shared, so the memory is. A producer's and a consumer's
-//! kernels use named memory of the host where it lies; a lock and a condition say whose turn it is, and outlive either of them.
+//! Two processes, two contexts, one memory. The kernels of a producer and a consumer use named host memory in place; a
+//! lock and a condition variable decide whose turn it is, and survive the death of either process.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -12,13 +12,13 @@ use freehold_broker::{Broker, BrokerLimits, Config, Host, HostGuard, fdstore, ru
 
 const N: usize = 1000;
 const ROUNDS: u64 = 3;
-/// Behind the numbers: how many rounds were filled, and how many were emptied.
+/// After the numbers: how many rounds were filled, and how many were emptied.
 const TURNS: u64 = 4 * N as u64;
 const LONG: Duration = Duration::from_secs(30);
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The lock, when so many rounds are filled and so many emptied.
+/// Takes the lock when this many rounds are filled and emptied.
 fn turn(host: &Host, wanted: [u64; 2]) -> freehold_broker::Result<HostGuard<'_>> {
     host.lock(LONG)?.wait_until(LONG, |guard| {
         let mut found = [0; 2];
@@ -27,19 +27,19 @@ fn turn(host: &Host, wanted: [u64; 2]) -> freehold_broker::Result<HostGuard<'_>>
     })
 }
 
-/// One side: awaits its turn, lets its kernel at the numbers, and says that it is the other's.
+/// One process: waits for its turn, runs its kernel on the numbers, and passes the turn on.
 fn side(who: &str, socket: &Path) -> Outcome {
     let device = freehold::open()?;
     let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
     let host = broker.host("examples/numbers", TURNS + 16)?;
     let kernels = Image::ptx(include_str!("../../freehold/examples/kernels.ptx"))?;
     let module = device.module(&kernels)?;
-    // SAFETY: `add` writes the first `n` elements of what it is given, which has as many in every launch below.
+    // SAFETY: `add` writes the first `n` elements of its argument, which has as many in every launch below.
     let add = unsafe { module.kernel("add") }?;
     let work = |stream: &Stream, more: u32| -> Result<Vec<u32>, freehold_broker::Error> {
         let mut numbers = host.slice::<u32>(stream, 0, N)?;
         stream.launch(&add, Grid::cover(N as u32, 128), (&mut numbers, more, N as u32))?;
-        // The lock is given up when the kernel is done.
+        // The lock is released when the kernel is complete.
         Ok(stream.download(&numbers)?)
     };
     for round in 0..ROUNDS {
@@ -64,7 +64,7 @@ fn main() -> Outcome {
     match told(0) {
         "part" => {
             let parsed = Config::from_args(program, vec!["part".into()], &words[1..]);
-            let (part, config) = parsed.ok_or("a part is told what to be")?;
+            let (part, config) = parsed.ok_or("a role needs its arguments")?;
             Ok(run_role(part, config)?)
         }
         "serve" => {
@@ -87,21 +87,21 @@ fn main() -> Outcome {
     }
 }
 
-/// A broker, and both processes.
+/// Starts a broker and both processes.
 fn together(program: &Path) -> Outcome {
     let folder = std::env::temp_dir().join(format!("freehold-example-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let start = |what: &str| Command::new(program).arg(what).arg(folder.join("broker")).spawn();
     let mut serve = Command::new(program);
     let mut serve = serve.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped()).spawn()?;
-    BufReader::new(serve.stdout.take().ok_or("it is piped")?).read_line(&mut String::new())?;
+    BufReader::new(serve.stdout.take().ok_or("standard output is piped")?).read_line(&mut String::new())?;
     let sides = [start("producer")?, start("consumer")?];
     let ended = sides.map(|mut side| side.wait());
     rustix::process::kill_process(rustix::process::Pid::from_child(&serve), rustix::process::Signal::TERM)?;
     serve.wait()?;
     std::fs::remove_dir_all(&folder)?;
     for status in ended {
-        assert!(status?.success(), "both have had their turns");
+        assert!(status?.success(), "both processes succeeded");
     }
     println!("the kernels of both worked on the same {N} numbers, where they lie");
     Ok(())

@@ -53,7 +53,9 @@ impl DriverThread {
     }
 
     pub(crate) fn create_segment(&self, segment: Id, bytes: u64) {
-        self.tasks.send(DriverTask::CreateSegment { segment, bytes }).expect("the driver thread runs as long as the process");
+        self.tasks
+            .send(DriverTask::CreateSegment { segment, bytes })
+            .expect("the driver thread runs as long as the process");
     }
 
     pub(crate) fn close(&self, descriptor: Arc<OwnedFd>) {

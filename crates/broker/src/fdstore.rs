@@ -116,7 +116,9 @@ impl FdStore<'_> {
 
     fn restart(&mut self) -> io::Result<OwnedFd> {
         if !self.is_complete {
-            return Err(io::Error::other("the broker died before its new fdstore had every descriptor: start it again"));
+            return Err(io::Error::other(
+                "the broker died before its new fdstore had every descriptor: start it again",
+            ));
         }
         if self.started.elapsed() < LIFE_MIN {
             self.failures += 1
@@ -162,7 +164,9 @@ impl FdStore<'_> {
                 Ok(FdMessage::Stop) => return Ok(BrokerExit::Stopped),
                 Err(ReceiveError::WouldBlock) => {}
                 Err(ReceiveError::Closed) => return Ok(BrokerExit::Died),
-                Err(ReceiveError::Malformed) => return Err(io::Error::other("the broker runs a different version of this program: stop it first")),
+                Err(ReceiveError::Malformed) => {
+                    return Err(io::Error::other("the broker runs a different version of this program: stop it first"));
+                }
                 Err(ReceiveError::System(error)) => return Err(error.into()),
             }
         }
@@ -239,6 +243,10 @@ mod tests {
         let refused = fdstore.restart().unwrap_err().to_string();
         assert_eq!(refused, "the broker died before its new fdstore had every descriptor: start it again");
         fdstore.is_complete = true;
-        assert_eq!(fdstore.restart().unwrap_err().kind(), io::ErrorKind::NotFound, "a complete fdstore tries to start one");
+        assert_eq!(
+            fdstore.restart().unwrap_err().kind(),
+            io::ErrorKind::NotFound,
+            "a complete fdstore tries to start one"
+        );
     }
 }

@@ -80,7 +80,7 @@ pub use name::{Name, NameError};
 pub use role::{BrokerLimits, Config, DeviceInfo, Role, run_role};
 pub use wire::{Access, Policy};
 
-/// The pages of the book whose programs need this crate, which the tests compile.
+/// The pages of the documentation whose programs need this crate; doctests compile them.
 #[cfg(doctest)]
 mod book {
     #[doc = include_str!("../../../docs/broker.md")]

@@ -9,9 +9,7 @@ use std::fmt;
 pub enum RequestError {
     #[error("the broker did not understand the message: update the program or the broker")]
     Malformed,
-    #[error(
-        "the broker speaks protocol version {theirs}, this program version {VERSION}: update the older one"
-    )]
+    #[error("the broker speaks protocol version {theirs}, this program version {VERSION}: update the older one")]
     Version { theirs: u32 },
     #[error("{0}")]
     InvalidName(#[from] NameError),
@@ -51,9 +49,7 @@ pub enum RequestError {
     ReceiverBusy { waiting: u32 },
     #[error("the device failed with code {code}")]
     Device { code: u32 },
-    #[error(
-        "the GPU is lost or broken (code {code}): check `nvidia-smi`, then restart the broker"
-    )]
+    #[error("the GPU is lost or broken (code {code}): check `nvidia-smi`, then restart the broker")]
     DeviceGone { code: u32 },
     #[error("zero bytes requested: expected at least one")]
     ZeroBytes,

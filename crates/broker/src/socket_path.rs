@@ -67,7 +67,9 @@ pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
     let is_ours = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
     if !is_ours || found.mode() & 0o022 != 0 {
         let folder = folder.display();
-        return refused(format!("{folder} must be a directory that only this user can write to: name another path with --socket"));
+        return refused(format!(
+            "{folder} must be a directory that only this user can write to: name another path with --socket"
+        ));
     }
     let Some(group) = group else { return Ok(()) };
     for above in folder.canonicalize()?.ancestors() {

@@ -92,7 +92,7 @@ pub enum Error {
         capacity_bytes: u64,
     },
     /// A copy is between as many elements.
-    #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
+    #[error("cannot copy {from_elements} elements to a buffer of {to_elements}; take a view of as many")]
     LengthsDiffer {
         /// How many there are to copy.
         from_elements: usize,

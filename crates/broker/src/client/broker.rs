@@ -1,7 +1,7 @@
-//! The broker for programs that use a device: leases that are used like blocks, and how they come and go.
+//! The broker for programs with a device: leases that are used like blocks.
 //!
-//! What a lease was used for is told by a fence: a word of this process's semaphores that a stream of the device writes behind that
-//! work. Whoever has the memory next waits for it, on the device or not at all. No host waits.
+//! The use of a lease is tracked by a fence: a semaphore of this process that a stream writes after that work. The next
+//! holder of the memory waits for the fence on the device, or not at all. No host waits.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,10 +26,11 @@ use crate::ring::{Sleeper, SpinWait, Waiter};
 use crate::socket_path;
 use crate::wire::{Access, BrokerStats, Fence, Id, Policy, Reply, Request, RequestError};
 
-/// Streams that write words behind the work of leases: work that takes long holds up the words of its own stream only.
+/// Streams that write semaphores after the work with leases. A long kernel delays only the semaphores of its own
+/// stream.
 const SIGNAL_STREAMS: usize = 4;
 
-/// Why the broker did not do what it was asked.
+/// Why an operation of [`Broker`] failed.
 #[derive(thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -40,18 +41,18 @@ pub enum Error {
     Device(Box<freehold::Error>),
     #[error("the broker's memory is on another GPU ({}): choose that one with FREEHOLD_DEVICE or --device", uuid(.device))]
     OtherDevice { device: [u8; 16] },
-    #[error("it was not so within {timeout:?}")]
+    #[error("timed out after {timeout:?}")]
     TimedOut { timeout: std::time::Duration },
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// As `nvidia-smi -L` prints it.
+/// In the format of `nvidia-smi -L`.
 fn uuid(device: &[u8; 16]) -> String {
     let digits: String = device.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("GPU-{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])
@@ -65,18 +66,20 @@ impl From<freehold::Error> for Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// More than there is of anything, where a length is beyond all numbers: the broker refuses that.
+/// The size in bytes. `u64::MAX`, which the broker refuses, if it overflows.
 fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
 
-/// A connection to the broker, for a device. A handle: it is hung up with the last one, and the last lease.
+/// A connection to the broker, for a device. A handle: the connection is closed with the last handle and the last
+/// lease.
 #[derive(Clone, Debug)]
 pub struct Broker {
     pub(super) inner: Arc<BrokerInner>,
 }
 
-/// What is mapped goes first, and then the connection: the broker takes who says goodbye for one that has nothing mapped.
+/// Fields are dropped in order: first the mappings, then the connection, because the broker assumes that a tenant that
+/// said `Bye` has nothing mapped.
 #[derive(Debug)]
 pub(super) struct BrokerInner {
     mappings: Mutex<Mappings>,
@@ -84,31 +87,32 @@ pub(super) struct BrokerInner {
     link: Mutex<Link>,
     waiter: Arc<Waiter>,
     spin: SpinWait,
-    /// Who waits for what is given, one after the other. Taken before the link.
+    /// Serializes the threads that wait for given leases. Locked before the link.
     receiving: Mutex<()>,
     tenant: Id,
-    /// Leases that are arguments of calls, and the fence behind the last.
+    /// Leases that are arguments of calls, and the fence after the last call.
     last_calls: Mutex<HashMap<Id, Fence>>,
-    /// Where its kernels run.
+    /// The session at the worker that runs its kernels.
     session: SharedSession,
-    /// Asked before any lock is taken: a child may have inherited it locked, by a thread that it does not have.
+    /// Checked before any lock is taken: a forked child may have inherited it locked, by a thread that it does not
+    /// have.
     fork_guard: ForkGuard,
 }
 
 #[derive(Debug)]
 struct Mappings {
-    /// Segments that are mapped here, for reading or for both.
+    /// Mapped segments, read-only or read-write.
     segments: HashMap<(Id, bool), Imported>,
-    /// Segments that are to be left, and what of them is mapped until its work has passed.
+    /// Segments that are being unmapped, and their mappings until the work with them is complete.
     unmapping: Vec<(Id, Vec<Departure>)>,
-    /// The semaphores of others.
+    /// Semaphores of other tenants.
     semaphores: HashMap<Id, Arc<SharedSemaphores>>,
     own_semaphores: Arc<SharedSemaphores>,
     signal_streams: Vec<SignalStream>,
     next_stream: usize,
 }
 
-/// A stream, and the word that it writes.
+/// A stream, and the semaphore that it writes.
 #[derive(Debug)]
 struct SignalStream {
     stream: Stream,
@@ -119,7 +123,7 @@ impl Broker {
     /// Connects to this user's broker.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] where none is running.
+    /// [`LinkError::NoBroker`] if none is running.
     pub fn connect(device: &Device) -> Result<Self> {
         Self::connect_at(device, &socket_path::resolve())
     }
@@ -132,7 +136,7 @@ impl Broker {
         Self::from_link(device, Link::connect(path)?)
     }
 
-    /// A tenant that is connected.
+    /// Wraps a connected tenant.
     pub(crate) fn from_link(device: &Device, link: Link) -> Result<Self> {
         let theirs = link.device().to_le_bytes();
         if theirs != [0; 16] && theirs != device.uuid()? {
@@ -179,17 +183,17 @@ impl Broker {
         self.inner.session.clone()
     }
 
-    /// Where others of this process wait for what the broker says.
+    /// Returns a handle with which other threads wait for messages of the broker.
     pub(crate) fn waiter(&self) -> Arc<Waiter> {
         self.inner.waiter.clone()
     }
 
-    /// Who this process is at the broker: what others [`give`](Self::give) leases to.
+    /// Returns the id of this process at the broker, to which others [`give`](Self::give) leases.
     pub fn tenant(&self) -> Id {
         self.inner.tenant
     }
 
-    /// What the numbers of its leases are numbers of.
+    /// The owner of its lease ids.
     pub(super) fn owner(&self) -> Owner {
         Owner::of(&self.inner)
     }
@@ -198,11 +202,12 @@ impl Broker {
         &self.inner.device
     }
 
-    /// The connection itself, for requests that this type has no method for.
+    /// Returns the connection itself, for requests that this type has no method for.
     ///
     /// # Safety
-    /// The broker takes a number for what it names. What this `Broker` has made is not changed over the connection: no live [`Lease`] of
-    /// it is returned or given away, no segment detached, and [`Link::next_given`] takes nothing that [`receive`](Self::receive) waits for.
+    /// The broker executes requests by id. Nothing that this `Broker` has created may be changed over the connection:
+    /// no live [`Lease`] of it is returned or given away, no segment is detached, and [`Link::next_given`] takes
+    /// nothing that [`receive`](Self::receive) waits for.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -210,7 +215,7 @@ impl Broker {
         self.connection()
     }
 
-    /// How long a request looks for its reply before it sleeps.
+    /// Sets how long a request polls for its reply before it sleeps.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -219,10 +224,10 @@ impl Broker {
         Ok(())
     }
 
-    /// Takes a name away. Its memory stays until the leases of it are over.
+    /// Drops a name. Its memory is freed when the last lease of it ends.
     ///
     /// # Errors
-    /// [`RequestError::NoName`], [`RequestError::ForeignName`] where another user published it.
+    /// [`RequestError::NoName`]; [`RequestError::ForeignName`] if another user published it.
     pub fn drop_name(&self, name: &str) -> Result<()> {
         self.connection()?.call(Request::Drop { name: Name::parse(name)? })?;
         Ok(())
@@ -237,26 +242,27 @@ impl Broker {
         if self.inner.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
-    /// Memory of the broker's for `len` elements, for work in a stream. It is this process's until it is dropped, given, or
-    /// published, and dies with it unless it was.
+    /// Leases new memory for `len` elements, for use in a stream. It belongs to this process until it is dropped, given
+    /// or published, and is freed with the process otherwise.
     pub fn reserve<T: Pod>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
         let granted = self.connection()?.reserve(bytes_of::<T>(len))?;
         self.map_lease(stream, granted, Some(len))
     }
 
-    /// As [`reserve`](Self::reserve), as often as there are lengths: all of it, or none. Quicker than one by one: requests are on
-    /// their way side by side.
+    /// Leases several pieces of memory like [`reserve`](Self::reserve): all of them, or none. Faster than one by one,
+    /// because the requests are in flight together.
     pub fn reserve_all<T: Pod>(&self, stream: &Stream, lens: &[usize]) -> Result<Vec<Lease<T>>> {
         let bytes: Vec<u64> = lens.iter().map(|&len| bytes_of::<T>(len)).collect();
         let granted = self.connection()?.reserve_all(&bytes)?;
         self.map_leases(stream, granted, lens.iter().copied().map(Some))
     }
 
-    /// Gives a lease's memory a name. It stays when this process ends. Others that lease it wait, on the device, for the work
-    /// that was put into streams with it so far. This waits for calls that it is an argument of.
+    /// Publishes the memory of a lease under a name. It stays when this process ends. Other processes that lease it
+    /// wait, on the device, for the work that was submitted with it so far. This call waits for worker calls that use
+    /// the lease.
     ///
     /// # Errors
-    /// The lease, and why: the name is taken, or none.
+    /// The lease and the error: the name is taken or invalid.
     pub fn publish<T: Pod>(
         &self,
         name: &str,
@@ -278,7 +284,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Copies a block into memory of the broker's, in the order of a stream, and gives that a name.
+    /// Copies a block to new memory of the broker, in stream order, and publishes that under a name.
     pub fn publish_copy<T: Pod>(
         &self,
         stream: &Stream,
@@ -291,8 +297,8 @@ impl Broker {
         self.publish(name, lease, policy).map_err(|(_, error)| error)
     }
 
-    /// A lease of what has a name, for work in a stream, which waits on the device for what is still written. For reading it is
-    /// mapped so that the device refuses a write.
+    /// Leases a name for use in a stream, which waits on the device for unfinished writes. A read lease is mapped
+    /// read-only: the device refuses a write.
     pub fn lease<T: Pod>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
         let name = Name::parse(name)?;
         let mut link = self.connection()?;
@@ -304,7 +310,7 @@ impl Broker {
         self.map_lease(stream, granted, None)
     }
 
-    /// As [`lease`](Self::lease), of many names: all of them, or none.
+    /// Leases several names like [`lease`](Self::lease): all of them, or none.
     pub fn lease_all<T: Pod>(&self, stream: &Stream, names: &[&str], access: Access) -> Result<Vec<Lease<T>>> {
         let mut link = self.connection()?;
         let mut found = Vec::with_capacity(names.len());
@@ -319,12 +325,12 @@ impl Broker {
         self.map_leases(stream, granted, std::iter::repeat(None))
     }
 
-    /// Makes a lease another process's, which may end it when this one has long gone. This waits for calls that it is an argument
-    /// of. Work with it that is pending goes on; where this process ends before it has passed, the other one is told
-    /// ([`Lease::is_unfinished`]).
+    /// Gives a lease to another process, which may hold it after this one has exited. This waits for worker calls that
+    /// use the lease. Pending work with it continues; if this process ends before it is complete, the receiver is
+    /// notified ([`Lease::is_unfinished`]).
     ///
     /// # Errors
-    /// The lease, and why.
+    /// The lease and the error.
     pub fn give<T: Pod>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
         let fence = self.wait_last_call(lease.id).and_then(|()| self.fence_after_uses(lease.slice(), lease.id));
         let given = fence.and_then(|fence| Ok(self.connection()?.give(lease.id, to, fence)?));
@@ -337,20 +343,20 @@ impl Broker {
         }
     }
 
-    /// Waits for a lease that another process gives to this one: of all its whole elements.
+    /// Waits for a lease that another process gives to this one. It covers all whole elements.
     pub fn receive<T: Pod>(&self, stream: &Stream) -> Result<Lease<T>> {
         let given = self.wait_given()?;
         self.map_lease(stream, given.granted, None)
     }
 
-    /// Waits without the connection, which others use meanwhile.
+    /// Waits without holding the connection, which other threads use meanwhile.
     fn wait_given(&self) -> Result<Given> {
         self.check_fork()?;
         let _turn = self.inner.receiving.lock().unwrap_or_else(PoisonError::into_inner);
         let (ring, spin, spin_policy) = (&self.inner.waiter, self.inner.spin, self.connection()?.spin_policy);
         let mut began = Instant::now();
         loop {
-            // Counted before it is looked for: whoever takes it out of the ring since then counts too.
+            // Read before the check: a reply that another thread takes afterwards counts too.
             let seen = ring.replied();
             if let Some(given) = self.connection()?.next_given() {
                 return Ok(given);
@@ -368,7 +374,7 @@ impl Broker {
                     break;
                 }
             }
-            // Nothing came for long: a broker that is gone for good gives nothing any more.
+            // Nothing came for a while: check whether the broker is gone for good.
             if ring.replied() == seen && began.elapsed() > LIVENESS_INTERVAL {
                 self.connection()?.check_alive()?;
                 began = Instant::now();
@@ -376,7 +382,7 @@ impl Broker {
         }
     }
 
-    /// Sums of everything at the broker.
+    /// Returns the totals of the broker.
     pub fn stats(&self) -> Result<BrokerStats> {
         match self.connection()?.call(Request::Stats)?.reply {
             Reply::Stats(stats) => Ok(stats),
@@ -384,7 +390,7 @@ impl Broker {
         }
     }
 
-    /// The leases of what the broker granted. Where one fails, all go back.
+    /// Maps granted leases. If one fails, all are returned.
     fn map_leases<T: Pod>(
         &self,
         stream: &Stream,
@@ -399,7 +405,7 @@ impl Broker {
         taken
     }
 
-    /// The lease of what the broker granted. What fails gives it back.
+    /// Maps a granted lease. If that fails, it is returned.
     fn map_lease<T: Pod>(&self, stream: &Stream, granted: Granted, len: Option<usize>) -> Result<Lease<T>> {
         let taken = self.map_segment(&granted).and_then(|import| {
             self.wait_fence(stream, granted.fence)?;
@@ -423,7 +429,7 @@ impl Broker {
         }
     }
 
-    /// The segment of a lease, mapped here.
+    /// Maps the segment of a lease, once.
     fn map_segment(&self, granted: &Granted) -> Result<Imported> {
         self.begin_unmaps()?;
         let is_written = granted.access == Access::Write;
@@ -438,7 +444,7 @@ impl Broker {
         Ok(import)
     }
 
-    /// Gives up what nobody has anything in any more, and says so where it is unmapped.
+    /// Begins to unmap the segments that the broker wants back.
     pub(super) fn begin_unmaps(&self) -> Result<()> {
         let mut has_left = false;
         loop {
@@ -446,7 +452,7 @@ impl Broker {
             has_left = true;
             let mut mappings = self.mappings();
             let imports = [true, false].map(|is_written| mappings.segments.remove(&(segment, is_written)));
-            // A broker that took over may say it again.
+            // The request may be repeated by a broker that took over.
             if !mappings.unmapping.iter().any(|&(known, _)| known == segment) {
                 let departures = imports.iter().flatten().map(Imported::departure).collect();
                 mappings.unmapping.push((segment, departures));
@@ -457,7 +463,7 @@ impl Broker {
         if has_left { self.finish_unmaps().map(drop) } else { Ok(()) }
     }
 
-    /// Says of segments that are unmapped by now that they are. Whether none is left to unmap.
+    /// Reports the segments that are unmapped by now. Returns whether none is left to unmap.
     pub(super) fn finish_unmaps(&self) -> Result<bool> {
         self.check_fork()?;
         let mut outcome = Ok(());
@@ -479,7 +485,8 @@ impl Broker {
         Ok(is_done)
     }
 
-    /// A second lease of what a tenant has leased that this worker serves, and what has to pass before it is used.
+    /// Borrows a lease of a tenant that this worker serves. Returns it with the fence that must be complete before it
+    /// is used.
     pub(crate) fn borrow(&self, stream: &Stream, lease: Id, of: Id) -> Result<(Lease<u8>, Fence)> {
         let granted = self.connection()?.borrow(lease, of)?;
         let ready = granted.fence;
@@ -487,14 +494,14 @@ impl Broker {
         Ok((lease, ready))
     }
 
-    /// Lets a stream's next work wait, on the device, for a fence: of a [call](crate::Call::fence), or of another process of this
-    /// user. One that has passed is not waited for.
+    /// Makes a stream wait, on the device, for a fence: of a [call](crate::Call::fence), or of another process of this
+    /// user. A complete fence is not waited for.
     pub fn wait_fence(&self, stream: &Stream, fence: Fence) -> Result<()> {
         if fence.value == 0 {
             return Ok(());
         }
         let semaphores = match self.semaphores(fence.tenant) {
-            // All of its work has passed.
+            // The tenant is gone, so its fences are complete.
             Err(Error::Link(LinkError::Request { error: RequestError::NoTenant, .. })) => return Ok(()),
             semaphores => semaphores?,
         };
@@ -530,15 +537,15 @@ impl Broker {
         Ok(semaphores)
     }
 
-    /// The fence behind all work with the slice of a lease so far, and behind all calls that it is an argument of.
+    /// Returns a fence after all work with a lease so far, and after all calls that use it.
     fn fence_after_uses<T: Pod>(&self, slice: &ImportedSlice<T>, lease: Id) -> Result<Fence> {
-        // It stays known until the lease is over: what is refused is tried again behind the same fence.
+        // It stays recorded until the lease ends, so that a failed return is repeated with the same fence.
         let called = self.last_calls().get(&lease).copied();
         if !slice.pending() {
             return Ok(called.unwrap_or_default());
         }
         let semaphores = match called.map(|fence| self.semaphores(fence.tenant)) {
-            // All of its work has passed.
+            // The tenant is gone, so its fences are complete.
             None | Some(Err(Error::Link(LinkError::Request { error: RequestError::NoTenant, .. }))) => None,
             Some(semaphores) => Some(semaphores?),
         };
@@ -554,11 +561,11 @@ impl Broker {
         self.inner.last_calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for calls that a lease is an argument of: a worker may not have borrowed it yet, and could not any more.
+    /// Waits for calls that use a lease: the worker may not have borrowed it yet, and could not any more.
     fn wait_last_call(&self, lease: Id) -> Result<()> {
         let Some(fence) = self.last_calls().get(&lease).copied() else { return Ok(()) };
         let semaphores = match self.semaphores(fence.tenant) {
-            // All of its work has passed.
+            // The tenant is gone, so its fences are complete.
             Err(Error::Link(LinkError::Request { error: RequestError::NoTenant, .. })) => {
                 self.remove_last_call(lease, fence);
                 return Ok(());
@@ -578,7 +585,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Forgets a call that has passed, unless the lease has become an argument of another meanwhile.
+    /// Forgets a completed call, unless the lease is an argument of another one by now.
     fn remove_last_call(&self, lease: Id, fence: Fence) {
         let mut called = self.last_calls();
         if called.get(&lease) == Some(&fence) {
@@ -586,19 +593,20 @@ impl Broker {
         }
     }
 
-    /// Notes that a lease is an argument of a call: it is given back behind that.
+    /// Records that a call uses a lease, which is returned after it.
     pub(super) fn record_call(&self, lease: Id, fence: Fence) {
         self.last_calls().insert(lease, fence);
     }
 
-    /// The fence behind all work of a stream so far: calls, and streams of other processes of this user, can wait for it.
+    /// Returns a fence after all work of a stream so far. Calls, and streams of other processes of this user, can wait
+    /// for it.
     pub fn fence(&self, stream: &Stream) -> Result<Fence> {
         self.check_fork()?;
         let event = stream.event()?;
         self.signal_after(|signal_stream| signal_stream.wait(&event))
     }
 
-    /// The fence behind what `gather` has a stream of this process's wait for.
+    /// Returns a fence after everything that `gather` makes a stream of this process wait for.
     fn signal_after(&self, gather: impl FnOnce(&Stream) -> freehold::Result<()>) -> Result<Fence> {
         let mut mappings = self.mappings();
         let own = mappings.own_semaphores.clone();
@@ -620,15 +628,15 @@ impl Broker {
     }
 }
 
-/// Memory of the broker's, used like a block: `&lease` and `&mut lease` are arguments of kernels and ends of copies. Dropped, it is given
-/// back behind the work that used it.
+/// Memory of the broker, used like a block: `&lease` and `&mut lease` are kernel arguments and operands of copies. On
+/// drop it is returned, after the work that used it.
 #[derive(Debug)]
 pub struct Lease<T: Pod> {
     broker: Broker,
     id: Id,
     slice: Box<ImportedSlice<T>>,
     access: Access,
-    /// Behind the work that was told of when it was published.
+    /// The fence that was sent when it was published.
     fence: Fence,
     is_returned: bool,
 }
@@ -642,14 +650,14 @@ impl<T: Pod> Lease<T> {
         self.broker.owner()
     }
 
-    /// Its number at the broker.
+    /// Returns its id at the broker.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Whether another process gave it with work pending, and ended before that work was known to have passed: what is in it may be
-    /// half written. Certain once a stream
-    /// has come past what it was received in, which waits for that work, or for the end of that process.
+    /// Whether another process gave this lease with pending work and ended before that work was known to be complete,
+    /// so that the contents may be incomplete. The answer is final once the stream that it was received in has passed
+    /// that point, because the stream waits for that work or for the end of that process.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -657,10 +665,10 @@ impl<T: Pod> Lease<T> {
         Ok(self.broker.connection()?.is_unfinished(self.id))
     }
 
-    /// The elements of a range, to write.
+    /// Returns a writable view of a range of elements.
     ///
     /// # Errors
-    /// Where the lease has fewer.
+    /// The lease has fewer elements.
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> freehold::Result<ViewMut<'_, T>> {
         self.slice.view_mut(range)
     }
@@ -669,10 +677,10 @@ impl<T: Pod> Lease<T> {
         &self.slice
     }
 
-    /// Gives it back. Nothing waits: it is somebody else's when the work with it has passed.
+    /// Returns the lease to the broker. Nothing waits: the memory is reused when the work with it is complete.
     ///
     /// # Errors
-    /// The lease, and why the device or the broker refused.
+    /// The lease, and the error of the device or the broker.
     pub fn close(mut self) -> std::result::Result<(), (Self, Error)> {
         match self.return_lease() {
             Ok(()) => Ok(()),
@@ -686,14 +694,14 @@ impl<T: Pod> Lease<T> {
         }
         self.broker.check_fork()?;
         let fence = self.broker.fence_after_uses(self.slice(), self.id)?;
-        // What was told before may be later than what is pending now.
+        // The fence that was sent before may be later than what is pending now.
         let fence = if fence.value == 0 { self.fence } else { fence };
         self.broker.connection()?.return_lease(self.id, fence)?;
         self.mark_returned();
         Ok(())
     }
 
-    /// Notes that the broker has it again, or another process.
+    /// Records that the lease belongs to the broker again, or to another process.
     fn mark_returned(&mut self) {
         self.is_returned = true;
         self.broker.last_calls().remove(&self.id);
@@ -708,8 +716,8 @@ impl<T: Pod> Deref for Lease<T> {
     }
 }
 
-// SAFETY: the slice is made with the lease and never replaced, and no other value refers to it: `deref` lends it for as long as the
-// lease is borrowed.
+// SAFETY: the slice is created with the lease and never replaced, and no other value refers to it: `deref` lends it for
+// as long as the lease is borrowed.
 unsafe impl<T: Pod> OwnsSlice for Lease<T> {
     type Element = T;
 
@@ -720,12 +728,12 @@ unsafe impl<T: Pod> OwnsSlice for Lease<T> {
 
 impl<T: Pod> Drop for Lease<T> {
     fn drop(&mut self) {
-        // It is the parent's.
+        // The lease belongs to the parent process.
         if self.broker.inner.fork_guard.is_child() {
             return;
         }
         if let Err(error) = self.return_lease() {
-            tracing::warn!(target: "freehold", %error, "a lease could not be given back: it ends with this process");
+            tracing::warn!(target: "freehold", %error, "could not return a lease: it ends with this process");
         }
     }
 }

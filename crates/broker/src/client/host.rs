@@ -1,5 +1,6 @@
-//! Memory of the host under a name: in every process that opens it mapped, pinned and registered with the device, so that the
-//! kernels of all of them use the same bytes without a copy. With a lock and a condition that outlive whoever holds them.
+//! Named host memory: mapped, pinned and registered with the device in every process that opens it, so that the kernels
+//! of all of them use the same bytes without a copy. A lock and a condition variable in it survive the death of their
+//! holder.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use super::robust_lock::{HEADER_BYTES, LockTicket, RobustLock, TimedOut};
 use crate::name::Name;
 use crate::wire::{Request, RequestError};
 
-/// Named memory of the host. A handle: it is mapped here until the last one, and the last part, is gone. It needs no broker any
-/// more once it is open.
+/// Named host memory. A handle: the memory stays mapped until the last handle and the last slice are dropped. Once it
+/// is open it needs no broker.
 #[derive(Clone, Debug)]
 pub struct Host {
     inner: Arc<HostInner>,
@@ -29,11 +30,10 @@ struct HostInner {
 }
 
 impl Broker {
-    /// Memory of the host under a name: made, all zeros, if there is none; else what is there, of as many bytes. It stays when
-    /// this process ends.
+    /// Opens named host memory, and creates it zeroed if it does not exist. It stays when this process ends.
     ///
     /// # Errors
-    /// [`RequestError::SizeMismatch`] where what is there is longer or shorter.
+    /// [`RequestError::SizeMismatch`] if it exists with another size.
     pub fn host(&self, name: &str, bytes: u64) -> Result<Host> {
         let Some(whole_bytes) = bytes.checked_add(HEADER_BYTES).filter(|_| bytes > 0) else {
             return Err(LinkError::from(RequestError::ZeroBytes).into());
@@ -41,10 +41,10 @@ impl Broker {
         self.request_host(name, whole_bytes)
     }
 
-    /// Memory of the host that somebody made.
+    /// Opens existing named host memory.
     ///
     /// # Errors
-    /// [`RequestError::NoName`] where there is none of that name.
+    /// [`RequestError::NoName`] if there is none of that name.
     pub fn open_host(&self, name: &str) -> Result<Host> {
         self.request_host(name, 0)
     }
@@ -62,7 +62,7 @@ impl Broker {
     }
 }
 
-/// The header is nothing that a caller asked for.
+/// Subtracts the header, which the caller did not ask for, from the sizes of an error.
 fn without_header(error: LinkError) -> LinkError {
     match error {
         LinkError::Request { error: RequestError::SizeMismatch { bytes }, detail } => LinkError::Request {
@@ -74,15 +74,16 @@ fn without_header(error: LinkError) -> LinkError {
 }
 
 impl Host {
-    /// What the broker counts beyond what was asked for: the lock and the condition lie there.
+    /// Bytes that the broker counts in addition to the requested ones, for the lock and the condition variable.
     pub const HEADER_BYTES: u64 = HEADER_BYTES;
 
     pub fn bytes(&self) -> u64 {
         self.inner.memory.bytes() - HEADER_BYTES
     }
 
-    /// `len` elements from `offset_bytes` on, as an argument of kernels and an end of copies. Work with it is ordered in this
-    /// process alone: who shares it with others holds the lock until the work has passed ([`Stream::synchronize`]).
+    /// Returns `len` elements from `offset_bytes` on, as a kernel argument and an operand of copies. Work with it is
+    /// ordered within this process only: to share it with others, hold the lock until the work is complete
+    /// ([`Stream::synchronize`]).
     ///
     /// # Errors
     /// [`freehold::Error::OutsideOfImport`], [`freehold::Error::Misaligned`].
@@ -91,22 +92,22 @@ impl Host {
         Ok(self.inner.memory.part(stream, at, len)?)
     }
 
-    /// The whole words, which all processes and their kernels write, with the lock or without.
+    /// Returns the whole words, which all processes and their kernels may write, with or without the lock.
     pub fn atomic_u32s(&self) -> &[AtomicU32] {
         &self.inner.memory.words()[HEADER_BYTES as usize / 4..]
     }
 
-    /// Takes the lock, of all processes and threads that have the memory. A holder that dies loses it: a few milliseconds later
-    /// the next one has it, and is told so.
+    /// Takes the lock, which all processes and threads with this memory share. If its holder dies, the next one gets it
+    /// a few milliseconds later, and is told so.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], also where the holder is this thread, or another process has spoiled the lock;
+    /// [`Error::TimedOut`], also if this thread holds the lock already, or another process has corrupted it;
     /// [`LinkError::ForkedChild`].
     pub fn lock(&self, timeout: Duration) -> Result<HostGuard<'_>> {
         self.acquire(timeout, deadline(timeout))
     }
 
-    /// Lets all processes go on that wait with [`HostGuard::wait`]. With the lock or without.
+    /// Wakes all processes that wait in [`HostGuard::wait`]. The lock need not be held.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -130,7 +131,7 @@ impl Host {
         if self.inner.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
-    /// Where bytes lie behind the header.
+    /// The offset of bytes behind the header.
     fn offset_behind_header(&self, offset_bytes: u64, bytes: usize) -> Result<u64> {
         let is_within = offset_bytes.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes());
         if !is_within {
@@ -141,7 +142,7 @@ impl Host {
     }
 }
 
-/// The lock of named memory. Dropped, it is given up.
+/// The lock of named host memory. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct HostGuard<'a> {
     host: &'a Host,
@@ -149,12 +150,12 @@ pub struct HostGuard<'a> {
 }
 
 impl<'a> HostGuard<'a> {
-    /// Whether the lock was taken from a process that died with it: what that one was writing may be half written.
+    /// Whether the previous holder died with the lock: what it was writing may be incomplete.
     pub fn was_abandoned(&self) -> bool {
         self.was_abandoned
     }
 
-    /// Copies elements out.
+    /// Copies elements from the memory.
     ///
     /// # Errors
     /// [`freehold::Error::OutsideOfImport`], [`freehold::Error::Misaligned`].
@@ -162,7 +163,7 @@ impl<'a> HostGuard<'a> {
         Ok(self.host.inner.memory.read(self.host.offset_behind_header(offset_bytes, size_of_val(to))?, to)?)
     }
 
-    /// Copies elements in.
+    /// Copies elements to the memory.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -170,23 +171,23 @@ impl<'a> HostGuard<'a> {
         Ok(self.host.inner.memory.write(self.host.offset_behind_header(offset_bytes, size_of_val(from))?, from)?)
     }
 
-    /// Gives the lock up, waits until somebody [notifies](Host::notify), and takes it again. It may return without: look again
-    /// whether it is so.
+    /// Releases the lock, waits for a [notification](Host::notify), and takes the lock again. It may wake up without
+    /// one: check the condition again.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]: the lock is not held any more then.
+    /// [`Error::TimedOut`]: the lock is not held any more.
     pub fn wait(self, timeout: Duration) -> Result<Self> {
         self.wait_deadline(timeout, deadline(timeout))
     }
 
-    /// [Waits](Self::wait) until something is so. What fails in between ends the wait.
+    /// [Waits](Self::wait) until a condition holds. An error of the condition ends the wait.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]: the lock is not held any more then.
+    /// [`Error::TimedOut`]: the lock is not held any more.
     pub fn wait_until(self, timeout: Duration, mut is_so: impl FnMut(&mut Self) -> Result<bool>) -> Result<Self> {
         let (mut guard, deadline, mut was_abandoned) = (self, deadline(timeout), false);
         loop {
-            // Whoever died while this one waited is told of.
+            // A death at any time during the wait is reported.
             was_abandoned |= guard.was_abandoned;
             guard.was_abandoned = was_abandoned;
             if is_so(&mut guard)? {
@@ -208,14 +209,14 @@ impl<'a> HostGuard<'a> {
 
 impl Drop for HostGuard<'_> {
     fn drop(&mut self) {
-        // The lock is the parent's.
+        // The lock belongs to the parent process.
         if !self.host.inner.fork_guard.is_child() {
             self.host.robust_lock().release();
         }
     }
 }
 
-/// The end of a wait; of one that is longer than time, never.
+/// The end of a wait. A timeout that overflows never ends.
 fn deadline(timeout: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(timeout).unwrap_or(now + Duration::from_secs(1 << 32))

@@ -1,4 +1,4 @@
-//! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
+//! A connection to the broker: requests over the ring and the socket, and notifications. Knows no device.
 
 mod batch;
 mod handshake;
@@ -27,47 +27,47 @@ use crate::socket_path;
 use crate::state::SEMAPHORES;
 use crate::wire::{Access, Fence, Frame, Id, Reply, Request, RequestError, is_notification};
 
-/// How long a tenant sleeps before it looks whether the broker is still there.
+/// How long a tenant sleeps before it checks whether the broker is alive.
 pub(super) const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many refusals are kept for who asks later.
+/// Errors that are kept for a later [`Link::take_errors`].
 const ERRORS_MAX: usize = 64;
 
-/// How long it looks for a reply before it sleeps.
+/// How long to poll for a reply before sleeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpinPolicy {
-    /// For ever: the quickest, and a processor of its own.
+    /// Forever: lowest latency, at the cost of a processor.
     Forever,
-    /// For so long.
+    /// For this long.
     For(Duration),
 }
 
-/// Why a tenant did not get what it asked for.
+/// Why a request failed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
     NoBroker { path: PathBuf },
     #[error(transparent)]
     PathTooLong(#[from] socket_path::PathTooLong),
-    #[error("the broker at {} is another user's, or this user may not use it", .path.display())]
+    #[error("the broker at {} belongs to another user, or does not serve this one", .path.display())]
     NotAllowed { path: PathBuf },
-    #[error("the broker has hung up: it was stopped, or both of its processes were killed")]
+    #[error("the broker closed the connection: it was stopped, or both of its processes were killed")]
     Closed,
-    #[error("the broker does not answer: its processes, which `pgrep -af freehold` lists, are stopped or hang")]
+    #[error("the broker does not answer: its processes are stopped or hang, see `pgrep -af freehold`")]
     TimedOut,
-    #[error("what the broker said is no message: update the program or the broker")]
+    #[error("the broker sent an invalid message: update the program or the broker")]
     Malformed,
     #[error("{error}{}", nearest(.detail))]
     Request { error: RequestError, detail: String },
     #[error(
-        "this process is a fork of the one that connected to the broker: start another program instead of a fork, or connect anew"
+        "this process is a fork of the one that connected to the broker: connect again, or start a new program instead of forking"
     )]
     ForkedChild,
-    #[error("the system refused: {0}")]
+    #[error("system error: {0}")]
     System(Errno),
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -118,7 +118,7 @@ pub struct Granted {
     pub offset: u64,
     pub bytes: u64,
     pub access: Access,
-    /// What has to pass before it is used.
+    /// The fence that must be complete before it is used.
     pub fence: Fence,
 }
 
@@ -140,11 +140,11 @@ impl TryFrom<Reply> for Granted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     pub granted: Granted,
-    /// Who gave it.
+    /// The tenant that gave it.
     pub from: Id,
 }
 
-/// What came over the socket: a reply, its text, its descriptors.
+/// An answer over the socket: a reply, its text and its descriptors.
 #[derive(Debug)]
 pub struct Answer {
     pub reply: Reply,
@@ -152,7 +152,7 @@ pub struct Answer {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Ids are the broker's, which nobody chooses: little has to be mixed.
+/// The broker chooses the ids, so no attacker can make them collide, and little mixing is enough.
 #[derive(Debug, Default)]
 struct IdHasher(u64);
 
@@ -173,7 +173,7 @@ impl Hasher for IdHasher {
     }
 }
 
-/// A connection. One request is on its way at a time over the socket, and as many as the ring holds over that.
+/// A connection. Over the socket one request is in flight at a time, over the ring as many as it holds.
 #[derive(Debug)]
 pub struct Link {
     socket: OwnedFd,
@@ -185,50 +185,50 @@ pub struct Link {
     number: u32,
     pub spin_policy: SpinPolicy,
     spin: SpinWait,
-    /// A child of this process has the same ring and socket, which are not its own.
+    /// A forked child inherits the ring and the socket, and must not use them.
     fork_guard: ForkGuard,
     given: VecDeque<Given>,
-    /// Leases that were given and handed out, until they are over: a broker that took over may tell of them again.
+    /// Given leases that were handed out, until they end: a broker that took over may announce them again.
     received: HashSet<Id, BuildHasherDefault<IdHasher>>,
-    /// Of those, what may be half written: its giver ended before its work did.
+    /// Those of them that may be incomplete: the giver ended before its work did.
     unfinished: HashSet<Id, BuildHasherDefault<IdHasher>>,
-    /// Those that were returned, with the number of the request, which is not answered yet.
+    /// Leases that were returned, with the number of the request that has no reply yet.
     returned: VecDeque<(u32, Id)>,
     unmaps: VecDeque<Id>,
-    /// Borrowed leases that are to be returned.
+    /// Borrowed leases that must be returned.
     recalled: VecDeque<Id>,
-    /// Modules that were dropped and are to be unloaded.
+    /// Dropped modules that must be unloaded.
     dropped_modules: VecDeque<Id>,
-    /// The last refusals of what nobody waited for.
+    /// The last errors of requests that nobody waited for.
     errors: VecDeque<RequestError>,
-    /// Replies that are on their way and nobody waits for.
+    /// Replies that are outstanding and that nobody waits for.
     unanswered: u32,
     /// Whether the broker was told of the end.
     is_closed: bool,
 }
 
 impl Link {
-    /// The UUID of the broker's device, or zero where it is not known.
+    /// Returns the UUID of the broker's device, or 0 if it is not known.
     pub fn device(&self) -> u128 {
         self.device
     }
 
-    /// Who this is at the broker.
+    /// Returns the id of this tenant.
     pub fn tenant(&self) -> Id {
         self.tenant
     }
 
-    /// The descriptor of this tenant's semaphores, and how many words it has.
+    /// The descriptor of this tenant's semaphores, and their number.
     pub(super) fn semaphores(&self) -> (impl AsFd + '_, usize) {
         (self.semaphores.file(), SEMAPHORES as usize)
     }
 
-    /// Memory of its own.
+    /// Leases new memory.
     pub fn reserve(&mut self, bytes: u64) -> Result<Granted, LinkError> {
         self.request_lease(Request::Reserve { bytes })
     }
 
-    /// A lease of what has a name.
+    /// Leases a name.
     pub fn lease(&mut self, name: Id, access: Access) -> Result<Granted, LinkError> {
         self.request_lease(Request::Lease { name, access })
     }
@@ -237,7 +237,7 @@ impl Link {
         self.request(request)?.try_into()
     }
 
-    /// Makes a lease another tenant's, ready when the fence has passed.
+    /// Gives a lease to another tenant, ready when the fence is complete.
     pub fn give(&mut self, lease: Id, to: Id, fence: Fence) -> Result<(), LinkError> {
         match self.request(Request::Give { lease, to, fence })? {
             Reply::Done => {
@@ -249,7 +249,7 @@ impl Link {
         }
     }
 
-    /// Ends a lease when the fence has passed. Nothing is waited for.
+    /// Ends a lease when the fence is complete. Does not wait.
     pub fn return_lease(&mut self, lease: Id, fence: Fence) -> Result<(), LinkError> {
         let number = self.push_request(Request::Return { lease, fence })?;
         if !self.received.is_empty() && self.received.remove(&lease) {
@@ -260,14 +260,14 @@ impl Link {
         Ok(())
     }
 
-    /// Says that a segment is mapped no more. Nothing is waited for.
+    /// Reports that a segment is unmapped. Does not wait.
     pub fn detach(&mut self, segment: Id) -> Result<(), LinkError> {
         self.push_request(Request::Detach { segment })?;
         self.note_posted();
         Ok(())
     }
 
-    /// The next lease that somebody gave, if one came.
+    /// Returns the next lease that another tenant gave, if there is one.
     pub fn next_given(&mut self) -> Option<Given> {
         self.drain();
         let given = self.given.pop_front()?;
@@ -275,14 +275,14 @@ impl Link {
         Some(given)
     }
 
-    /// Whether the process that gave a lease ended before its work with it did: what is in it may be half written. Told before
-    /// anything that waits for that work goes on.
+    /// Whether the giver of a lease ended before its work with it did, so that the contents may be incomplete. The
+    /// notification precedes everything that waits for that work.
     pub fn is_unfinished(&mut self, lease: Id) -> bool {
         self.drain();
         self.unfinished.contains(&lease)
     }
 
-    /// Waits for a lease that somebody gives.
+    /// Waits for a lease that another tenant gives.
     pub fn wait_given(&mut self) -> Result<Given, LinkError> {
         let mut given = None;
         self.wait(|link| {
@@ -292,30 +292,30 @@ impl Link {
         Ok(given.expect("it was waited for"))
     }
 
-    /// What others wait at that do not have the connection, and how.
+    /// Returns a handle with which threads wait that do not hold the connection.
     pub(super) fn waiter(&self) -> Result<(Waiter, SpinWait), LinkError> {
         Ok((self.ring.waiter()?, self.spin))
     }
 
-    /// The next segment that nobody has anything in any more: it is to be unmapped, and then detached.
+    /// Returns the next segment that must be unmapped and then detached.
     pub fn next_unmap(&mut self) -> Option<Id> {
         self.drain();
         self.unmaps.pop_front()
     }
 
-    /// What was refused of requests that nobody waited for.
+    /// Takes the errors of requests that nobody waited for.
     pub fn take_errors(&mut self) -> Vec<RequestError> {
         self.drain();
         std::mem::take(&mut self.errors).into()
     }
 
-    /// Notes a request over the ring that nobody waits for.
+    /// Counts a request over the ring that nobody waits for.
     fn note_posted(&mut self) {
         self.unanswered += 1;
         self.drain();
     }
 
-    /// Asks over the ring, and waits for the reply.
+    /// Sends a request over the ring, and waits for the reply.
     fn request(&mut self, request: Request) -> Result<Reply, LinkError> {
         let number = self.push_request(request)?;
         match self.reply_to(number)? {
@@ -335,7 +335,7 @@ impl Link {
         Ok(reply.expect("it was waited for"))
     }
 
-    /// Puts a request into the ring, when there is room: its number.
+    /// Puts a request into the ring, when there is room. Returns its number.
     fn push_request(&mut self, request: Request) -> Result<u32, LinkError> {
         self.check_fork()?;
         let framed = Frame { number: 0, is_retry: false, message: request };
@@ -363,21 +363,21 @@ impl Link {
     #[cold]
     fn wake(&self) -> Result<(), LinkError> {
         match rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()) {
-            // The doorbell has counted as far as it can: it rings.
+            // The counter is full, so the doorbell rings already.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether this is the process that connected.
+    /// Fails if this process is a fork of the one that connected.
     #[inline]
     fn check_fork(&self) -> Result<(), LinkError> {
         if self.fork_guard.is_child() { Err(LinkError::ForkedChild) } else { Ok(()) }
     }
 
-    /// Takes what came and nobody waits for.
+    /// Takes messages that nobody waits for.
     fn drain(&mut self) {
-        // What comes is the parent's.
+        // They belong to the parent process.
         if self.fork_guard.is_child() {
             return;
         }
@@ -386,7 +386,7 @@ impl Link {
         }
     }
 
-    /// Takes what came, up to the reply to a request.
+    /// Takes messages, up to the reply to a request.
     #[inline]
     fn drain_until(&mut self, number: u32) -> Option<Reply> {
         while let Some(slot) = self.ring.pop_reply() {
@@ -406,7 +406,7 @@ impl Link {
         match framed.message {
             Reply::Given { lease, segment, offset, bytes, fence, from } => {
                 let granted = Granted { lease, segment, offset, bytes, access: Access::Write, fence };
-                // A broker that took over may tell it again.
+                // A broker that took over may announce it again.
                 let is_known = self.given.iter().any(|given| given.granted.lease == lease)
                     || self.received.contains(&lease)
                     || self.returned.iter().any(|&(_, ended)| ended == lease);
@@ -415,7 +415,7 @@ impl Link {
                 }
             }
             Reply::Unfinished { lease } => {
-                // Of one that was returned meanwhile nobody wants to know.
+                // A lease that was returned meanwhile is of no interest.
                 if self.received.contains(&lease) || self.given.iter().any(|given| given.granted.lease == lease) {
                     self.unfinished.insert(lease);
                 }
@@ -427,7 +427,7 @@ impl Link {
         }
     }
 
-    /// A reply that nobody waits for.
+    /// Handles a reply that nobody waits for.
     fn note_reply(&mut self, number: u32, reply: Reply) {
         self.unanswered = self.unanswered.saturating_sub(1);
         if self.returned.front().is_some_and(|&(asked, _)| asked == number) {
@@ -441,7 +441,7 @@ impl Link {
         }
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     #[inline]
     fn wait(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) -> Result<(), LinkError> {
         self.check_fork()?;
@@ -477,7 +477,7 @@ impl Link {
         }
     }
 
-    /// Whether the broker is still there, or another one comes.
+    /// Checks whether the broker is alive, or another one is coming.
     #[cold]
     pub(super) fn check_alive(&self) -> Result<(), LinkError> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
@@ -486,16 +486,16 @@ impl Link {
             Ok(_) => return Err(LinkError::Closed),
             Err(error) => return Err(error.into()),
         }
-        // Whoever serves now may not have heard the doorbell.
+        // A new broker may have missed the doorbell.
         self.wake()
     }
 
-    /// Asks over the socket, and waits for the answer. A broker that takes over is asked again.
+    /// Sends a request over the socket, and waits for the answer. It is repeated to a broker that takes over.
     pub fn call(&mut self, request: Request) -> Result<Answer, LinkError> {
         self.call_with(request, &[])
     }
 
-    /// As [`call`](Self::call), with a descriptor beside it, or none.
+    /// Like [`call`](Self::call), with descriptors.
     pub(super) fn call_with(&mut self, request: Request, beside: &[BorrowedFd<'_>]) -> Result<Answer, LinkError> {
         self.check_fork()?;
         self.number = self.number.wrapping_add(1);
@@ -509,7 +509,7 @@ impl Link {
                     framed.is_retry = true;
                     self.send(&framed, beside)?;
                 }
-                // Of a broker that answered before it was gone.
+                // The answer of a broker that has died since, to an earlier request.
                 _ if reply.number != framed.number => {}
                 Reply::Error(error) => {
                     let detail = String::from_utf8_lossy(&received.tail).into_owned();
@@ -527,7 +527,7 @@ impl Link {
         let (slot, tail) = framed.encode();
         loop {
             match seqpacket::send(&self.socket, &slot, tail.as_bytes(), beside) {
-                // Brokers that come and go do not read for a moment.
+                // Brokers that restart do not read for a moment.
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
                     match poll(&mut ready, None) {
@@ -540,19 +540,20 @@ impl Link {
         }
     }
 
-    /// The descriptor of a segment in which this tenant has a lease, and its bytes.
+    /// Returns the descriptor of a segment in which this tenant has a lease, and its size in bytes.
     ///
     /// # Safety
-    /// Leases of others lie in the segment too. What imports the descriptor uses no more than what this tenant has leased there, as the
-    /// lease's access permits and until the lease is returned, and has unmapped it when the segment is detached.
+    /// Leases of others lie in the same segment. Whatever imports the descriptor uses only what this tenant has leased
+    /// there, as the access of the lease permits and until the lease is returned, and has unmapped it when the segment
+    /// is detached.
     pub unsafe fn attach(&mut self, segment: Id) -> Result<(OwnedFd, u64), LinkError> {
         self.file(Request::Attach { segment })
     }
 
-    /// A descriptor, and its bytes.
+    /// Returns a descriptor and its size in bytes.
     ///
     /// # Safety
-    /// Of a segment, as for [`attach`](Self::attach). A semaphores's words are not written: they say which work has passed.
+    /// For a segment, as for [`attach`](Self::attach). Semaphores are not written: they say which work is complete.
     pub unsafe fn descriptor(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
         self.file(request)
     }
@@ -565,7 +566,7 @@ impl Link {
         }
     }
 
-    /// Gives up everything, and hangs up. Whoever attached segments has unmapped them.
+    /// Returns everything and closes the connection. Attached segments must be unmapped before.
     pub fn close(mut self) -> Result<(), LinkError> {
         let outcome = self.call(Request::Bye).map(drop);
         self.is_closed = true;
@@ -574,12 +575,12 @@ impl Link {
 }
 
 impl Drop for Link {
-    /// As [`close`](Self::close), without a word from the broker.
+    /// Like [`close`](Self::close), without waiting for the broker.
     fn drop(&mut self) {
-        // A child hangs nothing up: the connection is its parent's.
+        // The connection belongs to the parent process.
         if !self.is_closed && !self.fork_guard.is_child() {
             let (slot, _) = Frame { number: u32::MAX, is_retry: false, message: Request::Bye }.encode();
-            // Where nobody hears it, the broker hears that the connection ends.
+            // If this fails, the broker sees the connection end.
             let _ = seqpacket::send(&self.socket, &slot, &[], &[]);
         }
     }

@@ -1,4 +1,4 @@
-//! A tenant's side: the connection to the broker, and leases that are used like blocks.
+//! The tenant's side: the connection to the broker, leases that are used like blocks, and calls to workers.
 
 mod broker;
 mod calls;

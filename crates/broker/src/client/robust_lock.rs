@@ -1,10 +1,10 @@
-//! A lock and a condition in memory that processes share, for processes that may be killed anywhere. Knows no device, and
-//! believes nothing that it reads there.
+//! A lock and a condition variable in shared memory, for processes that may be killed at any point. Knows no device,
+//! and trusts nothing that it reads.
 //!
-//! A process that opens the memory takes a ticket, and has the kernel lock one byte of the file that nobody else has: the lock
-//! goes with the process, however that ends. The word of the lock is the holder's ticket. Whoever waits looks now and then
-//! whether that ticket's byte is still locked, and takes over from the dead. No ticket is used twice, so that a word which was
-//! seen to be a dead one's stays one's. Whatever others write here, a wait ends at its deadline.
+//! A process that opens the memory takes a ticket, and takes a file lock on one byte that belongs to that ticket alone.
+//! The kernel releases it when the process ends, in whatever way. The lock word holds the ticket of the holder. Waiters
+//! check from time to time whether the byte of that ticket is still locked, and take over from a dead holder. No ticket
+//! is used twice, so a ticket that was seen dead stays dead. Whatever others write here, a wait ends at its deadline.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,45 +14,47 @@ use rustix::fs::{Mode, OFlags, Timespec, open};
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-/// What lies before the data.
+/// Bytes before the data.
 pub(crate) const HEADER_BYTES: u64 = 4096;
 
-/// Places in the header, in words of 32 bits: each has a line of the cache to itself.
+/// Indexes of words in the header, each in a cache line of its own.
 mod at {
-    /// The holder's ticket, or 0; and whether somebody sleeps here.
+    /// The ticket of the holder, or 0; and whether threads sleep on it.
     pub(super) const LOCK: usize = 0;
-    /// How often it was notified. Who waits sleeps here.
+    /// The number of notifications. Waiters sleep on it.
     pub(super) const CONDITION: usize = 32;
-    /// The ticket that was given out last.
+    /// The last ticket that was handed out.
     pub(super) const TICKET: usize = 64;
 }
 
 const HAS_WAITERS: u32 = 1 << 31;
 const TICKET_MASK: u32 = HAS_WAITERS - 1;
 
-/// Beyond all data: the byte of ticket 0.
+/// The offset of the byte of ticket 0, beyond all data.
 const TICKET_BYTES_START: i64 = 1 << 40;
 
-/// How many tickets are tried that others have. More are not in use: somebody has written to the count.
+/// How many used tickets are skipped. No more can be in use unless somebody has corrupted the count.
 const TICKET_ATTEMPTS_MAX: u32 = 1 << 16;
 
-/// How long a sleeper sleeps before it looks whether the holder lives, and whether a wake was lost with its sender.
+/// How long a sleeper sleeps before it checks whether the holder is alive, and whether a wake-up was lost with its
+/// sender.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(5);
 
-/// It lasted longer than was allowed.
+/// The deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedOut;
 
-/// What this process has of the lock: a ticket that lives as long as the process, or this.
+/// The ticket of this process, valid as long as the process or this value lives.
 #[derive(Debug)]
 pub(crate) struct LockTicket {
-    /// An open file of its own: a kernel's lock is of an open file, and descriptors that travel share theirs.
+    /// A file description of its own: the kernel's lock belongs to it, and descriptors that were passed on share
+    /// theirs.
     file: OwnedFd,
     number: u32,
 }
 
 impl LockTicket {
-    /// Takes a ticket of the memory whose header and descriptor these are.
+    /// Takes a ticket of the memory with this header and descriptor.
     pub(crate) fn new(header: &[AtomicU32], descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
         let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -70,15 +72,15 @@ impl LockTicket {
         Err(Errno::USERS)
     }
 
-    /// Whether the process of a ticket lives.
+    /// Whether the process of a ticket is alive.
     fn is_alive(&self, ticket: u32) -> bool {
-        // The kernel tells of locks of others only. What it does not tell is no death.
+        // The kernel reports only locks of others. An error does not count as a death.
         let is_locked = |lock: libc::flock| i32::from(lock.l_type) != libc::F_UNLCK;
         ticket == self.number || lock_byte(&self.file, libc::F_OFD_GETLK, ticket).map_or(true, is_locked)
     }
 }
 
-/// Locks the byte of a ticket, or asks for it: what the kernel wrote.
+/// Locks the byte of a ticket, or queries its lock. Returns what the kernel wrote.
 fn lock_byte(file: &OwnedFd, command: i32, ticket: u32) -> Result<libc::flock, Errno> {
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as i16,
@@ -96,7 +98,7 @@ fn lock_byte(file: &OwnedFd, command: i32, ticket: u32) -> Result<libc::flock, E
     Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// The lock and the condition of memory, for one that has a ticket.
+/// The lock and the condition variable, for a process with a ticket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RobustLock<'a> {
     word: &'a AtomicU32,
@@ -109,7 +111,7 @@ impl<'a> RobustLock<'a> {
         Self { word: &header[at::LOCK], condition: &header[at::CONDITION], ticket }
     }
 
-    /// Takes the lock: whether from a process that died with it.
+    /// Takes the lock. Returns whether the previous holder died with it.
     pub(crate) fn acquire(&self, deadline: Instant) -> Result<bool, TimedOut> {
         let own = self.ticket.number;
         if self.word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -119,11 +121,11 @@ impl<'a> RobustLock<'a> {
             let found = self.word.load(Ordering::Relaxed);
             let holder = found & TICKET_MASK;
             if holder == 0 || !self.ticket.is_alive(holder) {
-                // Others may sleep whom a dead holder does not wake.
+                // There may be sleepers that a dead holder did not wake.
                 let taken = self.word.compare_exchange(found, own | HAS_WAITERS, Ordering::Acquire, Ordering::Relaxed);
                 let was_abandoned = holder != 0;
                 if taken.is_ok() && was_abandoned {
-                    // The dead one may have been about to: all that wait look again.
+                    // The dead holder may have been about to notify, so all waiters check again.
                     self.notify();
                 }
                 if taken.is_ok() {
@@ -143,7 +145,7 @@ impl<'a> RobustLock<'a> {
         }
     }
 
-    /// Gives the lock up. Where somebody else wrote to it, it is not this process's any more.
+    /// Releases the lock. Does nothing if another process has overwritten it.
     pub(crate) fn release(&self) {
         let mut found = self.word.load(Ordering::Relaxed);
         while found & TICKET_MASK == self.ticket.number {
@@ -155,12 +157,12 @@ impl<'a> RobustLock<'a> {
         }
     }
 
-    /// What the condition is now, for [`wait`](Self::wait). Asked before the lock is given up.
+    /// The notification count for [`wait`](Self::wait). Read before the lock is released.
     pub(crate) fn notified(&self) -> u32 {
         self.condition.load(Ordering::Acquire)
     }
 
-    /// Waits until the condition was notified since `before`, or somebody died with the lock who may have been about to.
+    /// Waits until there was a notification since `before`, or a holder died that may have been about to notify.
     pub(crate) fn wait(&self, before: u32, deadline: Instant) -> Result<(), TimedOut> {
         while self.notified() == before && !self.is_abandoned() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -177,7 +179,7 @@ impl<'a> RobustLock<'a> {
         holder != 0 && !self.ticket.is_alive(holder)
     }
 
-    /// Lets all go on that wait.
+    /// Wakes all waiters.
     pub(crate) fn notify(&self) {
         self.condition.fetch_add(1, Ordering::Release);
         wake(self.condition, i32::MAX.cast_unsigned());
@@ -187,14 +189,14 @@ impl<'a> RobustLock<'a> {
 fn sleep(word: &AtomicU32, found: u32, longest: Duration) {
     let longest = Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: i64::from(longest.subsec_nanos()) };
     match futex::wait(word, futex::Flags::empty(), found, Some(&longest)) {
-        // Woken, or it is another already, or it lasted: the caller looks again in each case.
+        // Woken, changed already, or timed out: the caller checks again in each case.
         Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-        Err(error) => panic!("a word of shared memory can be slept at: {error}"),
+        Err(error) => panic!("futex wait on a word of shared memory failed: {error}"),
     }
 }
 
 fn wake(word: &AtomicU32, count: u32) {
-    // Whoever is not woken looks by itself in a moment.
+    // A sleeper that is not woken checks by itself soon.
     let _ = futex::wake(word, futex::Flags::empty(), count);
 }
 
@@ -213,7 +215,7 @@ mod tests {
         }
 
         fn header(&self) -> &[AtomicU32] {
-            // SAFETY: the memory holds so many words from its first byte on, which are atomic to all that use it.
+            // SAFETY: the memory holds this many words from its first byte on, which every user accesses atomically.
             unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self.0.u32_at(0)), WORDS) }
         }
 
@@ -260,7 +262,7 @@ mod tests {
         let lock = RobustLock::new(memory.header(), &other);
         assert_eq!(lock.acquire(late()), Ok(true));
         lock.release();
-        assert_eq!(lock.acquire(late()), Ok(false), "it is said once");
+        assert_eq!(lock.acquire(late()), Ok(false), "reported once");
     }
 
     #[test]
@@ -290,7 +292,7 @@ mod tests {
             let is_dead = ![0, 1, two.number].contains(&(garbage & TICKET_MASK));
             assert_eq!(lock.wait(lock.notified(), soon()), if is_dead { Ok(()) } else { Err(TimedOut) });
             lock.notify();
-            assert_ne!(memory.ticket().number, two.number, "a ticket that is in use is no other's");
+            assert_ne!(memory.ticket().number, two.number, "a ticket in use is not handed out again");
         }
     }
 
@@ -312,12 +314,12 @@ mod tests {
         let lock = RobustLock::new(memory.header(), &other);
         let before = lock.notified();
         RobustLock::new(memory.header(), &dead).acquire(late()).unwrap();
-        assert_eq!(lock.wait(before, soon()), Err(TimedOut), "the holder lives");
+        assert_eq!(lock.wait(before, soon()), Err(TimedOut), "the holder is alive");
         drop(dead);
         assert_eq!(lock.wait(before, late()), Ok(()));
         assert_eq!(lock.acquire(late()), Ok(true));
         lock.release();
-        assert_eq!(lock.wait(before, late()), Ok(()), "all that wait hear of it, whoever has the lock next");
+        assert_eq!(lock.wait(before, late()), Ok(()), "every waiter notices the death, whoever takes the lock next");
     }
 
     #[test]
@@ -331,7 +333,7 @@ mod tests {
                     let lock = RobustLock::new(memory.header(), &ticket);
                     for _ in 0..1000 {
                         assert_eq!(lock.acquire(late()), Ok(false));
-                        // Two steps: what another does between them is lost.
+                        // Two steps, so that a race would lose an increment.
                         let found = total.load(Ordering::Relaxed);
                         std::thread::yield_now();
                         total.store(found + 1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! The thread that leaves segments while its tenant does something else: others wait for their memory. It sleeps at the ring
-//! when nothing has come for a while, so that a tenant at work is not held up, nor its broker.
+//! The thread that unmaps segments which the broker wants back, while the program does something else: other tenants
+//! wait for the memory. It sleeps on the ring only after a pause, so that it does not slow down a busy tenant or its
+//! broker.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -9,19 +10,19 @@ use std::time::Duration;
 use super::broker::{Broker, BrokerInner};
 use crate::ring::{Sleeper, Waiter};
 
-/// How long nothing has to come before it sleeps at the ring.
+/// How long no message must come before it sleeps on the ring.
 const BUSY_WAIT: Duration = Duration::from_millis(10);
 
-/// How long it lets work go on that holds a segment up.
+/// How long it waits for work that uses a segment.
 const UNMAP_RETRY: Duration = Duration::from_millis(1);
 
-/// How long it sleeps before it looks whether its tenant is still there.
+/// How long it sleeps before it checks whether its tenant still exists.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Starts it. It ends with the last handle, or with the connection.
+/// Starts the thread. It ends with the last handle, or with the connection.
 pub(super) fn start(inner: &Arc<BrokerInner>, ring: Arc<Waiter>) -> io::Result<()> {
     let tenant = Arc::downgrade(inner);
-    thread::Builder::new().name("freehold-leaver".into()).spawn(move || run(&tenant, &ring)).map(drop)
+    thread::Builder::new().name("freehold-unmap".into()).spawn(move || run(&tenant, &ring)).map(drop)
 }
 
 fn run(tenant: &Weak<BrokerInner>, ring: &Waiter) {
@@ -40,7 +41,7 @@ fn run(tenant: &Weak<BrokerInner>, ring: &Waiter) {
             }
             Ok(false) => thread::park_timeout(UNMAP_RETRY),
             Err(error) => {
-                tracing::debug!(target: "freehold", %error, "segments are left with this process from now on");
+                tracing::debug!(target: "freehold", %error, "segments are no longer unmapped before this process ends");
                 return;
             }
         }

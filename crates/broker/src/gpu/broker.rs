@@ -1,5 +1,5 @@
-//! The broker on this machine as a [`Place`]: memory is leased, kernels run in a worker, copies are this process's. The stream of
-//! the copies and the worker's wait for each other on the device.
+//! The broker on this machine as a [`GpuBackend`]: memory is leased, kernels run in a worker, and this process copies.
+//! The stream of the copies and the worker's stream wait for each other on the device.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ use crate::client::{Broker, Call, Caller, Launch, Lease, Module, digest};
 use crate::wire::Id;
 use freehold::signature::Signature;
 
-/// So many calls are remembered before those that are over are looked at.
+/// At this many calls, completed ones are forgotten.
 const CALLS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct BrokerBackend {
-    // Leases go before who calls: they are given back behind the calls.
+    // Dropped before the caller, because leases are returned after the calls.
     state: Mutex<BrokerBackendState>,
     stream: Stream,
     caller: Caller,
@@ -28,7 +28,7 @@ pub(super) struct BrokerBackend {
 struct BrokerBackendState {
     leases: BTreeMap<Id, Lease<u8>>,
     modules: BTreeMap<Id, Module>,
-    /// Calls whose outcome was not told.
+    /// Calls whose outcome was not reported.
     calls: Vec<Call>,
     /// Whether the stream has work that no call waits for yet.
     is_ahead: bool,
@@ -44,7 +44,7 @@ impl BrokerBackend {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the stream's next work wait for the last call.
+    /// Makes the stream wait for the last call.
     fn wait_last_call(&self, state: &BrokerBackendState) -> GpuResult<()> {
         if let Some(last) = state.calls.last() {
             self.broker.wait_fence(&self.stream, last.fence())?;
@@ -58,7 +58,7 @@ impl BrokerBackendState {
         self.leases.get_mut(&memory).expect("a buffer has its memory")
     }
 
-    /// Waits for all calls: the first that went wrong.
+    /// Waits for all calls. Returns the first error.
     fn wait_calls(&mut self) -> GpuResult<()> {
         let mut outcome = Ok(());
         for call in std::mem::take(&mut self.calls) {
@@ -91,7 +91,7 @@ impl GpuBackend for BrokerBackend {
 
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()> {
         let mut state = self.state();
-        // What went wrong before is told before anything that it left is read.
+        // Errors of earlier work are reported before its results are read.
         state.wait_calls()?;
         Ok(self.stream.read(&*state.lease(from), to)?)
     }
@@ -106,21 +106,22 @@ impl GpuBackend for BrokerBackend {
     fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
         let mut state = self.state();
         if state.calls.len() >= CALLS_MAX {
-            // The last stays, so that copies know what to wait for.
+            // The last one stays, so that copies know what to wait for.
             let last = state.calls.pop();
             let earlier = state.wait_calls();
             state.calls.extend(last);
             earlier?;
         }
-        let found = state.modules.get(&kernel.module()).expect("a kernel is of a module that was loaded");
-        // SAFETY: whoever made the handle with `Gpu::kernel` vouched for the kernel.
+        let found = state.modules.get(&kernel.module()).expect("the module of a kernel is loaded");
+        // SAFETY: the caller of `Gpu::kernel` vouched for the kernel.
         let found = unsafe { found.kernel(&kernel.signature().name) }?;
         let after = if state.is_ahead { vec![self.broker.fence(&self.stream)?] } else { Vec::new() };
-        // The memory of this backend is leases of the caller's tenant under the same numbers.
+        // The memory ids of this backend are leases of the caller's tenant.
         let leased = |argument: &Argument<'_>| match argument.content() {
             Content::Number { parameter, bits } => Argument::number(parameter, bits),
             Content::Bytes(bytes) => Argument::bytes(bytes),
-            // SAFETY: whoever made the handle vouched that buffers may be written; the stream and the calls wait for each other.
+            // SAFETY: the caller of `Gpu::kernel` vouched that buffers may be written; the stream and the calls wait
+            // for each other.
             Content::Memory { memory, offset_bytes } => unsafe { self.caller.argument(memory, offset_bytes) },
         };
         let arguments: Vec<_> = arguments.iter().map(leased).collect();

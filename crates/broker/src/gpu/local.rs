@@ -1,4 +1,4 @@
-//! The device of this process as a [`Place`]: one stream, and blocks by number.
+//! The device of this process as a [`GpuBackend`]: one stream, and blocks by id.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -78,7 +78,7 @@ impl GpuBackend for LocalBackend {
         }
         let module = self.device.module(&Image::ptx(text)?)?;
         let signatures = kernels(text).map_err(CallError::NotPtx)?;
-        // SAFETY: they are launched with handles alone that `Gpu::kernel` made, whose callers vouch for them.
+        // SAFETY: they are only launched with handles of `Gpu::kernel`, whose callers vouch for them.
         let kernels = signatures.iter().map(|signature| unsafe { module.kernel(&signature.name) });
         let kernels = kernels.collect::<freehold::Result<Vec<_>>>()?;
         state.modules.push(Loaded { text: text.to_owned(), signatures: signatures.clone(), kernels });
@@ -92,7 +92,7 @@ impl GpuBackend for LocalBackend {
             let (kernel, wanted, given) = (name.clone(), parameters.len(), arguments.len());
             return Err(CallError::ArgumentCount { kernel, wanted, given }.into());
         }
-        // Bytes as words, so that they lie where a kernel's parameters may.
+        // Words instead of bytes, so that they are aligned like kernel parameters.
         let words: Vec<Vec<u64>> = arguments.iter().map(words).collect();
         let mut dyn_args = Vec::with_capacity(arguments.len());
         for (at, argument) in arguments.iter().enumerate() {
@@ -114,7 +114,7 @@ impl GpuBackend for LocalBackend {
                     };
                     let bytes = block.len() as u64;
                     let outside = CallError::OutOfBounds { kernel, argument: number, offset_bytes, bytes };
-                    // SAFETY: work with the block is put in here alone, while `state` is locked.
+                    // SAFETY: work with the block is only submitted here, while `state` is locked.
                     let dyn_arg = unsafe { DynArg::memory_shared(block, offset_bytes as usize) };
                     dyn_args.push(dyn_arg.ok_or(outside)?);
                     continue;
@@ -123,7 +123,7 @@ impl GpuBackend for LocalBackend {
             if !wanted.takes(&given) {
                 return Err(CallError::ArgumentKind { kernel: name.clone(), argument: number, wanted, given }.into());
             }
-            dyn_args.push(dyn_arg.expect("as many words as it has bytes"));
+            dyn_args.push(dyn_arg.expect("the words hold all of its bytes"));
         }
         let loaded = &state.modules[kernel.module().0 as usize].kernels[kernel.index() as usize];
         Ok(self.stream.launch(loaded, grid, &mut dyn_args[..])?)

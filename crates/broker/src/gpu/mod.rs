@@ -1,7 +1,7 @@
-//! One handle for a GPU, wherever it is: `alloc`, `upload`, `launch`, `download` and `wait` read the same for the device of this
-//! process, for the broker on this machine, and for whatever else is a [`Place`].
+//! One handle for a GPU, wherever it is: `alloc`, `upload`, `launch`, `download` and `wait` are the same for the device
+//! of this process, for the broker on this machine, and for any other [`GpuBackend`].
 //!
-//! Work is carried out in the order in which it is asked for. Nothing waits but `download` and `wait`.
+//! Work is executed in the order in which it is submitted. Only `download` and `wait` wait.
 
 mod broker;
 mod local;
@@ -23,7 +23,7 @@ use crate::socket_path;
 use crate::wire::Id;
 use freehold::signature::Signature;
 
-/// Why a GPU did not do what it was asked.
+/// Why an operation of [`Gpu`] failed.
 #[derive(thiserror::Error)]
 pub enum GpuError {
     #[error(transparent)]
@@ -32,16 +32,16 @@ pub enum GpuError {
     Broker(#[from] Error),
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Of a backend that this crate does not know.
+    /// An error of a backend outside this crate.
     #[error(transparent)]
     Remote(Box<dyn std::error::Error + Send + Sync>),
-    #[error("{from_elements} elements cannot be copied to where {to_elements} are")]
+    #[error("cannot copy {from_elements} elements to a buffer of {to_elements}")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
-    #[error("the memory or the kernel is of another GPU")]
+    #[error("the memory or the kernel belongs to another GPU")]
     OtherGpu,
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for GpuError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -56,20 +56,20 @@ impl From<freehold::Error> for GpuError {
 
 pub type GpuResult<T> = std::result::Result<T, GpuError>;
 
-/// Where memory lies and kernels run. Memory and modules are known by numbers of the backend's own; what is asked for is carried out in
-/// its order.
+/// Where memory lies and kernels run. A backend identifies memory and modules by ids of its own, and executes work in
+/// the order in which it is submitted.
 pub trait GpuBackend: Debug + Send + Sync {
     fn alloc(&self, bytes: u64) -> GpuResult<Id>;
-    /// Gives memory back, behind the work that was asked for with it.
+    /// Frees memory, after the work that was submitted with it.
     fn free(&self, memory: Id);
     fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()>;
     /// Waits for the work before it.
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()>;
-    /// Has a text of PTX loaded: its number, and its kernels.
+    /// Loads a PTX text. Returns its id and its kernels.
     fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)>;
-    /// Memory among the arguments is numbers of this backend: the [`content`](Argument::content) tells.
+    /// Launches a kernel. Memory in the [`content`](Argument::content) of an argument is an id of this backend.
     fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()>;
-    /// Waits for all work, and tells what went wrong with it.
+    /// Waits for all work, and returns its first error.
     fn wait(&self) -> GpuResult<()>;
 }
 
@@ -89,23 +89,23 @@ pub struct GpuKernel {
 }
 
 impl GpuKernel {
-    /// The number that its backend has given its module.
+    /// Returns the id of its module in its backend.
     pub fn module(&self) -> Id {
         self.module
     }
 
-    /// Its backend among the kernels of its module.
+    /// Returns its index in its module.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Its name, and what it takes.
+    /// Returns its name and parameters.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 }
 
-/// Memory of a GPU, for elements of one type. Dropped, it is given back behind the work with it.
+/// Memory of a GPU, for elements of one type. On drop it is freed, after the work with it.
 #[derive(Debug)]
 pub struct Buffer<T> {
     backend: Arc<dyn GpuBackend>,
@@ -115,7 +115,7 @@ pub struct Buffer<T> {
 }
 
 impl Gpu {
-    /// The device of this process.
+    /// Opens the default device of this process.
     ///
     /// # Errors
     /// Those of opening it.
@@ -123,24 +123,24 @@ impl Gpu {
         Self::on(&freehold::open()?)
     }
 
-    /// A device of this process.
+    /// Uses a device of this process.
     ///
     /// # Errors
-    /// Where it makes no stream.
+    /// The device cannot create a stream.
     pub fn on(device: &Device) -> GpuResult<Self> {
         Ok(Self::with_backend(LocalBackend::new(device)?))
     }
 
-    /// This user's broker: memory is leased there, and kernels run in a worker of its own. Copies are this process's, on its own
-    /// view of the device.
+    /// Uses this user's broker: memory is leased there, and kernels run in a private worker. This process copies, with
+    /// its own mapping of the memory.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`](crate::LinkError::NoBroker) where none is running.
+    /// [`LinkError::NoBroker`](crate::LinkError::NoBroker) if none is running.
     pub fn at_broker() -> GpuResult<Self> {
         Self::at_broker_path(&freehold::open()?, &socket_path::resolve())
     }
 
-    /// As [`at_broker`](Self::at_broker), at a path, with a device.
+    /// Like [`at_broker`](Self::at_broker), with the broker at a path and a given device.
     ///
     /// # Errors
     /// As [`at_broker`](Self::at_broker).
@@ -152,17 +152,17 @@ impl Gpu {
         Self { backend: Arc::new(backend) }
     }
 
-    /// Memory for `len` elements, with whatever is in it.
+    /// Allocates uninitialized memory for `len` elements.
     ///
     /// # Errors
-    /// Where there is none.
+    /// Out of memory.
     pub fn alloc<T: Pod>(&self, len: usize) -> GpuResult<Buffer<T>> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let memory = self.backend.alloc(bytes)?;
         Ok(Buffer { backend: self.backend.clone(), memory, len, elements: PhantomData })
     }
 
-    /// Memory with a copy of `from`.
+    /// Allocates memory with a copy of `from`.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc), and those of the copy.
@@ -172,7 +172,7 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Writes all of a buffer anew.
+    /// Overwrites a buffer.
     ///
     /// # Errors
     /// [`GpuError::LengthsDiffer`], [`GpuError::OtherGpu`], and those of the copy.
@@ -184,10 +184,10 @@ impl Gpu {
         self.backend.upload(to.memory, from.as_bytes())
     }
 
-    /// What is in a buffer. This waits.
+    /// Returns the contents of a buffer. This waits.
     ///
     /// # Errors
-    /// [`GpuError::OtherGpu`], those of the copy, and of the work before it.
+    /// [`GpuError::OtherGpu`], those of the copy, and those of the work before it.
     pub fn download<T: Pod>(&self, from: &Buffer<T>) -> GpuResult<Vec<T>> {
         self.check_owner(from)?;
         let mut elements = T::new_vec_zeroed(from.len)
@@ -196,14 +196,15 @@ impl Gpu {
         Ok(elements)
     }
 
-    /// The kernel of a text of PTX, which is loaded once for each.
+    /// Returns a kernel of a PTX text. Each text is loaded once.
     ///
     /// # Safety
-    /// As for [`freehold::Module::kernel`], of every launch that is made with the handle, but that a kernel may write all buffers which it is
-    /// given ([`Buffer::argument`]): what is asked for is carried out in its order, so nothing else uses them meanwhile.
+    /// As for [`freehold::Module::kernel`], of every launch that is made with the handle, except that a kernel may
+    /// write all buffers that it is given ([`Buffer::argument`]): work is executed in the order in which it is
+    /// submitted, so nothing else uses them meanwhile.
     ///
     /// # Errors
-    /// What the compiler says; [`freehold::Error::NoSuchKernel`].
+    /// Those of the compiler; [`freehold::Error::NoSuchKernel`].
     pub unsafe fn kernel(&self, text: &str, name: &str) -> GpuResult<GpuKernel> {
         let (module, kernels) = self.backend.module(text)?;
         let found = kernels.iter().position(|kernel| &*kernel.name == name);
@@ -215,13 +216,13 @@ impl Gpu {
         Ok(GpuKernel { backend, module, index: index as u32, signature })
     }
 
-    /// Launches a kernel: numbers are arguments by `into()`, buffers by [`Buffer::argument`].
+    /// Launches a kernel. Numbers become arguments by `into()`, buffers by [`Buffer::argument`].
     ///
     /// # Errors
-    /// [`GpuError::OtherGpu`], and those of arguments that are not the kernel's parameters. What is found out later is told by
-    /// [`wait`](Self::wait).
+    /// [`GpuError::OtherGpu`], and those of arguments that do not match the kernel's parameters. [`wait`](Self::wait)
+    /// returns errors that are found later.
     pub fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument<'_>]) -> GpuResult<()> {
-        // Another GPU has another kernel, or other memory, under that number.
+        // The same id means another kernel, or other memory, on another GPU.
         let own = Owner::of(&self.backend);
         let is_own = Arc::ptr_eq(&self.backend, &kernel.backend) && arguments.iter().all(|one| one.is_known_to(own));
         if !is_own {
@@ -230,10 +231,10 @@ impl Gpu {
         self.backend.launch(kernel, grid, arguments)
     }
 
-    /// Waits for all that was asked for, and tells what went wrong with it.
+    /// Waits for all submitted work.
     ///
     /// # Errors
-    /// The first that was not told yet.
+    /// The first error that was not returned yet.
     pub fn wait(&self) -> GpuResult<()> {
         self.backend.wait()
     }
@@ -252,7 +253,7 @@ impl<T> Buffer<T> {
         self.len == 0
     }
 
-    /// As an argument of a kernel of the same GPU, from an element on, to be read and written.
+    /// Returns the buffer as a read-write argument of a kernel of the same GPU, from an element on.
     pub fn argument(&self, element: usize) -> Argument<'_> {
         let offset_bytes = (element as u64).saturating_mul(size_of::<T>() as u64);
         Argument::memory(Owner::of(&self.backend), self.memory, offset_bytes)

@@ -423,7 +423,7 @@ impl State {
             return;
         }
         if segment.is_exposed || self.accounting.cached_bytes + segment.bytes > self.limits.cached_bytes {
-            // A driver zeroes memory, and does not give it out while it is mapped.
+            // The driver zeroes memory before it reuses it, and reuses none that is mapped.
             self.close_segment(id);
             return;
         }

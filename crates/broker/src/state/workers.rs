@@ -132,7 +132,10 @@ impl State {
     }
 
     pub(super) fn worker_state(&mut self, worker: Id) -> &mut WorkerState {
-        self.tenants.get_mut(worker).and_then(|worker| worker.worker_state.as_mut()).expect("a session belongs to a worker")
+        self.tenants
+            .get_mut(worker)
+            .and_then(|worker| worker.worker_state.as_mut())
+            .expect("a session belongs to a worker")
     }
 
     /// Takes a tenant from its worker, which exits if it serves no other.
@@ -181,7 +184,7 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Leases that a tenant has returned and that wait for work of its worker, apart from those that the worker has
+    /// Leases that a tenant has returned and that wait for work of its worker. What the worker still uses, it has
     /// borrowed.
     pub(super) fn ending_at_worker(&self, tenant: Id) -> Vec<Id> {
         let session = self.tenants.get(tenant).and_then(|tenant| tenant.session);

@@ -1,8 +1,8 @@
-//! A worker: a process that runs kernels for tenants. It is a tenant itself, made by the broker, and borrows what those that it
-//! serves have leased. A kernel that faults, or does not end, ends this process and nothing else.
+//! A worker: a process that runs kernels for tenants. It is a tenant itself, which the broker creates, and borrows
+//! leases of the tenants that it serves. A kernel that faults or hangs ends this process and nothing else.
 //!
-//! One thread takes calls out of rings, launches, and looks how far work has come (`session`); another ends the process when a kernel
-//! takes too long (`watchdog`). What is loaded and borrowed is in `resources`.
+//! One thread takes calls from the rings, launches kernels and polls their progress (`session`); another kills the
+//! process when a kernel runs too long (`watchdog`). `resources` has the loaded modules and the borrowed leases.
 
 mod resources;
 mod session;
@@ -33,40 +33,40 @@ use crate::role::Config;
 use crate::seqpacket::{self, ReceiveError, Received};
 use crate::wire::Id;
 
-/// How long a kernel may run unless the broker says otherwise.
+/// How long a kernel may run, by default.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(10);
 
-/// Launches of one tenant that have not come to their end, unless the broker says otherwise. Beyond, no more are taken: a driver
-/// holds up who puts in so many.
+/// Unfinished launches of one tenant, by default. Beyond that no more calls are taken, because a driver blocks a thread
+/// that queues too many.
 const LAUNCHES_MAX: u64 = 512;
 
-/// While work is pending that nobody waits for, it is looked at so often: it may have faulted.
+/// How often pending work is checked for faults while no tenant waits for it.
 const FAULT_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// While nothing is pending, posts and rings are looked at so often, whoever rings.
+/// How often orders and rings are checked while nothing is pending, even if no doorbell rings.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
 
-/// While it spins, the system is asked for orders in one of so many rounds.
+/// While spinning, orders are polled in one of this many rounds.
 const ROUNDS_PER_POLL: u32 = 16;
 
-/// Orders are looked at behind so many turns at the latest.
+/// While busy, orders are polled after this many turns at the latest.
 const BUSY_TURNS_PER_POLL: u32 = 64;
 
-/// How long a kernel may run at a broker's workers.
+/// How long a kernel may run in a broker's workers.
 pub(crate) fn launch_limit(config: &Config) -> Duration {
     config.limits.launch_ms_max.map_or(LAUNCH_LIMIT, Duration::from_millis)
 }
 
-/// What the broker tells a worker.
+/// A message of the broker to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerOrder {
-    /// Who it is. Beside it: its socket, ring, semaphores and doorbell.
+    /// Its identity. Descriptors: its socket, ring, semaphores and doorbell.
     Begin { worker: Id, device: u128, limit: Duration },
-    /// Whom it serves. Beside it: the ring of calls, and the doorbell that is rung for those.
+    /// A tenant to serve. Descriptors: the call ring, and the doorbell for calls.
     Serve { tenant: Id, session_index: u32 },
-    /// Whom it serves no more, when what was called is carried out. It says so then.
+    /// A tenant that is closing: the worker finishes its calls and reports that.
     Drain { tenant: Id },
-    /// It serves nobody any more.
+    /// No tenant is left: exit.
     Stop,
 }
 
@@ -98,16 +98,16 @@ impl WorkerOrder {
     }
 }
 
-/// Serves until nobody is left to serve, or the broker is gone.
+/// Serves until no tenant is left, or the broker is gone.
 ///
 /// # Errors
-/// The device does not open, or the system fails.
+/// The device does not open, or a system call fails.
 pub(crate) fn run(config: &Config, control_socket: OwnedFd) -> io::Result<()> {
     let Ok(begun) = seqpacket::receive(&control_socket, RecvFlags::empty()) else { return Ok(()) };
     let (Some(WorkerOrder::Begin { worker, device, limit }), Ok([socket, ring, semaphores, doorbell])) =
         (WorkerOrder::from_words(&begun.slot), <[OwnedFd; 4]>::try_from(begun.descriptors))
     else {
-        return Err(io::Error::other("a broker starts its workers itself: say `freehold serve`"));
+        return Err(io::Error::other("a worker is started by its broker: run `freehold serve`"));
     };
     let link = Link::for_worker(worker, device, socket, [ring, semaphores, doorbell]).map_err(io::Error::other)?;
     let opened = open_device(config.device.as_deref());
@@ -121,16 +121,17 @@ pub(crate) fn run(config: &Config, control_socket: OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The device, with its context current in this thread: without one a driver that has failed does not say how.
+/// Opens the device and makes its context current in this thread: without one, a failed driver does not report its
+/// error.
 fn open_device(selector: Option<&str>) -> io::Result<Device> {
-    // SAFETY: of the driver is called here what makes the primary context current, which is retained for good.
+    // SAFETY: the driver is only asked to make the primary context current, which is retained until the process ends.
     let opened = unsafe { open::open(selector) }.map_err(io::Error::other)?;
     let current = primary::retain(&opened.api, opened.device);
     current.and_then(|context| context::set_current(&opened.api, context)).map_err(io::Error::other)?;
     open::device(selector).map_err(io::Error::other)
 }
 
-/// Tells the first who is to be served that there is no device.
+/// Reports to the first tenant that the device does not open.
 fn report_no_device(control_socket: &OwnedFd, said: &str) {
     let Ok(Received { slot, mut descriptors, .. }) = seqpacket::receive(control_socket, RecvFlags::empty()) else {
         return;
@@ -148,7 +149,7 @@ fn report_no_device(control_socket: &OwnedFd, said: &str) {
 
 struct Worker {
     control_socket: OwnedFd,
-    /// Rung by those that it serves. There from the first order to serve on.
+    /// Rung by the tenants. Present from the first `Serve` on.
     doorbell: Option<Arc<OwnedFd>>,
     device: Device,
     sessions: Vec<CallSession>,
@@ -156,7 +157,7 @@ struct Worker {
     watchdog: Arc<Watchdog>,
     spin: SpinWait,
     spin_time: Duration,
-    /// Of one tenant, that have not come to their end.
+    /// Unfinished launches of one tenant.
     launches_max: u64,
     is_stopping: bool,
 }
@@ -197,7 +198,7 @@ impl Worker {
                 turns = 0;
                 last_work = Instant::now();
                 busy = busy.wrapping_add(1);
-                // Who calls without an end keeps nobody else from being heard, and nothing that is wanted back.
+                // A tenant that calls without pause must not delay orders, nor the return of recalled leases.
                 if busy.is_multiple_of(BUSY_TURNS_PER_POLL) {
                     self.resources.return_recalled();
                     self.resources.unload_dropped();
@@ -228,7 +229,7 @@ impl Worker {
             if is_pending && idle > FAULT_CHECK_INTERVAL {
                 self.check_faults();
             }
-            // While this spins the system is not asked in every round: what the broker orders can wait for that long.
+            // While spinning, the system is not asked in every round: orders of the broker can wait that long.
             if wait.is_zero() && !rounds.is_multiple_of(ROUNDS_PER_POLL) {
                 continue;
             }
@@ -240,7 +241,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Says of those that go, and whose calls have all come to their end, that nothing is left of them here.
+    /// Reports the closing tenants whose calls have all finished, and removes them.
     fn remove_drained(&mut self) {
         let left: Vec<CallSession> = self.sessions.extract_if(.., |session| session.is_drained()).collect();
         for session in left {
@@ -249,28 +250,28 @@ impl Worker {
         }
     }
 
-    /// Launches what is called, and tells those who sleep how far work has come. Whether something was called.
+    /// Launches calls, and wakes tenants whose work made progress. Returns whether there were calls.
     fn serve_sessions(&mut self) -> bool {
         let mut has_worked = false;
         for session in &mut self.sessions {
             match session.serve(&self.device, &mut self.resources) {
                 ServeOutcome::Progress => has_worked = true,
                 ServeOutcome::Idle => {}
-                // With the device every call of this process has failed: whoever is served hears whose kernel it was.
+                // When the device has failed, every call of this process has: the tenants are told whose kernel it was.
                 ServeOutcome::Fatal(code) => self.watchdog.exit(faulted(code)),
             }
         }
         has_worked
     }
 
-    /// Asks the driver whether work that is pending goes on.
+    /// Asks the driver whether pending work has faulted.
     fn check_faults(&self) {
         if let Some(code) = self.sessions.iter().find_map(CallSession::fault) {
             self.watchdog.exit(faulted(code));
         }
     }
 
-    /// Waits for calls and orders, for so long. Whether something came.
+    /// Waits for calls and orders, at most `longest`. Returns whether something came.
     fn wait_for_work(&mut self, longest: Duration) -> io::Result<bool> {
         let is_asleep = !longest.is_zero();
         if is_asleep && self.sessions.iter().any(|session| session.set_asleep(true)) {
@@ -291,7 +292,7 @@ impl Worker {
             self.sessions.iter().for_each(CallSession::wake);
         }
         if let (true, Some(doorbell)) = (has_rung, &self.doorbell) {
-            // Nothing was counted where this fails.
+            // If this fails, the count was 0.
             let _ = rustix::io::read(doorbell, &mut [0; 8]);
         }
         if has_order {
@@ -300,17 +301,17 @@ impl Worker {
         Ok(came)
     }
 
-    /// Hears what the broker orders.
+    /// Receives an order of the broker.
     fn receive_order(&mut self) -> io::Result<()> {
         let received = match seqpacket::receive(&self.control_socket, RecvFlags::DONTWAIT) {
             Ok(received) => received,
             Err(ReceiveError::WouldBlock | ReceiveError::Malformed) => return Ok(()),
-            // Broker and fdstore are gone.
+            // The broker and the fdstore are gone.
             Err(ReceiveError::Closed) => kill_self(),
             Err(ReceiveError::System(error)) => return Err(error.into()),
         };
         match (WorkerOrder::from_words(&received.slot), <[OwnedFd; 2]>::try_from(received.descriptors)) {
-            // A broker that took over says it again.
+            // Repeated by a broker that took over.
             (Some(WorkerOrder::Serve { tenant, .. }), _)
                 if self.sessions.iter().any(|session| session.tenant() == tenant) => {}
             (Some(WorkerOrder::Serve { tenant, session_index }), Ok([calls, doorbell])) => {
@@ -323,7 +324,7 @@ impl Worker {
             (Some(WorkerOrder::Drain { tenant }), _) => {
                 match self.sessions.iter_mut().find(|session| session.tenant() == tenant) {
                     Some(session) => session.drain(),
-                    // It never called, or a broker that took over says it again.
+                    // It never called, or the order is repeated by a broker that took over.
                     None => self.resources.remove_tenant(tenant),
                 }
             }
@@ -333,7 +334,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Has the doorbell ring when the broker says something, too: it wants borrowed leases back that way.
+    /// Sets the doorbell. Replies of the broker ring it too: that is how it recalls borrowed leases.
     fn set_doorbell(&mut self, doorbell: OwnedFd) -> io::Result<()> {
         if self.doorbell.is_some() {
             return Ok(());
@@ -354,16 +355,16 @@ fn forward_replies(ring: &Waiter, doorbell: &OwnedFd) {
         ring.sleep(Sleeper::Receiver, seen, IDLE_WAIT);
         let now = ring.replied();
         if std::mem::replace(&mut seen, now) != now {
-            // A doorbell that has counted as far as it can rings.
+            // If the counter is full, the doorbell rings already.
             let _ = rustix::io::write(doorbell.as_fd(), &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// Ends this process at once: a driver that failed, or a kernel that does not end, would hold up every other way.
+/// Kills this process: any other exit could block in a failed driver or behind a kernel that hangs.
 fn kill_self() -> ! {
     loop {
-        // A process may always end itself.
+        // A process may always kill itself.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }

@@ -1,6 +1,6 @@
-//! What a worker has: modules that it has loaded, each once, and leases that it has borrowed, until they are wanted back.
+//! The modules that a worker has loaded, each once, and the leases that it has borrowed, until they are recalled.
 //!
-//! The broker counts what a module takes from before it is loaded until this says that the driver has unloaded it.
+//! The broker counts the memory of a module from before it is loaded until the worker reports that it is unloaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use crate::client::{Answer, Broker, Error, Lease, LinkError, read_text};
 use crate::ring::Waiter;
 use crate::wire::{Fence, Hash, Id, Reply, Request, RequestError};
 
-/// How long a module that has no room waits for others that are being unloaded. Longer, and kernels run meanwhile.
+/// How long a load waits for unloads to free memory. If it takes longer, kernels are running.
 const UNLOAD_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A kernel that can be launched.
@@ -32,11 +32,11 @@ pub(super) struct LoadedKernel {
 #[derive(Debug)]
 pub(super) struct BorrowedLease {
     pub(super) lease: Lease<u8>,
-    /// Whose it was borrowed of.
+    /// The tenant that it was borrowed of.
     lender: Id,
-    /// What has to pass before it is used.
+    /// The fence that must be complete before it is used.
     pub(super) ready: Fence,
-    /// The last call that used it, by the word of its stream.
+    /// The last call of each stream that used it, by the stream's semaphore.
     uses: Vec<(usize, u64)>,
 }
 
@@ -51,25 +51,26 @@ impl BorrowedLease {
 pub(super) struct Resources {
     broker: Broker,
     modules: BTreeMap<Id, LoadedModule>,
-    /// Modules that were let go of, until the driver has unloaded them.
+    /// Modules that are being unloaded by the driver.
     unloads: Vec<(Id, PendingUnload)>,
-    /// The rings of those that are served.
+    /// The call rings of the tenants.
     rings: BTreeMap<Id, Arc<CallRing>>,
     /// By the lease that it was borrowed of.
     leases: BTreeMap<Id, BorrowedLease>,
 }
 
-/// A module that is loaded, and those that have called it: it is unloaded when the last of them is gone.
+/// A loaded module, and the tenants that have called it: it is unloaded when the last of them is gone.
 #[derive(Debug)]
 struct LoadedModule {
     module: freehold::Module,
     kernels: Vec<LoadedKernel>,
     users: BTreeSet<Id>,
-    /// It was dropped: whose ring is to have come how far before it is unloaded, so that what was called before is carried out.
+    /// Set when it was dropped: how far each call ring must be taken before it is unloaded, so that earlier calls are
+    /// executed.
     unload_after: Option<Vec<(Id, u32)>>,
 }
 
-/// Why there is none, and what there is to say of it.
+/// A failure and its text.
 pub(super) type FailureText = (CallFailure, String);
 
 fn without_text(failure: CallFailure) -> FailureText {
@@ -90,7 +91,7 @@ impl Resources {
         &self.broker
     }
 
-    /// Borrows what a tenant has leased, unless it is borrowed.
+    /// Borrows a lease of a tenant, unless it is borrowed already.
     pub(super) fn borrow(&mut self, stream: &Stream, lease: Id, of: Id) -> Result<(), FailureText> {
         if self.leases.get(&lease).is_some_and(|known| known.lender == of) {
             return Ok(());
@@ -109,12 +110,12 @@ impl Resources {
         }
     }
 
-    /// A tenant is served from now on.
+    /// Adds a tenant.
     pub(super) fn add_tenant(&mut self, tenant: Id, calls: Arc<CallRing>) {
         self.rings.insert(tenant, calls);
     }
 
-    /// Gives back what was borrowed of a tenant that goes, and says that nothing is left of it here.
+    /// Returns what was borrowed of a closing tenant, and reports that nothing of it is left.
     pub(super) fn remove_tenant(&mut self, tenant: Id) {
         self.rings.remove(&tenant);
         self.leases.retain(|_, borrowed| borrowed.lender != tenant);
@@ -123,11 +124,11 @@ impl Resources {
             self.modules.iter_mut().filter_map(|(&module, held)| is_unused(held).then_some(module)).collect();
         unused.into_iter().for_each(|module| self.begin_unload(module));
         self.report_unloaded();
-        // What fails is the broker's to say, or its end.
+        // An error is logged by the broker, or the broker is gone.
         let _ = self.call_broker(Request::Drained { tenant });
     }
 
-    /// Asks the broker, whose end is this process's.
+    /// Calls the broker. If it is gone, this process ends.
     fn call_broker(&self, request: Request) -> Result<Answer, LinkError> {
         match self.broker.connection().map_err(|_| LinkError::ForkedChild).and_then(|mut link| link.call(request)) {
             Err(LinkError::Closed) => kill_self(),
@@ -135,17 +136,17 @@ impl Resources {
         }
     }
 
-    /// Lets go of a module. Its memory is free when the driver has unloaded it.
+    /// Begins to unload a module. Its memory is free when the driver has done it.
     fn begin_unload(&mut self, module: Id) {
         if let Some(held) = self.modules.remove(&module) {
             self.unloads.push((module, held.module.pending_unload()));
         }
     }
 
-    /// Lets go of modules that were dropped, when all has been taken that was called before.
+    /// Unloads dropped modules once every earlier call has been taken.
     pub(super) fn unload_dropped(&mut self) {
         while let Some(module) = self.broker.connection().ok().and_then(|mut link| link.next_dropped()) {
-            // A broker that took over may say it again, and one that is unloaded already was told of too late.
+            // The order may be repeated by a broker that took over, or the module may be unloaded already.
             if let Some(held) = self.modules.get_mut(&module).filter(|held| held.unload_after.is_none()) {
                 held.unload_after =
                     Some(self.rings.iter().map(|(&tenant, calls)| (tenant, calls.pushed_end())).collect());
@@ -159,28 +160,28 @@ impl Resources {
         free.into_iter().for_each(|module| self.begin_unload(module));
     }
 
-    /// Whether modules are to be unloaded that the driver has not yet: it does that while nothing runs.
+    /// Whether modules are being unloaded, which the driver does while no kernel runs.
     pub(super) fn is_unloading(&self) -> bool {
         !self.unloads.is_empty()
     }
 
-    /// Says of modules that the driver has unloaded that they are.
+    /// Reports the modules that the driver has unloaded.
     pub(super) fn report_unloaded(&mut self) {
-        // Of a device that has failed is heard elsewhere.
+        // A failed device is noticed elsewhere.
         let is_over = |(_, unload): &mut (Id, PendingUnload)| unload.is_over().unwrap_or(false);
         let over: Vec<_> = self.unloads.extract_if(.., is_over).collect();
         for (module, _) in over {
-            // What fails is the broker's to say.
+            // An error is logged by the broker.
             let _ = self.call_broker(Request::Unload { module });
         }
     }
 
-    /// What was borrowed.
+    /// The borrowed lease of a tenant's lease.
     pub(super) fn borrowed(&self, lease: Id) -> &BorrowedLease {
         &self.leases[&lease]
     }
 
-    /// A call of a stream uses it.
+    /// Records that a call of a stream uses a lease.
     pub(super) fn record_use(&mut self, lease: Id, word: usize, number: u64) {
         let Some(borrowed) = self.leases.get_mut(&lease) else { return };
         match borrowed.uses.iter_mut().find(|(known, _)| *known == word) {
@@ -189,19 +190,19 @@ impl Resources {
         }
     }
 
-    /// What had to pass before it is used has.
+    /// Records that a lease need not be waited for any more.
     pub(super) fn set_ready(&mut self, lease: Id) {
         if let Some(borrowed) = self.leases.get_mut(&lease) {
             borrowed.ready = Fence::default();
         }
     }
 
-    /// A kernel that is loaded.
+    /// A loaded kernel.
     pub(super) fn kernel(&self, module: Id, index: u32) -> Option<&LoadedKernel> {
         self.modules.get(&module)?.kernels.get(index as usize)
     }
 
-    /// Gives back what the broker wants back, behind the work with it.
+    /// Returns recalled leases, after the work that uses them.
     pub(super) fn return_recalled(&mut self) {
         loop {
             let recalled = match self.broker.connection() {
@@ -219,11 +220,12 @@ impl Resources {
             held.users.insert(tenant);
             return Ok(());
         }
-        // What is dropped makes room first.
+        // Dropped modules are unloaded first, to make room.
         self.unload_dropped();
         self.report_unloaded();
         let mut text = self.fetch_text(module);
-        // A driver unloads when the last word of a stream is written, which is a moment behind the end of what was called.
+        // A driver unloads when the last semaphore of a stream is written, which is a moment after the end of the
+        // calls.
         let begun = Instant::now();
         while matches!(text, Err((CallFailure::LoadFailed { .. }, _)))
             && self.is_unloading()
@@ -250,7 +252,7 @@ impl Resources {
         }
     }
 
-    /// The text of a module, and what it is said to take of the device. From now on that is counted.
+    /// Fetches the text of a module and the size of its variables. From now on that is counted.
     fn fetch_text(&self, module: Id) -> Result<ModuleText, FailureText> {
         let mut answer = match self.call_broker(Request::Module { id: module, name: None }) {
             Ok(answer) => answer,
@@ -268,7 +270,7 @@ impl Resources {
         }
     }
 
-    /// Has the driver compile and load a text. Where that fails, the end of what was loaded all the same.
+    /// Compiles and loads a text. On failure, returns the unload of what was loaded anyway.
     fn compile(
         &self,
         device: &Device,
@@ -277,17 +279,18 @@ impl Resources {
     ) -> Result<(freehold::Module, Vec<LoadedKernel>), CompileError> {
         let ModuleText { file, bytes, hash, device_bytes: said_bytes } = text;
         let text = read_text(file, bytes, &hash).ok_or_else(|| (without_text(CallFailure::HashMismatch), None))?;
-        // What cannot be read cannot be counted: it is not given to the driver.
+        // The variables of a text that does not parse cannot be counted, so it is not given to the driver.
         let unread = |error: freehold_ptx::Error| ((CallFailure::CompileFailed, error.to_string()), None);
-        // More than was said, and counted, is not had.
+        // More than was declared and counted is refused.
         if device_bytes(&text).map_err(unread)? > said_bytes {
             return Err((without_text(CallFailure::HashMismatch), None));
         }
         let signatures = kernels(&text).map_err(unread)?;
         let loaded =
             Image::ptx(&text).and_then(|image| device.module(&image)).map_err(|error| (image_failure(error), None))?;
-        // SAFETY: nobody vouches for the kernels of tenants, and so they run in a process that does nothing else: what a wild one
-        // can spoil is this process, which ends with the first fault, and the leases of the tenants that it serves.
+        // SAFETY: nobody vouches for the kernels of tenants, so they run in a process that does nothing else: a stray
+        // one can only damage this process, which ends with the first fault, and the leases of the tenants that it
+        // serves.
         let load = |signature: Signature| match unsafe { loaded.kernel(&signature.name) } {
             Ok(kernel) => Ok(LoadedKernel { signature, kernel }),
             Err(error) => Err((image_failure(error), Some(loaded.pending_unload()))),
@@ -300,16 +303,16 @@ impl Resources {
     }
 }
 
-/// A module's text as the broker hands it out, and what who put it says of it.
+/// The text of a module as the broker sends it, with the declared values.
 struct ModuleText {
     file: OwnedFd,
     bytes: u64,
     hash: Hash,
-    /// Of the device, for variables.
+    /// Device memory of its variables.
     device_bytes: u64,
 }
 
-/// Why a text is not loaded, and the end of what the driver had loaded of it.
+/// Why a text was not loaded, and the unload of what the driver had loaded of it.
 type CompileError = (FailureText, Option<PendingUnload>);
 
 fn image_failure(error: freehold::Error) -> FailureText {
@@ -321,30 +324,30 @@ fn image_failure(error: freehold::Error) -> FailureText {
     }
 }
 
-/// Nothing works any more in a context of which a driver says so.
+/// Error codes of a driver whose context is unusable.
 const CONTEXT_LOST_CODES: [CUerror; 3] =
     [CUerror::DEINITIALIZED, CUerror::INVALID_CONTEXT, CUerror::CONTEXT_IS_DESTROYED];
 
-/// A kernel has faulted: which is looked for when all is told.
+/// A kernel has faulted. Which one is determined when the failure is reported.
 pub(super) fn faulted(code: u32) -> CallFailure {
     CallFailure::Faulted { code, among: SuspectCount::default() }
 }
 
-/// What the device refused.
+/// The failure for an error of the device.
 pub(super) fn device_failure(error: &freehold::Error) -> CallFailure {
     match error {
-        // What a driver answers whose context a kernel has ended, in whatever words.
+        // Codes that drivers return when a kernel has ended the context.
         freehold::Error::Call(error) if CONTEXT_LOST_CODES.map(CUerror::number).contains(&number(error.code)) => {
             faulted(number(error.code))
         }
         freehold::Error::Call(error) => CallFailure::Device { code: number(error.code) },
         freehold::Error::Faulted(fault) => faulted(number(fault.noticed.code)),
-        // Out of memory, in whatever form.
+        // Out of memory.
         _ => CallFailure::Device { code: 2 },
     }
 }
 
-/// A code as it travels: those of CUDA, which alone shares memory, fit.
+/// The number of a code on the wire. Only CUDA devices share memory, and CUDA codes fit.
 fn number(code: Code) -> u32 {
     u32::try_from(code.number).unwrap_or(CUerror::UNKNOWN.number())
 }

@@ -1,5 +1,5 @@
-//! One tenant's calls: taken out of its ring, checked, launched in streams of its own. Nothing of a call is believed: modules,
-//! kernels and leases are looked up, and arguments are held against parameters and bounds.
+//! The calls of one tenant: taken from its ring, checked, and launched in its own streams. Nothing in a call is
+//! trusted: modules, kernels and leases are looked up, and arguments are checked against parameters and bounds.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::client::{Error, LinkError};
 use crate::wire::{Fence, Id, RequestError};
 use freehold::signature::Kind;
 
-/// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
+/// Calls of one tenant that are taken in one turn, and the most between two signals of a stream.
 const CALLS_PER_TURN: usize = 32;
 
-/// What came of looking into a ring.
+/// The outcome of serving a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServeOutcome {
     Idle,
     Progress,
-    /// The device has failed, with a code.
+    /// The device has failed with this code.
     Fatal(u32),
 }
 
@@ -34,20 +34,21 @@ pub(super) struct CallSession {
     watchdog: Arc<Watchdog>,
     progress: Arc<TenantProgress>,
     streams: [Option<SessionStream>; STREAMS as usize],
-    /// Its tenant goes: so many calls are taken at the most, which is as many as a ring holds. Nobody hears what goes wrong.
+    /// Set when its tenant is closing: how many calls are still taken, at most as many as the ring holds. Failures are
+    /// not reported.
     calls_left: Option<u32>,
-    /// Calls that have not come to their end: beyond, no more are taken.
+    /// Unfinished calls: at this limit no more are taken.
     launches_max: u64,
-    /// No call was taken since the others had their turn.
+    /// No call was taken yet in this turn.
     is_turn_start: bool,
 }
 
 #[derive(Debug)]
 struct SessionStream {
     stream: Stream,
-    /// The last call that the stream writes the word behind.
+    /// The last call after which the stream writes its semaphore.
     signaled: u64,
-    /// How far the tenant was told that it has come.
+    /// The progress that was reported to the tenant.
     reported: u64,
 }
 
@@ -70,23 +71,23 @@ impl CallSession {
         self.tenant
     }
 
-    /// Its tenant goes.
+    /// The tenant is closing.
     pub(super) fn drain(&mut self) {
         self.calls_left.get_or_insert(CALL_SLOTS);
     }
 
-    /// Whether its tenant goes, and all of its calls have come to their end.
+    /// Whether the tenant is closing and all of its calls have finished.
     pub(super) fn is_drained(&self) -> bool {
         let has_call = || self.calls_left != Some(0) && self.calls.peek(&mut [0; CALL_WORDS]);
         self.calls_left.is_some() && !self.is_pending() && !has_call()
     }
 
-    /// Says whether this process sleeps. Whether there is a call meanwhile that can be taken.
+    /// Sets whether this process sleeps. Returns whether there is a call that can be taken.
     pub(super) fn set_asleep(&self, is_asleep: bool) -> bool {
         self.calls.set_asleep(is_asleep) && self.has_room()
     }
 
-    /// Says that this process does not sleep.
+    /// Records that this process does not sleep.
     pub(super) fn wake(&self) {
         self.calls.set_asleep(false);
     }
@@ -95,7 +96,7 @@ impl CallSession {
         (0..).zip(&self.streams).filter_map(|(stream, stream_state)| Some((stream, stream_state.as_ref()?)))
     }
 
-    /// Whether calls have not come to their end.
+    /// Whether calls are unfinished.
     pub(super) fn is_pending(&self) -> bool {
         self.in_flight() > 0
     }
@@ -108,7 +109,8 @@ impl CallSession {
         flight.sum()
     }
 
-    /// Whether one more call can be taken: what goes wrong with it can be told, where somebody is there to hear it.
+    /// Whether one more call can be taken: there is room to report its failure, or the tenant is closing and reads
+    /// none.
     fn has_room(&self) -> bool {
         let has_room = match self.calls_left {
             None => self.calls.room() > EXIT_REPORTS_RESERVED,
@@ -117,7 +119,7 @@ impl CallSession {
         has_room && self.in_flight() < self.launches_max
     }
 
-    /// The driver's code where work has failed.
+    /// The error code of the driver if work has failed.
     pub(super) fn fault(&self) -> Option<u32> {
         self.streams().find_map(|(_, stream_state)| match stream_state.stream.is_idle() {
             Err(error) => match device_failure(&error) {
@@ -128,7 +130,7 @@ impl CallSession {
         })
     }
 
-    /// The code of a device that takes no more work: of the fault, where it is one, whatever the call was answered with.
+    /// The code of a failed device: of the fault, if there is one, whatever this call returned.
     fn code_of(&self, error: &freehold::Error) -> u32 {
         let answered = match device_failure(error) {
             CallFailure::Faulted { code, .. } | CallFailure::Device { code } => code,
@@ -137,7 +139,7 @@ impl CallSession {
         self.fault().unwrap_or(answered)
     }
 
-    /// Launches what is called, for a turn, and has streams write their words behind it.
+    /// Launches calls for one turn, and makes the streams write their semaphores after them.
     pub(super) fn serve(&mut self, device: &Device, resources: &mut Resources) -> ServeOutcome {
         let mut served = ServeOutcome::Idle;
         let mut words = [0; CALL_WORDS];
@@ -162,10 +164,10 @@ impl CallSession {
         }
     }
 
-    /// Carries a call out, or tells why not. The code of a device that has failed.
+    /// Executes a call or reports why not. Fails with the code of a device that has failed.
     fn serve_call(&mut self, words: &[u64; CALL_WORDS], device: &Device, resources: &mut Resources) -> Result<(), u32> {
         let Some((head, rest)) = decode(words) else {
-            // No client writes such: nobody waits for it.
+            // No client writes such a call, so nobody waits for it.
             return Ok(());
         };
         let CallHeader { stream, number, .. } = head;
@@ -173,42 +175,43 @@ impl CallSession {
             let made = device.stream().map_err(|error| self.code_of(&error))?;
             self.streams[stream as usize] = Some(SessionStream { stream: made, signaled: 0, reported: 0 });
         }
-        // Numbers count on: others would make the word go back, or pass what has not.
+        // Numbers must increase: others would move the semaphore back, or complete what is not.
         let stream_state = self.progress.stream(stream);
         if number != stream_state.last_call() + 1 {
             self.progress.report(&FailureReport { stream, number, last: number, failure: CallFailure::Malformed }, "");
             return Ok(());
         }
-        // Asked once a turn: a device that is faster than this process is idle behind each word.
+        // Checked once per turn: a device that is faster than this process is idle after every signal.
         let was_idle = std::mem::take(&mut self.is_turn_start)
             && stream_state.last_call() <= stream_state.reported(&self.watchdog);
         let outcome = match head.kind {
             CallKind::Load => {
-                // That takes the host's time, which is no kernel's.
+                // Compiling takes time of the host that must not count as kernel time.
                 self.signal(stream)?;
                 resources.load(device, head.module, self.tenant).map(|()| None)
             }
             CallKind::Launch => self.launch(&head, rest, device, resources).map(Some),
         };
-        // What was called before may have failed meanwhile: then that is why, whatever this one was answered with.
+        // An earlier call may have failed meanwhile, and then that is the reason, whatever this call returned.
         if let Err((failure, _)) = &outcome
             && let Some(code) = self.fault().or(failure.fault_code())
         {
             return Err(code);
         }
         self.progress.stream(stream).begin(number, outcome.as_ref().ok().and_then(Option::clone));
-        // Before any word is written behind it: who sees that word, and was told nothing, takes the call for one that went well.
+        // Before the semaphore is written: a tenant that sees the semaphore and no failure takes the call for
+        // successful.
         if let Err((failure, text)) = outcome {
             self.progress.report(&FailureReport { stream, number, last: number, failure }, &text);
         }
-        // The first of many has a word of its own: if it fails, it is known to be the one.
+        // The first of many has a signal of its own, so that its fault can be told from theirs.
         if head.kind == CallKind::Load || was_idle {
             self.signal(stream)?;
         }
         Ok(())
     }
 
-    /// Puts a kernel into its stream: its name.
+    /// Launches a kernel in its stream. Returns its name.
     fn launch(
         &mut self,
         head: &CallHeader,
@@ -216,14 +219,15 @@ impl CallSession {
         device: &Device,
         resources: &mut Resources,
     ) -> Result<Arc<str>, FailureText> {
-        // All that the call needs is there before any of it is used.
+        // Everything that the call needs is loaded and borrowed before any of it is used.
         resources.load(device, head.module, self.tenant)?;
         let is_ready = self.check(head, rest, resources)?;
         if !is_ready {
             self.wait_for_fences(head, rest, resources)?;
         }
         self.wait_for_streams(head, rest, resources)?;
-        let LoadedKernel { kernel, signature } = resources.kernel(head.module, head.kernel).expect("it was found above");
+        let LoadedKernel { kernel, signature } =
+            resources.kernel(head.module, head.kernel).expect("it was found above");
         let name = signature.name.clone();
         let mut dyn_args = Vec::with_capacity(rest.arg_count as usize);
         let mut left = rest;
@@ -234,15 +238,15 @@ impl CallSession {
                 }
                 ArgRef::Bytes { bytes, words } => DynArg::bytes(words, bytes as usize),
                 ArgRef::Lease { lease, offset_bytes } => {
-                    // SAFETY: this thread alone puts work in with what is borrowed, and `resources` is its own until the launch has
-                    // returned. What a kernel writes is its tenant's to order.
+                    // SAFETY: only this thread submits work with borrowed leases, and `resources` belongs to it until
+                    // the launch has returned. Ordering what kernels write is up to their tenant.
                     unsafe { DynArg::memory_shared(&*resources.borrowed(lease).lease, offset_bytes as usize) }
                 }
             };
-            dyn_args.push(dyn_arg.expect("sizes and bounds were looked at"));
+            dyn_args.push(dyn_arg.expect("sizes and bounds were checked"));
         }
         let grid = Grid { blocks: head.blocks, threads: head.threads, shared_bytes: head.shared_bytes };
-        let stream_state = self.streams[head.stream as usize].as_ref().expect("it was made");
+        let stream_state = self.streams[head.stream as usize].as_ref().expect("the stream was created above");
         stream_state
             .stream
             .launch(kernel, grid, &mut dyn_args[..])
@@ -253,7 +257,7 @@ impl CallSession {
         Ok(name)
     }
 
-    /// Notes that a call waits for calls of other streams that use the same memory: the device orders them.
+    /// Records that a call waits for calls of other streams that use the same memory. The device orders them.
     fn wait_for_streams(
         &mut self,
         head: &CallHeader,
@@ -266,7 +270,7 @@ impl CallSession {
                 if self.watchdog.done(word) >= value {
                     continue;
                 }
-                // What waits is the first behind a signal, so that it is known to wait, and not to run.
+                // A signal before the wait, so that the call counts as waiting and not as running.
                 self.signal(head.stream).map_err(|code| (faulted(code), String::new()))?;
                 self.progress.stream(head.stream).record_stream_wait(head.number, word, value);
             }
@@ -274,8 +278,8 @@ impl CallSession {
         Ok(())
     }
 
-    /// Holds the arguments of a call against the kernel's parameters, and borrows what is leased. Whether nothing has to be waited
-    /// for.
+    /// Checks the arguments of a call against the kernel's parameters, and borrows its leases. Returns whether nothing
+    /// has to be waited for.
     fn check(&self, head: &CallHeader, rest: CallBody<'_>, resources: &mut Resources) -> Result<bool, FailureText> {
         let refused = |failure| Err((failure, String::new()));
         let Some(loaded) = resources.kernel(head.module, head.kernel) else { return refused(CallFailure::NoKernel) };
@@ -283,7 +287,7 @@ impl CallSession {
         if parameters.len() != rest.arg_count as usize {
             return refused(CallFailure::ArgumentCount { wanted: parameters.len() as u32, given: rest.arg_count });
         }
-        let stream_state = self.streams[head.stream as usize].as_ref().expect("it was made");
+        let stream_state = self.streams[head.stream as usize].as_ref().expect("the stream was created above");
         let mut is_ready = rest.fences().next().is_none();
         let mut left = rest;
         for (argument, parameter) in (1..).zip(parameters.iter()) {
@@ -311,7 +315,7 @@ impl CallSession {
         Ok(is_ready)
     }
 
-    /// Lets the stream wait for what the call is to come after.
+    /// Makes the stream wait for the fences of a call.
     fn wait_for_fences(
         &mut self,
         head: &CallHeader,
@@ -332,14 +336,14 @@ impl CallSession {
         Ok(())
     }
 
-    /// Lets the stream wait for a fence. Whether it has passed.
+    /// Makes the stream wait for a fence. Returns whether it is complete already.
     fn wait_for_fence(&mut self, head: &CallHeader, fence: Fence, resources: &Resources) -> Result<bool, FailureText> {
         if fence.value == 0 {
             return Ok(true);
         }
         let semaphores = match resources.broker().semaphores(fence.tenant) {
             Ok(semaphores) => semaphores,
-            // All of its work has passed.
+            // The tenant is gone, so its fences are complete.
             Err(Error::Link(LinkError::Request { error: RequestError::NoTenant, .. })) => return Ok(true),
             Err(_) => return Err((CallFailure::ForeignFence, String::new())),
         };
@@ -350,9 +354,9 @@ impl CallSession {
         if semaphores.read(word).wrapping_sub(value).cast_signed() >= 0 {
             return Ok(true);
         }
-        // What waits is the first behind a signal, so that it is known to wait, and not to run.
+        // A signal before the wait, so that the call counts as waiting and not as running.
         self.signal(head.stream).map_err(|code| (faulted(code), String::new()))?;
-        let stream_state = self.streams[head.stream as usize].as_ref().expect("it was made");
+        let stream_state = self.streams[head.stream as usize].as_ref().expect("the stream was created above");
         let waiting = stream_state.stream.wait_word(&semaphores, word, value);
         let record_wait =
             || self.progress.stream(head.stream).record_fence_wait(&self.watchdog, &stream_state.stream, head.number);
@@ -360,7 +364,7 @@ impl CallSession {
         Ok(false)
     }
 
-    /// Has a stream write its word behind the last call.
+    /// Makes a stream write its semaphore after the last call.
     fn signal(&mut self, stream: u32) -> Result<(), u32> {
         let (stream_state, known) = (self.progress.stream(stream), &mut self.streams[stream as usize]);
         let Some(known) = known.as_mut().filter(|known| known.signaled < stream_state.last_call()) else {
@@ -376,7 +380,7 @@ impl CallSession {
         (0..STREAMS).try_for_each(|stream| self.signal(stream))
     }
 
-    /// Wakes the tenant if it sleeps and its calls have come further.
+    /// Wakes the tenant if it sleeps and its calls made progress.
     fn report_progress(&mut self) {
         let mut has_moved = false;
         for (stream, stream_state) in (0..).zip(&mut self.streams) {

@@ -1,8 +1,8 @@
-//! How far the calls of all that are served have come, and the thread that ends this process when a kernel takes too long: the one
-//! that launches may be held up by that kernel itself.
+//! The progress of all calls, and the thread that kills this process when a kernel runs too long: the launching thread
+//! may be blocked by that very kernel.
 //!
-//! Streams write each number twice: into the worker's semaphores, which tenants have too and wait at, and into words that this process
-//! shares with nobody. Limits are held against the latter alone.
+//! Streams write each number twice: into the worker's semaphores, which tenants share and wait for, and into private
+//! ones. Time limits use only the private ones.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,19 +22,19 @@ use crate::ring::Waiter;
 use crate::state::SEMAPHORES;
 use crate::wire::Id;
 
-/// The longest time between two looks.
+/// The longest time between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
-/// Messages that are kept for the end: one for each stream.
+/// Failure messages that are reserved for the exit: one for each stream.
 pub(super) const EXIT_REPORTS_RESERVED: u32 = STREAMS;
 
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    /// The worker's semaphores. Tenants have it too: what it says is for them, and is believed of nothing that is limited.
+    /// The worker's semaphores. Tenants can write them, so no limit relies on them.
     shared: Arc<SharedSemaphores>,
-    /// As many words that nobody else has, with the same numbers; and behind them one for each stream that counts its waits.
+    /// Private copies with the same indexes, followed by one for each stream that counts its waits.
     own: SharedSemaphores,
-    /// Where this process says that it is alive.
+    /// Where this process records its heartbeat.
     waiter: Arc<Waiter>,
     limit: Duration,
     tenants: Mutex<Vec<Arc<TenantProgress>>>,
@@ -46,44 +46,44 @@ pub(super) struct TenantProgress {
     tenant: Id,
     calls: Arc<CallRing>,
     streams: [StreamProgress; STREAMS as usize],
-    /// Held by who tells the tenant something.
+    /// Held while a failure is reported to the tenant.
     reporting: Mutex<()>,
 }
 
-/// The calls of one stream, by their numbers.
+/// The calls of one stream, by number.
 #[derive(Debug)]
 pub(super) struct StreamProgress {
     word: usize,
-    /// The last that was put in.
+    /// The last call that was submitted.
     last_call: AtomicU64,
-    /// How many waits the stream waits for, or has waited for.
+    /// Waits of the stream, complete or not.
     wait_count: AtomicU64,
     inner: Mutex<StreamQueue>,
 }
 
 #[derive(Debug, Default)]
 struct StreamQueue {
-    /// Those behind which the stream writes the word, and have not passed.
+    /// Calls after which the stream writes its semaphore, and that are not complete.
     signals: VecDeque<u64>,
-    /// Calls that wait for words of others before they begin.
+    /// Calls that wait for semaphores before they begin.
     waits: VecDeque<SemaphoreWait>,
-    /// Kernels that were launched and have not come to their end: their numbers and names.
+    /// Launched kernels that have not finished: number and name.
     kernels: VecDeque<(u64, Arc<str>)>,
-    /// The first that has not come to its end, and since when it is that.
+    /// The oldest unfinished call, and since when it is the oldest.
     oldest: (u64, Option<Instant>),
 }
 
-/// A call that begins when a word of this process's own has come to a value.
+/// A call that begins when a private semaphore reaches a value.
 #[derive(Debug)]
 struct SemaphoreWait {
     number: u64,
     word: usize,
     value: u64,
-    /// The word is another stream's, which is written a little after the call begins.
+    /// The semaphore belongs to another stream, which writes it a little after the call begins.
     is_other_stream: bool,
 }
 
-/// The word that counts the waits of a stream which writes another one.
+/// The private semaphore that counts the waits of a stream.
 fn wait_word(word: usize) -> usize {
     SEMAPHORES as usize + word
 }
@@ -113,7 +113,7 @@ impl Watchdog {
     }
 
     fn new(device: &Device, shared: Arc<SharedSemaphores>, waiter: Arc<Waiter>, limit: Duration) -> io::Result<Self> {
-        // A file that is closed at once: no descriptor is left that somebody could be given.
+        // The memfd is closed at once, so that no descriptor of it is left.
         let file = memfd_create("freehold-progress", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let words = 2 * SEMAPHORES as usize;
         ftruncate(&file, 8 * words as u64)?;
@@ -122,13 +122,13 @@ impl Watchdog {
         Ok(Self { shared, own, waiter, limit, tenants: Mutex::default() })
     }
 
-    /// Makes a stream report that all calls up to a number have finished: to the waiting tenant first.
+    /// Makes a stream report that all calls up to a number have finished: first to the tenant.
     pub(super) fn signal(&self, stream: &Stream, word: usize, number: u64) -> freehold::Result<()> {
         stream.write_word(&self.shared, word, number)?;
         stream.write_word(&self.own, word, number)
     }
 
-    /// How far a stream has come, by its word.
+    /// The progress of a stream, by its private semaphore.
     pub(super) fn done(&self, word: usize) -> u64 {
         self.own.read(word)
     }
@@ -141,14 +141,14 @@ impl Watchdog {
     }
 
     pub(super) fn progress_of(&self, tenant: Id) -> Arc<TenantProgress> {
-        lock(&self.tenants).iter().find(|entry| entry.tenant == tenant).expect("who has a session has an entry").clone()
+        lock(&self.tenants).iter().find(|entry| entry.tenant == tenant).expect("every session has an entry").clone()
     }
 
     pub(super) fn remove(&self, tenant: Id) {
         lock(&self.tenants).retain(|entry| entry.tenant != tenant);
     }
 
-    /// Says that this process is alive, and ends it where a kernel has run for too long.
+    /// Records a heartbeat, and kills this process if a kernel has run too long.
     fn check(&self) {
         self.waiter.record_heartbeat();
         let entries = lock(&self.tenants).clone();
@@ -161,19 +161,19 @@ impl Watchdog {
         }
     }
 
-    /// Ends this process. Whoever is served hears why, of the calls that had begun, and that what is behind them was not carried
-    /// out.
+    /// Kills this process. Every tenant is told why its running calls failed, and that the later ones were not
+    /// executed.
     pub(super) fn exit(&self, failure: CallFailure) -> ! {
         let entries = lock(&self.tenants).clone();
         self.report_exit(&entries, failure);
         kill_self()
     }
 
-    /// Tells whoever is served which of its kernels may have gone wrong: the one that did, where it can be known.
+    /// Reports to every tenant which of its kernels may have caused the failure: only the culprit, if it is known.
     fn report_exit(&self, entries: &[Arc<TenantProgress>], failure: CallFailure) {
         let now = Instant::now();
         let is_hang = matches!(failure, CallFailure::Hung { .. });
-        // Where one hangs, it is known in which stream; a fault may be of any that had begun.
+        // A hang is known to be in one stream; a fault may come from any running kernel.
         let may_be = |progress: &StreamProgress| !is_hang || progress.has_hung(self, now);
         let suspects: Vec<Vec<Suspects>> = entries
             .iter()
@@ -207,7 +207,7 @@ impl Watchdog {
     }
 }
 
-/// Kernels of a stream of which one may have gone wrong, and the numbers of their calls.
+/// Kernels of a stream of which one may have failed, and the numbers of their calls.
 #[derive(Debug, PartialEq, Eq)]
 struct Suspects {
     stream: u32,
@@ -217,7 +217,7 @@ struct Suspects {
 }
 
 impl TenantProgress {
-    /// Tells the tenant something. There is room for it.
+    /// Reports a failure to the tenant. There must be room.
     pub(super) fn report(&self, report: &FailureReport, text: &str) {
         let _alone = lock(&self.reporting);
         if self.calls.room() > 0 {
@@ -243,7 +243,7 @@ impl StreamProgress {
         watchdog.done(self.word)
     }
 
-    /// How far the tenant was told that the stream has come, or has written itself: good for what helps nobody but the tenant.
+    /// The progress that tenants see. They can write it, so it may only be used to their own benefit.
     pub(super) fn reported(&self, watchdog: &Watchdog) -> u64 {
         watchdog.shared.read(self.word)
     }
@@ -252,7 +252,7 @@ impl StreamProgress {
         self.last_call.load(Ordering::Relaxed)
     }
 
-    /// A call was put in: the name of its kernel, where one was launched.
+    /// Records a submitted call, with the name of its kernel if one was launched.
     pub(super) fn begin(&self, number: u64, kernel: Option<Arc<str>>) {
         if let Some(kernel) = kernel {
             lock(&self.inner).kernels.push_back((number, kernel));
@@ -260,13 +260,13 @@ impl StreamProgress {
         self.last_call.store(number, Ordering::Release);
     }
 
-    /// The stream writes the word behind a call.
+    /// Records that the stream writes its semaphore after a call.
     pub(super) fn record_signal(&self, number: u64) {
         lock(&self.inner).signals.push_back(number);
     }
 
-    /// A call begins when what was put into the stream so far has passed: it waits for words that others write as they like, so
-    /// the stream itself tells when it goes on.
+    /// Records that a call waits for semaphores of others, which may have any value. So the stream itself counts when
+    /// it continues.
     pub(super) fn record_fence_wait(&self, watchdog: &Watchdog, stream: &Stream, number: u64) -> freehold::Result<()> {
         let (word, value) = (wait_word(self.word), self.wait_count.load(Ordering::Relaxed) + 1);
         stream.write_word(&watchdog.own, word, value)?;
@@ -275,12 +275,12 @@ impl StreamProgress {
         Ok(())
     }
 
-    /// A call begins when another stream has come to a call.
+    /// Records that a call waits for a call of another stream.
     pub(super) fn record_stream_wait(&self, number: u64, word: usize, value: u64) {
         lock(&self.inner).waits.push_back(SemaphoreWait { number, word, value, is_other_stream: true });
     }
 
-    /// The kernels that may run: those up to the first signal that has not passed, unless they wait for others.
+    /// The kernels that may be running: those up to the first incomplete signal, unless they wait for others.
     fn suspects(&self, watchdog: &Watchdog, stream: u32) -> Option<Suspects> {
         let (done, put) = (self.done(watchdog), self.last_call.load(Ordering::Acquire));
         let inner = lock(&self.inner);
@@ -294,7 +294,7 @@ impl StreamProgress {
         (!is_waiting).then_some(Suspects { stream, number, last, kernels })
     }
 
-    /// Whether the first call that has not come to its end has run for longer than one may.
+    /// Whether the oldest unfinished call has run for longer than the limit.
     fn has_hung(&self, watchdog: &Watchdog, now: Instant) -> bool {
         let (done, put) = (self.done(watchdog), self.last_call.load(Ordering::Acquire));
         let mut inner = lock(&self.inner);
@@ -308,7 +308,7 @@ impl StreamProgress {
         while launched.front().is_some_and(|(number, _)| *number <= done) {
             launched.pop_front();
         }
-        // A signal is written before a call that waits, so that it is the first where it waits.
+        // A signal precedes every call that waits, so a waiting call is the oldest one.
         let is_shut = |wait: &SemaphoreWait| watchdog.done(wait.word) < wait.value;
         let is_waiting = waits.iter().take_while(|wait| wait.number == done + 1).any(is_shut);
         if done >= put || is_waiting || oldest.0 != done + 1 {
@@ -316,7 +316,7 @@ impl StreamProgress {
             return false;
         }
         let since = *oldest.1.get_or_insert(now);
-        // The word tells nothing of the calls between two signals: each may take so long.
+        // Between two signals progress is not visible, so each call in between gets the full limit.
         let calls = signals.front().map_or(1, |&signal| signal - done);
         now.duration_since(since) > watchdog.limit.saturating_mul(u32::try_from(calls).unwrap_or(u32::MAX))
     }
@@ -331,7 +331,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(4);
     const MOMENT: Duration = Duration::from_millis(1);
 
-    /// A progress with so many calls, and when its time starts. Tests write its words in place of streams: word 0 is the progress's.
+    /// A progress with this many calls, and its start. Tests write its words instead of streams; its word is 0.
     fn progress(calls: u64) -> (Watchdog, StreamProgress, Instant) {
         let device = freehold::open::device(Some("soft")).unwrap();
         let semaphores = SharedMemory::create("clock", SEMAPHORES as usize * 8).unwrap();
@@ -367,7 +367,7 @@ mod tests {
     fn a_call_that_waits_for_a_word_does_not_run() {
         let (watchdog, progress, start) = progress(1);
         progress.record_signal(1);
-        // The stream stands at the word of another, and has not told that it goes on.
+        // The stream waits for a word of another, and has not counted that it continued.
         progress.inner.lock().unwrap().waits.push_back(SemaphoreWait {
             number: 1,
             word: wait_word(0),

@@ -48,7 +48,7 @@ fn wrong(socket: &Path) -> Outcome {
     let error = fault.wait().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been carried out, as \
+        "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been executed, as \
          a whole or in part"
     );
     assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Kernel, Executed::Maybe));
@@ -84,7 +84,7 @@ fn hung(socket: &Path) -> Outcome {
     let error = tenant.call_with("spin", &[lease.argument_mut(0)])?.wait().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "kernel spin of test/kernels ran for more than 1 s and was ended; it may have been carried out, as a whole or in part"
+        "kernel spin of test/kernels ran for more than 1 s and was ended; it may have been executed, as a whole or in part"
     );
     assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Kernel, Executed::Maybe));
     assert_eq!(tenant.read(&lease)?, [5; 100]);
@@ -102,7 +102,7 @@ pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(_: &Harness) {
     let process = rustix::process::Pid::from_raw(worker.cast_signed()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
     let error = caller.call(&launch).unwrap().wait().unwrap_err();
-    assert_eq!(error.to_string(), "the worker of empty of test/kernels was ended from outside; it was not carried out");
+    assert_eq!(error.to_string(), "the worker of empty of test/kernels was ended from outside; it was not executed");
     assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Connection, Executed::No));
     first.wait().unwrap();
     caller.call(&launch).unwrap().wait().unwrap();

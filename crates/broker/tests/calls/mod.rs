@@ -371,7 +371,7 @@ fn gpus(socket: &Path) -> Outcome {
     let refused = [one.launch(&empty, Grid::line(1, 1), &[]), other.launch(&step, Grid::line(1, 1), &[])];
     assert_eq!(
         refused.map(|outcome| outcome.unwrap_err().to_string()),
-        ["the memory or the kernel is of another GPU"; 2]
+        ["the memory or the kernel belongs to another GPU"; 2]
     );
     Ok(())
 }
@@ -420,7 +420,7 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     let error = call.wait_timeout(longer).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("saxpy of test/kernels had not come to its end within {longer:?}: it goes on")
+        format!("saxpy of test/kernels did not finish within {longer:?}: it is still running")
     );
     gate.write(0, 1);
     call.wait()?;

@@ -51,7 +51,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
     );
     assert_eq!(
         call(&[y.clone(), x.clone(), y.clone(), 1_u32.into()]),
-        "argument 3 of saxpy is f32, and a lease needs one of 8 bytes"
+        "argument 3 of saxpy is f32: a lease needs a parameter of 8 bytes"
     );
     assert_eq!(
         call(&[y.clone(), Argument::bytes([0; 8]), 2.0_f32.into(), 1_u32.into()]),
@@ -59,35 +59,35 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
     );
     assert_eq!(
         call(&[y.clone(), lease(other.lease, 0), 2.0_f32.into(), 1_u32.into()]),
-        "argument 2 of saxpy is another process's lease"
+        "argument 2 of saxpy is a lease of another process"
     );
     let over = link().reserve(4096).unwrap().lease;
     link().return_lease(over, Fence::default()).unwrap();
     assert_eq!(
         call(&[y.clone(), lease(over, 0), 2.0_f32.into(), 1_u32.into()]),
-        "argument 2 of saxpy is a lease that is over"
+        "argument 2 of saxpy is a lease that has ended"
     );
     assert_eq!(
         call(&[y.clone(), lease(Id(7 << 32 | 999), 0), 2.0_f32.into(), 1_u32.into()]),
-        "argument 2 of saxpy is a lease that never was"
+        "argument 2 of saxpy is not a lease"
     );
     assert_eq!(
         call(&[y.clone(), lease(own.lease, 4096), 2.0_f32.into(), 1_u32.into()]),
-        "argument 2 of saxpy begins at byte 4096 of a lease of 4096"
+        "argument 2 of saxpy begins at byte 4096 of a lease of 4096 bytes"
     );
     let empty = super::vouched(&module, "empty").unwrap();
     let shaped = |grid: Grid| said(caller.call(&Launch::new(&empty, grid, &[])));
     let range = "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads:";
-    assert_eq!(shaped(Grid::line(0, 32)), format!("{range} [0, 1, 1] of [32, 1, 1] were asked for"));
-    assert_eq!(shaped(Grid::line(1, 1025)), format!("{range} [1, 1, 1] of [1025, 1, 1] were asked for"));
+    assert_eq!(shaped(Grid::line(0, 32)), format!("{range} [0, 1, 1] of [32, 1, 1] requested"));
+    assert_eq!(shaped(Grid::line(1, 1025)), format!("{range} [1, 1, 1] of [1025, 1, 1] requested"));
     let tall = Grid { blocks: [1, 65536, 1], ..Grid::line(1, 1) };
-    assert_eq!(shaped(tall), format!("{range} [1, 65536, 1] of [1, 1, 1] were asked for"));
+    assert_eq!(shaped(tall), format!("{range} [1, 65536, 1] of [1, 1, 1] requested"));
     assert_eq!(
         shaped(Grid::line(1, 1).with_shared(1 << 20)),
-        "the device does not launch empty so: fewer threads or less shared memory may do"
+        "the device cannot launch empty with this grid: use fewer threads or less shared memory"
     );
     let stream = Launch { stream: 16, ..Launch::new(&empty, grid, &[]) };
-    assert_eq!(said(caller.call(&stream)), "stream 16 is none: a process has 16 at its worker, from 0 on");
+    assert_eq!(said(caller.call(&stream)), "no stream 16: a process has 16 at its worker, numbered from 0");
     // Whoever was refused is served.
     let good = [y, x, 2.0_f32.into(), 1_u32.into()];
     caller.call(&Launch::new(&saxpy, grid, &good)).unwrap().wait().unwrap();
@@ -118,12 +118,12 @@ pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
     let (caller, module) = setting(harness);
     let refused = |name: &str, text: &str| caller.put_module(name, text).unwrap_err().to_string();
     assert_eq!(refused("a b", TEXT), "invalid byte 1 in the name: expected letters, digits, '-', '_', '.' and '/'");
-    assert_eq!(refused("empty", ""), "a module has 1 to 16777216 bytes, and this one 0");
+    assert_eq!(refused("empty", ""), "a module has 1 to 16777216 bytes, this one 0");
     let broken = TEXT.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
     let said = refused("broken", &broken);
-    assert!(said.starts_with("the driver refuses the module:\n"), "{said}");
+    assert!(said.starts_with("the module does not compile:\n"), "{said}");
     assert!(said.contains("line 35"), "the compiler says where: {said}");
-    assert!(refused("prose", "This is no PTX at all.").starts_with("the driver refuses the module:\n"));
+    assert!(refused("prose", "This is no PTX at all.").starts_with("the module does not compile:\n"));
     let names = |caller: &Caller| caller.modules().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
     assert_eq!(names(&caller), ["blas/saxpy"], "what does not compile is not there");
     // A name that was refused is free, also for a text that compiles.

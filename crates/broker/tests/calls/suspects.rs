@@ -77,7 +77,7 @@ fn beside(socket: &Path) -> Outcome {
     let of = |kernel: &str| {
         format!(
             "one of these kernels ended their worker: stray, spin; CUDA_ERROR_ILLEGAL_ADDRESS (700); of {kernel} of \
-             test/kernels: it may have been carried out, as a whole or in part"
+             test/kernels: it may have been executed, as a whole or in part"
         )
     };
     assert_eq!(stray.wait().unwrap_err().to_string(), of("stray"));
@@ -101,7 +101,7 @@ fn burst(socket: &Path) -> Outcome {
     for (call, kernel) in calls[1..].iter().zip(["stray", "step"]) {
         let wanted = format!(
             "one of these kernels ended their worker: stray, step; CUDA_ERROR_ILLEGAL_ADDRESS (700); of {kernel} of \
-             test/kernels: it may have been carried out, as a whole or in part"
+             test/kernels: it may have been executed, as a whole or in part"
         );
         assert_eq!(call.wait().unwrap_err().to_string(), wanted);
     }
@@ -165,13 +165,13 @@ fn neighbours(socket: &Path) -> Outcome {
     let stray = call(&other.caller, &other.module, "stray", 0, &far(&mut others))?;
     assert_eq!(
         stray.wait().unwrap_err().to_string(),
-        "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been carried out, as a \
+        "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been executed, as a \
          whole or in part"
     );
     assert_eq!(
         waiting.wait().unwrap_err().to_string(),
-        "a kernel of another process ended the worker of step of test/kernels, which they share; it may have been carried \
-         out, as a whole or in part"
+        "a kernel of another process ended the worker of step of test/kernels, which they share; it may have been executed, \
+         as a whole or in part"
     );
     gate.write(0, 1);
     let spin = call(&one.caller, &one.module, "spin", 0, &[lease.argument_mut(0)])?;
@@ -180,7 +180,7 @@ fn neighbours(socket: &Path) -> Outcome {
     for (call, kernel) in [(stray, "stray"), (spin, "spin")] {
         let wanted = format!(
             "one of these kernels ended their worker: {kernel}, and 1 of other processes; CUDA_ERROR_ILLEGAL_ADDRESS (700); \
-             of {kernel} of test/kernels: it may have been carried out, as a whole or in part"
+             of {kernel} of test/kernels: it may have been executed, as a whole or in part"
         );
         assert_eq!(call.wait().unwrap_err().to_string(), wanted);
     }

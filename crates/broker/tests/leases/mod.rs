@@ -263,7 +263,8 @@ pub(crate) fn a_writer_that_dies_changes_nothing_and_one_that_publishes_does(har
 }
 
 pub(crate) fn what_was_written_for_a_name_is_published_under_that_name_alone(harness: &Harness) {
-    let dropped = "the name was dropped while this lease was being written: copy the data to a new lease and publish that";
+    let dropped =
+        "the name was dropped while this lease was being written: copy the data to a new lease and publish that";
     assert_eq!(harness.device("publish-what-was-written", 0).as_deref(), Some(dropped));
     let other = "the lease belongs to another name: publish it under that one, or copy the data to a new lease";
     assert_eq!(harness.device("publish-what-was-written", 1).as_deref(), Some(other));

@@ -183,8 +183,8 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
     assert_eq!(fixture.call("saxpy", &good[..3]), wrong("kernel saxpy takes 4 arguments, 3 were given"));
     assert_eq!(with(2, "u32:3"), wrong("argument 3 of saxpy is f32, u32 was given"));
     assert_eq!(with(3, "u64:3"), wrong("argument 4 of saxpy is u32, u64 was given"));
-    assert_eq!(with(3, "read:x"), wrong("argument 4 of saxpy is u32, and a lease needs one of 8 bytes"));
-    assert_eq!(with(1, "read:x+4000"), wrong("argument 2 of saxpy begins at byte 4000 of a lease of 4000"));
+    assert_eq!(with(3, "read:x"), wrong("argument 4 of saxpy is u32: a lease needs a parameter of 8 bytes"));
+    assert_eq!(with(1, "read:x+4000"), wrong("argument 2 of saxpy begins at byte 4000 of a lease of 4000 bytes"));
     let (said, status) = with(1, "read:z");
     assert!(said.starts_with("error: there is no such name; nearest: ") && status == 1, "{said}");
     let (said, status) = with(2, "f33:3.0");
@@ -192,7 +192,7 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
     let (said, status) = fixture.error_of(&["call", "blas/saxpy", "empty", "--grid", "0", "--block", "1"]);
     assert!(said.contains("\"0\" is no size: say one to three numbers from 1 on") && status == 2, "{said}");
     let (said, status) = fixture.error_of(&["call", "blas/saxpy", "empty", "--grid", "1", "--block", "2000"]);
-    assert!(said.ends_with("[1, 1, 1] of [2000, 1, 1] were asked for\n") && status == 2, "{said}");
+    assert!(said.ends_with("[1, 1, 1] of [2000, 1, 1] requested\n") && status == 2, "{said}");
     assert_eq!(fixture.floats("y"), [1.0; 1000]);
     assert_eq!(fixture.call("saxpy", &good).1, 0, "and a good one is served");
 }
@@ -200,7 +200,7 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
 #[test]
 fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
     let fixture = BrokerFixture::with_memory();
-    let may = "it may have been carried out, as a whole or in part";
+    let may = "it may have been executed, as a whole or in part";
     assert_eq!(
         fixture.call("stray", &["lease:y", "u64:1099511627776"]),
         (format!("error: kernel stray of blas/saxpy ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); {may}\n"), 1)
@@ -224,13 +224,13 @@ fn every_bad_module_is_one_sentence() {
     assert_eq!(put(&folder), (format!("error: {folder}: it is no regular file: name a file of PTX\n"), 2));
     assert_eq!(
         put(&fixture.file("none", b"")),
-        ("error: a module has 1 to 16777216 bytes, and this one 0\n".to_owned(), 2)
+        ("error: a module has 1 to 16777216 bytes, this one 0\n".to_owned(), 2)
     );
     let (said, status) = put(&fixture.file("elf", b"\x7fELF\xff"));
     assert!(said.ends_with("it is no text: a module is PTX, as `nvcc -ptx` writes it\n") && status == 2, "{said}");
     let broken = KERNELS.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
     let (said, status) = put(&fixture.file("broken", broken.as_bytes()));
-    assert!(said.starts_with("error: the driver refuses the module:\n") && said.contains("line 35"), "{said}");
+    assert!(said.starts_with("error: the module does not compile:\n") && said.contains("line 35"), "{said}");
     assert_eq!(status, 2);
     let none = "error: there is no module a: `freehold module put FILE --name a` makes one\n";
     assert_eq!(fixture.error_of(&["module", "drop", "a"]), (none.to_owned(), 1));

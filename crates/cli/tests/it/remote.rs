@@ -197,13 +197,13 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
         (call("step", one, &["lease:x", "u64:2", "u32:100"]), All("argument 2 of step is u32, u64 was given"), 2),
         (
             call("step", one, &["lease:x", "read:x", "u32:100"]),
-            All("argument 2 of step is u32, and a lease needs one of 8 bytes"),
+            All("argument 2 of step is u32: a lease needs a parameter of 8 bytes"),
             2,
         ),
         (call("sum", one, &["lease:x", "bytes:0a0b"]), All("argument 2 of sum is 12 bytes, 2 bytes was given"), 2),
         (
             call("step", one, &["lease:x+400", "u32:2", "u32:1"]),
-            All("argument 1 of step begins at byte 400 of a lease of 400"),
+            All("argument 1 of step begins at byte 400 of a lease of 400 bytes"),
             2,
         ),
         (
@@ -224,8 +224,8 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
             Like("kernel stray of blas/saxpy ended its worker: ", ""),
             1,
         ),
-        (vec!["module", "put", "broken.ptx", "--name", "a"], Like("the driver refuses the module:\n", "line 35"), 2),
-        (vec!["module", "put", "none", "--name", "a"], All("a module has 1 to 16777216 bytes, and this one 0"), 2),
+        (vec!["module", "put", "broken.ptx", "--name", "a"], Like("the module does not compile:\n", "line 35"), 2),
+        (vec!["module", "put", "none", "--name", "a"], All("a module has 1 to 16777216 bytes, this one 0"), 2),
         (
             vec!["module", "put", "other.ptx", "--name", "blas/saxpy"],
             All("a module of that name exists with a different text: drop it first"),

@@ -234,19 +234,19 @@ pub(crate) fn bad_launches_are_refused_in_a_sentence(harness: &Harness) {
     assert_eq!(refused("step", line, &[block, float, one]), "argument 2 of step is u32, f32 was given");
     assert_eq!(
         refused("step", line, &[block, block, one]),
-        "argument 2 of step is u32, and a lease needs one of 8 bytes"
+        "argument 2 of step is u32: a lease needs a parameter of 8 bytes"
     );
     assert_eq!(
         refused("step", line, &[RemoteArgument::Block(&x, 32), one, one]),
-        "argument 1 of step begins at byte 32 of a lease of 32"
+        "argument 1 of step begins at byte 32 of a lease of 32 bytes"
     );
     assert_eq!(
         refused("empty", Grid::line(0, 32), &[]),
-        "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads: [0, 1, 1] of [32, 1, 1] were asked for"
+        "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads: [0, 1, 1] of [32, 1, 1] requested"
     );
     let failure = remote.put_module("bad", "nonsense").unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::InvalidArgument));
-    assert!(failure.message.starts_with("the driver refuses the module:\n"), "{failure}");
+    assert!(failure.message.starts_with("the module does not compile:\n"), "{failure}");
     let failure = remote.put_module("blas/saxpy", &TEXT.replace("saxpy", "other")).unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
     step(&remote, &module, block, 1, 8).unwrap();

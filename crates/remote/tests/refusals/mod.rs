@@ -110,7 +110,10 @@ pub(crate) fn unknown_things_are_refused(harness: &Harness) {
     let failure = remote.lease("no/name", Access::Read).unwrap_err();
     assert_eq!((failure.origin, failure.message.as_str()), (ErrorOrigin::Caller, "there is no such name"));
     let failure = remote.alloc(0).unwrap_err();
-    assert_eq!((failure.code, failure.message.as_str()), (Code::InvalidArgument, "zero bytes requested: expected at least one"));
+    assert_eq!(
+        (failure.code, failure.message.as_str()),
+        (Code::InvalidArgument, "zero bytes requested: expected at least one")
+    );
     let failure = remote.alloc(1 << 40).unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::ResourceExhausted));
 }
@@ -191,7 +194,7 @@ pub(crate) fn wild_numbers_are_refused(harness: &Harness) {
     }
     raw.launch(20, module, "step", vec![lease(u64::MAX), number(4, 1), number(4, 1)]).unwrap();
     let refused = raw.runtime.block_on(raw.wait(20, u64::MAX)).unwrap_err();
-    assert_eq!(refused.message(), format!("argument 1 of step begins at byte {} of a lease of 8", u64::MAX));
+    assert_eq!(refused.message(), format!("argument 1 of step begins at byte {} of a lease of 8 bytes", u64::MAX));
     raw.launch(21, module, "step", vec![lease(0), number(4, 1), number(4, 1)]).unwrap();
     raw.runtime.block_on(raw.wait(21, u64::MAX)).unwrap();
 }

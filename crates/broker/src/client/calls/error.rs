@@ -1,4 +1,4 @@
-//! Why a call was not carried out, sorted by whose fault it is, in sentences.
+//! Why a call failed, sorted by whose fault it is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::name::NameError;
 use crate::wire::RequestError;
 use freehold::signature::Parameter;
 
-/// Whether the kernel of a call that failed has run.
+/// Whether the kernel of a failed call has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Executed {
-    /// It has not, and may be called again.
+    /// It has not run, and may be called again.
     No,
-    /// It may have, as a whole or in part: what it writes is to be looked at, or written anew.
+    /// It may have run, as a whole or in part: what it writes must be checked or written again.
     Maybe,
 }
 
 impl std::fmt::Display for Executed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::No => "it was not carried out",
-            Self::Maybe => "it may have been carried out, as a whole or in part",
+            Self::No => "it was not executed",
+            Self::Maybe => "it may have been executed, as a whole or in part",
         })
     }
 }
 
-/// Whose fault it was.
+/// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
     Caller,
@@ -39,10 +39,10 @@ pub enum ErrorOrigin {
     Connection,
 }
 
-/// Why a call was not carried out. Arguments are counted from 1.
+/// Why a call failed. Arguments are counted from 1.
 #[derive(Clone, thiserror::Error)]
 pub enum CallError {
-    // The caller's.
+    // Caused by the caller.
     #[error(transparent)]
     Name(#[from] NameError),
     #[error("there is no module {name}: `freehold module put FILE --name {name}` makes one{}", nearest(.near))]
@@ -53,42 +53,42 @@ pub enum CallError {
     ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
     #[error("argument {argument} of {kernel} is {wanted}, {given} was given")]
     ArgumentKind { kernel: Arc<str>, argument: usize, wanted: Parameter, given: Parameter },
-    #[error("argument {argument} of {kernel} is {wanted}, and a lease needs one of 8 bytes")]
+    #[error("argument {argument} of {kernel} is {wanted}: a lease needs a parameter of 8 bytes")]
     NotMemory { kernel: Arc<str>, argument: usize, wanted: Parameter },
-    #[error("argument {argument} of {kernel} is a lease that never was")]
+    #[error("argument {argument} of {kernel} is not a lease")]
     NoLease { kernel: Arc<str>, argument: usize },
-    #[error("argument {argument} of {kernel} is a lease that is over")]
+    #[error("argument {argument} of {kernel} is a lease that has ended")]
     LeaseEnded { kernel: Arc<str>, argument: usize },
-    #[error("argument {argument} of {kernel} is another process's lease")]
+    #[error("argument {argument} of {kernel} is a lease of another process")]
     ForeignLease { kernel: Arc<str>, argument: usize },
-    #[error("argument {argument} of {kernel} begins at byte {offset_bytes} of a lease of {bytes}")]
+    #[error("argument {argument} of {kernel} begins at byte {offset_bytes} of a lease of {bytes} bytes")]
     OutOfBounds { kernel: Arc<str>, argument: usize, offset_bytes: u64, bytes: u64 },
     #[error(
-        "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads: {blocks:?} of {threads:?} were asked for"
+        "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads: {blocks:?} of {threads:?} requested"
     )]
     InvalidGrid { blocks: [u32; 3], threads: [u32; 3] },
-    #[error("the device does not launch {kernel} so: fewer threads or less shared memory may do")]
+    #[error("the device cannot launch {kernel} with this grid: use fewer threads or less shared memory")]
     UnsupportedShape { kernel: Arc<str> },
     #[error(
-        "the arguments and fences of {kernel} take {words} words, and a call has {BODY_WORDS}: put some into memory"
+        "the arguments and fences of {kernel} take {words} words, a call has {BODY_WORDS}: pass some through memory"
     )]
     ArgumentsTooLarge { kernel: Arc<str>, words: usize },
-    #[error("a call waits for at most {most} fences, and {given} were given")]
+    #[error("a call waits for at most {most} fences, {given} were given")]
     TooManyFences { most: usize, given: usize },
-    #[error("stream {stream} is none: a process has {streams} at its worker, from 0 on")]
+    #[error("no stream {stream}: a process has {streams} at its worker, numbered from 0")]
     NoStream { stream: u32, streams: u32 },
-    #[error("{kernel} is to wait for work of a process of another user")]
+    #[error("{kernel} cannot wait for a process of another user")]
     ForeignFence { kernel: Arc<str> },
-    #[error("the text is no PTX: {0}")]
+    #[error("the text is not PTX: {0}")]
     NotPtx(freehold_ptx::Error),
-    #[error("a module has 1 to {most} bytes, and this one {bytes}")]
+    #[error("a module has 1 to {most} bytes, this one {bytes}")]
     ModuleTooLong { bytes: usize, most: usize },
-    #[error("the driver refuses the module:\n{log}")]
+    #[error("the module does not compile:\n{log}")]
     CompileFailed { log: String },
-    #[error("the bytes of module {module} are not those that were put: drop it, and put it again")]
+    #[error("the text of module {module} does not match its hash: drop it and put it again")]
     HashMismatch { module: Arc<str> },
 
-    // The kernel's.
+    // Caused by the kernel.
     #[error("kernel {kernel} of {module} ended its worker: {code}; {executed}")]
     Faulted { kernel: Arc<str>, module: Arc<str>, code: Code, executed: Executed },
     #[error("kernel {kernel} of {module} ran for more than {} s and was ended; {executed}", .limit.as_secs_f64())]
@@ -100,38 +100,38 @@ pub enum CallError {
     #[error("a kernel that was called before {kernel} of {module} ended their worker; {executed}")]
     AfterFault { kernel: Arc<str>, module: Arc<str>, executed: Executed },
 
-    // The device's.
-    #[error("the device refused {kernel} of {module}: {code}; it was not carried out")]
+    // Caused by the device.
+    #[error("the device cannot launch {kernel} of {module}: {code}; it was not executed")]
     Device { kernel: Arc<str>, module: Arc<str>, code: Code },
-    #[error("the worker's device does not open: {said}")]
+    #[error("the worker cannot open the device: {said}")]
     NoDevice { said: String },
 
-    // The connection's.
-    #[error("argument {argument} of {kernel} cannot be had: {error}")]
+    // Caused by the connection.
+    #[error("argument {argument} of {kernel} cannot be used: {error}")]
     BorrowFailed { kernel: Arc<str>, argument: usize, error: RequestError },
     #[error("a kernel of another process ended the worker of {kernel} of {module}, which they share; {executed}")]
     SharedWorkerFaulted { kernel: Arc<str>, module: Arc<str>, executed: Executed },
     #[error("the worker of {kernel} of {module} was ended from outside; {executed}")]
     WorkerGone { kernel: Arc<str>, module: Arc<str>, executed: Executed },
     #[error(
-        "how {kernel} of {module} went is not known any more: more than {most} calls have failed since, and nobody asked; it may \
-        have been carried out, as a whole or in part"
+        "the outcome of {kernel} of {module} was discarded: more than {most} calls have failed since; it may \
+        have been executed, as a whole or in part"
     )]
     Forgotten { kernel: Arc<str>, module: Arc<str>, most: usize },
-    #[error("{kernel} of {module} had not come to its end within {timeout:?}: it goes on")]
+    #[error("{kernel} of {module} did not finish within {timeout:?}: it is still running")]
     TimedOut { kernel: Arc<str>, module: Arc<str>, timeout: Duration },
     #[error(transparent)]
     Link(#[from] LinkError),
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A code of the driver's, with its name.
+/// An error code of the driver, displayed with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub u32);
 

@@ -1,8 +1,8 @@
-//! Calls: kernels that a worker of the broker's runs for this process, on memory that it has leased. This process needs no device
-//! for that, and no kernel of its own can harm it: only the worker ends with one that faults.
+//! Calls: kernels that a worker of the broker runs for this process, on memory that it has leased. This process needs
+//! no device for that, and a faulting kernel ends only the worker.
 //!
-//! What is called is put into a ring that tenant and worker share; that it is done is a word of the worker's semaphores, which the
-//! worker's stream writes. So neither a call nor the wait for it asks the system, or the broker, for anything while both spin.
+//! A call goes into a ring that tenant and worker share, and completes when the worker's stream writes a semaphore. So
+//! neither a call nor the wait for it involves the system or the broker while both sides spin.
 
 mod error;
 mod modules;
@@ -28,25 +28,25 @@ use crate::call_ring::STREAMS;
 use crate::socket_path;
 use crate::wire::{Fence, Id};
 
-/// What is to be launched.
+/// The launch of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     pub kernel: &'a Kernel,
     pub grid: Grid,
     pub arguments: &'a [Argument<'a>],
-    /// The stream at the worker, from 0 to 15: calls of one stream are carried out one after the other.
+    /// The stream at the worker, from 0 to 15. Calls of one stream are executed one after the other.
     pub stream: u32,
-    /// What has to pass before it begins, on the device: work of this process, or of others of its user.
+    /// Fences that must be complete before it begins, on the device: of this process, or of others of its user.
     pub after: &'a [Fence],
 }
 
 impl<'a> Launch<'a> {
-    /// In stream 0, after nothing.
+    /// A launch in stream 0, without fences.
     pub fn new(kernel: &'a Kernel, grid: Grid, arguments: &'a [Argument<'a>]) -> Self {
         Self { kernel, grid, arguments, stream: 0, after: &[] }
     }
 
-    /// Looks at what can be seen to be wrong without a worker: number, kinds and sizes of arguments, and the grid.
+    /// Checks what can be checked without a worker: number, kinds and sizes of arguments, and the grid.
     ///
     /// # Errors
     /// Those of [`Caller::call`].
@@ -55,7 +55,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// How the broker is spoken to.
+/// The connection to the broker.
 #[derive(Debug)]
 enum Channel {
     Own(Box<Mutex<Link>>),
@@ -73,7 +73,7 @@ impl Channel {
         }
     }
 
-    /// What the numbers of its leases are numbers of: all callers of a tenant have the same.
+    /// The owner of its lease ids, which is the same for all callers of a tenant.
     fn owner(self: &Arc<Self>) -> Owner {
         match &**self {
             Self::Own(_) => Owner::of(self),
@@ -82,7 +82,7 @@ impl Channel {
     }
 }
 
-/// The session of a tenant, for all of its callers.
+/// The session of a tenant, which all of its callers share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedSession(Arc<Mutex<Option<Arc<CallSession>>>>);
 
@@ -92,28 +92,28 @@ impl SharedSession {
     }
 }
 
-/// Who calls kernels: a tenant, and the worker that runs them, which is there from the first call on and replaced when it ended.
+/// Calls kernels in a worker. The worker is started with the first call, and replaced after it has ended.
 #[derive(Debug)]
 pub struct Caller {
     channel: Arc<Channel>,
-    /// Zero for a worker of its own.
+    /// 0 for a private worker.
     label: u64,
-    /// A tenant has one session, whoever calls for it: its calls are counted there.
+    /// A tenant has one session, which numbers its calls, however many callers it has.
     session: SharedSession,
     spin_policy: Mutex<SpinPolicy>,
     fork_guard: ForkGuard,
 }
 
 impl Caller {
-    /// A tenant of its own, without a device, at the broker of a path.
+    /// Connects to the broker at a path, as a tenant without a device.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] where none is running.
+    /// [`LinkError::NoBroker`] if none is running.
     pub fn connect_at(path: &Path) -> Result<Self, CallError> {
         Self::from_channel(Channel::Own(Box::new(Mutex::new(Link::connect(path)?))), SharedSession::default())
     }
 
-    /// As [`connect_at`](Self::connect_at), at this user's broker.
+    /// Like [`connect_at`](Self::connect_at), with this user's broker.
     ///
     /// # Errors
     /// As [`connect_at`](Self::connect_at).
@@ -121,10 +121,10 @@ impl Caller {
         Self::connect_at(&socket_path::resolve())
     }
 
-    /// For a tenant that there is: its leases can be arguments.
+    /// Returns a caller for an existing tenant, whose leases can be arguments.
     ///
     /// # Errors
-    /// Where the system maps no page.
+    /// The system cannot map a page.
     pub fn from_broker(broker: &Broker) -> Result<Self, CallError> {
         Self::from_channel(Channel::Tenant(broker.clone()), broker.session())
     }
@@ -135,8 +135,9 @@ impl Caller {
         Ok(Self { channel: Arc::new(channel), label: 0, session, spin_policy, fork_guard })
     }
 
-    /// Agrees to share a worker with all processes of this user that say the same label: processes that take turns on a GPU pay
-    /// for each turn, and a kernel of any of them that faults ends the worker of all. Before the first call.
+    /// Shares a worker with all processes of this user that use the same label. Processes that take turns on a GPU pay
+    /// for each switch; but a faulting kernel of any of them ends the worker of all. To be called before the first
+    /// call.
     #[must_use]
     pub fn share_worker(mut self, label: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(label).into();
@@ -145,16 +146,16 @@ impl Caller {
         self
     }
 
-    /// How long a wait looks before it sleeps.
+    /// Sets how long a wait polls before it sleeps.
     pub fn set_spin_policy(&self, spin_policy: SpinPolicy) {
         *self.spin_policy.lock().unwrap_or_else(PoisonError::into_inner) = spin_policy;
     }
 
-    /// The connection to the broker.
+    /// Returns the connection to the broker.
     ///
     /// # Safety
-    /// As for [`Broker::link`], whose connection it is for a caller [`from_broker`](Self::from_broker) a broker. No lease of a live [`NamedLease`] is returned or
-    /// given away over it.
+    /// As for [`Broker::link`], whose connection it is for a caller made by [`from_broker`](Self::from_broker). No
+    /// lease of a live [`NamedLease`] is returned or given away over it.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -167,10 +168,11 @@ impl Caller {
         self.channel.link()
     }
 
-    /// A lease of this tenant as an argument, by its number, from a byte on. The worker refuses a number that is not one of its leases.
+    /// Returns a lease of this tenant as an argument, by its id, from a byte offset on. The worker refuses an id that
+    /// is not one of its leases.
     ///
     /// # Safety
-    /// Nothing is borrowed. Whatever else uses the lease tolerates that the kernels which are given it read and write it.
+    /// Nothing is borrowed. Whatever else uses the lease tolerates that the kernels which get it read and write it.
     pub unsafe fn argument(&self, lease: Id, offset_bytes: u64) -> Argument<'static> {
         Argument::memory(self.channel.owner(), lease, offset_bytes)
     }
@@ -183,12 +185,12 @@ impl Caller {
         if self.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
-    /// Has a kernel launched, behind the calls of its stream. Nothing is waited for, but room where 256 calls have not been
+    /// Launches a kernel after the calls of its stream. Does not wait, except for room while 256 calls have not been
     /// taken.
     ///
     /// # Errors
-    /// Those of the caller that can be seen here: of arguments that are not the kernel's parameters, and of a grid that is none.
-    /// What the worker sees is told by [`Call::wait`].
+    /// Errors of the caller that are visible here: arguments that do not match the kernel's parameters, and an invalid
+    /// grid. [`Call::wait`] returns those that the worker finds.
     pub fn call(&self, launch: &Launch<'_>) -> Result<Call, CallError> {
         self.check_fork()?;
         check_launch(launch)?;
@@ -231,7 +233,7 @@ impl Caller {
                     let (channel, spin_policy) = (self.channel.clone(), self.spin_policy());
                     return Ok(Call { channel, session, id, kernel: kernel.clone(), spin_policy });
                 }
-                // It has ended, with what was put in before.
+                // The worker has ended, with the calls that were pushed before.
                 None => self.remove_session(&session),
             }
         }
@@ -245,7 +247,7 @@ impl Caller {
         }
     }
 
-    /// The worker, hired where there is none.
+    /// Returns the session, and opens it if there is none.
     fn session(&self) -> Result<Arc<CallSession>, CallError> {
         let mut session = self.session.lock();
         if let Some(known) = session.as_ref().filter(|known| !known.has_ended()) {
@@ -257,7 +259,8 @@ impl Caller {
     }
 }
 
-/// A call that was put in. Dropped, it goes on, also when its process ends: but nobody hears then what goes wrong with it.
+/// A submitted call. Dropping it does not cancel it, nor does the end of the process; but then its failure is not
+/// reported.
 #[derive(Debug)]
 pub struct Call {
     channel: Arc<Channel>,
@@ -268,13 +271,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// The fence behind it: streams of this process, and of others of its user, can wait for it
-    /// ([`Broker::wait_fence`]), and so can other calls.
+    /// Returns the fence after this call. Other calls can wait for it, and streams of this process and of others of its
+    /// user ([`Broker::wait_fence`]).
     pub fn fence(&self) -> Fence {
         self.session.fence(self.id)
     }
 
-    /// Whether it is over.
+    /// Whether the call is complete.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -285,20 +288,19 @@ impl Call {
         self.session.outcome(self.id, &self.kernel).map(|()| true)
     }
 
-    /// Waits until it is over.
+    /// Waits until the call is complete.
     ///
     /// # Errors
-    /// What the worker says went wrong: the caller's fault, the kernel's, the device's or the connection's, and whether the
-    /// kernel has run.
+    /// The failure that the worker reported: whose fault it was, and whether the kernel has run.
     pub fn wait(&self) -> Result<(), CallError> {
         self.wait_until(None).map(drop)?;
         self.session.outcome(self.id, &self.kernel)
     }
 
-    /// As [`wait`](Self::wait), for so long at the most.
+    /// Like [`wait`](Self::wait), at most for `timeout`.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait), and [`CallError::TimedOut`]: the call goes on.
+    /// As [`wait`](Self::wait), and [`CallError::TimedOut`]: the call continues.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), CallError> {
         if !self.wait_until(Some(timeout))? {
             let (kernel, module) = (self.kernel.name().clone(), self.kernel.module().clone());
@@ -308,7 +310,7 @@ impl Call {
     }
 
     fn wait_until(&self, timeout: Option<Duration>) -> Result<bool, CallError> {
-        // A worker ends with a broker that is gone for good, and nobody is left to say so.
+        // A worker ends with a broker that is gone for good, and then nobody reports it.
         let look = || {
             self.channel.link()?.check_alive().map_err(|_| {
                 let (kernel, module) = (self.kernel.name().clone(), self.kernel.module().clone());
@@ -320,12 +322,12 @@ impl Call {
 }
 
 impl<T: freehold::Pod> Lease<T> {
-    /// The lease as an argument of a call, from an element on, to be read.
+    /// Returns the lease as a read-only argument of a call, from an element on.
     pub fn argument(&self, element: usize) -> Argument<'_> {
         self.argument_at(element)
     }
 
-    /// The lease as an argument of a call, from an element on, to be read and written.
+    /// Returns the lease as a read-write argument of a call, from an element on.
     pub fn argument_mut(&mut self, element: usize) -> Argument<'_> {
         self.argument_at(element)
     }
@@ -335,7 +337,7 @@ impl<T: freehold::Pod> Lease<T> {
     }
 }
 
-/// Refuses what can be seen to be wrong without a worker.
+/// Checks what can be checked without a worker.
 fn check_launch(launch: &Launch<'_>) -> Result<(), CallError> {
     let Launch { kernel, grid, arguments, stream, after } = launch;
     let (name, parameters) = (kernel.name(), kernel.parameters());
@@ -374,7 +376,7 @@ fn check_launch(launch: &Launch<'_>) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Whether any device launches such a grid.
+/// Whether any device could launch such a grid.
 fn is_valid_grid(grid: &Grid) -> bool {
     let [x, y, z] = grid.blocks;
     let [tx, ty, tz] = grid.threads.map(u64::from);

@@ -1,4 +1,4 @@
-//! The registry of modules, as a tenant sees it: texts under names, what their kernels take, and how one gets there.
+//! The tenant's side of the module registry: putting, finding and listing modules, and the signatures of their kernels.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,13 +16,13 @@ use crate::name::Name;
 use crate::wire::{Hash, Id, Reply, Request, RequestError};
 use freehold::signature::{Parameter, Signature, device_bytes, kernels};
 
-/// The longest text of a module.
+/// The longest text of a module, in bytes.
 pub const MODULE_BYTES_MAX: usize = 16 << 20;
 
-/// How often a text is put that others put and take away meanwhile.
+/// How often a put is repeated while other processes put and drop the same text.
 const PUT_ATTEMPTS_MAX: u32 = 8;
 
-/// A module of the registry, and what its kernels take.
+/// A module of the registry, and the signatures of its kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     id: Id,
@@ -63,22 +63,25 @@ impl Module {
         &self.kernels
     }
 
-    /// The kernel with this name, for calls.
+    /// Returns the kernel with this name, for calls.
     ///
     /// # Safety
-    /// A worker runs it, and that reaches whatever the processes that it serves have leased. In every call that is made with the handle,
-    /// whatever the grid, the numbers and the contents of memory, the kernel
-    /// - reads only memory of its arguments, each from where it begins to the end of its lease, and variables of its module;
-    /// - writes only those variables, and memory that it is given by [`Lease::argument_mut`](crate::Lease::argument_mut), by
-    ///   [`Named::argument`](super::NamedLease::argument) of what is leased for writing, or by [`Caller::argument`];
-    /// - does so even if others write the same memory meanwhile: an argument is borrowed until the call was put in, and not until it is
-    ///   over. Calls that use one lease are carried out one after the other; streams of this process wait for a call only by
-    ///   [`Broker::await_point`](crate::Broker::wait_fence) or [`Call::wait`](super::Call::wait), and read what is half written otherwise.
+    /// A worker runs it, and the worker reaches whatever the processes that it serves have leased. In every call that
+    /// is made with the handle, whatever the grid, the numbers and the contents of memory, the kernel
+    /// - reads only memory of its arguments, each from where it begins to the end of its lease, and variables of its
+    ///   module;
+    /// - writes only those variables, and memory that it is given by
+    ///   [`Lease::argument_mut`](crate::Lease::argument_mut), by [`NamedLease::argument`](super::NamedLease::argument)
+    ///   of a lease for writing, or by [`Caller::argument`];
+    /// - does so even if others write the same memory meanwhile: an argument is borrowed until the call is submitted,
+    ///   and not until it is complete. Calls that use one lease are executed one after the other; streams of this
+    ///   process wait for a call only by [`Broker::wait_fence`](crate::Broker::wait_fence) or
+    ///   [`Call::wait`](super::Call::wait), and read incomplete data otherwise.
     ///
     /// A kernel that faults or does not end breaks no promise: its worker ends.
     ///
     /// # Errors
-    /// [`CallError::NoKernel`], with those that there are.
+    /// [`CallError::NoKernel`], with the names of those that exist.
     pub unsafe fn kernel(&self, name: &str) -> Result<Kernel, CallError> {
         let found = self.kernels.iter().position(|kernel| &*kernel.name == name);
         let index = found.ok_or_else(|| CallError::NoKernel {
@@ -92,7 +95,7 @@ impl Module {
 }
 
 impl Kernel {
-    /// One without parameters, of any module.
+    /// A kernel without parameters, of any module.
     #[cfg(test)]
     pub(super) fn for_test(name: &str, module: &str) -> Self {
         let signature = Signature { name: name.into(), parameters: [].into() };
@@ -121,23 +124,24 @@ impl Kernel {
     }
 }
 
-/// One module, as the broker lists it.
+/// A module as the broker lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModule {
     pub name: String,
     pub bytes: u64,
     pub user: u32,
-    /// SHA-256 of the text, in hexadecimal digits.
+    /// SHA-256 of the text, in hexadecimal.
     pub hash: String,
     pub age_s: u64,
 }
 
 impl Caller {
-    /// Gives a text of PTX a name, when the worker's driver has compiled it. The same text under the same name again is no
-    /// error.
+    /// Stores a PTX text under a name, after the worker's driver has compiled it. The same text under the same name
+    /// again is not an error.
     ///
     /// # Errors
-    /// [`CallError::CompileFailed`] with what the compiler says; [`RequestError::ModuleTaken`] where another text has the name.
+    /// [`CallError::CompileFailed`] with the compiler's log; [`RequestError::ModuleTaken`] if another text has the
+    /// name.
     pub fn put_module(&self, name: &str, text: &str) -> Result<Module, CallError> {
         let name = Name::parse(name)?;
         if text.is_empty() || text.len() > MODULE_BYTES_MAX {
@@ -145,24 +149,24 @@ impl Caller {
         }
         let hash: [u8; 32] = Sha256::digest(text).into();
         let file = sealed_memfd(text).map_err(CallError::Link)?;
-        // What cannot be read is the driver's to refuse.
+        // A text that does not parse is left to the driver to refuse.
         let (bytes, device_bytes) = (text.len() as u64, device_bytes(text).unwrap_or(0));
         let request = Request::PutModule { bytes, device_bytes, hash: hash_words(&hash), name };
         let mut module = self.try_put(&request, &file, hash);
         for _ in 1..PUT_ATTEMPTS_MAX {
-            // Another process put it too, and was gone before it was proved.
+            // Another process put it too, and ended before it was compiled.
             if matches!(module, Err(CallError::NoModule { .. })) {
                 module = self.try_put(&request, &file, hash);
             }
         }
-        // What the driver says of a text comes first.
+        // The driver's error takes precedence over that of the parser.
         let module = module?;
         let kernels = kernels(text).map_err(CallError::NotPtx)?;
         Ok(Module { kernels: kernels.into(), ..module })
     }
 
     fn try_put(&self, request: &Request, file: &OwnedFd, hash: [u8; 32]) -> Result<Module, CallError> {
-        let Request::PutModule { bytes, name, .. } = request else { unreachable!("it is put") };
+        let Request::PutModule { bytes, name, .. } = request else { unreachable!("the request is PutModule") };
         let reply = self.connection()?.call_with(request.clone(), &[file.as_fd()])?.reply;
         let Reply::Number { id, .. } = reply else { return Err(LinkError::Malformed.into()) };
         let module = Module { id, name: name.as_str().into(), hash, bytes: *bytes, kernels: [].into() };
@@ -170,7 +174,7 @@ impl Caller {
         Ok(module)
     }
 
-    /// Has the worker load a module.
+    /// Makes the worker load a module.
     fn compile(&self, module: &Module) -> Result<(), CallError> {
         let (task, Grid { blocks, threads, shared_bytes }) = (CallKind::Load, Grid::line(1, 1));
         let (stream, number, kernel) = (0, 0, 0);
@@ -180,10 +184,10 @@ impl Caller {
         self.push(head, &[], &[], &of)?.wait()
     }
 
-    /// The module of a name, and what its kernels take.
+    /// Returns the module of a name, with the signatures of its kernels.
     ///
     /// # Errors
-    /// [`CallError::NoModule`], with the nearest names.
+    /// [`CallError::NoModule`], with similar names.
     pub fn module(&self, name: &str) -> Result<Module, CallError> {
         let name = Name::parse(name)?;
         let request = Request::Module { id: Id(0), name: Some(name.clone()) };
@@ -197,7 +201,7 @@ impl Caller {
         Ok(Module { id, name: module, hash: hash_bytes(&hash), bytes, kernels: kernels.into() })
     }
 
-    /// All modules.
+    /// Lists all modules.
     ///
     /// # Errors
     /// Those of the connection.
@@ -216,10 +220,11 @@ impl Caller {
         }
     }
 
-    /// Takes a module away. What was called before is carried out; then workers of its user unload it, and calls of it are refused.
+    /// Drops a module. Calls that were made before are executed; then the workers of its user unload it, and further
+    /// calls are refused.
     ///
     /// # Errors
-    /// [`CallError::NoModule`], with the nearest names.
+    /// [`CallError::NoModule`], with similar names.
     pub fn drop_module(&self, name: &str) -> Result<(), CallError> {
         let name = Name::parse(name)?;
         let request = Request::DropModule { name: name.clone() };
@@ -251,7 +256,7 @@ fn no_module(error: LinkError, name: &Name) -> CallError {
     }
 }
 
-/// A text in memory that nobody can change any more.
+/// A sealed memfd with a text, which nobody can change.
 fn sealed_memfd(text: &str) -> Result<OwnedFd, LinkError> {
     let file = File::from(memfd_create("freehold-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.write_all_at(text.as_bytes(), 0).map_err(LinkError::from_system)?;
@@ -259,7 +264,7 @@ fn sealed_memfd(text: &str) -> Result<OwnedFd, LinkError> {
     Ok(file.into())
 }
 
-/// The text of a module, if it is what its hash is of.
+/// Reads the text of a module. `None` if it does not match its hash.
 pub(crate) fn read_text(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String> {
     let mut text = vec![0; usize::try_from(bytes).ok().filter(|&bytes| bytes <= MODULE_BYTES_MAX)?];
     File::from(file).read_exact_at(&mut text, 0).ok()?;
@@ -267,7 +272,7 @@ pub(crate) fn read_text(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String
     String::from_utf8(text).ok().filter(|_| is_same)
 }
 
-/// What tells a text from others, in 32 hexadecimal digits.
+/// The first half of a text's SHA-256, in 32 hexadecimal digits.
 pub(crate) fn digest(text: &str) -> String {
     Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,5 @@
-//! What has a name as an argument of calls, for who has no device: leased, and published again when a kernel has written it.
+//! Named memory as an argument of calls, for processes without a device: leased, and published again after a kernel has
+//! written it.
 
 use std::sync::Arc;
 
@@ -11,18 +12,18 @@ use crate::client::link::{Granted, LinkError};
 use crate::name::Name;
 use crate::wire::{Access, Fence, Id, Policy, Reply, Request, RequestError};
 
-/// A kernel that copies.
+/// PTX of a kernel that copies.
 const COPY: &str = include_str!("copy.ptx");
 
-/// Memory that has a name, leased for calls.
+/// Named memory, leased for calls.
 #[derive(Debug)]
 pub struct NamedLease {
-    /// The connection that it was leased over.
+    /// The connection over which it was leased.
     way: Arc<Channel>,
     name: Name,
     lease: Id,
     bytes: u64,
-    /// Whether it is to be published again: it is a copy of what the name stands for.
+    /// Whether it is a copy that `commit` publishes.
     is_copy: bool,
 }
 
@@ -31,18 +32,18 @@ impl NamedLease {
         self.bytes
     }
 
-    /// From a byte on, to be read, and to be written where it was leased for that.
+    /// Returns it as an argument, from a byte offset on. Writable if it was leased for writing.
     pub fn argument(&self, offset_bytes: u64) -> Argument<'_> {
         Argument::memory(self.way.owner(), self.lease, offset_bytes)
     }
 }
 
 impl Caller {
-    /// Leases what has a name. For writing, what a writer gets memory of its own for ([`Policy::Restore`]) is copied there first,
-    /// by the worker: until [`commit`](Self::commit) others read what was there before.
+    /// Leases a name. For writing under [`Policy::Restore`], where a writer gets new memory, the worker first copies
+    /// the current version there; until [`commit`](Self::commit) others read the old version.
     ///
     /// # Errors
-    /// [`RequestError::NoName`] with the nearest names, [`RequestError::Busy`], and those of a call.
+    /// [`RequestError::NoName`] with similar names, [`RequestError::Busy`], and those of a call.
     pub fn lease_named(&self, name: &str, access: Access) -> Result<NamedLease, CallError> {
         let name = Name::parse(name)?;
         let mut link = self.connection()?;
@@ -55,7 +56,7 @@ impl Caller {
         if access == Access::Read {
             return Ok(named);
         }
-        // Who writes in place has the one lease, or one of what all write.
+        // A lease that writes in place, alone or together with others, needs no copy.
         let before = match link.lease(id, Access::Read) {
             Ok(before) => before,
             Err(LinkError::Request { error: RequestError::Busy { .. }, .. }) => return Ok(named),
@@ -90,7 +91,7 @@ impl Caller {
         self.call(&Launch::new(&kernel, grid, &[lease(to), lease(from), bytes.into()]))?.wait()
     }
 
-    /// Gives back what has a name when all calls with it are over: what was written is there under the name from now on.
+    /// Returns a named lease when all calls with it are complete. What they wrote is published under the name.
     ///
     /// # Errors
     /// Those of the connection.
@@ -103,7 +104,7 @@ impl Caller {
         Ok(link.return_lease(lease, Fence::default())?)
     }
 
-    /// Gives back what has a name and was not written: it stays what it was.
+    /// Returns a named lease without publishing it: the name keeps its version.
     ///
     /// # Errors
     /// Those of the connection.

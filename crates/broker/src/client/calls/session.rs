@@ -1,5 +1,5 @@
-//! A tenant's place at a worker: the ring of calls, and the words of the worker's semaphores that tell how far they are. It ends with
-//! the worker, and all calls that were put in with it.
+//! A tenant's session at a worker: the call ring, and the worker's semaphores that show the progress. It ends with the
+//! worker, together with all submitted calls.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -20,19 +20,19 @@ use crate::shared_memory::SharedMemory;
 use crate::state::SEMAPHORES;
 use crate::wire::{Fence, Id, Reply, Request, RequestError};
 
-/// How many messages of calls that nobody waited for are kept.
+/// Failures of calls that nobody waited for: how many are kept.
 const FAILURES_MAX: usize = 1 << 16;
 
-/// How long who finds the ring full sleeps before it looks again.
+/// How long to sleep while the ring is full.
 const FULL_WAIT: Duration = Duration::from_millis(1);
 
-/// Where a call stands.
+/// Identifies a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallId {
     pub(super) stream: u32,
-    /// Among the calls of its stream.
+    /// Number in its stream.
     pub(super) number: u64,
-    /// Among all calls of the ring.
+    /// Number in the ring.
     ring_index: u32,
 }
 
@@ -48,19 +48,19 @@ pub(super) struct CallSession {
     queue: Mutex<CallQueue>,
 }
 
-/// What was put in, and what was told of it.
+/// What was submitted, and the failures that were reported.
 #[derive(Debug, Default)]
 struct CallQueue {
     requested: u32,
-    /// How many had been taken when this side looked last.
+    /// Calls taken when this side last checked.
     taken: u32,
     numbers: [u64; STREAMS as usize],
     failures: VecDeque<ReceivedFailure>,
-    /// In each stream, the last call of which a failure was forgotten: of it and those before it nobody knows how they went.
+    /// The last call of each stream whose failure was discarded: the outcome of it and of all before it is unknown.
     forgotten: [u64; STREAMS as usize],
 }
 
-/// What was told, and the text with it.
+/// A report and its text.
 #[derive(Debug)]
 struct ReceivedFailure {
     report: FailureReport,
@@ -78,7 +78,7 @@ impl CallQueue {
         self.failures.push_back(failure);
     }
 
-    /// What was told of a call.
+    /// The failure that was reported for a call.
     fn failure_of(&self, id: CallId) -> Option<&ReceivedFailure> {
         let is_of =
             |report: &FailureReport| report.stream == id.stream && (report.number..=report.last).contains(&id.number);
@@ -116,7 +116,7 @@ impl CallSession {
         self.semaphore(0) >= PROCESS_ENDED
     }
 
-    /// Whether a call is over, one way or another.
+    /// Whether a call is complete, successful or not.
     #[inline]
     pub(super) fn is_complete(&self, id: CallId) -> bool {
         self.semaphore(id.stream) >= id.number
@@ -126,7 +126,7 @@ impl CallSession {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a call in, behind those of its stream. Nothing where the worker has ended before there was room.
+    /// Submits a call after those of its stream. `None` if the worker has ended before there was room.
     #[inline]
     pub(super) fn push(&self, mut head: CallHeader, after: &[Fence], arguments: &[Argument<'_>]) -> Option<CallId> {
         let mut queue = self.queue();
@@ -172,11 +172,12 @@ impl CallSession {
 
     #[cold]
     fn wake(&self) {
-        // A doorbell that has counted as far as it can rings; of a worker that is gone its semaphores tells.
+        // If the counter is full, the doorbell rings already; the end of a worker shows in its semaphores.
         let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until a call is over: whether it was within the time. `look` is asked from time to time whether the broker is there.
+    /// Waits until a call is complete. Returns whether it was in time. `look` checks from time to time whether the
+    /// broker is alive.
     pub(super) fn wait(
         &self,
         id: CallId,
@@ -221,7 +222,7 @@ impl CallSession {
         }
     }
 
-    /// Takes messages out: where they have no room left, the worker takes no call.
+    /// Takes the reported failures: while there is no room for them, the worker takes no calls.
     fn receive_failures(&self, queue: &mut CallQueue) {
         let mut has_heard = false;
         while let Some((message, text)) = self.calls.pop_failure() {
@@ -235,14 +236,15 @@ impl CallSession {
         }
     }
 
-    /// How a call that is over went.
+    /// The outcome of a completed call.
     pub(super) fn outcome(&self, id: CallId, kernel: &Kernel) -> Result<(), CallError> {
         let mut queue = self.queue();
         self.receive_failures(&mut queue);
         let is_fatal =
             |report: &&FailureReport| matches!(report.failure, CallFailure::Faulted { .. } | CallFailure::Hung { .. });
         let word = self.semaphore(id.stream) & (PROCESS_ENDED - 1);
-        // The worker suspects calls that came to their end a moment before it did: their word says that they went well.
+        // The worker may suspect calls that finished a moment before it ended: their semaphore says that they
+        // succeeded.
         if let Some(failure) = queue.failure_of(id).filter(|failure| !is_fatal(&&failure.report) || word < id.number) {
             return Err(call_error(failure, kernel));
         }
@@ -253,7 +255,7 @@ impl CallSession {
         if word >= id.number {
             return Ok(());
         }
-        // Its worker has ended before it told of the call.
+        // The worker has ended before it reported the call.
         let is_elsewhere = |report: &FailureReport| report.failure == CallFailure::SharedWorkerFaulted;
         let report = || queue.failures.iter().map(|failure| &failure.report);
         let is_taken = self.calls.taken().wrapping_sub(id.ring_index).cast_signed() > 0;
@@ -271,7 +273,7 @@ impl CallSession {
     }
 }
 
-/// The kernels of which one went wrong.
+/// The kernels of which one has failed.
 fn suspects_text(failure: &ReceivedFailure, among: SuspectCount) -> String {
     match among.others {
         0 => failure.text.to_string(),
@@ -279,7 +281,7 @@ fn suspects_text(failure: &ReceivedFailure, among: SuspectCount) -> String {
     }
 }
 
-/// What was told of a call of a kernel, as who called it hears it.
+/// The error of a caller for a reported failure.
 fn call_error(failure: &ReceivedFailure, of: &Kernel) -> CallError {
     let (kernel, module) = (of.name().clone(), of.module().clone());
     let at = |argument: u32| of.parameters().get((argument as usize).wrapping_sub(1)).copied();

@@ -1,24 +1,24 @@
-//! Many leases at once: their requests lie in the ring side by side, and the broker answers one while the next is on its way.
+//! Many leases at once: their requests are in the ring together, and the broker answers one while the next is sent.
 
 use super::{Granted, Link, LinkError};
 use crate::wire::{Access, Fence, Id, Request};
 
-/// How many requests are on their way at a time. The ring holds more.
+/// Requests in flight at a time. The ring holds more.
 const BATCH_MAX: usize = 64;
 
 impl Link {
-    /// Memory of its own, as often as there are lengths: all of it, or none.
+    /// Leases new memory several times: all of it, or none.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve), of the first that was refused; the others are given back.
+    /// As [`reserve`](Self::reserve), of the first request that failed; the other leases are returned.
     pub fn reserve_all(&mut self, bytes: &[u64]) -> Result<Vec<Granted>, LinkError> {
         self.request_leases(bytes.iter().map(|&bytes| Request::Reserve { bytes }))
     }
 
-    /// Leases of what has names: all of them, or none.
+    /// Leases several names: all of them, or none.
     ///
     /// # Errors
-    /// As [`lease`](Self::lease), of the first that was refused; the others are given back.
+    /// As [`lease`](Self::lease), of the first request that failed; the other leases are returned.
     pub fn lease_all(&mut self, names: &[(Id, Access)]) -> Result<Vec<Granted>, LinkError> {
         self.request_leases(names.iter().map(|&(name, access)| Request::Lease { name, access }))
     }
@@ -44,7 +44,7 @@ impl Link {
         requests: impl Iterator<Item = Request>,
         granted: &mut Vec<Granted>,
     ) -> Result<(), LinkError> {
-        // So that the ring has room for all of them: a request that waited for room would let replies pass by.
+        // The ring must have room for all of them: waiting for room would discard replies.
         self.wait(|link| {
             link.drain();
             link.unanswered == 0

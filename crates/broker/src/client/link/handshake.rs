@@ -1,4 +1,4 @@
-//! How a connection comes about: who listens at a path, and the first words of both sides.
+//! The handshake of a connection: who listens at the path, and the first messages of both sides.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -18,20 +18,21 @@ use crate::socket_path;
 use crate::state::SEMAPHORES;
 use crate::wire::{Frame, Id, Reply, Request, VERSION};
 
-/// How often a broker may die while it is greeted, one after the other.
+/// How many brokers in a row may die during the handshake.
 const HANDSHAKES_MAX: u32 = 8;
 
 impl Link {
     /// Connects to the broker at a path.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::PathTooLong`] where nobody can, [`LinkError::Request`] where the broker wants no more tenants.
+    /// [`LinkError::NoBroker`] if nobody listens, [`LinkError::PathTooLong`] if nobody can, [`LinkError::Request`] if
+    /// the broker accepts no more tenants.
     pub fn connect(path: &Path) -> Result<Self, LinkError> {
         Self::try_connect(path, None)
     }
 
-    /// As [`connect`](Self::connect), to a broker that may hang: what is asked over the socket, this first, is waited for so long
-    /// at the most.
+    /// Like [`connect`](Self::connect), but waits at most `longest` for every answer over the socket, including this
+    /// one. For a broker that may hang.
     ///
     /// # Errors
     /// As [`connect`](Self::connect), and [`LinkError::TimedOut`].
@@ -40,7 +41,7 @@ impl Link {
     }
 
     fn try_connect(path: &Path, longest: Option<Duration>) -> Result<Self, LinkError> {
-        // A broker that dies meanwhile takes the connection along and nothing else: the one after it is greeted anew.
+        // A broker that dies meanwhile loses only the connection: the handshake is repeated with the next one.
         for _ in 1..HANDSHAKES_MAX {
             match Self::handshake(path, longest) {
                 Err(LinkError::Closed) => {}
@@ -60,7 +61,7 @@ impl Link {
         connect(&socket, &address).map_err(|error| match error {
             Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => no_broker(),
             Errno::ACCESS | Errno::PERM => LinkError::NotAllowed { path: path.to_owned() },
-            // So many wait at its door that none more may.
+            // The backlog of its socket is full.
             Errno::AGAIN => LinkError::TimedOut,
             error => LinkError::System(error),
         })?;
@@ -75,7 +76,7 @@ impl Link {
         let (tenant, device) = match reply.message {
             Reply::Welcome { tenant, device } => (tenant, device),
             Reply::Error(error) => return Err(error.into()),
-            // The broker before this one died when it was about to say welcome.
+            // The previous broker died just before it sent `Welcome`.
             Reply::Resumed => {
                 let (slot, _) = Frame { number: 0, is_retry: false, message: Request::Bye }.encode();
                 seqpacket::send(&socket, &slot, &[], &[])?;
@@ -87,7 +88,7 @@ impl Link {
         Self::from_parts(socket, tenant, device, descriptors)
     }
 
-    /// A tenant that is known at the broker: over its socket, with its ring, semaphores and doorbell.
+    /// The connection of a known tenant, from its socket, ring, semaphores and doorbell.
     pub(super) fn from_parts(
         socket: OwnedFd,
         tenant: Id,

@@ -1,4 +1,4 @@
-//! The end of a broker, as who asks for it hears of it.
+//! Stopping a broker, and waiting until it has.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::{Link, LinkError};
 use crate::wire::{Reply, Request};
 
-/// What was under names at a broker that has ended.
+/// What was published at a broker that was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopReport {
     pub names: u64,
@@ -17,18 +17,19 @@ pub struct StopReport {
 }
 
 impl Link {
-    /// Has the broker end, and its fdstore with it, and waits for so long at the most until they have. Then another can serve the
-    /// place. Where there are names, only by force.
+    /// Stops the broker and its fdstore, and waits until they have exited, at most `longest`. Then another can serve
+    /// the path. If names are published, this must be forced.
     ///
     /// # Errors
-    /// [`Refusal::HasNames`](crate::wire::RequestError::NamesPublished), [`Refusal::NotAllowed`](crate::wire::RequestError::NotAllowed);
-    /// [`LinkError::TimedOut`] where one of the two goes on.
+    /// [`NamesPublished`](crate::wire::RequestError::NamesPublished),
+    /// [`NotAllowed`](crate::wire::RequestError::NotAllowed); [`LinkError::TimedOut`] if one of the two is still
+    /// running.
     pub fn stop(mut self, is_forced: bool, longest: Duration) -> Result<StopReport, LinkError> {
         let Reply::Number { id, bytes } = self.call(Request::Stop { is_forced })?.reply else {
             return Err(LinkError::Malformed);
         };
         self.is_closed = true;
-        // Both have the socket: it is hung up when the last of them has.
+        // Both processes hold the socket: it closes when the last of them exits.
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
         loop {
             match poll(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)], Some(&longest)) {

@@ -1,4 +1,4 @@
-//! A connection whose other side is this test.
+//! A connection whose other end is this test.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{
@@ -38,7 +38,7 @@ fn what_was_given_and_taken_is_not_given_again() {
     tell(&served, 0, given(5));
     assert_eq!(link.next_given(), None);
     tell(&served, 0, given(6));
-    assert_eq!(link.next_given().unwrap().granted.lease, Id(6), "another one is");
+    assert_eq!(link.next_given().unwrap().granted.lease, Id(6), "a new lease is given");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_was_returned_is_not_given_again_before_the_broker_has_heard_of_it() {
     assert_eq!(link.next_given(), None);
     tell(&served, 0, Reply::Done);
     assert_eq!(link.next_given(), None);
-    assert!(link.received.is_empty() && link.returned.is_empty(), "nothing is remembered of what is over");
+    assert!(link.received.is_empty() && link.returned.is_empty(), "ended leases are forgotten");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn refusals_that_nobody_asks_for_are_forgotten_one_by_one() {
     assert_eq!(link.take_errors(), []);
 }
 
-/// A socket of its own at which somebody listens.
+/// A socket of its own with a listener.
 struct TestSocket {
     folder: PathBuf,
     listener: OwnedFd,
@@ -120,6 +120,6 @@ fn a_broker_that_does_not_answer_is_not_waited_for_longer_than_was_wanted() {
     assert_eq!(refused, LinkError::TimedOut);
     assert_eq!(
         refused.to_string(),
-        "the broker does not answer: its processes, which `pgrep -af freehold` lists, are stopped or hang"
+        "the broker does not answer: its processes are stopped or hang, see `pgrep -af freehold`"
     );
 }

@@ -1,4 +1,5 @@
-//! A worker's connection: it is a tenant that the broker itself made, and may borrow what those that it serves have leased.
+//! The connection of a worker: a tenant that the broker created, and that may borrow leases of the tenants that it
+//! serves.
 
 use std::os::fd::OwnedFd;
 
@@ -6,7 +7,7 @@ use super::{Granted, Link, LinkError};
 use crate::wire::{Id, Request};
 
 impl Link {
-    /// The connection of a worker, over what the broker gave it: a socket, and ring, semaphores and doorbell.
+    /// The connection of a worker, from its socket, ring, semaphores and doorbell.
     pub(crate) fn for_worker(
         tenant: Id,
         device: u128,
@@ -16,18 +17,18 @@ impl Link {
         Self::from_parts(socket, tenant, device, descriptors)
     }
 
-    /// A second lease of what a tenant has leased that this worker serves.
+    /// Borrows a lease of a tenant that this worker serves.
     pub(crate) fn borrow(&mut self, lease: Id, of: Id) -> Result<Granted, LinkError> {
         self.request_lease(Request::Borrow { lease, of })
     }
 
-    /// The next borrowed lease that is to be returned: what it was borrowed of is over.
+    /// The next borrowed lease that must be returned, because the original has ended.
     pub(crate) fn next_recalled(&mut self) -> Option<Id> {
         self.drain();
         self.recalled.pop_front()
     }
 
-    /// The next module that was dropped, and is to be unloaded behind the calls that were put in before.
+    /// The next dropped module, which must be unloaded after the calls that were queued before.
     pub(crate) fn next_dropped(&mut self) -> Option<Id> {
         self.drain();
         self.dropped_modules.pop_front()
