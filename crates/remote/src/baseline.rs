@@ -1,5 +1,5 @@
-//! gRPC with nothing of ours in it, over loopback, on one connection with the settings that the library comes with: what a server is
-//! measured beside. No session, no checksum, no device, no TLS.
+//! Plain gRPC over loopback, on one connection with the default settings of the library, to compare a server with. No
+//! session, no checksum, no device, no TLS.
 
 use std::io;
 use std::net::TcpListener;
@@ -32,10 +32,10 @@ pub struct GrpcBaseline {
 }
 
 impl GrpcBaseline {
-    /// Serves these bytes.
+    /// Starts a server for these bytes.
     ///
     /// # Errors
-    /// Where no port is free, or nobody answers there.
+    /// No port is free, or the server does not answer.
     pub fn start(bytes: Vec<u8>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let (listener, bytes) = (TcpListener::bind("127.0.0.1:0")?, Bytes::from(bytes));
@@ -51,7 +51,7 @@ impl GrpcBaseline {
         Ok(Self { runtime, client, bytes })
     }
 
-    /// Sends all bytes.
+    /// Uploads all bytes.
     ///
     /// # Errors
     /// Those of the connection.
@@ -61,7 +61,7 @@ impl GrpcBaseline {
         self.runtime.block_on(client.up(chunks)).map(drop).map_err(io::Error::other)
     }
 
-    /// Has all bytes sent.
+    /// Downloads all bytes.
     ///
     /// # Errors
     /// Those of the connection.

@@ -1,5 +1,5 @@
-//! Why a call was refused: whose fault it was, whether it was carried out, and what to do; as a value here and as a status on the
-//! way. Knows nothing of sessions.
+//! Why a call failed: whose fault it was, whether it was executed, and what to do; as a value, and as a gRPC status on
+//! the wire. Knows nothing of sessions.
 
 use bytes::Bytes;
 use freehold_broker::wire::RequestError;
@@ -10,31 +10,31 @@ use tonic::{Code, Status};
 
 use crate::proto;
 
-/// Whose fault it was.
+/// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
-    /// Another call would have been right.
+    /// The call was wrong.
     Caller,
     Kernel,
-    /// The device's or its driver's.
+    /// The device or its driver failed.
     Device,
-    /// The same call again may go well.
+    /// The same call may succeed when it is repeated.
     Connection,
-    /// The server's or the broker's.
+    /// The server or the broker failed.
     Server,
 }
 
-/// Whether a call that failed was carried out.
+/// Whether a failed call was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Executed {
     /// Nothing was changed.
     No,
     Yes,
-    /// The server that was asked is gone, or did not answer in time.
+    /// The server is gone, or did not answer in time.
     Unknown,
 }
 
-/// Why a call was refused.
+/// Why a call failed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RemoteError {
@@ -42,20 +42,20 @@ pub struct RemoteError {
     pub executed: Executed,
     pub code: Code,
     pub message: String,
-    /// Of an upload: how many bytes the server has.
+    /// For an upload: how many bytes the server has.
     pub received_bytes: u64,
-    /// The session is no more.
+    /// The session has ended.
     pub is_session_expired: bool,
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// `google.rpc.Status`, in which tools look for details.
+/// `google.rpc.Status`, where tools look for details.
 #[derive(Clone, PartialEq, Message)]
 struct GoogleRpcStatus {
     #[prost(int32, tag = "1")]
@@ -85,7 +85,7 @@ impl RemoteError {
     }
 
     pub(crate) fn session_expired() -> Self {
-        let sentence = "there is no such session: it was closed, its time was over, or the server was started anew";
+        let sentence = "no such session: it was closed, it timed out, or the server was restarted";
         Self { is_session_expired: true, ..Self::caller(Code::NotFound, sentence) }
     }
 
@@ -109,7 +109,8 @@ impl RemoteError {
         Self { received_bytes, ..self }
     }
 
-    /// The exit status of a command that failed so: 2 where the call was wrong, 3 where no server answers or lets in, 1 otherwise.
+    /// Returns the exit status of a command with this error: 2 if the call was wrong, 3 if no server answers or accepts
+    /// the token, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match (self.origin, self.code) {
             (_, Code::Unauthenticated) | (ErrorOrigin::Connection, _) => 3,
@@ -118,7 +119,7 @@ impl RemoteError {
         }
     }
 
-    /// What a status says that a server sent. Nothing where something else between client and server made it.
+    /// Decodes the status of a server. `None` if something else between client and server created it.
     pub(crate) fn from_status(status: &Status) -> Option<Self> {
         let detailed = GoogleRpcStatus::decode(status.details()).ok()?;
         let found = detailed.details.iter().find(|detail| detail.type_url == TYPE_URL)?;
@@ -161,7 +162,7 @@ impl From<RemoteError> for Status {
             Executed::Yes => proto::CarriedOut::Yes,
             Executed::Unknown => proto::CarriedOut::Unknown,
         };
-        // It travels among the headers, which clients take few bytes of.
+        // It is sent in the headers, of which clients accept few bytes.
         let sentence = truncate(failure.message);
         let told = proto::Failure {
             fault: fault.into(),
@@ -176,16 +177,16 @@ impl From<RemoteError> for Status {
     }
 }
 
-/// The most bytes of a sentence that goes over the wire.
+/// The longest message on the wire, in bytes.
 const MESSAGE_BYTES_MAX: usize = 2048;
 
-/// What is too long for the way, as far as it goes, and how much is missing.
+/// Truncates a long message, and says how much is missing.
 fn truncate(mut sentence: String) -> String {
     if sentence.len() > MESSAGE_BYTES_MAX {
         let whole = sentence.len();
         sentence.truncate(sentence.floor_char_boundary(MESSAGE_BYTES_MAX));
         let gone = whole - sentence.len();
-        sentence.push_str(&format!("… (the last {gone} bytes were cut off on the way)"));
+        sentence.push_str(&format!("… (the last {gone} bytes were cut off)"));
     }
     sentence
 }
@@ -257,7 +258,7 @@ impl From<CallError> for RemoteError {
     }
 }
 
-/// What a caller can be wrong about is looked at before a device is asked: this is the device's.
+/// Caller errors are found before the device is asked, so this is a failure of the device.
 impl From<freehold::Error> for RemoteError {
     fn from(error: freehold::Error) -> Self {
         Self::new(ErrorOrigin::Device, Code::Unavailable, format!("at the server: {error}"))
@@ -281,9 +282,9 @@ mod tests {
             |sentence: &str| RemoteError::from_status(&RemoteError::invalid_argument(sentence).into()).unwrap().message;
         let most = "a".repeat(2048);
         assert_eq!(arrived(&most), most);
-        let note = "… (the last 2 bytes were cut off on the way)";
+        let note = "… (the last 2 bytes were cut off)";
         assert_eq!(arrived(&format!("{most}bc")), format!("{most}{note}"));
-        // Never within a letter.
+        // Never within a character.
         assert_eq!(arrived(&format!("{}é", "a".repeat(2047))), format!("{}{note}", "a".repeat(2047)));
     }
 

@@ -1,5 +1,6 @@
-//! A connection that is given up when nothing has moved in it, either way, for a while. The pings of HTTP/2 see to it that something
-//! moves in each that lives. That one is not answered is no sign by itself: on a slow line it waits behind megabytes.
+//! A connection that fails when no data has moved in either direction for a while. HTTP/2 pings make sure that data
+//! moves in every live connection. A missing reply to a ping is not enough to fail: on a slow connection it waits
+//! behind megabytes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,13 +10,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A connection in which nothing was read for so long is sent a ping.
+/// After this long without received data a ping is sent.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Nothing moves for so long in a connection that is dead.
+/// A connection without data for this long is dead.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// Longer than any ping waits behind what is on its way: [`Alive`] decides before.
+/// Longer than any ping waits behind other data: [`IdleTimeout`] decides before.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct IdleTimeout<S> {
     stream: S,
     idle_max: Duration,
     last_activity: Instant,
-    /// Not before it would be dead, counted from an earlier move.
+    /// Counted from an earlier activity, so never too late to check.
     deadline: Pin<Box<Sleep>>,
 }
 
@@ -37,7 +38,7 @@ impl<S> IdleTimeout<S> {
         }
     }
 
-    /// Notes what moved, and fails where nothing does.
+    /// Records activity, and fails after too long without.
     fn record_activity<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.last_activity = Instant::now();
@@ -46,7 +47,7 @@ impl<S> IdleTimeout<S> {
         while self.deadline.as_mut().poll(context).is_ready() {
             let end = self.last_activity + self.idle_max;
             if end <= Instant::now() {
-                let message = format!("nothing moved for {:?}", self.idle_max);
+                let message = format!("no data in either direction for {:?}", self.idle_max);
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));
             }
             self.deadline.as_mut().reset(end);
@@ -85,7 +86,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleTimeout<S> {
         self.stream.is_write_vectored()
     }
 
-    /// A socket has nothing to flush: that it says so is no sign of life.
+    /// A socket has nothing to flush, so a successful flush is not activity.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
@@ -116,10 +117,10 @@ mod tests {
             let error = ours.read_u8().await.unwrap_err();
             assert_eq!(
                 (error.kind(), error.to_string().as_str()),
-                (io::ErrorKind::TimedOut, "nothing moved for 100ms")
+                (io::ErrorKind::TimedOut, "no data in either direction for 100ms")
             );
             assert!(begun.elapsed() >= SHORT);
-            // What is taken until there is no room any more is no life.
+            // Filling the buffer without a reader is not enough.
             let error = ours.write_all(&[0; 5]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         });
@@ -139,12 +140,13 @@ mod tests {
                 }
             };
             let busily = async { while writer.write_u8(1).await.is_ok() {} };
-            // Nothing comes in all the while.
+            // Nothing is received meanwhile.
             tokio::select! {
-                // In this order: what was taken out is written anew before the other direction is asked, however late that is.
+                // In this order: data that was read is written again before the other direction is polled, however late
+                // that is.
                 biased;
                 () = slowly => {}
-                () = busily => panic!("it was given up"),
+                () = busily => panic!("the connection timed out"),
                 read = reader.read_u8() => panic!("{read:?}"),
             }
         });

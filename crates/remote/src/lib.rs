@@ -37,12 +37,12 @@ mod client;
 mod error;
 mod idle_timeout;
 mod server;
-/// `proto/freehold.proto` as Rust, for who speaks to a server without [`Remote`].
+/// `proto/freehold.proto` as Rust, for clients that do not use [`Remote`].
 #[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
 pub mod proto {
     include!("generated/freehold.v1.rs");
 
-    /// The `.proto` as descriptors, for the reflection service.
+    /// The descriptors of the `.proto`, for the reflection service.
     pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("generated/freehold.bin");
 }
 mod token;
@@ -54,13 +54,13 @@ pub use server::{Identity, RemoteServer, ServerLimits};
 pub use token::{Token, TokenError};
 pub use tonic::Code;
 
-/// The most bytes of a chunk: clients of other makes take messages of up to 4 MiB unless they are told otherwise.
+/// The longest chunk, in bytes. Other gRPC clients accept messages of up to 4 MiB by default.
 pub const CHUNK_BYTES_MAX: usize = 2 << 20;
 
-/// How much of one call may be on its way before the other side has read any of it.
+/// Bytes of one call that may be in flight before the other side has read any of them.
 const WINDOW_BYTES: u32 = 8 << 20;
 
-/// The page of the book whose program needs this crate, which the tests compile.
+/// The page of the documentation whose program needs this crate; doctests compile it.
 #[cfg(doctest)]
 mod book {
     #[doc = include_str!("../../../docs/remote.md")]

@@ -1,26 +1,28 @@
-//! The token that clients show. Knows nothing of where it is kept but that it is a file's text or a variable's.
+//! The token that clients present. The caller reads it from a file or a variable.
 
 use std::fmt;
 
 use subtle::ConstantTimeEq;
 
-/// Fewer letters could be tried one after the other.
+/// A shorter one could be guessed.
 const LENGTH_MIN: usize = 16;
 
-/// A secret that clients and server share. It is not printed.
+/// A secret that clients and server share. It is never printed.
 #[derive(Clone)]
 pub struct Token(String);
 
-/// Why a text is no token.
+/// Why a text is not a token.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    #[error("a token has at least {LENGTH_MIN} letters, and this has {letters}: make one with `openssl rand -hex 32`")]
+    #[error(
+        "the token has {letters} characters, expected at least {LENGTH_MIN}: create one with `openssl rand -hex 32`"
+    )]
     TooShort { letters: usize },
-    #[error("a token has no spaces and only visible ASCII letters: make one with `openssl rand -hex 32`")]
+    #[error("the token has other characters than visible ASCII: create one with `openssl rand -hex 32`")]
     InvalidCharacter,
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -28,7 +30,7 @@ impl fmt::Debug for TokenError {
 }
 
 impl Token {
-    /// Reads a token: the text without what is white around it.
+    /// Parses a token. Surrounding white space is removed.
     ///
     /// # Errors
     /// [`TokenError::TooShort`], [`TokenError::InvalidCharacter`].
@@ -43,17 +45,17 @@ impl Token {
         Ok(Self(text.to_owned()))
     }
 
-    /// The text, for whoever is started with it.
+    /// Returns the text, to be passed to another process.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What a client sends.
+    /// The header value that a client sends.
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether a client sent this token, in a time that says nothing of how much of it was right.
+    /// Whether a client sent this token. Takes the same time however much of it is right.
     pub(crate) fn matches_header(&self, header: &[u8]) -> bool {
         header.strip_prefix(b"Bearer ").is_some_and(|sent| self.0.as_bytes().ct_eq(sent).into())
     }

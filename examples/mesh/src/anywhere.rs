@@ -1,5 +1,5 @@
-//! The same solver for a GPU that may be anywhere: in this process, at a broker, on another machine. It has no vector that grows
-//! in place, and hears which tiles are steep by a download.
+//! The same solver for a [`Gpu`] that may be local, at a broker or on another machine. It has no vector that grows in
+//! place, and downloads which tiles are steep.
 
 use freehold::Grid;
 use freehold_broker::{Argument, Gpu, GpuKernel, GpuResult};
@@ -8,15 +8,16 @@ use zerocopy::IntoBytes;
 use crate::plan::{Frame, Plan};
 use crate::strip::{COARSE_THREADS, FINE_THREADS, KERNELS, PATCH, TILE_THREADS};
 
-/// What it takes at the most: two generations, their lists, and every tile refined, twice where the cells' memory is replaced.
+/// An upper bound of its device memory: two generations, their lists, and every tile refined, twice while the memory of
+/// the cells is replaced.
 pub fn memory_bytes(plan: &Plan) -> u64 {
     8 * plan.cells() as u64 + u64::from(plan.tiles()) * (16 * PATCH as u64 + 64) + (16 << 20)
 }
 
-/// The field after all steps. `progress` is told how many epochs are done.
+/// Computes the field after all steps. `progress` is called with the number of finished epochs.
 pub fn solve(gpu: &Gpu, plan: &Plan, mut progress: impl FnMut(u32)) -> GpuResult<Vec<f32>> {
-    // SAFETY: every launch below gives the kernels buffers of the plan's cells and tiles, and a grid of as many blocks as the lists
-    // of tiles that it gives them have numbers.
+    // SAFETY: every launch below passes buffers of the plan's cells and tiles, and a grid with one block for each entry
+    // of the tile lists that it passes.
     let kernel = |name| unsafe { gpu.kernel(KERNELS, name) };
     let (begin, flag, coarse) = (kernel("begin")?, kernel("flag")?, kernel("coarse")?);
     let (prolong, refined, average) = (kernel("prolong")?, kernel("refined")?, kernel("average")?);

@@ -52,11 +52,11 @@ pub enum Error {
     Gpu(#[from] GpuError),
     #[error("{what}: {source}")]
     System { what: &'static str, source: io::Error },
-    #[error("worker {worker} ended before its time ({status}): what it says above is why")]
+    #[error("worker {worker} exited early ({status}): its messages above say why")]
     Ended { worker: u32, status: std::process::ExitStatus },
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -71,12 +71,12 @@ impl Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What names a field: the same for two of the same bits, and for no others.
+/// The SHA-256 of a field, in hexadecimal: equal for equal bits.
 pub fn digest(field: &[f32]) -> String {
     Sha256::digest(field.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The words that say how far everybody is, in memory that all processes of a run share.
+/// Indexes of the semaphores that show the progress, in memory that all processes of a run share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     pub(crate) workers: u32,
@@ -88,12 +88,12 @@ impl Words {
         worker as usize
     }
 
-    /// Looks of a worker, at which of its tiles are steep, that can be read.
+    /// Flag passes of a worker whose result can be read: which of its tiles are steep.
     pub(crate) fn looked(self, worker: u32) -> usize {
         (self.workers + worker) as usize
     }
 
-    /// 1 when whoever is to be killed is dead: until then nobody comes to the end.
+    /// 1 when the victim has been killed: until then no worker finishes.
     pub(crate) fn struck(self) -> usize {
         2 * self.workers as usize
     }
@@ -102,7 +102,7 @@ impl Words {
         2 * self.workers as usize + 1
     }
 
-    /// Memory for them, which cannot become shorter.
+    /// Creates the memory, sealed against shrinking.
     pub(crate) fn make(self) -> io::Result<OwnedFd> {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
         let descriptor = memfd_create("mesh", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

@@ -1,5 +1,5 @@
-//! The parent: publishes the domain, starts the workers, kills one and replaces it, and reads the field when all have come to the
-//! end. It computes nothing itself but the beginning.
+//! The parent: publishes the domain, starts the workers, kills one and replaces it, and reads the field at the end. It
+//! computes only the initial field.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,54 +18,54 @@ use crate::strip::Strip;
 use crate::worker::Task;
 use crate::{Error, Result, Words};
 
-/// How often the parent looks how far the workers are.
+/// How often the parent polls the progress of the workers.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A run, and where.
+/// A run and its environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     pub plan: &'a Plan,
     pub device: &'a Device,
-    /// The device as workers are to open it.
+    /// The name with which workers open the device.
     pub device_name: Option<&'a str>,
-    /// The broker's.
+    /// The socket of the broker.
     pub socket: &'a Path,
-    /// What names there begin with; no other run has it.
+    /// A prefix of the names at the broker, unique to this run.
     pub name: &'a str,
     /// Whether a worker is killed in the middle.
     pub kills: bool,
-    /// The folder for timelines of workers.
+    /// The folder for the timelines of workers.
     pub traces: Option<&'a Path>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub field: Vec<f32>,
     /// Which tiles were refined in the last epoch.
     pub refined: Vec<bool>,
-    /// From the first worker's start to the end of the last.
+    /// From the start of the first worker to the end of the last.
     pub took: Duration,
-    /// What all workers told, and the kill, in the order of time.
+    /// The notes of all workers, and the kill, in order of time.
     pub notes: Vec<Note>,
-    /// What both generations take, and what the broker has made for them.
+    /// The size of both generations, and the memory that the broker has created for them.
     pub domain_bytes: u64,
     pub made_bytes: u64,
 }
 
 impl Run<'_> {
-    /// Does it. `command` starts a worker; `progress` is told how many epochs are done, over all workers.
+    /// Runs it. `command` starts a worker; `progress` is called with the number of finished epochs of all workers.
     ///
     /// # Errors
-    /// [`Error::Ended`] where a worker ended that was not to, and those of the device, the broker and the system.
+    /// [`Error::Ended`] if a worker exited early, and the errors of the device, the broker and the system.
     pub fn run(&self, command: impl Fn(&Task) -> Command, mut progress: impl FnMut(u64)) -> Result<Outcome> {
         let Self { plan, device, .. } = *self;
         let words = Words { workers: plan.workers };
         let (stream, broker) = (device.stream()?, Broker::connect_at(device, self.socket)?);
         self.publish(&stream, &broker)?;
-        let descriptor = words.make().map_err(Error::system("memory for a clock"))?;
+        let descriptor = words.make().map_err(Error::system("memory for semaphores"))?;
         let clock = device.clock(descriptor.as_fd(), words.count())?;
-        // The first look is made.
+        // The first flag pass is already done.
         (0..plan.workers).for_each(|worker| clock.write(words.looked(worker), 1));
         let (victim, kill_epoch) = plan.victim();
         let held_epoch = self.kills.then(|| (kill_epoch + 2).min(plan.epochs() - 1));
@@ -104,7 +104,7 @@ impl Run<'_> {
         Ok(Outcome { field, refined, took, notes, domain_bytes: 8 * plan.cells() as u64, made_bytes })
     }
 
-    /// Publishes the domain at its beginning, and which of its tiles are steep.
+    /// Publishes the initial domain, and which of its tiles are steep.
     fn publish(&self, stream: &Stream, broker: &Broker) -> Result<()> {
         let plan = self.plan;
         let [mut even, odd] = [broker.reserve::<f32>(stream, plan.cells())?, broker.reserve(stream, plan.cells())?];
@@ -120,7 +120,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The field after the last epoch, and which tiles it has refined. The names go.
+    /// Reads the field after the last epoch and which tiles are refined, and drops the names.
     fn take(&self, stream: &Stream, broker: &Broker) -> Result<(Vec<f32>, Vec<bool>)> {
         let names = Task::generations(self.name);
         let last = broker.lease::<f32>(stream, &names[self.plan.epochs() as usize % 2], Access::Read)?;
@@ -135,12 +135,12 @@ impl Run<'_> {
     }
 }
 
-/// Where a worker's timeline is written. The one that replaces it has another life.
+/// The timeline file of a worker. Its replacement has another `life`.
 pub fn trace_file(folder: &Path, worker: u32, life: u32) -> PathBuf {
     folder.join(format!("worker-{worker}-{life}.json"))
 }
 
-/// A worker's process, which ends with this.
+/// A worker process, which is killed on drop.
 #[derive(Debug)]
 struct Worker {
     child: Child,
@@ -148,18 +148,19 @@ struct Worker {
 }
 
 impl Worker {
-    /// The clock is its standard input.
+    /// Starts a worker with the semaphores as its standard input.
     fn start(mut command: Command, clock: &OwnedFd) -> Result<Self> {
         let failed = Error::system("a worker");
         let clock = clock.try_clone().map_err(&failed)?;
         let mut child = command.stdin(Stdio::from(clock)).stdout(Stdio::piped()).spawn().map_err(&failed)?;
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(|line| line.ok());
-        // The last line of one that was killed may be half a line.
+        let mut lines =
+            BufReader::new(child.stdout.take().expect("standard output is piped")).lines().map_while(|line| line.ok());
+        // The last line of a killed worker may be incomplete.
         let listen = move || lines.by_ref().map_while(|line| serde_json::from_str(&line).ok()).collect();
         Ok(Self { child, told: Some(thread::spawn(listen)) })
     }
 
-    /// Kills it, and waits until it is gone: nothing that it had begun goes on then. What it told, and this.
+    /// Kills it, and waits until it is gone and its work on the device has ended. Returns its notes, with the kill.
     fn kill(&mut self, worker: u32, epoch: u32) -> Result<Vec<Note>> {
         let process = self.child.id();
         self.child.kill().and_then(|()| self.child.wait()).map_err(Error::system("a worker's end"))?;
@@ -169,21 +170,21 @@ impl Worker {
         Ok(notes)
     }
 
-    /// What it told until its end.
+    /// Its notes until its end.
     fn notes(&mut self) -> Vec<Note> {
-        self.told.take().map_or_else(Vec::new, |told| told.join().expect("who listens does not panic"))
+        self.told.take().map_or_else(Vec::new, |told| told.join().expect("the reading thread does not panic"))
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has ended already is not killed, and leaves nothing behind.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether all have ended, as they were to.
+/// Whether all workers have exited successfully.
 fn have_ended(workers: &mut [Worker]) -> Result<bool> {
     let mut all = true;
     for (worker, place) in (0..).zip(workers) {

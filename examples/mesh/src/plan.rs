@@ -1,4 +1,5 @@
-//! What is computed: the domain, its epochs, its hot discs, and who has which rows. All of it follows from four numbers. Pure.
+//! What is computed: the domain, its epochs, its hot discs, and the rows of each worker. All of it follows from four
+//! numbers. Pure.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,19 +7,19 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Cells along the edge of a tile: a tile is refined, or it is not.
+/// Cells along the edge of a tile, which is refined as a whole.
 pub const TILE: u32 = 32;
-/// The most steps of an epoch, which begins with one generation and ends with the next.
+/// The most steps of an epoch, which reads one generation and writes the next.
 pub const STEPS: u32 = 8;
-/// Cells along the edge of a fine patch: a tile's, half as wide as coarse ones, and one more on each side for each step.
+/// Cells along the edge of a fine patch: those of a tile at half the width, and one more on each side for each step.
 pub const FINE: u32 = 2 * TILE + 2 * STEPS;
 
-/// A look finds out which tiles are steep: there is one in so many epochs.
+/// Epochs between two flag passes, which find out which tiles are steep.
 const EPOCHS_TO_LOOK: u32 = 4;
-/// And they are refined so many later: until then the host has heard of it, and the device was never idle.
+/// Epochs from a flag pass to the refinement, so that the host has read the flags by then and the device is never idle.
 const EPOCHS_TO_HEAR: u32 = 2;
 
-/// Beyond this the square of a distance is no `i32`.
+/// Beyond this the square of a distance overflows `i32`.
 const SIZE_MAX: u32 = 16_384;
 /// Each is a process.
 const WORKERS_MAX: u32 = 64;
@@ -33,44 +34,44 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Why a plan is none.
+/// Why a plan is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    #[error("a size of {0} cells: say a multiple of {TILE} from {TILE} to {SIZE_MAX}, as in --size 256")]
+    #[error("size of {0} cells: expected a multiple of {TILE} from {TILE} to {SIZE_MAX}, as in --size 256")]
     Size(u32),
-    #[error("no steps are nothing to see: say --steps 1 or more")]
+    #[error("0 steps: expected --steps 1 or more")]
     NoSteps,
-    #[error("{workers} workers for {rows} rows of tiles: say from 1 to {most}, one for each row up to {WORKERS_MAX}")]
+    #[error("{workers} workers for {rows} rows of tiles: expected 1 to {most}, one for each row up to {WORKERS_MAX}")]
     Workers { workers: u32, rows: u32, most: u32 },
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
 impl fmt::Debug for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// An epoch as kernels know it.
+/// The parameters of an epoch, as kernels read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Frame {
     pub size: i32,
-    /// The rows of the domain at which what is read and what is written begin.
+    /// The first rows of the memory that is read and of the memory that is written.
     pub in_row: i32,
     pub out_row: i32,
     pub steps: i32,
-    /// Discs that are hot.
+    /// Hot discs.
     pub x: [i32; SOURCES],
     pub y: [i32; SOURCES],
     pub radius: [i32; SOURCES],
 }
 
 impl Plan {
-    /// What the demo computes where nothing else is said.
+    /// The defaults of the demo.
     pub const DEMO: Self = Self { size: 256, steps: 160, workers: 4, seed: 1 };
 
-    /// Refuses what cannot be computed, and says what to say instead.
+    /// Checks that a plan can be computed.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.size == 0 || !self.size.is_multiple_of(TILE) || self.size > SIZE_MAX {
             return Err(PlanError::Size(self.size));
@@ -82,7 +83,7 @@ impl Plan {
         if workers == 0 || workers > most { Err(PlanError::Workers { workers, rows, most }) } else { Ok(()) }
     }
 
-    /// Of tiles, and as many in each.
+    /// Rows of tiles, which is also the number of tiles in each row.
     pub fn tile_rows(&self) -> u32 {
         self.size / TILE
     }
@@ -95,7 +96,7 @@ impl Plan {
         self.size as usize * self.size as usize
     }
 
-    /// The cells of some rows.
+    /// The range of cells of some rows.
     pub fn cells_of(&self, rows: &Range<u32>) -> Range<usize> {
         rows.start as usize * self.size as usize..rows.end as usize * self.size as usize
     }
@@ -104,7 +105,7 @@ impl Plan {
         self.steps.div_ceil(STEPS)
     }
 
-    /// Which rows of tiles a worker has.
+    /// The rows of tiles of a worker.
     pub fn strip(&self, worker: u32) -> Range<u32> {
         let edge = |worker: u32| (u64::from(worker) * u64::from(self.tile_rows()) / u64::from(self.workers)) as u32;
         edge(worker)..edge(worker + 1)
@@ -115,17 +116,17 @@ impl Plan {
         (strip.start * TILE).saturating_sub(STEPS)..(strip.end * TILE + STEPS).min(self.size)
     }
 
-    /// Which look, counted from 0, decides of an epoch.
+    /// The flag pass, counted from 0, that applies to an epoch.
     pub fn look_of(&self, epoch: u32) -> u32 {
         epoch.saturating_sub(EPOCHS_TO_HEAR) / EPOCHS_TO_LOOK
     }
 
-    /// The look that an epoch makes, at the generation that it begins with.
+    /// The flag pass that an epoch makes, on the generation that it begins with.
     pub fn look_at(&self, epoch: u32) -> Option<u32> {
         epoch.is_multiple_of(EPOCHS_TO_LOOK).then_some(epoch / EPOCHS_TO_LOOK)
     }
 
-    /// Whom to kill, and when it has finished how many epochs.
+    /// The worker to kill, and after how many of its epochs.
     pub fn victim(&self) -> (u32, u32) {
         (random(self.seed, 99) as u32 % self.workers, self.epochs() / 2)
     }
@@ -146,13 +147,13 @@ impl Plan {
     }
 }
 
-/// From 0 up to `top` and down again, over and over.
+/// A triangle wave from 0 to `top` and back.
 fn triangle(at: i32, top: i32) -> i32 {
     let within = at.rem_euclid(2 * top.max(1));
     within.min(2 * top.max(1) - within)
 }
 
-/// The `which`-th number of a seed.
+/// The `which`-th random number of a seed.
 fn random(seed: u64, which: u64) -> u64 {
     let mut bits = seed.wrapping_add((which + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,7 @@
-//! Rows of tiles on a device: the kernels, the refined cells, and an epoch. It knows neither processes nor neighbours.
+//! Rows of tiles on a device: kernels, refined cells, one epoch. It knows neither processes nor neighbours.
 //!
-//! Nothing here waits for the device: kernels are put into a stream, the vector of refined cells grows under those that run, and
-//! what it no longer needs goes when they have passed.
+//! Nothing here waits for the device: kernels are submitted to a stream, the vector of refined cells grows while they
+//! run, and memory that it no longer needs is freed when they are complete.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use freehold::{Block, Device, DeviceVec, Grid, Image, Kernel, Source, Stream, Va
 
 use crate::plan::{FINE, Plan, TILE};
 
-/// The kernels as text.
+/// PTX of the kernels.
 pub const KERNELS: &str = include_str!("../kernels/mesh.ptx");
 
-/// Threads of a block: whole rows of what the kernel goes through.
+/// Threads of a block: whole rows of what the kernel processes.
 pub(crate) const COARSE_THREADS: u32 = 384;
 pub(crate) const FINE_THREADS: u32 = 320;
 pub(crate) const TILE_THREADS: u32 = 256;
@@ -25,22 +25,22 @@ pub struct Strip {
     plan: Plan,
     rows: Range<u32>,
     kernels: [Kernel; 6],
-    /// The numbers of all tiles, first those that are refined, and how many those are.
+    /// The numbers of all tiles, the refined ones first, and how many those are.
     tiles: Block<u32>,
     pub refined: usize,
-    /// A patch for each refined tile, and behind them another for each: steps go from the one to the other.
+    /// A patch for each refined tile, then a second one for each: steps go from one to the other.
     fine: DeviceVec<f32>,
-    /// What has gone from the host to the device.
+    /// Bytes copied from the host to the device.
     pub copied_bytes: u64,
 }
 
 impl Strip {
-    /// Rows of tiles, none of which is refined.
+    /// Creates rows of tiles, none of which is refined.
     pub fn new(device: &Device, stream: &Stream, plan: &Plan, rows: Range<u32>) -> freehold::Result<Self> {
         let module = device.module(&Image::ptx(KERNELS)?)?;
         let names = ["begin", "flag", "coarse", "prolong", "refined", "average"];
-        // SAFETY: they are launched here alone. Each goes through as many rows, tiles or patches as its grid and its frame say, and
-        // `begin`, `look` and `epoch` have looked that the memory has them.
+        // SAFETY: they are only launched here. Each processes as many rows, tiles or patches as its grid and frame say,
+        // and `begin`, `look` and `epoch` have checked that the memory has them.
         let [begin, flag, coarse, prolong, refined, average] = names.map(|name| unsafe { module.kernel(name) });
         let kernels = [begin?, flag?, coarse?, prolong?, refined?, average?];
         let (tiles, fine) = (stream.alloc(1)?, DeviceVec::new(stream)?);
@@ -49,22 +49,22 @@ impl Strip {
         Ok(strip)
     }
 
-    /// How many tiles it has.
+    /// The number of its tiles.
     pub fn count(&self) -> u32 {
         (self.rows.end - self.rows.start) * self.plan.tile_rows()
     }
 
-    /// The first of its tiles.
+    /// The number of its first tile.
     pub fn first(&self) -> u32 {
         self.rows.start * self.plan.tile_rows()
     }
 
-    /// What of the device's memory is its own.
+    /// Its own device memory.
     pub fn live_bytes(&self) -> u64 {
         ((self.fine.len() + self.tiles.len()) * 4) as u64
     }
 
-    /// Rows of cells of the field at the beginning.
+    /// Computes rows of the initial field.
     pub fn begin(&self, stream: &Stream, field: &mut ViewMut<'_, f32>, rows: Range<u32>) -> freehold::Result<()> {
         assert!(field.len() >= self.plan.cells_of(&rows).len(), "memory for all rows");
         let ([begin, ..], Plan { size, seed, .. }, count) = (&self.kernels, self.plan, rows.end - rows.start);
@@ -72,7 +72,7 @@ impl Strip {
         stream.launch(begin, grid, (field, size, rows.start, count, seed as u32))
     }
 
-    /// Looks which tiles are steep: a word for each, in the order of the stream.
+    /// Flags the steep tiles, one word each, in stream order.
     pub fn look(
         &self,
         stream: &Stream,
@@ -86,7 +86,7 @@ impl Strip {
         stream.launch(flag, Grid::line(self.count(), FINE_THREADS), (flags, from, self.first(), frame))
     }
 
-    /// `from` begins with row `in_row`, and has all rows that the strip reads.
+    /// Checks that `from`, which begins with row `in_row`, has all rows that the strip reads.
     fn expect_read(&self, from: &View<'_, f32>, in_row: u32) {
         let reads = self.plan.reads(&self.rows);
         let rows = in_row..reads.end;
@@ -96,14 +96,14 @@ impl Strip {
         );
     }
 
-    /// Has the tiles refined from now on whose flags are set. The cells' memory becomes as much as they need.
+    /// Refines the flagged tiles from now on. The memory of the cells is resized to fit.
     pub fn refine(&mut self, stream: &Stream, flags: &[u32]) -> freehold::Result<()> {
         let tiles = self.first()..self.first() + self.count();
         let (mut list, plain): (Vec<u32>, Vec<u32>) =
             tiles.partition(|tile| flags[(tile - self.first()) as usize] != 0);
         self.refined = list.len();
         list.extend(plain);
-        // The list before may be read still: its memory is used again when it was.
+        // Kernels may still read the old list: its memory is reused after them.
         self.tiles = stream.upload(&list)?;
         self.copied_bytes += (list.len() * 4) as u64;
         let cells = 2 * self.refined * PATCH;
@@ -114,7 +114,8 @@ impl Strip {
         self.fine.shrink_to_fit()
     }
 
-    /// An epoch of all tiles: from one generation to the next. `from` has the rows that the strip reads, `to` those that it has.
+    /// Computes an epoch of all tiles, from one generation to the next. `from` has the rows that the strip reads, `to`
+    /// its own rows.
     pub fn epoch(
         &mut self,
         stream: &Stream,

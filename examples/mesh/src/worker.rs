@@ -1,5 +1,5 @@
-//! A worker: a process that leases the domain, and computes its rows of it. Killed, it leaves the generation that it began with as
-//! it was, and a word that says how far it came.
+//! A worker: a process that leases the domain and computes its rows. If it is killed, the generation that it was
+//! reading is intact, and a semaphore says how far it came.
 
 use std::io::Write;
 use std::os::fd::BorrowedFd;
@@ -16,29 +16,29 @@ use crate::plan::{Plan, TILE};
 use crate::strip::Strip;
 use crate::{Error, Result, Words};
 
-/// How often the host looks whether the device has come to where it has to know something.
+/// How often the host polls for something that it has to know.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Told are an epoch, what happened, and how many bytes are live.
+/// Reports an epoch, what happened, and the live bytes.
 type Tell<'a> = &'a mut dyn FnMut(u32, Event, u64) -> Result<()>;
 
-/// What a worker has to know: a word of its command line.
+/// The task of a worker, passed as one argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     pub plan: Plan,
     pub worker: u32,
-    /// What the names at the broker begin with.
+    /// The prefix of the names at the broker.
     pub name: String,
     pub socket: PathBuf,
     pub device: Option<String>,
-    /// Where the timeline is written.
+    /// The file for the timeline.
     pub trace: Option<PathBuf>,
-    /// The epoch that nobody begins before somebody was killed.
+    /// The epoch that no worker begins before the victim was killed.
     pub held_epoch: Option<u32>,
 }
 
 impl Task {
-    /// The task as a word, and back.
+    /// Encodes the task as an argument.
     pub fn word(&self) -> String {
         serde_json::to_string(self).expect("numbers and text")
     }
@@ -47,17 +47,17 @@ impl Task {
         serde_json::from_str(word).ok()
     }
 
-    /// The names of both generations: even ones lie in the first.
+    /// The names of both generations: even ones are in the first.
     pub(crate) fn generations(name: &str) -> [String; 2] {
         [format!("{name}/even"), format!("{name}/odd")]
     }
 
-    /// Of the memory that says which tiles are steep: a word for each, for even looks and for odd ones.
+    /// The name of the memory for steep flags: one word per tile, for even and for odd flag passes.
     pub(crate) fn flags(name: &str) -> String {
         format!("{name}/steep")
     }
 
-    /// Does it. `clock` is the words' memory; notes are written to `out`.
+    /// Runs it. `clock` is the memory of the semaphores; notes are written to `out`.
     pub fn run(&self, clock: BorrowedFd<'_>, mut out: impl Write) -> Result<()> {
         let device = open::device(self.device.as_deref())?;
         let mut tell = |epoch, event, live_bytes| {
@@ -75,7 +75,7 @@ impl Task {
     fn compute(&self, device: &Device, clock: BorrowedFd<'_>, trace: Option<&Recording>, tell: Tell<'_>) -> Result<()> {
         let Self { plan, worker, .. } = *self;
         let words = Words { workers: plan.workers };
-        // What is recorded is in the file by the time that somebody is killed.
+        // The recording is in the file before anybody is killed.
         let flush = || trace.map_or(Ok(()), Recording::flush);
         let clock = device.clock(clock, words.count())?;
         let (stream, broker) = (device.stream()?, Broker::connect_at(device, &self.socket)?);
@@ -85,9 +85,9 @@ impl Task {
         let flags = broker.open_host(&Self::flags(&self.name))?;
         let rows = plan.strip(worker);
         let mut strip = Strip::new(device, &stream, &plan, rows.clone())?;
-        // Where the flags of a look lie, in words.
+        // The offset of the flags of a pass, in words.
         let flags_of = |look: u32| (look % 2 * plan.tiles() + rows.start * plan.tile_rows()) as usize;
-        // Whoever had these rows before came so far. The epoch that it was in is computed anew.
+        // A predecessor finished this many epochs. The one that it was in is computed again.
         let first_epoch = clock.read(words.done(worker)) as u32;
         tell(first_epoch, Event::Leased, strip.live_bytes())?;
         let reads = plan.reads(&rows);
@@ -96,7 +96,7 @@ impl Task {
         for epoch in first_epoch..plan.epochs() {
             let look = plan.look_of(epoch);
             if epoch == first_epoch || look != plan.look_of(epoch - 1) {
-                // The look was made some epochs ago, and the device has more to do behind it.
+                // The flag pass was made some epochs ago, and the device has more work queued behind it.
                 while clock.read(words.looked(worker)) < u64::from(look) + 1 {
                     flush()?;
                     std::thread::sleep(LOOK);
@@ -105,7 +105,7 @@ impl Task {
                 let steep: Vec<u32> = steep.iter().map(|flag| flag.load(Ordering::Relaxed)).collect();
                 strip.refine(&stream, &steep)?;
                 tell(epoch, Event::Refined { tiles: strip.refined as u32 }, strip.live_bytes())?;
-                // What was given back at earlier looks goes to the driver now.
+                // Memory that earlier passes freed goes back to the driver now.
                 device.trim()?;
             }
             if epoch > first_epoch && clock.read(words.done(worker)) >= u64::from(epoch) {

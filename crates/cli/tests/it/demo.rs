@@ -167,11 +167,11 @@ fn bad_input_is_one_sentence_with_the_expected_form() {
         let output = folder.demo(words);
         (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code())
     };
-    let sentence = "error: a size of 100 cells: say a multiple of 32 from 32 to 16384, as in --size 256\n";
+    let sentence = "error: size of 100 cells: expected a multiple of 32 from 32 to 16384, as in --size 256\n";
     assert_eq!(said(&["--size", "100"]), (sentence.to_owned(), Some(2)));
-    let sentence = "error: 4 workers for 2 rows of tiles: say from 1 to 2, one for each row up to 64\n";
+    let sentence = "error: 4 workers for 2 rows of tiles: expected 1 to 2, one for each row up to 64\n";
     assert_eq!(said(&["--size", "64"]), (sentence.to_owned(), Some(2)));
-    let sentence = "error: no steps are nothing to see: say --steps 1 or more\n";
+    let sentence = "error: 0 steps: expected --steps 1 or more\n";
     assert_eq!(said(&["--steps", "0"]), (sentence.to_owned(), Some(2)));
     let most = "invalid value '-1' for '--size <CELLS>': say a multiple of 32 from 32 to 16384";
     let sentence = format!("error: {most}; `freehold demo --help` says what it takes\n");

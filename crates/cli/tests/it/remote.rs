@@ -131,7 +131,7 @@ fn a_rejected_client_is_told_what_to_do() {
     let everybody = "error: other: everybody may read the token: say `chmod 600 other`\n";
     assert_eq!(refused(&["ls", "--token-file", "other"]), (everybody.to_owned(), Some(2)));
     std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o600)).unwrap();
-    let another = "error: the token is another: use the one that `freehold serve` was started with\n";
+    let another = "error: wrong token: use the one that `freehold serve` was started with\n";
     assert_eq!(refused(&["ls", "--token-file", "other"]), (another.to_owned(), Some(3)));
 }
 
@@ -265,7 +265,7 @@ fn what_cannot_be_opened_to_others_is_refused_before_it_is_served() {
     };
     let clear = "error: --listen 0.0.0.0:0: without TLS everybody on the way reads the token; say --tls CERTIFICATE KEY, or listen at 127.0.0.1\n";
     assert_eq!(serve(&["0.0.0.0:0"]), (clear.to_owned(), Some(2)));
-    let wrong = "error: --tls cert.pem token: this is no certificate with its key: name both as PEM\n";
+    let wrong = "error: --tls cert.pem token: not a certificate with its key: expected both as PEM\n";
     assert_eq!(serve(&["127.0.0.1:0", "--tls", "cert.pem", "token"]), (wrong.to_owned(), Some(2)));
     let port = open.url.rsplit_once(':').unwrap().1;
     let (said, status) = serve(&[&format!("127.0.0.1:{port}")]);

@@ -1,4 +1,4 @@
-//! Numbers of calls: which is next, and below which all are answered. Pure.
+//! Call numbers: the next one, and the number below which all calls are answered. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,11 @@ pub(super) struct CallNumbers {
 #[derive(Debug, Default)]
 struct Inner {
     last: u64,
-    /// Those whose answers have not come.
+    /// Numbers of calls without an answer.
     unanswered: BTreeSet<u64>,
 }
 
-/// A number of its own. Dropped, its call is answered, or nobody waits for the answer.
+/// A call number. Dropping it means that the call is answered, or that nobody waits for the answer.
 #[derive(Debug)]
 pub(super) struct CallNumber {
     value: u64,
@@ -43,7 +43,7 @@ impl CallNumber {
     }
 
     pub(super) fn answered_below(&self) -> u64 {
-        self.numbers.inner().unanswered.first().copied().expect("this one is open")
+        self.numbers.inner().unanswered.first().copied().expect("this number is unanswered")
     }
 }
 

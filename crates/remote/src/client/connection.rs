@@ -1,5 +1,5 @@
-//! The connections to a server: how they are made, why they cannot be, and calls that are tried again when one is lost. Knows nothing
-//! of sessions.
+//! Connections to a server: how they are opened, why that fails, and calls that are repeated after a connection is
+//! lost. Knows nothing of sessions.
 
 use std::error::Error;
 use std::io;
@@ -26,21 +26,21 @@ use crate::proto::freehold_client::FreeholdClient;
 use crate::token::Token;
 use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
 
-/// How long a connection may take to come about.
+/// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a lost connection is tried again.
+/// How long a lost connection is retried.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(10);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The most connections of one client: large transfers are divided among them.
+/// The most connections of one client, among which large transfers are divided.
 const CHANNELS_MAX: usize = 4;
 
 pub(super) type Client = FreeholdClient<InterceptedService<Channel, BearerToken>>;
 
-/// Shows the token with every call.
+/// Adds the token to every call.
 #[derive(Clone, Debug)]
 pub(super) struct BearerToken(MetadataValue<Ascii>);
 
@@ -63,7 +63,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) async fn connect(url: &str, token: &Token, ca: Option<&[u8]>) -> Result<Self, RemoteError> {
         let endpoint = endpoint(url, ca)?;
-        let mut token_header: MetadataValue<Ascii> = token.header().parse().expect("a token is visible letters");
+        let mut token_header: MetadataValue<Ascii> = token.header().parse().expect("a token is visible ASCII");
         token_header.set_sensitive(true);
         let channel = endpoint.connect_with_connector(Connector).await.map_err(|error| connect_error(url, &error))?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -76,7 +76,7 @@ impl Connection {
             Ok(Ok(_)) => Ok(connection),
             Ok(Err(status)) => Err(RemoteError::from_status(&status).unwrap_or_else(|| connect_error(url, &status))),
             Err(_) => Err(RemoteError::connection(format!(
-                "{url} did not answer for {} s: look at the address",
+                "{url} did not answer for {} s: check the address",
                 CONNECT_TIMEOUT.as_secs()
             ))),
         }
@@ -88,11 +88,12 @@ impl Connection {
 
     pub(super) fn client(&self, channel: usize) -> Client {
         let client = FreeholdClient::with_interceptor(self.channels[channel].clone(), self.token.clone());
-        // The longest is what a module's kernels take, which is less than its text.
+        // The longest message has the signatures of a module's kernels, which are shorter than its text.
         client.max_decoding_message_size(MODULE_BYTES_MAX)
     }
 
-    /// Asks until somebody answers, or timeout is over. What is asked is the same each time, so that it is carried out once.
+    /// Repeats a call until it is answered or the timeout is over. The request is the same each time, so it is executed
+    /// once.
     pub(super) async fn retry<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         channel: usize,
@@ -104,10 +105,10 @@ impl Connection {
             let status = match tokio::time::timeout_at(waiting.end, ask(self.client(channel), request.clone())).await {
                 Ok(Ok(response)) => return Ok(response.into_inner()),
                 Ok(Err(status)) => status,
-                Err(_) => return Err(self.lost_error("nothing came")),
+                Err(_) => return Err(self.lost_error("no answer")),
             };
             match self.server_error(&status) {
-                // Where the session went meanwhile, nobody can say any more what became of the first try.
+                // If the session ended meanwhile, nobody knows whether the first try was executed.
                 Some(failure) if failure.is_session_expired && tries > 0 => {
                     return Err(failure.with_executed(Executed::Unknown));
                 }
@@ -118,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// What the server said, unless the connection was lost before it said anything.
+    /// The error that the server sent, unless the connection was lost before.
     pub(super) fn server_error(&self, status: &Status) -> Option<RemoteError> {
         let said = RemoteError::from_status(status);
         if said.is_none() && status.code() == Code::Unimplemented {
@@ -135,7 +136,7 @@ impl Connection {
     }
 }
 
-/// Makes connections that are given up when nothing moves in them.
+/// Opens connections with an idle timeout.
 #[derive(Clone, Copy, Debug)]
 struct Connector;
 
@@ -158,12 +159,12 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A host without the brackets that numbers of version 6 have in an address.
+/// A host without the brackets of an IPv6 address.
 fn strip_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// A time that is waited for a connection, with pauses that become longer.
+/// A time limit for retries, with increasing pauses.
 pub(super) struct RetryDelay {
     timeout: Duration,
     pub(super) end: Instant,
@@ -175,12 +176,12 @@ impl RetryDelay {
         Self { timeout, end: Instant::now() + timeout, next: RETRY_DELAY_MIN }
     }
 
-    /// Begins again: something came.
+    /// Starts again, after some progress.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.timeout);
     }
 
-    /// Waits before the next try. Whether there is time for one.
+    /// Waits before the next try. Returns whether there is time for one.
     pub(super) async fn wait(&mut self) -> bool {
         if Instant::now() + self.next >= self.end {
             return false;
@@ -192,7 +193,8 @@ impl RetryDelay {
 }
 
 fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, RemoteError> {
-    let wrong = || RemoteError::invalid_argument(format!("{url:?} is no address of a server: say https://HOST:PORT"));
+    let wrong =
+        || RemoteError::invalid_argument(format!("{url:?} is not the address of a server: expected https://HOST:PORT"));
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
     let mut endpoint = Endpoint::from(uri.clone())
@@ -208,7 +210,7 @@ fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, RemoteError> {
             tls = match ca {
                 Some(ca) if is_certificate(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
                 Some(_) => {
-                    return Err(RemoteError::invalid_argument("the file of --ca has no certificate: name one of PEM"));
+                    return Err(RemoteError::invalid_argument("the --ca file has no certificate: expected PEM"));
                 }
                 None => tls.with_native_roots(),
             };
@@ -216,7 +218,7 @@ fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, RemoteError> {
         }
         "http" if is_loopback(host) => {}
         "http" => {
-            let message = format!("{url}: without TLS everybody on the way reads the token; say https://{host}");
+            let message = format!("{url}: without TLS the token is sent in the clear; use https://{host}");
             return Err(RemoteError::invalid_argument(message));
         }
         _ => return Err(wrong()),
@@ -233,10 +235,10 @@ fn is_loopback(host: &str) -> bool {
 }
 
 fn not_a_server(url: &str) -> RemoteError {
-    RemoteError::connection(format!("what listens at {url} is no server of Freehold: look at the address"))
+    RemoteError::connection(format!("the server at {url} is not a Freehold server: check the address"))
 }
 
-/// Why a first connection did not come about. Nothing was asked for.
+/// Why a first connection failed. Nothing was executed.
 fn connect_error(url: &str, error: &(dyn Error + 'static)) -> RemoteError {
     let mut last = error;
     let mut message = None;
@@ -248,7 +250,7 @@ fn connect_error(url: &str, error: &(dyn Error + 'static)) -> RemoteError {
         }
     }
     let message = message.unwrap_or_else(|| match url.starts_with("http:") {
-        true => format!("{url} does not answer without TLS ({last}): say https:// if it has a certificate"),
+        true => format!("{url} does not answer without TLS ({last}): use https:// if it has a certificate"),
         false => format!("{url} cannot be reached: {last}"),
     });
     RemoteError::connection(message)
@@ -261,7 +263,7 @@ fn explain(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
     let system = error.downcast_ref::<io::Error>();
     if system.is_some_and(|system| system.kind() == io::ErrorKind::ConnectionRefused) {
         return Some(format!(
-            "nobody listens at {url}: start `freehold serve --listen ADDRESS` there, or look at the address"
+            "no server listens at {url}: start `freehold serve --listen ADDRESS` there, or check the address"
         ));
     }
     let inner = system.and_then(|system| system.get_ref()).and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -269,32 +271,32 @@ fn explain(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
         rustls::Error::InvalidCertificate(wrong) => {
             Some(format!("the certificate of {url} {}", explain_certificate(wrong)))
         }
-        rustls::Error::InvalidMessage(_) => Some(format!("what listens at {url} speaks no TLS: say http://")),
+        rustls::Error::InvalidMessage(_) => Some(format!("the server at {url} does not speak TLS: use http://")),
         wrong => Some(format!("{url}: {wrong}")),
     }
 }
 
-/// What a certificate is, and what to do about it.
+/// What is wrong with a certificate, and what to do about it.
 fn explain_certificate(wrong: &CertificateError) -> String {
     match wrong {
-        // Another who has the name of somebody trusted has not its signature.
+        // An impostor with the name of a trusted authority lacks its signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "is of nobody who is trusted here: name its authority with --ca FILE".into()
+            "is not signed by a trusted authority: name its authority with --ca FILE".into()
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "is out of date: make a new one".into(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired: create a new one".into(),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "is not valid yet: look at the clocks of both machines".into()
+            "is not valid yet: check the clocks of both machines".into()
         }
         CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
-            // They are named as `DnsName("host")`.
+            // They have the form `DnsName("host")`.
             let names: Vec<&str> = presented.iter().map(|name| name.split('"').nth(1).unwrap_or(name)).collect();
-            format!("is for {}: say that name, or make one for this", names.join(", "))
+            format!("is for {}: use that name, or create one for this name", names.join(", "))
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "is for no such name: make one with subjectAltName".into()
+            "is not for this name: create one with subjectAltName".into()
         }
         CertificateError::Other(wrong) if wrong.to_string() == "CaUsedAsEndEntity" => {
-            "is an authority's, and no server's: make one with basicConstraints=CA:FALSE".into()
+            "belongs to an authority, not to a server: create one with basicConstraints=CA:FALSE".into()
         }
         wrong => format!("is not trusted: {wrong}"),
     }
@@ -308,7 +310,7 @@ mod tests {
     fn what_is_no_address_is_refused_in_a_sentence() {
         for url in ["", "host:7070", "ftp://host:7070", "http://"] {
             let message = endpoint(url, None).unwrap_err().message;
-            assert_eq!(message, format!("{url:?} is no address of a server: say https://HOST:PORT"));
+            assert_eq!(message, format!("{url:?} is not the address of a server: expected https://HOST:PORT"));
         }
     }
 
@@ -318,12 +320,12 @@ mod tests {
             assert!(endpoint(url, None).is_ok(), "{url}");
         }
         let message = endpoint("http://host:7070", None).unwrap_err().message;
-        assert_eq!(message, "http://host:7070: without TLS everybody on the way reads the token; say https://host");
+        assert_eq!(message, "http://host:7070: without TLS the token is sent in the clear; use https://host");
     }
 
     #[test]
     fn a_file_without_a_certificate_is_refused() {
         let message = endpoint("https://host:7070", Some(b"no certificate")).unwrap_err().message;
-        assert_eq!(message, "the file of --ca has no certificate: name one of PEM");
+        assert_eq!(message, "the --ca file has no certificate: expected PEM");
     }
 }

@@ -1,4 +1,5 @@
-//! Modules and launches at a server, and the server as a place of [`Gpu`]: the same handle as for a device of this process.
+//! Modules and launches at a server, and the server as a [`GpuBackend`]: the same handle as for a device of this
+//! process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use super::{Remote, RemoteBlock};
 use crate::error::{ErrorOrigin, RemoteError};
 use crate::proto::{self, argument::Value};
 
-/// One call waits so long for a launch, and then another does.
+/// One call waits at most this long for a launch, then another follows.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A module at the broker, for launches of this session.
@@ -44,10 +45,10 @@ impl RemoteModule {
         &self.kernels
     }
 
-    /// Whether it has a kernel, without asking anybody.
+    /// Checks that it has a kernel, without a call to the server.
     ///
     /// # Errors
-    /// [`CallError::NoKernel`], with those that there are.
+    /// [`CallError::NoKernel`], with the names of those that exist.
     pub fn expect_kernel(&self, kernel: &str) -> Result<(), CallError> {
         if self.kernels.iter().any(|known| &*known.name == kernel) {
             return Ok(());
@@ -78,18 +79,18 @@ impl From<proto::Module> for RemoteModule {
     }
 }
 
-/// What a kernel at a server is given.
+/// An argument of a kernel at a server.
 #[derive(Clone, Copy, Debug)]
 pub enum RemoteArgument<'a> {
     /// A number or a structure.
     Value(&'a Argument<'a>),
-    /// Memory of the session, from a byte on.
+    /// A block of the session, from a byte offset on.
     Block(&'a RemoteBlock, u64),
-    /// What has a name, from a byte on. What is written is there under the name when the launch was waited for.
+    /// Named memory, from a byte offset on. What is written is published under the name once the launch was waited for.
     Named(&'a str, Access, u64),
 }
 
-/// A launch that was put in. Dropped, it goes on.
+/// A submitted launch. Dropping it does not cancel it.
 #[derive(Debug)]
 pub struct RemoteCall {
     remote: Remote,
@@ -97,10 +98,10 @@ pub struct RemoteCall {
 }
 
 impl RemoteCall {
-    /// Waits until it is over.
+    /// Waits until the launch is complete.
     ///
     /// # Errors
-    /// What went wrong, whose fault it was, and whether the kernel has run.
+    /// Why it failed, whose fault it was, and whether the kernel has run.
     pub fn wait(&self) -> Result<(), RemoteError> {
         let (session, launch) = (self.remote.session()?.key.clone(), self.launch);
         let request = proto::WaitRequest { session, launch, timeout_ms: WAIT_MAX.as_millis() as u64 };
@@ -117,14 +118,14 @@ impl RemoteCall {
 }
 
 impl Remote {
-    /// Keeps a text of PTX at the broker, under a name, when its driver has compiled it.
+    /// Stores a PTX text at the broker under a name, after its driver has compiled it.
     pub fn put_module(&self, name: &str, text: &str) -> Result<RemoteModule, RemoteError> {
         let request = |call| proto::PutModuleRequest { call: Some(call), name: name.to_owned(), text: text.to_owned() };
         let module = self.call_once(request, |mut client, request| async move { client.put_module(request).await })?;
         Ok(module.into())
     }
 
-    /// The module of a name.
+    /// Returns the module of a name.
     pub fn module(&self, name: &str) -> Result<RemoteModule, RemoteError> {
         let session = self.session()?.key.clone();
         let request = proto::FindModuleRequest { session, name: name.to_owned() };
@@ -132,24 +133,24 @@ impl Remote {
         Ok(module.into())
     }
 
-    /// All modules.
+    /// Lists all modules.
     pub fn modules(&self) -> Result<Vec<proto::ListedModule>, RemoteError> {
         let request = proto::ListModulesRequest { session: self.session()?.key.clone() };
         let listed = self.call(request, |mut client, request| async move { client.list_modules(request).await })?;
         Ok(listed.modules)
     }
 
-    /// Takes a module's name away.
+    /// Drops a module.
     pub fn drop_module(&self, name: &str) -> Result<(), RemoteError> {
         let request = |call| proto::DropModuleRequest { call: Some(call), name: name.to_owned() };
         let dropped = self.call_once(request, |mut client, request| async move { client.drop_module(request).await });
         dropped.map(|proto::Done {}| ())
     }
 
-    /// Has a kernel launched, behind the launches before it.
+    /// Launches a kernel after the earlier launches.
     ///
     /// # Errors
-    /// Those of the server, and a [`RemoteArgument::Value`] that is memory: its number is that of another GPU.
+    /// Those of the server, and a [`RemoteArgument::Value`] that is memory, because its id belongs to another GPU.
     pub fn launch(
         &self,
         module: &RemoteModule,
@@ -160,7 +161,7 @@ impl Remote {
         let arguments = arguments.iter().map(|given| match given {
             RemoteArgument::Value(value) if matches!(value.content(), Content::Memory { .. }) => {
                 Err(RemoteError::invalid_argument(
-                    "an argument is memory of another GPU: give a block or a name of this session",
+                    "an argument is memory of another GPU: pass a block or a name of this session",
                 ))
             }
             RemoteArgument::Value(value) => Ok(proto_argument(value)),
@@ -196,7 +197,7 @@ impl Remote {
         Ok(RemoteCall { remote: self.clone(), launch: launched.launch })
     }
 
-    /// The server as a GPU.
+    /// Returns the server as a [`Gpu`].
     pub fn gpu(self) -> Gpu {
         Gpu::with_backend(RemoteBackend { remote: self, state: Mutex::default() })
     }
@@ -224,7 +225,7 @@ fn proto_argument(given: &Argument<'_>) -> proto::Argument {
     proto::Argument { value: Some(value) }
 }
 
-/// A server as a place of memory and kernels.
+/// The server as a [`GpuBackend`].
 #[derive(Debug)]
 struct RemoteBackend {
     remote: Remote,
@@ -234,7 +235,7 @@ struct RemoteBackend {
 #[derive(Debug, Default)]
 struct RemoteBackendState {
     blocks: HashMap<u64, Arc<RemoteBlock>>,
-    /// Launches whose outcome was not told.
+    /// Launches whose outcome was not reported.
     calls: Vec<RemoteCall>,
 }
 
@@ -247,7 +248,7 @@ impl RemoteBackend {
         self.state().blocks.get(&memory.0).expect("a buffer has its memory").clone()
     }
 
-    /// Waits for all launches: the first that went wrong.
+    /// Waits for all launches. Returns the first error.
     fn wait_calls(&self) -> GpuResult<()> {
         let calls = std::mem::take(&mut self.state().calls);
         let mut outcome = Ok(());
@@ -280,7 +281,7 @@ impl GpuBackend for RemoteBackend {
     }
 
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()> {
-        // What went wrong before is told before anything that it left is read.
+        // Errors of earlier work are reported before its results are read.
         self.wait_calls()?;
         self.remote.download(&self.block(from), 0, to).map_err(gpu_error)
     }

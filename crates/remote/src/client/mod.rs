@@ -1,5 +1,5 @@
-//! The client: a session at a server, used from plain threads. What is asked again after a lost connection is asked under the same
-//! number, so that it is carried out once.
+//! The client: a session at a server, used from plain threads. A call that is repeated after a lost connection has the
+//! same number, so it is executed once.
 
 mod call_numbers;
 mod connection;
@@ -22,11 +22,11 @@ use crate::error::{Executed, RemoteError};
 use crate::proto::{self, Block, Name, Sums};
 use crate::token::Token;
 
-/// How long a session is to live without its client.
+/// The idle timeout that a session asks for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A session at a server. A handle: the session is closed with the last one and the last block. It has threads of its own, and is not used
-/// from within a tokio runtime.
+/// A session at a server. A handle: the session is closed with the last handle and the last block. It has threads of
+/// its own, and must not be used from within a tokio runtime.
 #[derive(Clone, Debug)]
 pub struct Remote {
     inner: Arc<RemoteInner>,
@@ -34,7 +34,7 @@ pub struct Remote {
 
 #[derive(Debug)]
 struct RemoteInner {
-    /// Nothing when it is over.
+    /// `None` when it is being dropped.
     runtime: Option<Runtime>,
     connection: Connection,
     session_timeout: Duration,
@@ -49,7 +49,7 @@ struct OpenSession {
     chunk_bytes_max: u64,
 }
 
-/// Memory of the device at the server. Dropped, it is given back.
+/// Device memory at the server. On drop it is freed.
 #[derive(Debug)]
 pub struct RemoteBlock {
     remote: Remote,
@@ -60,14 +60,14 @@ pub struct RemoteBlock {
 }
 
 impl Remote {
-    /// Connects to a server, and shows the token. `ca` are certificates, as PEM, of which one has to vouch for the server; without it
-    /// those that this machine trusts.
+    /// Connects to a server and presents the token. `ca` are PEM certificates, one of which must vouch for the server;
+    /// without it, those that this machine trusts.
     ///
     /// # Errors
-    /// Why it did not work, and what to do: nobody listens, the certificate is not trusted, the token is another.
+    /// Why it failed, and what to do: no server listens, the certificate is not trusted, or the token is wrong.
     pub fn connect(url: &str, token: &Token, ca: Option<&[u8]>) -> Result<Self, RemoteError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| RemoteError::connection(format!("the system refused: {error}")))?;
+        let runtime = runtime.map_err(|error| RemoteError::connection(format!("system error: {error}")))?;
         let connection = runtime.block_on(Connection::connect(url, token, ca))?;
         let (opened, opening, call_numbers) = (OnceLock::new(), Mutex::new(()), Arc::default());
         Ok(Self {
@@ -82,34 +82,34 @@ impl Remote {
         })
     }
 
-    /// How long the session lives when this client is gone, or cut off; at least a second, and 10 minutes at the most.
+    /// Sets how long the session survives without a call of this client; at least a second, at most 10 minutes.
     #[must_use]
     pub fn with_session_timeout(mut self, timeout: Duration) -> Self {
-        Arc::get_mut(&mut self.inner).expect("a connection is set up before it is used").session_timeout = timeout;
+        Arc::get_mut(&mut self.inner).expect("options are set before the connection is used").session_timeout = timeout;
         self
     }
 
-    /// How long a call is tried again over a connection that was lost.
+    /// Sets how long a call is retried after its connection is lost.
     #[must_use]
     pub fn with_retry_timeout(mut self, timeout: Duration) -> Self {
-        let inner = Arc::get_mut(&mut self.inner).expect("a connection is set up before it is used");
+        let inner = Arc::get_mut(&mut self.inner).expect("options are set before the connection is used");
         inner.connection.retry_timeout = timeout;
         self
     }
 
-    /// How many connections large transfers are divided among.
+    /// Returns the number of connections that large transfers are divided among.
     pub fn connections(&self) -> usize {
         self.inner.connection.channel_count()
     }
 
-    /// Memory of the device.
+    /// Allocates device memory.
     pub fn alloc(&self, bytes: u64) -> Result<RemoteBlock, RemoteError> {
         let request = |call| proto::AllocRequest { call: Some(call), bytes };
         let block = self.call_once(request, |mut client, request| async move { client.alloc(request).await })?;
         Ok(self.block_handle(&block))
     }
 
-    /// What has a name.
+    /// Leases a name.
     pub fn lease(&self, name: &str, access: Access) -> Result<RemoteBlock, RemoteError> {
         let access = proto_access(access).into();
         let request = |call| proto::LeaseRequest { call: Some(call), name: name.to_owned(), access };
@@ -117,10 +117,10 @@ impl Remote {
         Ok(self.block_handle(&block))
     }
 
-    /// Gives a block a name, under which it stays.
+    /// Publishes a block under a name. It stays when the session ends.
     ///
     /// # Errors
-    /// The block, and why.
+    /// The block and the error.
     pub fn publish(
         &self,
         name: &str,
@@ -143,14 +143,14 @@ impl Remote {
         }
     }
 
-    /// Takes a name away.
+    /// Drops a name.
     pub fn drop_name(&self, name: &str) -> Result<(), RemoteError> {
         let request = |call| proto::DropRequest { call: Some(call), name: name.to_owned() };
         let dropped = self.call_once(request, |mut client, request| async move { client.drop(request).await });
         dropped.map(|proto::Done {}| ())
     }
 
-    /// All names, in their order.
+    /// Lists all names, in order.
     pub fn names(&self) -> Result<Vec<Name>, RemoteError> {
         let mut names: Vec<Name> = Vec::new();
         loop {
@@ -164,22 +164,22 @@ impl Remote {
         }
     }
 
-    /// How many bytes a name has.
+    /// Returns the size of a name in bytes.
     ///
     /// # Errors
-    /// [`Code::NotFound`](tonic::Code::NotFound) where it is not there.
+    /// [`Code::NotFound`](tonic::Code::NotFound) if there is no such name.
     pub fn find(&self, name: &str) -> Result<u64, RemoteError> {
         let request = proto::FindRequest { name: name.to_owned() };
         let found = self.call(request, |mut client, request| async move { client.find(request).await })?;
         Ok(found.bytes)
     }
 
-    /// Sums over everything that the broker holds.
+    /// Returns the totals of the broker.
     pub fn stats(&self) -> Result<Sums, RemoteError> {
         self.call(proto::TotalsRequest {}, |mut client, request| async move { client.totals(request).await })
     }
 
-    /// Closes the session at once, with everything that it has.
+    /// Closes the session at once, with everything in it.
     pub fn close(self) -> Result<(), RemoteError> {
         let Some(OpenSession { key: session, .. }) = self.inner.session.get().cloned() else { return Ok(()) };
         let request = proto::CloseRequest { session };
@@ -196,7 +196,7 @@ impl Remote {
         RemoteBlock { remote: self.clone(), number, bytes, access, is_freed: false }
     }
 
-    /// Asks until there is an answer.
+    /// Makes a call, with retries.
     fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         request: M,
@@ -205,7 +205,7 @@ impl Remote {
         self.inner.runtime().block_on(self.inner.connection.retry(0, request, ask))
     }
 
-    /// As [`ask`](Self::ask), what changes something: under a number.
+    /// Like [`call`](Self::call), for a call that changes something: it gets a number.
     fn call_once<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         request: impl FnOnce(proto::Call) -> M,
@@ -216,7 +216,7 @@ impl Remote {
         self.call(request(proto_call(&session, &number)), ask)
     }
 
-    /// The session, which is opened when it is first needed.
+    /// Returns the session, and opens it if there is none.
     fn session(&self) -> Result<&OpenSession, RemoteError> {
         if let Some(opened) = self.inner.session.get() {
             return Ok(opened);
@@ -236,7 +236,7 @@ impl Remote {
                 tokio::time::sleep(timeout / 4).await;
                 let renew = |mut client: Client, request| async move { client.open(request).await };
                 let renewed = connection.retry(0, request.clone(), renew).await;
-                // The next call hears of it too.
+                // The next call of the client reports it too.
                 if renewed.is_err_and(|failure| failure.is_session_expired) {
                     return;
                 }
@@ -266,7 +266,7 @@ fn random_key() -> io::Result<Vec<u8>> {
 
 impl RemoteInner {
     fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("it is there until the end")
+        self.runtime.as_ref().expect("the runtime exists until drop")
     }
 }
 
@@ -276,10 +276,10 @@ impl Drop for RemoteInner {
         if let Some(OpenSession { key: session, .. }) = self.session.take() {
             let mut client = self.connection.client(0);
             let close = async move { client.close(proto::CloseRequest { session }).await };
-            // Where it is not heard, the session ends when its time is over.
+            // If this fails, the session ends with its idle timeout.
             let closed = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(1), close).await });
             if !matches!(closed, Ok(Ok(_))) {
-                tracing::warn!(target: "freehold", "the session could not be closed: it ends when its time is over");
+                tracing::warn!(target: "freehold", "could not close the session: it ends with its idle timeout");
             }
         }
         runtime.shutdown_background();
@@ -295,10 +295,10 @@ impl RemoteBlock {
         self.access
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Errors
-    /// The block, and why.
+    /// The block and the error.
     pub fn close(mut self) -> Result<(), (Self, RemoteError)> {
         let remote = self.remote.clone();
         let block = self.number;
@@ -315,7 +315,7 @@ impl RemoteBlock {
 }
 
 impl Drop for RemoteBlock {
-    /// Nobody waits: where it is not heard, the memory is given back with the session.
+    /// Does not wait: if it fails, the memory is freed with the session.
     fn drop(&mut self) {
         let (false, Some(opened)) = (self.is_freed, self.remote.inner.session.get()) else { return };
         let (connection, number) =
@@ -324,11 +324,12 @@ impl Drop for RemoteBlock {
         self.remote.inner.runtime().spawn(async move {
             let call = proto_call(&session, &number);
             let request = proto::FreeRequest { call: Some(call), block };
-            let freed = connection.retry(0, request, |mut client, request| async move { client.free(request).await }).await;
+            let freed =
+                connection.retry(0, request, |mut client, request| async move { client.free(request).await }).await;
             if let Err(failure) = freed
                 && failure.executed == Executed::Unknown
             {
-                tracing::warn!(target: "freehold", %failure, "a block could not be given back: it ends with the session");
+                tracing::warn!(target: "freehold", %failure, "could not free a block: it ends with the session");
             }
         });
     }

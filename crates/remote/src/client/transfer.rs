@@ -1,5 +1,4 @@
-//! Uploads and downloads: divided among connections, in chunks with checksums, and gone on with where they stood when a connection was
-//! lost.
+//! Uploads and downloads: divided among connections, in chunks with checksums, and continued after a lost connection.
 
 use std::io;
 use std::thread;
@@ -19,13 +18,13 @@ use crate::proto::{UploadBegin, UploadEnd, UploadMessage, Uploaded};
 
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A connection more is worth it from so many bytes on.
+/// One more connection is used for each of this many bytes.
 const CHANNEL_BYTES_MIN: u64 = 16 << 20;
 
 /// Chunks that wait for the network.
 const QUEUE: usize = 2;
 
-/// A part of a transfer: its connection, and its bytes of the whole.
+/// A part of a transfer: its connection and its byte range.
 #[derive(Clone, Copy)]
 struct TransferRange {
     channel: usize,
@@ -33,15 +32,15 @@ struct TransferRange {
     bytes: u64,
 }
 
-/// Why one try of a transfer ended.
+/// Why a try of a transfer ended.
 enum TransferError {
-    /// The next try may go well.
+    /// The next try may succeed.
     Retryable(String),
     Fatal(RemoteError),
 }
 
 impl Remote {
-    /// Copies bytes into a block, from `offset` on. They are there when this returns.
+    /// Copies bytes to a block, from `offset` on. They are there when this returns.
     pub fn upload(&self, to: &RemoteBlock, offset: u64, bytes: &[u8]) -> Result<(), RemoteError> {
         self.upload_with(to, offset, bytes.len() as u64, |at, piece| {
             piece.copy_from_slice(&bytes[at as usize..][..piece.len()]);
@@ -49,8 +48,8 @@ impl Remote {
         })
     }
 
-    /// As [`upload`](Self::upload), of bytes that `read` brings: those from the given one on, as many as fit. Several threads call
-    /// it, and what was lost on the way it is asked for again.
+    /// Like [`upload`](Self::upload), with bytes from `read`, which fills a buffer from the given position on. Several
+    /// threads call it, and bytes that were lost are read again.
     pub fn upload_with(
         &self,
         to: &RemoteBlock,
@@ -61,7 +60,7 @@ impl Remote {
         self.for_each_range(bytes, |range| self.upload_range(to, offset, range, &read))
     }
 
-    /// Copies bytes of a block out, from `offset` on.
+    /// Copies bytes from a block, from `offset` on.
     pub fn download(&self, from: &RemoteBlock, offset: u64, bytes: &mut [u8]) -> Result<(), RemoteError> {
         let ranges = self.ranges(bytes.len() as u64);
         let mut rest = bytes;
@@ -80,8 +79,8 @@ impl Remote {
         })
     }
 
-    /// As [`download`](Self::download), of bytes that `write` takes: where they belong, and the bytes. Several threads call it, each
-    /// in the order of its own bytes.
+    /// Like [`download`](Self::download), with bytes passed to `write` together with their position. Several threads
+    /// call it, each in the order of its own bytes.
     pub fn download_with(
         &self,
         from: &RemoteBlock,
@@ -141,7 +140,7 @@ impl Remote {
                 Err(TransferError::Fatal(failure)) => return Err(failure),
                 Err(TransferError::Retryable(why)) => why,
             };
-            // Since the connection was lost, and not since the upload began.
+            // Counted from the loss of the connection, not from the start of the upload.
             let retry_delay = waiting.get_or_insert_with(|| RetryDelay::new(inner.connection.retry_timeout));
             if !inner.runtime().block_on(retry_delay.wait()) {
                 return Err(inner.connection.lost_error(&why));
@@ -162,7 +161,7 @@ impl Remote {
         }
     }
 
-    /// Sends what is left of an upload over one connection.
+    /// Sends the rest of an upload over one connection.
     fn try_upload(
         &self,
         begin: UploadBegin,
@@ -181,7 +180,7 @@ impl Remote {
             if let Err(error) = read(range.start + at, &mut data) {
                 task.abort();
                 return Err(TransferError::Fatal(RemoteError::invalid_argument(format!(
-                    "what was to be uploaded cannot be read: {error}"
+                    "cannot read the data to upload: {error}"
                 ))));
             }
             let crc32c = checksums.add(at, &data);
@@ -195,7 +194,7 @@ impl Remote {
         drop(queue);
         match inner.runtime().block_on(task) {
             Ok(Ok(told)) if told.get_ref().complete => Ok(()),
-            Ok(Ok(_)) => Err(TransferError::Retryable("the server has not all of it".to_owned())),
+            Ok(Ok(_)) => Err(TransferError::Retryable("the server does not have all of it".to_owned())),
             Ok(Err(status)) => Err(self.transfer_error(&status)),
             Err(error) => Err(TransferError::Retryable(error.to_string())),
         }
@@ -234,7 +233,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Takes what comes over one connection.
+    /// Receives the rest of a download over one connection.
     fn try_download(
         &self,
         request: DownloadRequest,
@@ -248,8 +247,7 @@ impl Remote {
         let mut chunks = begun.map_err(|status| self.transfer_error(&status))?.into_inner();
         loop {
             let next = async { tokio::time::timeout(inner.connection.retry_timeout, chunks.message()).await };
-            let next =
-                inner.runtime().block_on(next).map_err(|_| TransferError::Retryable("nothing came".to_owned()))?;
+            let next = inner.runtime().block_on(next).map_err(|_| TransferError::Retryable("no answer".to_owned()))?;
             let Some(DownloadChunk { chunk, crc32c_so_far }) = next.map_err(|status| self.transfer_error(&status))?
             else {
                 return Ok(());
@@ -258,20 +256,19 @@ impl Remote {
             so_far = crc32c::crc32c_combine(so_far, crc32c, data.len());
             let is_whole = crc32c == crc32c::crc32c(&data) && so_far == crc32c_so_far;
             if !is_whole || at != *have - first || data.len() as u64 > range.bytes - *have {
-                return Err(TransferError::Retryable(format!(
-                    "what came for byte {} is not what was sent",
-                    range.start + *have
-                )));
+                return Err(TransferError::Retryable(format!("wrong checksum at byte {}", range.start + *have)));
             }
             let written = write(range.start + *have, &data);
             written.map_err(|error| {
-                TransferError::Fatal(RemoteError::invalid_argument(format!("what came cannot be written: {error}")))
+                TransferError::Fatal(RemoteError::invalid_argument(format!(
+                    "cannot write the downloaded data: {error}"
+                )))
             })?;
             *have += data.len() as u64;
         }
     }
 
-    /// Whether the next try may go well.
+    /// Whether the next try may succeed.
     fn transfer_error(&self, status: &Status) -> TransferError {
         match self.inner.connection.server_error(status) {
             Some(failure) if failure.origin == crate::ErrorOrigin::Connection => {
@@ -290,7 +287,7 @@ struct Checksums {
 }
 
 impl Checksums {
-    /// The checksum of a chunk.
+    /// Adds a chunk and returns its checksum.
     fn add(&mut self, at: u64, data: &[u8]) -> u32 {
         let (chunk, crc32c) = ((at / self.chunk_bytes) as usize, crc32c::crc32c(data));
         self.prefixes.truncate(chunk);
@@ -302,18 +299,18 @@ impl Checksums {
         self.prefixes.last().copied().unwrap_or(0)
     }
 
-    /// Goes back to where the server is, which has what was sent.
+    /// Goes back to the position of the server, if its checksum matches what was sent.
     fn rewind_to(&mut self, told: &Uploaded) -> Result<(), RemoteError> {
         self.prefixes.truncate(told.bytes.div_ceil(self.chunk_bytes) as usize);
         if self.total() == told.crc32c {
             return Ok(());
         }
-        let message = "the server has other bytes than were sent: upload them again".to_owned();
+        let message = "the server has different bytes than were sent: upload them again".to_owned();
         Err(RemoteError::connection(message).with_executed(Executed::Yes))
     }
 }
 
-/// Does all pieces of work at once. The first failure says why.
+/// Does all pieces of work in parallel. Returns the first error.
 fn run_parallel<P: Send>(
     pieces: Vec<P>,
     work: impl Fn(P) -> Result<(), RemoteError> + Sync,

@@ -1,8 +1,8 @@
-//! Numbers of launches that went well and need not be remembered otherwise: a bit each. Pure.
+//! The numbers of successful launches that need no other record: one bit each. Pure.
 
 use std::collections::BTreeMap;
 
-/// So many words of 64 numbers are kept. The lowest go first.
+/// Words of 64 numbers that are kept. The lowest are dropped first.
 const WORDS_MAX: usize = 1 << 16;
 
 #[derive(Debug, Default)]

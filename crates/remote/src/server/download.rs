@@ -1,5 +1,5 @@
-//! A download: chunks of a block, which the device copies while those before it are on their way. A client that does not read holds up
-//! nothing but its own download, and that only for a while.
+//! A download: chunks of a block, which the device copies while earlier ones are sent. A client that does not read
+//! blocks only its own download, and only until the session's timeout.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub(super) struct Download {
     range: Range<u64>,
     chunk_bytes: usize,
     queue: mpsc::Sender<ChunkResult>,
-    /// Room for the word that it was broken off, whatever waits before it.
+    /// Room to report the error that ends it, whatever is queued before.
     error_slot: mpsc::OwnedPermit<ChunkResult>,
 }
 
 impl Download {
-    /// A download, and what comes of it.
+    /// A download, and the stream of its chunks.
     pub(super) fn new(
         guard: SessionGuard,
         block: Arc<SessionBlock>,
@@ -42,7 +42,7 @@ impl Download {
         (Self { session: guard, block, range, chunk_bytes, queue, error_slot: last }, chunks)
     }
 
-    /// Reads until all is sent, or the client is gone.
+    /// Runs until everything is sent or the client is gone.
     pub(super) fn run(mut self, buffer: TransferBuffer, runtime: &Handle) {
         if let Err(failure) = self.send_chunks(buffer, runtime) {
             self.error_slot.send(Err(failure.into()));
@@ -70,7 +70,7 @@ impl Download {
         Ok(())
     }
 
-    /// Sends a chunk when there is room. Whether anybody is there to read it.
+    /// Sends a chunk when there is room. Returns whether the client is still there.
     fn send(&self, chunk: DownloadChunk, runtime: &Handle) -> Result<bool, RemoteError> {
         let life = self.session.idle_timeout;
         match runtime.block_on(tokio::time::timeout(life, self.queue.reserve())) {
@@ -81,7 +81,7 @@ impl Download {
             Ok(Err(_)) => Ok(false),
             Err(_) => {
                 let message =
-                    format!("nobody read the download for {} s: ask for the rest when you read", life.as_secs());
+                    format!("the download was not read for {} s: request the rest when you read it", life.as_secs());
                 Err(RemoteError::caller(Code::DeadlineExceeded, message))
             }
         }

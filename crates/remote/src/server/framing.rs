@@ -1,5 +1,5 @@
-//! What is read of a request before it is a call: how long its message may be, how long it may take to come, and how many modules
-//! are taken in at once.
+//! Limits that apply before a request is decoded: the length of its message, the time to receive it, and the number of
+//! modules that are received at once.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,13 +22,13 @@ use crate::CHUNK_BYTES_MAX;
 use crate::error::RemoteError;
 use crate::proto::freehold_server::FreeholdServer;
 
-/// Modules that are taken in and compiled at once, over all sessions. Each takes up to 16 MiB, a few times.
+/// Modules that are received and compiled at once, in all sessions. Each takes up to 16 MiB, several times.
 const MODULES_MAX: usize = 4;
 
-/// How long the text of a module may take to come.
+/// How long the text of a module may take to arrive.
 const MODULE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What is around a message: its numbers, and its session.
+/// Bytes of a message besides its data: numbers and the session id.
 const MESSAGE_OVERHEAD_BYTES: usize = 4096;
 
 const PUT_MODULE: &str = "/freehold.v1.Freehold/PutModule";
@@ -36,14 +36,14 @@ const UPLOAD: &str = "/freehold.v1.Freehold/Upload";
 
 #[derive(Clone)]
 pub(super) struct FramingService {
-    /// With the longest messages that each may have.
+    /// Each with its own limit of message length.
     calls: FreeholdServer<FreeholdService>,
     modules: FreeholdServer<FreeholdService>,
     module_permits: Arc<Semaphore>,
     handshake_timeout: Duration,
 }
 
-/// The right to have a module in memory. It goes with the call, and not with its connection.
+/// The right to have a module in memory. It belongs to the call, not to its connection.
 #[derive(Clone)]
 pub(super) struct ModulePermit {
     _permits: Arc<[OwnedSemaphorePermit; 2]>,
@@ -79,7 +79,7 @@ impl Service<http::Request<Body>> for FramingService {
                     (self.modules.clone(), self.module_permits.clone(), self.handshake_timeout);
                 Box::pin(receive_module(modules, permits, handshake_timeout, request))
             }
-            // How long its parts may take is its own matter.
+            // The upload checks the time of its parts itself.
             UPLOAD => self.calls.call(request),
             _ => {
                 let limit = Instant::now() + self.handshake_timeout;
@@ -89,22 +89,22 @@ impl Service<http::Request<Body>> for FramingService {
     }
 }
 
-/// Has a module read when there is a place for it: until then HTTP/2's window holds it back.
+/// Receives a module when there is a permit: until then the HTTP/2 window holds it back.
 async fn receive_module(
     mut modules: FreeholdServer<FreeholdService>,
     permits: Arc<Semaphore>,
     handshake_timeout: Duration,
     mut request: http::Request<Body>,
 ) -> Result<http::Response<Body>, Infallible> {
-    let info: ConnectionInfo = request.extensions().get().cloned().expect("every connection has one");
-    let own = info.module_permit.acquire_owned().await.expect("nobody closes it");
-    let place = permits.acquire_owned().await.expect("nobody closes it");
+    let info: ConnectionInfo = request.extensions().get().cloned().expect("every connection has a ConnectionInfo");
+    let own = info.module_permit.acquire_owned().await.expect("the semaphore is never closed");
+    let place = permits.acquire_owned().await.expect("the semaphore is never closed");
     request.extensions_mut().insert(ModulePermit { _permits: Arc::new([own, place]) });
     let limit = Instant::now() + MODULE_TIMEOUT;
     modules.call(request.map(|body| TimedBody::body(body, handshake_timeout, limit))).await
 }
 
-/// A body that has to come in time.
+/// A body that must arrive in time.
 struct TimedBody {
     body: Body,
     idle_timeout: Duration,
@@ -113,7 +113,7 @@ struct TimedBody {
 }
 
 impl TimedBody {
-    /// With no longer pause than this, and by then as a whole.
+    /// Wraps a body with a longest pause and a deadline for all of it.
     fn body(body: Body, pause: Duration, limit: Instant) -> Body {
         let end = Box::pin(tokio::time::sleep_until(limit.min(Instant::now() + pause)));
         Body::new(Self { body, idle_timeout: pause, deadline: limit, timer: end })
@@ -130,7 +130,7 @@ impl http_body::Body for TimedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             ready!(self.timer.as_mut().poll(context));
-            let message = "the request did not come in time: send it whole, at once";
+            let message = "the request did not arrive in time: send it without pauses";
             return Poll::Ready(Some(Err(RemoteError::caller(Code::DeadlineExceeded, message).into())));
         };
         let next = self.deadline.min(Instant::now() + self.idle_timeout);

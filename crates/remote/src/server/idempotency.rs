@@ -1,4 +1,4 @@
-//! The calls of a session by their call_log: each is carried out once, and answered as often as it is asked. Knows nothing of what
+//! The calls of a session by number: each is executed once, and answered as often as it is repeated. Does not know what
 //! calls do.
 
 use std::collections::BTreeMap;
@@ -12,28 +12,28 @@ use super::upload::Upload;
 use crate::error::{Executed, RemoteError};
 use crate::proto::Call;
 
-/// So many calls of a session may be unanswered, or answered and not yet known to be.
+/// Calls of a session that are unanswered, or whose answer the client has not confirmed.
 const CALLS_MAX: usize = 4096;
 
-/// What was answered: a message as bytes, or why not.
+/// The answer: an encoded message or an error.
 pub(super) type Outcome = Result<Vec<u8>, RemoteError>;
 
 /// What is known of a call.
 #[derive(Clone)]
 pub(super) enum Entry {
     Call {
-        /// A number made of the request, so that another one under the same number is noticed.
+        /// A hash of the request, so that a different one under the same number is noticed.
         fingerprint: u64,
         outcome: watch::Receiver<Option<Outcome>>,
     },
     Upload(Arc<Upload>),
 }
 
-/// Whose turn it is to carry a call out.
+/// Who executes a call.
 pub(super) enum Claim {
-    /// The caller's, who then says what came of it.
+    /// The caller, which then sends the outcome.
     New(watch::Sender<Option<Outcome>>),
-    /// Somebody's before.
+    /// An earlier caller.
     Known(watch::Receiver<Option<Outcome>>),
 }
 
@@ -63,7 +63,7 @@ impl CallLog {
         }
     }
 
-    /// The upload of that number: the one that began before, or a new one.
+    /// The upload of a number: a known one, or a new one.
     pub(super) fn upload(
         &self,
         call: &Call,
@@ -81,7 +81,7 @@ impl CallLog {
         }
     }
 
-    /// An upload that began.
+    /// A known upload.
     pub(super) fn find_upload(&self, number: u64) -> Option<Arc<Upload>> {
         match lock(&self.inner).entries.get(&number) {
             Some(Entry::Upload(upload)) => Some(upload.clone()),
@@ -97,17 +97,19 @@ impl CallLogInner {
             self.entries = self.entries.split_off(&self.forgotten_below);
         }
         if call.number < self.forgotten_below {
-            let message =
-                format!("call {} was answered, as a later call said: give a new call a new number", call.number);
+            let message = format!(
+                "call {} was answered, according to a later answered_below: give a new call a new number",
+                call.number
+            );
             return Err(RemoteError::caller(Code::FailedPrecondition, message).with_executed(Executed::Unknown));
         }
         if call.number == 0 {
-            return Err(RemoteError::invalid_argument("a call has a number from 1 on: give each call its own"));
+            return Err(RemoteError::invalid_argument("call numbers start at 1: give each call its own"));
         }
         let known = self.entries.get(&call.number).cloned();
         if known.is_none() && self.entries.len() >= CALLS_MAX {
             let message =
-                format!("{CALLS_MAX} calls of the session are remembered: say with answered_below which were answered");
+                format!("the session remembers {CALLS_MAX} calls: set answered_below to forget answered ones");
             return Err(RemoteError::caller(Code::ResourceExhausted, message));
         }
         Ok(known)
@@ -115,7 +117,9 @@ impl CallLogInner {
 }
 
 fn number_reused(number: u64) -> RemoteError {
-    RemoteError::invalid_argument(format!("call {number} was another call before: give each call its own number"))
+    RemoteError::invalid_argument(format!(
+        "call number {number} was used for a different call: give each call its own number"
+    ))
 }
 
 #[cfg(test)]
@@ -129,9 +133,9 @@ mod tests {
     #[test]
     fn the_second_of_one_number_gets_the_answer_of_the_first() {
         let call_log = CallLog::default();
-        let Ok(Claim::New(sender)) = call_log.claim(&call(1, 0), 77) else { panic!("it is the first") };
+        let Ok(Claim::New(sender)) = call_log.claim(&call(1, 0), 77) else { panic!("a new call is claimed") };
         sender.send_replace(Some(Ok(vec![1, 2])));
-        let Ok(Claim::Known(outcome)) = call_log.claim(&call(1, 0), 77) else { panic!("it is the second") };
+        let Ok(Claim::Known(outcome)) = call_log.claim(&call(1, 0), 77) else { panic!("a repeated call is known") };
         assert_eq!(*outcome.borrow(), Some(Ok(vec![1, 2])));
     }
 
@@ -140,7 +144,10 @@ mod tests {
         let call_log = CallLog::default();
         let _first = call_log.claim(&call(1, 0), 77);
         let refused = call_log.claim(&call(1, 0), 78).err().map(|failure| failure.message);
-        assert_eq!(refused.as_deref(), Some("call 1 was another call before: give each call its own number"));
+        assert_eq!(
+            refused.as_deref(),
+            Some("call number 1 was used for a different call: give each call its own number")
+        );
     }
 
     #[test]
@@ -148,8 +155,11 @@ mod tests {
         let call_log = CallLog::default();
         let _first = call_log.claim(&call(1, 0), 77);
         let _second = call_log.claim(&call(2, 2), 77);
-        let refused = call_log.claim(&call(1, 0), 77).err().expect("it is forgotten");
-        assert_eq!(refused.message, "call 1 was answered, as a later call said: give a new call a new number");
+        let refused = call_log.claim(&call(1, 0), 77).err().expect("a forgotten call is refused");
+        assert_eq!(
+            refused.message,
+            "call 1 was answered, according to a later answered_below: give a new call a new number"
+        );
         assert!(matches!(call_log.claim(&call(2, 0), 77), Ok(Claim::Known(_))));
     }
 
@@ -157,14 +167,14 @@ mod tests {
     fn so_many_calls_are_remembered_and_no_more() {
         let call_log = CallLog::default();
         (1..=4096).for_each(|number| assert!(call_log.claim(&call(number, 0), 0).is_ok()));
-        let refused = call_log.claim(&call(4097, 0), 0).err().expect("there are too many");
+        let refused = call_log.claim(&call(4097, 0), 0).err().expect("one call too many is refused");
         assert_eq!(refused.code, Code::ResourceExhausted);
         assert!(call_log.claim(&call(4097, 2), 0).is_ok());
     }
 
     #[test]
     fn zero_is_no_number() {
-        let refused = CallLog::default().claim(&call(0, 0), 0).err().expect("it is none");
-        assert_eq!(refused.message, "a call has a number from 1 on: give each call its own");
+        let refused = CallLog::default().claim(&call(0, 0), 0).err().expect("number 0 is refused");
+        assert_eq!(refused.message, "call numbers start at 1: give each call its own");
     }
 }

@@ -1,4 +1,4 @@
-//! Modules and launches of a session: what its worker was asked to run, and what became of it.
+//! Modules and launches of a session, which a worker of the broker runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,41 +18,41 @@ use super::named_table::NamedTable;
 use crate::error::RemoteError;
 use crate::proto::{self, BlockArgument, argument::Value};
 
-/// Launches of a session that are under way, or went wrong and were not waited for.
+/// Launches of a session that are running, or have failed and were not waited for.
 const LAUNCHES_MAX: usize = 1024;
 
-/// Modules that a session knows. What others have dropped is forgotten first.
+/// Modules of a session. Those that others have dropped are forgotten first.
 const MODULES_MAX: usize = 256;
 
-/// The longest that one call waits.
+/// The longest time that one call waits.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct Launches {
     caller: Caller,
     modules: Mutex<NamedTable<Module>>,
     launches: Mutex<LaunchTable>,
-    /// The points behind the last launch of each stream.
+    /// The fence after the last launch of each stream.
     last_fences: Mutex<BTreeMap<u32, Fence>>,
 }
 
 #[derive(Default)]
 struct LaunchTable {
     pending: BTreeMap<u64, Arc<PendingLaunch>>,
-    /// Of those that went well no more is kept than their numbers, when there are many.
+    /// The numbers of successful launches, when there are too many to keep more.
     completed: CompletedSet,
 }
 
-/// A launch that was put in.
+/// A submitted launch.
 struct PendingLaunch {
     call: Call,
-    /// What has a name, and is there again when the launch is completed.
+    /// Named leases, which are committed when the launch is complete.
     named: Mutex<Vec<NamedLease>>,
-    /// Whether somebody heard that it went wrong.
+    /// Whether its failure was reported.
     is_reported: AtomicBool,
 }
 
 impl PendingLaunch {
-    /// Whether nobody has to wait for it.
+    /// Whether nobody needs to wait for it.
     fn is_finished(&self) -> bool {
         let is_over = || self.is_reported.load(Ordering::Relaxed) || matches!(self.call.is_complete(), Ok(true));
         lock(&self.named).is_empty() && is_over()
@@ -65,7 +65,7 @@ impl Launches {
         Ok(Self { caller: Caller::from_broker(broker)?, modules, launches: calls, last_fences: last })
     }
 
-    /// Its number: [`describe`](Self::describe) says the rest.
+    /// Stores a module. Returns only its number; [`describe_module`](Self::describe_module) returns the rest.
     pub(super) fn put_module(&self, name: &str, text: &str) -> Result<proto::Module, RemoteError> {
         self.check_module_room(name)?;
         let module = self.add_module(self.caller.put_module(name, text)?)?;
@@ -95,7 +95,7 @@ impl Launches {
         Ok(())
     }
 
-    /// Sees that one more module of a name can be known, before anything is done with it.
+    /// Checks that there is room for one more module of a name, before anything is done with it.
     fn check_module_room(&self, name: &str) -> Result<(), RemoteError> {
         if lock(&self.modules).has_room(name) {
             return Ok(());
@@ -113,7 +113,7 @@ impl Launches {
 
     fn module(&self, module: u64) -> Result<Module, RemoteError> {
         lock(&self.modules).get(module).cloned().ok_or_else(|| {
-            let message = format!("the session knows no module {module}: put it, or find it by its name first");
+            let message = format!("the session has no module {module}: put it, or find it by name first");
             RemoteError::caller(Code::NotFound, message)
         })
     }
@@ -129,7 +129,7 @@ impl Launches {
         })
     }
 
-    /// Puts a launch in. `block` makes arguments of the session's blocks.
+    /// Submits a launch. `block` makes arguments of the session's blocks.
     pub(super) fn launch(
         &self,
         number: u64,
@@ -137,10 +137,10 @@ impl Launches {
         block: impl Fn(&Caller, &BlockArgument) -> Result<Argument<'static>, RemoteError>,
     ) -> Result<(), RemoteError> {
         let module = self.module(request.module)?;
-        // SAFETY: this process has no memory of the device, and a worker runs the kernel that has nothing but leases of this user. What
-        // a client's kernel does to the client's memory is for the client to answer.
+        // SAFETY: this process has no memory of the device, and the kernel runs in a worker that has nothing but leases
+        // of this user. What a client's kernel does to the client's memory is up to the client.
         let kernel = unsafe { module.kernel(&request.kernel) }?;
-        // A name is not leased for a launch that is none.
+        // Names are leased only for a valid launch.
         let kinds = |place, given: &proto::Argument| match &given.value {
             Some(Value::Name(_) | Value::Block(_)) => Ok(Argument::any_memory()),
             given => parse_value(place, given.as_ref()),
@@ -176,7 +176,7 @@ impl Launches {
     ) -> Result<Call, RemoteError> {
         let (grid, arguments) = shape(request, argument)?;
         let call = self.caller.call(&Launch { stream: request.stream, ..Launch::new(kernel, grid, &arguments) })?;
-        // Another may have been put in meanwhile, behind this one.
+        // Another launch may have been submitted meanwhile, after this one.
         let (mut last, point) = (lock(&self.last_fences), call.fence());
         let known = last.entry(request.stream).or_insert(point);
         if known.tenant != point.tenant || known.value < point.value {
@@ -199,11 +199,11 @@ impl Launches {
         if put.len() < LAUNCHES_MAX {
             return Ok(());
         }
-        let message = format!("{LAUNCHES_MAX} launches are under way or went wrong: wait for some first");
+        let message = format!("{LAUNCHES_MAX} launches are running or have failed: wait for some first");
         Err(RemoteError::caller(Code::ResourceExhausted, message))
     }
 
-    /// Leases what arguments name, each name once.
+    /// Leases the names among the arguments, each once.
     fn lease_named(&self, arguments: &[proto::Argument]) -> Result<BTreeMap<String, NamedLease>, RemoteError> {
         let name_arguments = || {
             arguments.iter().filter_map(|given| match &given.value {
@@ -230,7 +230,7 @@ impl Launches {
         Ok(named)
     }
 
-    /// Names that no launch has written are what they were.
+    /// Returns names that no launch has written: they keep their versions.
     fn discard(&self, named: &Mutex<Vec<NamedLease>>) -> Result<(), RemoteError> {
         let mut named = lock(named);
         while let Some(one) = named.pop() {
@@ -247,14 +247,14 @@ impl Launches {
         Ok(())
     }
 
-    /// Waits until a launch is completed.
+    /// Waits until a launch is complete.
     pub(super) fn wait(&self, number: u64, timeout: Duration) -> Result<(), RemoteError> {
         let calls = lock(&self.launches);
         if calls.completed.contains(number) {
             return Ok(());
         }
         let put = calls.pending.get(&number).cloned().ok_or_else(|| {
-            let message = format!("the session knows no launch {number}: wait for the number that Launch answered");
+            let message = format!("the session has no launch {number}: wait for the number that Launch returned");
             RemoteError::caller(Code::NotFound, message)
         })?;
         drop(calls);
@@ -269,7 +269,7 @@ impl Launches {
         }
     }
 
-    /// Lets a stream's next work wait for all launches so far, on the device.
+    /// Makes a stream wait for all launches so far, on the device.
     pub(super) fn wait_for_launches(&self, broker: &Broker, stream: &Stream) -> Result<(), RemoteError> {
         let points: Vec<Fence> = lock(&self.last_fences).values().copied().collect();
         for point in points {
@@ -280,11 +280,11 @@ impl Launches {
 }
 
 fn too_many_modules() -> RemoteError {
-    let message = format!("the session knows {MODULES_MAX} modules: drop one, or use another session");
+    let message = format!("the session has {MODULES_MAX} modules: drop one, or use another session");
     RemoteError::caller(Code::ResourceExhausted, message)
 }
 
-/// What is launched: the grid, and the arguments, which are counted from 1.
+/// The launch: the grid, and the arguments, which are counted from 1.
 fn shape<'a>(
     request: &proto::LaunchRequest,
     argument: impl Fn(usize, &proto::Argument) -> Result<Argument<'a>, RemoteError>,
@@ -298,7 +298,7 @@ fn dimensions(told: Option<&proto::Dimensions>) -> [u32; 3] {
     told.map_or([1; 3], |told| [told.x, told.y, told.z])
 }
 
-/// A number or a structure.
+/// Parses a number or a structure.
 fn parse_value(place: usize, given: Option<&Value>) -> Result<Argument<'static>, RemoteError> {
     match given {
         Some(Value::Structure(bytes)) => Ok(Argument::bytes(bytes.as_slice())),
@@ -310,20 +310,21 @@ fn parse_value(place: usize, given: Option<&Value>) -> Result<Argument<'static>,
                 proto::Kind::Bits => Kind::Bits,
                 proto::Kind::Bytes => {
                     return Err(RemoteError::invalid_argument(format!(
-                        "argument {place} is a number of bytes: give a structure"
+                        "argument {place} is a number of kind BYTES: pass a structure"
                     )));
                 }
             };
             let bytes = number.bytes;
             if !matches!(bytes, 1 | 2 | 4 | 8) || bytes < 8 && number.bits >> (8 * bytes) != 0 {
-                let message =
-                    format!("argument {place} is a number of {bytes} bytes: it has 1, 2, 4 or 8, and fits into them");
+                let message = format!(
+                    "argument {place} is a number of {bytes} bytes: expected 1, 2, 4 or 8, and a value that fits"
+                );
                 return Err(RemoteError::invalid_argument(message));
             }
             Ok(Argument::number(Parameter { kind, bytes }, number.bits))
         }
         _ => Err(RemoteError::invalid_argument(format!(
-            "argument {place} is nothing: give a block, a name, a number or a structure"
+            "argument {place} has no value: pass a block, a name, a number or a structure"
         ))),
     }
 }
@@ -331,7 +332,7 @@ fn parse_value(place: usize, given: Option<&Value>) -> Result<Argument<'static>,
 fn proto_kernel(signature: &Signature) -> proto::Kernel {
     let parameters = signature.parameters.iter().map(|parameter| {
         let kind = match parameter.kind {
-            // The worker tells them apart.
+            // The worker distinguishes them.
             Kind::Unsigned | Kind::Pointer => proto::Kind::Unsigned,
             Kind::Signed => proto::Kind::Signed,
             Kind::Float => proto::Kind::Float,

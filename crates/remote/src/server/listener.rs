@@ -1,4 +1,5 @@
-//! Who comes in: how many connections there are at once, and how long one may take to show the token. Knows nothing of calls.
+//! Accepts connections: how many there are at once, and how long each may take to present the token. Knows nothing of
+//! calls.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -18,7 +19,7 @@ use tonic::transport::server::Connected;
 use super::ServerLimits;
 use crate::idle_timeout::IdleTimeout;
 
-/// How long nobody is let in when the system refused to: it may be out of descriptors.
+/// How long no connection is accepted after an error of the system, which may be out of descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// What calls know of their connection.
@@ -30,7 +31,7 @@ pub(super) struct ConnectionInfo {
 }
 
 impl ConnectionInfo {
-    /// The token was shown: from now on the connection stays for as long as it lives.
+    /// Records that the token was presented: the deadline does not apply any more.
     pub(super) fn mark_authenticated(&self) {
         self.is_authenticated.store(true, Ordering::Relaxed);
     }
@@ -41,7 +42,7 @@ impl ConnectionInfo {
 pub(super) struct ServerConnection {
     stream: IdleTimeout<TcpStream>,
     info: ConnectionInfo,
-    /// Until the token was shown.
+    /// Until the token is presented.
     unauthenticated: Option<Unauthenticated>,
     _permit: OwnedSemaphorePermit,
 }
@@ -49,18 +50,18 @@ pub(super) struct ServerConnection {
 #[derive(Debug)]
 struct Unauthenticated {
     deadline: Pin<Box<Sleep>>,
-    /// Answered when another needs the permit.
+    /// Completes when another connection needs the place.
     evicted: oneshot::Receiver<()>,
 }
 
-/// Connections that have not shown the token, the oldest first.
+/// Connections that have not presented the token, oldest first.
 #[derive(Default)]
 struct UnauthenticatedQueue {
     waiting: VecDeque<(ConnectionInfo, oneshot::Sender<()>)>,
 }
 
 impl UnauthenticatedQueue {
-    /// Lets one more in. Where there are too many, the oldest goes.
+    /// Adds a connection. If there are too many, the oldest is closed.
     fn admit(&mut self, info: ConnectionInfo, limits: &ServerLimits) -> Unauthenticated {
         self.waiting.retain(|(info, permit)| !info.is_authenticated.load(Ordering::Relaxed) && !permit.is_closed());
         while self.waiting.len() >= limits.unauthenticated_max.max(1) {
@@ -72,26 +73,26 @@ impl UnauthenticatedQueue {
     }
 }
 
-/// The connections that come to a listener.
+/// The connections to a listener.
 pub(super) fn incoming(listener: TcpListener, limits: ServerLimits) -> ReceiverStream<io::Result<ServerConnection>> {
     let (sender, connections) = mpsc::channel(1);
     tokio::spawn(async move {
         let permits = Arc::new(Semaphore::new(limits.connections_max));
         let mut unauthenticated_queue = UnauthenticatedQueue::default();
         loop {
-            // Who finds no place waits with the system.
-            let permit = permits.clone().acquire_owned().await.expect("nobody closes it");
+            // A connection without a permit waits in the backlog of the socket.
+            let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!(target: "freehold", %error, "a connection could not be taken");
+                    tracing::warn!(target: "freehold", %error, "could not accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     continue;
                 }
             };
-            // Without it calls are slower, and right.
+            // Without it calls are slower, but correct.
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(target: "freehold", %error, "a connection sends late");
+                tracing::debug!(target: "freehold", %error, "could not set TCP_NODELAY");
             }
             let info = ConnectionInfo { is_authenticated: Arc::default(), module_permit: Arc::new(Semaphore::new(1)) };
             let unauthenticated = Some(unauthenticated_queue.admit(info.clone(), &limits));
@@ -105,7 +106,7 @@ pub(super) fn incoming(listener: TcpListener, limits: ServerLimits) -> ReceiverS
 }
 
 impl ServerConnection {
-    /// Fails where the token was not shown in time.
+    /// Fails if the token was not presented in time.
     fn check_authenticated(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let Some(unauthenticated) = &mut self.unauthenticated else { return Ok(()) };
         if self.info.is_authenticated.load(Ordering::Relaxed) {
@@ -115,7 +116,7 @@ impl ServerConnection {
         if unauthenticated.deadline.as_mut().poll(context).is_ready()
             || Pin::new(&mut unauthenticated.evicted).poll(context).is_ready()
         {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "no token was shown in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no token was presented in time"));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The server: a process that serves a broker over gRPC. It owns the listener, TLS, and who is let in; what calls do is in `calls`.
+//! The server: a process that serves a broker over gRPC. This module owns the listener, TLS and authentication;
+//! `service` executes the calls.
 
 mod completed_set;
 mod download;
@@ -37,16 +38,16 @@ use crate::proto::freehold_server::FreeholdServer;
 use crate::token::Token;
 use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
 
-/// How often the server looks whether the broker is still there, and for sessions that are over.
+/// How often the server checks the broker, and looks for expired sessions.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Calls that one connection may have under way.
+/// Calls that one connection may have in flight.
 const STREAMS_MAX: u32 = 256;
 
-/// The most bytes of a request's headers.
+/// The longest headers of a request, in bytes.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
-/// The most bytes of a question that is no call: names of services.
+/// The longest message of the health and reflection services, in bytes.
 const QUERY_BYTES_MAX: usize = 1024;
 
 /// A certificate with its key.
@@ -54,13 +55,15 @@ const QUERY_BYTES_MAX: usize = 1024;
 pub struct Identity(tonic::transport::Identity);
 
 impl Identity {
+    /// Checks a certificate and its key, both as PEM.
+    ///
     /// # Errors
-    /// Where they are none, or do not belong together.
+    /// They are not valid, or do not belong together.
     pub fn new(certificate: Vec<u8>, key: Vec<u8>) -> io::Result<Self> {
         let identity = Self(tonic::transport::Identity::from_pem(certificate, key));
         match Server::builder().tls_config(identity.config()) {
             Ok(_) => Ok(identity),
-            Err(_) => Err(io::Error::other("this is no certificate with its key: name both as PEM")),
+            Err(_) => Err(io::Error::other("not a certificate with its key: expected both as PEM")),
         }
     }
 
@@ -69,23 +72,23 @@ impl Identity {
     }
 }
 
-/// The key is a secret.
+/// Does not print the key.
 impl std::fmt::Debug for Identity {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Identity")
     }
 }
 
-/// What clients may take of a server.
+/// Limits of the clients of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Connections at once. Who comes then waits for one to end.
+    /// Connections at once. Further ones wait until one ends.
     pub connections_max: usize,
-    /// Connections at once that have not shown the token. The oldest makes room.
+    /// Connections at once that have not presented the token. The oldest is closed first.
     pub unauthenticated_max: usize,
-    /// How long a connection has to show the token, a request to come, and an upload to begin.
+    /// How long a connection may take to present the token, a request to arrive, and an upload to begin.
     pub handshake_timeout: Duration,
-    /// How long nothing may move in a connection.
+    /// How long no data may move in a connection.
     pub idle_timeout: Duration,
 }
 
@@ -96,11 +99,11 @@ impl Default for ServerLimits {
     }
 }
 
-/// What a server has to know.
+/// The parts of a server.
 #[derive(Debug)]
 pub struct RemoteServer {
     pub listener: TcpListener,
-    /// Without one it speaks without TLS: for clients of its own machine.
+    /// Without one there is no TLS, for clients on its own machine.
     pub identity: Option<Identity>,
     pub token: Token,
     /// The broker's socket.
@@ -111,19 +114,19 @@ pub struct RemoteServer {
 }
 
 impl RemoteServer {
-    /// Serves until the broker has hung up.
+    /// Serves until the broker has closed the connection.
     ///
     /// # Errors
-    /// Where no broker answers, where certificate and key are none, or where the system refuses what the server needs.
+    /// No broker answers, certificate and key are not valid, or a system call fails.
     pub fn serve(self) -> io::Result<()> {
-        // Connections and sessions have descriptors, more than many systems give at first.
+        // Connections and sessions need more descriptors than many systems allow by default.
         let mut descriptors = getrlimit(Resource::Nofile);
         descriptors.current = descriptors.maximum;
         setrlimit(Resource::Nofile, descriptors)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let link = Arc::new(Mutex::new(Link::connect(&self.socket).map_err(io::Error::other)?));
         let served = runtime.block_on(self.run(link));
-        // What is under way ends with the process, and the broker takes back what it had.
+        // Running calls end with the process, and the broker takes back what they had.
         runtime.shutdown_background();
         served
     }
@@ -163,7 +166,7 @@ impl RemoteServer {
         let served = server
             .add_service(health_service)
             .add_service(InterceptedService::new(newer, guard.clone()))
-            // Many tools ask for this one alone.
+            // Many tools only use the older version.
             .add_service(InterceptedService::new(older, guard.clone()))
             .add_service(InterceptedService::new(calls, guard))
             .serve_with_incoming(listener::incoming(listener, self.limits));
@@ -174,7 +177,7 @@ impl RemoteServer {
     }
 }
 
-/// Lets in who shows the token.
+/// Accepts requests with the token.
 #[derive(Clone)]
 struct TokenInterceptor {
     token: Arc<Token>,
@@ -184,18 +187,22 @@ impl tonic::service::Interceptor for TokenInterceptor {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         let shown = request.metadata().get("authorization");
         if shown.is_some_and(|shown| self.token.matches_header(shown.as_bytes())) {
-            request.extensions().get::<ConnectionInfo>().expect("every connection has one").mark_authenticated();
+            request
+                .extensions()
+                .get::<ConnectionInfo>()
+                .expect("every connection has a ConnectionInfo")
+                .mark_authenticated();
             return Ok(request);
         }
         let message = match shown {
-            None => "no token was shown: say --token-file FILE, or set FREEHOLD_TOKEN",
-            Some(_) => "the token is another: use the one that `freehold serve` was started with",
+            None => "no token was presented: use --token-file FILE, or set FREEHOLD_TOKEN",
+            Some(_) => "wrong token: use the one that `freehold serve` was started with",
         };
         Err(RemoteError::caller(tonic::Code::Unauthenticated, message).into())
     }
 }
 
-/// Ends sessions whose time is over, until the broker has hung up.
+/// Closes expired sessions, until the broker has closed the connection.
 async fn watch_broker(sessions: Arc<Sessions>, link: Arc<Mutex<Link>>) {
     let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     loop {
@@ -208,11 +215,11 @@ async fn watch_broker(sessions: Arc<Sessions>, link: Arc<Mutex<Link>>) {
         match look.await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                tracing::warn!(target: "freehold", %error, "the server ends: the broker does not answer");
+                tracing::warn!(target: "freehold", %error, "the server exits: the broker does not answer");
                 return;
             }
             Err(error) => {
-                tracing::error!(target: "freehold", %error, "the server ends");
+                tracing::error!(target: "freehold", %error, "the server exits");
                 return;
             }
         }
@@ -226,7 +233,7 @@ fn broker_stats(link: &mut Link) -> Result<BrokerStats, LinkError> {
     }
 }
 
-/// A lock that outlives a thread which panicked with it: what it guards is changed in single steps.
+/// Locks a mutex even if a thread panicked with it: what it guards is changed in single steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

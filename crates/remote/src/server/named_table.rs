@@ -1,15 +1,15 @@
-//! What a session knows by numbers and names, and how much of it at the most. Knows nothing of modules, of which it is used for.
+//! A bounded table of values by number and by name. Used for the modules of a session, of which it knows nothing.
 
 use std::collections::HashMap;
 
-/// Things by number, each with a name that no other of them has.
+/// Values by number, each with a unique name.
 pub(super) struct NamedTable<T> {
     entries: HashMap<u64, (Box<str>, T)>,
     max: usize,
 }
 
 impl<T> NamedTable<T> {
-    /// With at most `max` entries.
+    /// A table of at most `max` entries.
     pub(super) fn new(max: usize) -> Self {
         Self { entries: HashMap::new(), max }
     }
@@ -18,7 +18,7 @@ impl<T> NamedTable<T> {
         self.entries.get(&number).map(|(_, thing)| thing)
     }
 
-    /// Whether one of that name can be added.
+    /// Whether a value of that name can be added.
     pub(super) fn has_room(&self, name: &str) -> bool {
         self.entries.len() < self.max || self.contains_name(name)
     }
@@ -27,7 +27,7 @@ impl<T> NamedTable<T> {
         self.entries.values().any(|(known, _)| &**known == name)
     }
 
-    /// Adds a thing, in place of the one that had its name or its number. Whether there was room.
+    /// Adds a value, in place of the one with the same name or number. Returns whether there was room.
     pub(super) fn insert(&mut self, number: u64, name: &str, thing: T) -> bool {
         let has_room = self.has_room(name) || self.entries.contains_key(&number);
         if has_room {
@@ -41,7 +41,7 @@ impl<T> NamedTable<T> {
         self.entries.retain(|_, (known, _)| &**known != name);
     }
 
-    /// Forgets all whose names are not among these.
+    /// Removes all values whose names do not satisfy the predicate.
     pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.entries.retain(|_, (name, _)| is_there(name));
     }
@@ -57,9 +57,9 @@ mod tests {
         assert!(known.insert(1, "a", 'a') && known.insert(2, "b", 'b'));
         assert!(!known.has_room("c") && !known.insert(3, "c", 'c'));
         assert_eq!(known.get(3), None);
-        assert!(known.insert(4, "b", 'B'), "another of a name takes its place");
+        assert!(known.insert(4, "b", 'B'), "a value of the same name is replaced");
         assert_eq!((known.get(2), known.get(4)), (None, Some(&'B')));
-        assert!(known.insert(4, "b", 'b') && known.insert(1, "a", 'A'), "the same again is no other");
+        assert!(known.insert(4, "b", 'b') && known.insert(1, "a", 'A'), "replacing takes no room");
         known.remove("a");
         assert!(known.insert(3, "c", 'c'));
         known.retain(|name| name == "b");

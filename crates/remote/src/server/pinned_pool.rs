@@ -1,5 +1,5 @@
-//! Pinned memory that blocks travel through: a few chunks for each transfer, so that the device copies some while the network
-//! moves others. A buffer is used by one transfer at a time, and by the next when the device is done with it.
+//! Pinned memory between network and device: a few chunks for each transfer, so that the device copies some while the
+//! network moves others. One transfer uses a buffer at a time, and the next when the device is done with it.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::error::RemoteError;
 /// Chunks of one buffer: one is filled, one is copied, and one is ready when either is late.
 const CHUNKS: usize = 3;
 
-/// Transfers that move at once. Further ones wait until one of these is over.
+/// Active transfers. Further ones wait until one ends.
 const TRANSFERS_MAX: usize = 32;
 
 pub(super) struct PinnedPool {
@@ -29,15 +29,15 @@ pub(super) struct PinnedPool {
 /// The pinned memory of one transfer.
 pub(super) struct TransferBuffer {
     pool: Arc<PinnedPool>,
-    /// Nothing where the device failed: then it is not used again.
+    /// `None` if the device failed: then it is not reused.
     memory: Option<HostMemory>,
-    /// Slots that the device may still use, the oldest first, with the bytes of each.
+    /// Slots that the device may still use, oldest first, with their bytes.
     in_flight: VecDeque<(usize, usize, Event)>,
     next: usize,
     _permit: TransferPermit,
 }
 
-/// The right to a buffer: the session's, and the server's.
+/// The right to a buffer, of the session and of the server.
 pub(super) struct TransferPermit {
     _permits: [OwnedSemaphorePermit; 2],
 }
@@ -47,14 +47,14 @@ impl PinnedPool {
         Self { device, idle: Mutex::default(), permits: Arc::new(Semaphore::new(TRANSFERS_MAX)) }
     }
 
-    /// The right to a buffer, when the session may have one more and there is one.
+    /// Waits until the session and the server have a buffer left.
     pub(super) async fn permit(&self, of_session: &Arc<Semaphore>) -> TransferPermit {
-        let own = of_session.clone().acquire_owned().await.expect("nobody closes it");
-        let one = self.permits.clone().acquire_owned().await.expect("nobody closes it");
+        let own = of_session.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let one = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         TransferPermit { _permits: [own, one] }
     }
 
-    /// A buffer, which may have to be made.
+    /// Returns a buffer, and allocates one if none is free.
     pub(super) fn buffer(self: &Arc<Self>, permit: TransferPermit) -> Result<TransferBuffer, RemoteError> {
         let idle = lock(&self.idle).pop();
         let memory = match idle {
@@ -66,8 +66,7 @@ impl PinnedPool {
     }
 
     fn alloc(&self) -> Result<HostMemory, RemoteError> {
-        let refused =
-            |error: rustix::io::Errno| RemoteError::server(format!("at the server: the system refused: {error}"));
+        let refused = |error: rustix::io::Errno| RemoteError::server(format!("at the server: system error: {error}"));
         let bytes = (CHUNKS * CHUNK_BYTES_MAX) as u64;
         let file = memfd_create("freehold-lane", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
         ftruncate(&file, bytes).map_err(refused)?;
@@ -81,7 +80,7 @@ impl TransferBuffer {
         self.in_flight.len() == CHUNKS
     }
 
-    /// Copies bytes into pinned memory, and lets the device copy them on.
+    /// Copies bytes to pinned memory, and submits the copy to the device.
     pub(super) fn upload(
         &mut self,
         stream: &Stream,
@@ -96,18 +95,19 @@ impl TransferBuffer {
         self.submit(stream, bytes.len(), |part| copy(part))
     }
 
-    /// Lets the device copy so many bytes into pinned memory. [`take`](Self::take) has them, in the order of the asking.
+    /// Submits a copy from the device to pinned memory. [`take_downloaded`](Self::take_downloaded) returns the bytes,
+    /// in the same order.
     pub(super) fn download(
         &mut self,
         stream: &Stream,
         bytes: usize,
         copy: impl FnOnce(&mut ImportedSlice<u8>) -> Result<(), RemoteError>,
     ) -> Result<(), RemoteError> {
-        assert!(!self.is_full(), "a buffer is asked for what it has room for");
+        assert!(!self.is_full(), "the buffer has a free slot");
         self.submit(stream, bytes, copy)
     }
 
-    /// The oldest bytes that were asked for, when the device has copied them.
+    /// Waits for the oldest submitted copy and returns its bytes.
     pub(super) fn take_downloaded(&mut self) -> Result<Vec<u8>, RemoteError> {
         let (slot, bytes) = self.wait_oldest()?;
         let mut taken = vec![0; bytes];
@@ -115,7 +115,7 @@ impl TransferBuffer {
         Ok(taken)
     }
 
-    /// Waits until the device is done with everything.
+    /// Waits until the device is done with all slots.
     pub(super) fn wait_all(&mut self) -> Result<(), RemoteError> {
         while !self.in_flight.is_empty() {
             self.wait_oldest()?;
@@ -144,7 +144,7 @@ impl TransferBuffer {
     }
 
     fn wait_oldest(&mut self) -> Result<(usize, usize), RemoteError> {
-        let (slot, bytes, event) = self.in_flight.pop_front().expect("a buffer is asked for what flies");
+        let (slot, bytes, event) = self.in_flight.pop_front().expect("a copy is in flight");
         match event.synchronize() {
             Ok(()) => Ok((slot, bytes)),
             Err(error) => {
@@ -166,7 +166,7 @@ impl TransferBuffer {
 
 impl Drop for TransferBuffer {
     fn drop(&mut self) {
-        // What failed is given up: the driver's last use of it is not known.
+        // After a failure the memory is leaked: the driver may still use it.
         if self.memory.is_some()
             && self.wait_all().is_ok()
             && let Some(memory) = self.memory.take()

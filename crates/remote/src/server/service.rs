@@ -1,5 +1,5 @@
-//! What each call does. It checks what a client says, and broker_permits the session or the broker; nothing that waits for either runs on
-//! the threads of the network.
+//! The implementation of each call. It checks the request, then calls the session or the broker. Nothing that waits for
+//! either runs on the network threads.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
@@ -29,19 +29,19 @@ use crate::proto::{self, Block, Call, Done, UploadBegin, UploadMessage, Uploaded
 /// Chunks of an upload that wait for pinned memory.
 const QUEUE: usize = 2;
 
-/// Chunks of a download where the client has no wish.
+/// Default size of the chunks of a download.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Who waits for launches has a thread each: further ones wait for one. Fewer than there are threads for all that may wait:
-/// transfers and single calls have theirs.
+/// Calls that wait for launches, each of which takes a thread. Further ones wait. Fewer than the threads of the
+/// runtime, so that transfers and other calls get theirs.
 const WAITS_MAX: usize = 128;
 
-/// Calls of no session that have a thread.
+/// Calls outside any session that have a thread.
 const BROKER_CALLS_MAX: usize = 32;
 
 pub(super) struct FreeholdService {
     sessions: Arc<Sessions>,
-    /// What belongs to no session is asked here.
+    /// For calls that belong to no session.
     link: Arc<Mutex<Link>>,
     broker_permits: Arc<Semaphore>,
     wait_permits: Arc<Semaphore>,
@@ -51,14 +51,14 @@ pub(super) struct FreeholdService {
 
 type Reply<T> = Result<Response<T>, Status>;
 
-/// Runs what may wait for the device or the broker, when it is its turn.
+/// Runs something that may wait for the device or the broker on a thread of its own, when there is a permit.
 async fn run_blocking<T: Send + 'static>(
     turns: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, RemoteError> + Send + 'static,
 ) -> Result<T, RemoteError> {
     let turn = acquire(turns).await;
     let work = move || {
-        // It goes with the thread, and not with a client that does not wait any more.
+        // The permit belongs to the thread, not to a client that stopped waiting.
         let _turn = turn;
         work()
     };
@@ -69,11 +69,11 @@ async fn run_blocking<T: Send + 'static>(
 }
 
 async fn acquire(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    turns.clone().acquire_owned().await.expect("nobody closes it")
+    turns.clone().acquire_owned().await.expect("the semaphore is never closed")
 }
 
 fn aborted() -> RemoteError {
-    RemoteError::server("the server broke off the call: tell who runs it").with_executed(Executed::Unknown)
+    RemoteError::server("the server aborted the call: report it to its operator").with_executed(Executed::Unknown)
 }
 
 impl FreeholdService {
@@ -84,11 +84,11 @@ impl FreeholdService {
 
     fn enter(&self, call: Option<&Call>) -> Result<(SessionGuard, Call), RemoteError> {
         let call =
-            call.ok_or_else(|| RemoteError::invalid_argument("the request has no call: say session and number"))?;
+            call.ok_or_else(|| RemoteError::invalid_argument("the request has no call: set session and number"))?;
         Ok((self.sessions.enter(&call.session)?, call.clone()))
     }
 
-    /// Carries a call out that changes something: once, whoever hears the answer.
+    /// Executes a call that changes something once, however often it is repeated.
     async fn call_once<R: Message + Default>(
         &self,
         call: Option<&Call>,
@@ -100,7 +100,8 @@ impl FreeholdService {
             Claim::Known(outcome) => outcome,
             Claim::New(sender) => {
                 let outcome = sender.subscribe();
-                // Not part of this call any more: it goes on where the client does not. One session has so many threads at a time.
+                // A task of its own, which continues if the client does not. The number of threads of a session is
+                // limited.
                 tokio::spawn(async move {
                     let turn = acquire(&guard.call_permits).await;
                     let work = move || {
@@ -108,14 +109,14 @@ impl FreeholdService {
                         sender.send_replace(Some(answer));
                         drop(turn);
                     };
-                    // Where it panics, who waits hears that nobody answers any more.
+                    // If it panics, waiting clients see the channel close.
                     let _ = tokio::task::spawn_blocking(work).await;
                 });
                 outcome
             }
         };
         let answer = match outcome.wait_for(Option::is_some).await {
-            Ok(answer) => answer.clone().expect("it was waited for"),
+            Ok(answer) => answer.clone().expect("the outcome was awaited"),
             Err(_) => Err(aborted()),
         };
         let message = R::decode(answer?.as_slice()).expect("it was encoded here");
@@ -130,11 +131,11 @@ impl FreeholdService {
         run_blocking(&self.broker_permits, move || Ok(ask(&mut lock(&link))?)).await
     }
 
-    /// Takes the chunks of an upload from the connection and hands them on, no faster than the device has room for them.
+    /// Receives the chunks of an upload and passes them on, no faster than the device takes them.
     async fn receive(&self, begin: UploadBegin, mut parts: Streaming<UploadMessage>) -> Result<Uploaded, RemoteError> {
         let (guard, call) = self.enter(begin.call.as_ref())?;
         let upload = guard.call_log.upload(&call, || Upload::new(guard.block(begin.block)?, &begin))?;
-        // Who sent it before may wait for the device.
+        // The previous sender may be waiting for the device.
         let begun = upload.clone();
         let sender = run_blocking(&guard.call_permits, move || begun.begin(&begin)).await?;
         let told = |turns: Arc<Semaphore>| async move { run_blocking(&turns, move || Ok(upload.progress())).await };
@@ -149,28 +150,29 @@ impl FreeholdService {
                 Ok(Ok(Some(UploadMessage { part: Some(part) }))) => part,
                 Ok(Ok(Some(UploadMessage { part: None }))) => {
                     break Some(RemoteError::invalid_argument(
-                        "a message of an upload is a chunk or the end: this is neither",
+                        "empty message of an upload: expected a chunk or the end",
                     ));
                 }
                 Ok(Ok(None)) => break None,
                 Ok(Err(status)) => break Some(read_error(&status)),
                 Err(_) => {
                     let message = format!(
-                        "nothing came of the upload for {} s: go on when there is more",
+                        "no part of the upload came for {} s: resume it when there is more",
                         idle_timeout.as_secs()
                     );
                     break Some(RemoteError::caller(Code::DeadlineExceeded, message));
                 }
             };
             let is_last = matches!(part, Part::End(_));
-            // Where nobody takes it, the writer says why.
+            // If nobody takes it, the writer returns the reason.
             if queue.send(part).await.is_err() || is_last {
                 break None;
             }
         };
         drop(queue);
-        let written =
-            writer.await.map_err(|_| RemoteError::server("the server broke off the upload: tell who runs it"))?;
+        let written = writer
+            .await
+            .map_err(|_| RemoteError::server("the server aborted the upload: report it to its operator"))?;
         match broken {
             None => written,
             Some(failure) => Err(failure.with_received(told(turns).await?.bytes)),
@@ -178,17 +180,17 @@ impl FreeholdService {
     }
 }
 
-/// A message that is too long, or none.
+/// The error for a message that is too long or malformed.
 fn read_error(status: &Status) -> RemoteError {
     match status.code() {
         Code::OutOfRange => {
             RemoteError::invalid_argument(format!("a message is too long: a chunk has at most {CHUNK_BYTES_MAX} bytes"))
         }
-        _ => RemoteError::connection("the upload broke off: go on where it stands"),
+        _ => RemoteError::connection("the upload was interrupted: resume it"),
     }
 }
 
-/// A number of a request of a kind, without the call that it is.
+/// A hash of a request and its kind, without the call number.
 fn fingerprint<M: Hash>(request: &M) -> u64 {
     let mut hasher = DefaultHasher::new();
     (std::any::type_name::<M>(), request).hash(&mut hasher);
@@ -203,7 +205,7 @@ fn parse_access(told: i32) -> Result<Access, RemoteError> {
     match proto::Access::try_from(told) {
         Ok(proto::Access::Read) => Ok(Access::Read),
         Ok(proto::Access::Write) => Ok(Access::Write),
-        _ => Err(RemoteError::invalid_argument("a lease is for reading or for writing: say which")),
+        _ => Err(RemoteError::invalid_argument("unspecified access: expected ACCESS_READ or ACCESS_WRITE")),
     }
 }
 
@@ -219,7 +221,7 @@ fn parse_listed(line: &str) -> Option<proto::Name> {
     let fields: Vec<&str> = line.split('\t').collect();
     let [name, bytes, user, process, readers, writers, age_s, version, memory] = fields[..] else { return None };
     let host = memory == "1";
-    // Who asked for memory of the host did not ask for its header.
+    // The header of host memory is not part of its size.
     let header_bytes = if host { Host::HEADER_BYTES } else { 0 };
     Some(proto::Name {
         name: name.to_owned(),
@@ -254,8 +256,8 @@ impl Freehold for FreeholdService {
     async fn alloc(&self, request: Request<proto::AllocRequest>) -> Reply<Block> {
         let proto::AllocRequest { call, bytes } = request.into_inner();
         self.call_once(call.as_ref(), fingerprint(&proto::AllocRequest { call: None, bytes }), move |session| {
-            let len =
-                usize::try_from(bytes).map_err(|_| RemoteError::invalid_argument("so many bytes cannot be counted"))?;
+            let len = usize::try_from(bytes)
+                .map_err(|_| RemoteError::invalid_argument("the number of bytes overflows usize"))?;
             let lease: Lease<u8> = session.broker.reserve(session.upload_stream()?, len)?;
             Ok(proto_block(&session.add_block(lease)))
         })
@@ -275,17 +277,14 @@ impl Freehold for FreeholdService {
         let mut parts = request.into_inner();
         let Ok(first) = tokio::time::timeout(self.handshake_timeout, parts.message()).await else {
             let message =
-                format!("nothing came of the upload for {:?}: send its begin at once", self.handshake_timeout);
+                format!("no part of the upload came for {:?}: send its begin at once", self.handshake_timeout);
             return Err(RemoteError::caller(Code::DeadlineExceeded, message).into());
         };
         match first {
             Ok(Some(UploadMessage { part: Some(Part::Begin(begin)) })) => {
                 Ok(Response::new(self.receive(begin, parts).await?))
             }
-            Ok(_) => {
-                Err(RemoteError::invalid_argument("an upload begins with where its bytes belong: send the begin first")
-                    .into())
-            }
+            Ok(_) => Err(RemoteError::invalid_argument("the upload has no begin: send it first").into()),
             Err(status) => Err(read_error(&status).into()),
         }
     }
@@ -294,7 +293,7 @@ impl Freehold for FreeholdService {
         let proto::ResumeRequest { session, number } = request.into_inner();
         let guard = self.sessions.enter(&session)?;
         let upload = guard.call_log.find_upload(number);
-        // One of which no word has come stands at its beginning.
+        // An upload of which nothing has arrived is at byte 0.
         let told = run_blocking(&guard.call_permits, move || {
             Ok(upload.map_or_else(Uploaded::default, |upload| upload.resume()))
         })
@@ -388,7 +387,7 @@ impl Freehold for FreeholdService {
             drop((request, place));
             put
         };
-        // What is remembered is its number alone: there may be many kernels.
+        // Only its number is remembered, because there may be many kernels.
         let known: proto::Module = self.call_once(call.as_ref(), fingerprint, put).await?.into_inner();
         let (guard, _) = self.enter(call.as_ref())?;
         Ok(Response::new(guard.launches.describe_module(known.module)?))

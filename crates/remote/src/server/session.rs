@@ -1,5 +1,5 @@
-//! Remote sessions: each is a tenant of the broker, with the blocks that it has. A session outlives its connections, and ends when
-//! nobody called for as long as it lives.
+//! Sessions: each is a tenant of the broker, with its blocks. A session outlives its connections, and ends when no call
+//! came for its idle timeout.
 
 use std::collections::HashMap;
 use std::ops::{Deref, Range};
@@ -19,20 +19,20 @@ use super::lock;
 use super::pinned_pool::PinnedPool;
 use crate::error::RemoteError;
 
-/// How long a session lives behind its last call, where the client says nothing, and at most.
+/// The idle timeout of a session: by default, and its limits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const IDLE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 const SESSIONS_MAX: usize = 256;
 
-/// How many calls of a session are carried out side by side, how many of its transfers move, and how many of its waits wait: a part
-/// of what the server has, so that others go on.
+/// Running calls, active transfers and waits of one session: only a part of what the server has, so that other sessions
+/// continue.
 const SESSION_CALLS_MAX: usize = 16;
 const SESSION_TRANSFERS_MAX: usize = 8;
 const SESSION_WAITS_MAX: usize = 16;
 
-/// The client's choice. Who knows it has the session.
+/// Chosen by the client. Whoever knows it has the session.
 pub(super) type SessionKey = [u8; 16];
 
 pub(super) struct Sessions {
@@ -40,7 +40,7 @@ pub(super) struct Sessions {
     socket: PathBuf,
     pub(super) pinned: Arc<PinnedPool>,
     sessions: Mutex<HashMap<SessionKey, Arc<Session>>>,
-    /// Sessions are opened one after the other, so that none is opened twice.
+    /// Held while a session is opened, so that none is opened twice.
     opening: Mutex<()>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Session {
     pub(super) broker: Broker,
     pub(super) call_log: CallLog,
     pub(super) launches: Launches,
-    /// What uploads and downloads are put into.
+    /// The stream of uploads.
     upload_stream: Stream,
     download_stream: Stream,
     pub(super) idle_timeout: Duration,
@@ -56,25 +56,25 @@ pub(super) struct Session {
     last_block: AtomicU64,
     /// When the last call ended.
     last_call: Mutex<Instant>,
-    /// Calls under way.
+    /// Calls in progress.
     active_calls: AtomicU32,
     /// Its calls that have a thread.
     pub(super) call_permits: Arc<Semaphore>,
-    /// Its transfers that move.
+    /// Its active transfers.
     pub(super) transfer_permits: Arc<Semaphore>,
     /// Its calls that wait for launches.
     pub(super) wait_permits: Arc<Semaphore>,
 }
 
-/// A call in a session, which lives meanwhile.
+/// A call in a session, which does not expire meanwhile.
 pub(super) struct SessionGuard(Arc<Session>);
 
-/// Memory that a session has.
+/// A block of a session.
 pub(super) struct SessionBlock {
     pub(super) number: u64,
     pub(super) bytes: u64,
     pub(super) access: Access,
-    /// Nothing where it was freed or published while somebody used it.
+    /// `None` if it was freed or published while another call used it.
     lease: Mutex<Option<Lease<u8>>>,
 }
 
@@ -88,7 +88,7 @@ impl Sessions {
         lock(&self.sessions).len()
     }
 
-    /// A call in a session that was opened.
+    /// Begins a call in an open session.
     pub(super) fn enter(&self, key: &[u8]) -> Result<SessionGuard, RemoteError> {
         let key = parse_key(key)?;
         let known = lock(&self.sessions);
@@ -97,7 +97,7 @@ impl Sessions {
         Ok(SessionGuard(session.clone()))
     }
 
-    /// A session of that key: the one that is there, or a new one.
+    /// Opens the session of a key, or returns the open one.
     pub(super) fn open(&self, key: &[u8], idle_timeout: Duration) -> Result<SessionGuard, RemoteError> {
         let _turn = lock(&self.opening);
         match self.enter(key) {
@@ -133,7 +133,7 @@ impl Sessions {
         Ok(SessionGuard(session))
     }
 
-    /// Ends a session. What is under way in it goes on to its end.
+    /// Closes a session. Calls in progress finish.
     pub(super) fn close(&self, key: &[u8]) -> Result<(), RemoteError> {
         let key = parse_key(key)?;
         let session = lock(&self.sessions).remove(&key);
@@ -143,7 +143,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends the sessions whose time is over.
+    /// Closes expired sessions.
     pub(super) fn close_idle(&self) {
         let is_over = |session: &Session| {
             session.active_calls.load(Ordering::Acquire) == 0
@@ -155,12 +155,8 @@ impl Sessions {
 }
 
 fn parse_key(key: &[u8]) -> Result<SessionKey, RemoteError> {
-    let wrong = |_| {
-        RemoteError::invalid_argument(format!(
-            "a session's id is of 16 bytes, and this of {}: choose 16 random ones",
-            key.len()
-        ))
-    };
+    let wrong =
+        |_| RemoteError::invalid_argument(format!("the session id has {} bytes: expected 16 random bytes", key.len()));
     key.try_into().map_err(wrong)
 }
 
@@ -180,7 +176,7 @@ impl Drop for SessionGuard {
 }
 
 impl Session {
-    /// Makes a lease a block of the session.
+    /// Adds a lease as a block of the session.
     pub(super) fn add_block(&self, lease: Lease<u8>) -> Arc<SessionBlock> {
         let number = self.last_block.fetch_add(1, Ordering::Relaxed) + 1;
         let (bytes, access) = (lease.len() as u64, lease.access());
@@ -215,19 +211,19 @@ impl Session {
         Ok(())
     }
 
-    /// The stream of uploads, whose next work waits for the launches so far.
+    /// The stream of uploads, after all launches so far.
     pub(super) fn upload_stream(&self) -> Result<&Stream, RemoteError> {
         self.launches.wait_for_launches(&self.broker, &self.upload_stream)?;
         Ok(&self.upload_stream)
     }
 
-    /// The stream of downloads, likewise.
+    /// The stream of downloads, after all launches so far.
     pub(super) fn download_stream(&self) -> Result<&Stream, RemoteError> {
         self.launches.wait_for_launches(&self.broker, &self.download_stream)?;
         Ok(&self.download_stream)
     }
 
-    /// Gives all blocks back. Who still uses one finds it gone.
+    /// Frees all blocks. Calls that still use one find it gone.
     fn free_blocks(&self) {
         let blocks = std::mem::take(&mut *lock(&self.blocks));
         for block in blocks.into_values() {
@@ -237,12 +233,12 @@ impl Session {
 }
 
 fn no_such_block(number: u64) -> RemoteError {
-    let message = format!("there is no block {number} in the session: it was freed, published, or never there");
+    let message = format!("the session has no block {number}: it was freed, published, or never allocated");
     RemoteError::caller(Code::NotFound, message)
 }
 
 impl SessionBlock {
-    /// The bytes of a transfer within the block.
+    /// Checks the byte range of a transfer.
     pub(super) fn range(&self, offset: u64, bytes: u64) -> Result<Range<u64>, RemoteError> {
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes => Ok(offset..end),
@@ -258,11 +254,11 @@ impl SessionBlock {
         if self.access == Access::Write {
             return Ok(());
         }
-        let message = format!("block {} is leased for reading: lease it for writing", self.number);
+        let message = format!("block {} is read-only: lease it for writing", self.number);
         Err(RemoteError::caller(Code::PermissionDenied, message))
     }
 
-    /// Copies pinned bytes into the block, in the order of a stream.
+    /// Copies pinned bytes to the block, in stream order.
     pub(super) fn write(&self, stream: &Stream, at: u64, from: &ImportedSlice<u8>) -> Result<(), RemoteError> {
         let mut lease = lock(&self.lease);
         let lease = lease.as_mut().ok_or_else(|| no_such_block(self.number))?;
@@ -270,7 +266,7 @@ impl SessionBlock {
         Ok(stream.copy(from, &mut lease.view_mut(at..at + from.len())?)?)
     }
 
-    /// Copies bytes of the block to pinned ones, in the order of a stream.
+    /// Copies bytes of the block to pinned memory, in stream order.
     pub(super) fn read(&self, stream: &Stream, at: u64, to: &mut ImportedSlice<u8>) -> Result<(), RemoteError> {
         let lease = lock(&self.lease);
         let lease = lease.as_ref().ok_or_else(|| no_such_block(self.number))?;
@@ -278,11 +274,12 @@ impl SessionBlock {
         Ok(stream.copy(&lease.view(at..at + to.len())?, to)?)
     }
 
-    /// The block as an argument of a launch, from a byte on.
+    /// The block as an argument of a launch, from a byte offset on.
     pub(super) fn argument(&self, caller: &Caller, offset: u64) -> Result<Argument<'static>, RemoteError> {
         let lease = lock(&self.lease);
         let lease = lease.as_ref().ok_or_else(|| no_such_block(self.number))?;
-        // SAFETY: the block is the client's, whose copies and launches use it as the client orders them: it may change under each of them.
+        // SAFETY: the block belongs to the client, whose copies and launches use it in the order that the client chose:
+        // it may change under each of them.
         Ok(unsafe { caller.argument(lease.id(), offset) })
     }
 

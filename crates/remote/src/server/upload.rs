@@ -1,5 +1,5 @@
-//! An upload: how far it has come, whoever sends it. Chunks follow each other without a gap, each with its checksum; a sender that
-//! lost its connection is replaced by the next one.
+//! The progress of an upload, whichever connection sends it. Chunks arrive in order without gaps, each with its
+//! checksum; a sender that lost its connection is replaced by the next one.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::proto::{Chunk, UploadBegin, Uploaded};
 
 pub(super) struct Upload {
     block: Arc<SessionBlock>,
-    /// Where it begins in the block.
+    /// Its start in the block.
     offset: u64,
     bytes: u64,
     progress: Mutex<Progress>,
@@ -26,12 +26,12 @@ pub(super) struct Upload {
 struct Progress {
     received_bytes: u64,
     crc32c: u32,
-    /// Which of all senders is listened to.
+    /// The number of the current sender. Earlier ones are ignored.
     sender: u64,
     is_complete: bool,
 }
 
-/// Who sends an upload now.
+/// The current sender of an upload.
 pub(super) struct UploadSender {
     upload: Arc<Upload>,
     number: u64,
@@ -42,7 +42,7 @@ impl Upload {
         block.check_writable()?;
         block.range(begin.offset, begin.bytes)?;
         if begin.bytes == 0 {
-            return Err(RemoteError::invalid_argument("an upload has bytes: say how many"));
+            return Err(RemoteError::invalid_argument("the upload has 0 bytes: expected at least one"));
         }
         Ok(Self { block, offset: begin.offset, bytes: begin.bytes, progress: Mutex::default() })
     }
@@ -51,19 +51,19 @@ impl Upload {
         lock(&self.progress).to_proto()
     }
 
-    /// Listens to nobody until the next one begins: how far it has come.
+    /// Ignores every sender until the next one begins. Returns the progress.
     pub(super) fn resume(&self) -> Uploaded {
         let mut progress = lock(&self.progress);
         progress.sender += 1;
         progress.to_proto()
     }
 
-    /// Listens to this one from now on, unless all is there.
+    /// Makes this the current sender, unless the upload is complete.
     pub(super) fn begin(self: &Arc<Self>, begin: &UploadBegin) -> Result<Option<UploadSender>, RemoteError> {
         if (begin.block, begin.offset, begin.bytes) != (self.block.number, self.offset, self.bytes) {
             let number = begin.call.as_ref().map_or(0, |call| call.number);
             return Err(RemoteError::invalid_argument(format!(
-                "upload {number} was another before: give each upload its own number"
+                "upload number {number} was used for a different upload: give each upload its own number"
             )));
         }
         let mut progress = lock(&self.progress);
@@ -85,13 +85,13 @@ impl Progress {
 
     fn wrong_offset(&self, at: u64) -> RemoteError {
         let has = self.received_bytes;
-        let message = format!("the server has {has} bytes of the upload: go on there, not at byte {at}");
+        let message = format!("the server has {has} bytes of the upload: continue there, not at byte {at}");
         RemoteError::caller(Code::OutOfRange, message).with_received(has)
     }
 }
 
 impl UploadSender {
-    /// Takes what the connection brings, until the upload is complete or nothing comes any more.
+    /// Writes what the connection brings, until the upload is complete or the connection ends.
     pub(super) fn write_all(
         self,
         guard: &SessionGuard,
@@ -103,18 +103,18 @@ impl UploadSender {
                 Part::Chunk(chunk) => self.write(guard, &mut buffer, &chunk)?,
                 Part::End(end) => {
                     buffer.wait_all()?;
-                    // What others sent of it before, too.
+                    // Including what earlier senders sent.
                     guard.upload_stream()?.event()?.synchronize()?;
                     return self.complete(end.crc32c);
                 }
                 Part::Begin(_) => {
-                    return Err(RemoteError::invalid_argument("an upload begins once: send chunks, and then the end"));
+                    return Err(RemoteError::invalid_argument("second begin of an upload: send chunks, then the end"));
                 }
             }
         }
         buffer.wait_all()?;
         let told = self.upload.progress();
-        let message = format!("the upload broke off at byte {} of {}: go on there", told.bytes, self.upload.bytes);
+        let message = format!("the upload stopped at byte {} of {}: resume it there", told.bytes, self.upload.bytes);
         Err(RemoteError::connection(message).with_received(told.bytes))
     }
 
@@ -122,7 +122,7 @@ impl UploadSender {
         let Upload { block, offset, bytes, progress } = &*self.upload;
         let length = chunk.data.len() as u64;
         if length == 0 || length > CHUNK_BYTES_MAX as u64 {
-            let message = format!("a chunk has 1 to {CHUNK_BYTES_MAX} bytes, and this has {length}");
+            let message = format!("a chunk has 1 to {CHUNK_BYTES_MAX} bytes, this one {length}");
             return Err(RemoteError::invalid_argument(message).with_received(self.upload.progress().bytes));
         }
         let crc32c = crc32c::crc32c(&chunk.data);

@@ -150,7 +150,7 @@ pub(crate) fn a_launch_that_never_was_is_not_waited_for(harness: &Harness) {
     // The number of another call; one that is still to come; none at all.
     for number in [1, 3, 0, u64::MAX] {
         let refused = raw.runtime.block_on(raw.wait(number, 10_000)).unwrap_err();
-        let sentence = format!("the session knows no launch {number}: wait for the number that Launch answered");
+        let sentence = format!("the session has no launch {number}: wait for the number that Launch returned");
         assert_eq!((refused.code(), refused.message()), (Code::NotFound, sentence.as_str()));
     }
 }
@@ -206,7 +206,7 @@ pub(crate) fn a_long_refusal_says_that_it_was_cut(harness: &Harness) {
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::NotFound));
     let begin = "module many has no kernel none; it has kernel_number_100, kernel_number_101, ";
     assert!(failure.message.starts_with(begin), "{failure}");
-    assert!(failure.message.ends_with("… (the last 1789 bytes were cut off on the way)"), "{failure}");
+    assert!(failure.message.ends_with("… (the last 1789 bytes were cut off)"), "{failure}");
 }
 
 pub(crate) fn bad_launches_are_refused_in_a_sentence(harness: &Harness) {

@@ -180,7 +180,7 @@ pub(crate) fn an_upload_that_does_not_begin_is_ended(harness: &Harness) {
     let raw = Raw::at_port(port, 1);
     let mut client = raw.client.clone();
     let refused = raw.runtime.block_on(client.upload(tokio_stream::pending())).unwrap_err();
-    let sentence = "nothing came of the upload for 1s: send its begin at once";
+    let sentence = "no part of the upload came for 1s: send its begin at once";
     assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn a_call_that_does_not_come_is_ended(harness: &Harness) {
         .map(|path| runtime.spawn(async move { silent_call(channel(port).await, path, None).await }));
     for refused in asked {
         let refused = runtime.block_on(refused).unwrap();
-        let sentence = "the request did not come in time: send it whole, at once";
+        let sentence = "the request did not arrive in time: send it without pauses";
         assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
     }
 }
@@ -311,7 +311,7 @@ pub(crate) fn a_session_knows_so_many_modules(harness: &Harness) {
         remote.put_module(&name(number), text).unwrap();
     }
     let refused = remote.put_module("more", text).unwrap_err();
-    let sentence = "the session knows 256 modules: drop one, or use another session";
+    let sentence = "the session has 256 modules: drop one, or use another session";
     assert_eq!((refused.code, refused.message.as_str()), (Code::ResourceExhausted, sentence));
     assert_eq!(remote.modules().unwrap().len(), 256, "what is refused is not put");
     assert_eq!(remote.put_module(&name(7), text).unwrap().name(), name(7), "one that it knows is none more");

@@ -24,19 +24,19 @@ fn refused(url: &str, token: &str, ca: Option<&[u8]>) -> (ErrorOrigin, String) {
 
 pub(crate) fn who_is_not_let_in_is_told_why(harness: &Harness) {
     let (url, ca) = (harness.url(), harness.ca());
-    let sentence = "the token is another: use the one that `freehold serve` was started with";
+    let sentence = "wrong token: use the one that `freehold serve` was started with";
     assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (ErrorOrigin::Caller, sentence.to_owned()));
     let other = std::fs::read(harness.folder.join("other.pem")).unwrap();
     let (fault, said) = refused(&url, TOKEN, Some(&other));
     assert_eq!(fault, ErrorOrigin::Connection);
     assert_eq!(
         said,
-        format!("the certificate of {url} is of nobody who is trusted here: name its authority with --ca FILE")
+        format!("the certificate of {url} is not signed by a trusted authority: name its authority with --ca FILE")
     );
     // The certificate is for the name, and not for the number.
     let url = format!("https://127.0.0.1:{}", harness.port());
     let (_, said) = refused(&url, TOKEN, Some(&ca));
-    assert_eq!(said, format!("the certificate of {url} is for localhost: say that name, or make one for this"));
+    assert_eq!(said, format!("the certificate of {url} is for localhost: use that name, or create one for this name"));
     let remote = harness.remote();
     assert_eq!(remote.stats().unwrap().sessions, 0);
 }
@@ -57,16 +57,16 @@ pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(harness: &Harness
     };
     assert_eq!(
         refused_of(|terms| terms.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)),
-        "is an authority's, and no server's: make one with basicConstraints=CA:FALSE"
+        "belongs to an authority, not to a server: create one with basicConstraints=CA:FALSE"
     );
-    assert_eq!(refused_of(|terms| terms.not_after = date_time_ymd(2000, 1, 1)), "is out of date: make a new one");
+    assert_eq!(refused_of(|terms| terms.not_after = date_time_ymd(2000, 1, 1)), "has expired: create a new one");
     assert_eq!(
         refused_of(|terms| terms.not_before = date_time_ymd(4000, 1, 1)),
-        "is not valid yet: look at the clocks of both machines"
+        "is not valid yet: check the clocks of both machines"
     );
     assert_eq!(
         refused_of(|terms| terms.subject_alt_names.clear()),
-        "is for no such name: make one with subjectAltName"
+        "is not for this name: create one with subjectAltName"
     );
 }
 
@@ -75,19 +75,19 @@ pub(crate) fn what_does_not_fit_together_is_told_apart(harness: &Harness) {
     let url = format!("http://localhost:{}", harness.port());
     let (fault, said) = refused(&url, TOKEN, None);
     assert_eq!(fault, ErrorOrigin::Connection);
-    let (begin, end) = (format!("{url} does not answer without TLS ("), "): say https:// if it has a certificate");
+    let (begin, end) = (format!("{url} does not answer without TLS ("), "): use https:// if it has a certificate");
     assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
     // TLS where there is none.
     let (_server, port) = harness.server_without_tls();
     let url = format!("https://localhost:{port}");
     let (_, said) = refused(&url, TOKEN, Some(&harness.ca()));
-    assert_eq!(said, format!("what listens at {url} speaks no TLS: say http://"));
+    assert_eq!(said, format!("the server at {url} does not speak TLS: use http://"));
     // Nobody at all: the port was given back.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("https://localhost:{nobody}");
     let (_, said) = refused(&url, TOKEN, Some(&harness.ca()));
-    let sentence = "start `freehold serve --listen ADDRESS` there, or look at the address";
-    assert_eq!(said, format!("nobody listens at {url}: {sentence}"));
+    let sentence = "start `freehold serve --listen ADDRESS` there, or check the address";
+    assert_eq!(said, format!("no server listens at {url}: {sentence}"));
 }
 
 pub(crate) fn unknown_things_are_refused(harness: &Harness) {
@@ -95,16 +95,16 @@ pub(crate) fn unknown_things_are_refused(harness: &Harness) {
     let session = raw.session.clone();
     raw.session = vec![9; 16];
     let refused = raw.alloc(1, 4096).unwrap_err();
-    let over = "there is no such session: it was closed, its time was over, or the server was started anew";
+    let over = "no such session: it was closed, it timed out, or the server was restarted";
     assert_eq!((refused.code(), refused.message()), (Code::NotFound, over));
     raw.session = vec![9; 15];
     let refused = raw.alloc(1, 4096).unwrap_err();
-    assert_eq!(refused.message(), "a session's id is of 16 bytes, and this of 15: choose 16 random ones");
+    assert_eq!(refused.message(), "the session id has 15 bytes: expected 16 random bytes");
     raw.session = session;
     let refused = raw.runtime.block_on(raw.client.alloc(proto::AllocRequest { call: None, bytes: 1 })).unwrap_err();
-    assert_eq!(refused.message(), "the request has no call: say session and number");
+    assert_eq!(refused.message(), "the request has no call: set session and number");
     let refused = raw.upload(vec![raw.begin(1, 77, 4096, 0)]).unwrap_err();
-    let gone = "there is no block 77 in the session: it was freed, published, or never there";
+    let gone = "the session has no block 77: it was freed, published, or never allocated";
     assert_eq!((refused.code(), refused.message()), (Code::NotFound, gone));
     let remote = harness.remote();
     let failure = remote.lease("no/name", Access::Read).unwrap_err();
@@ -151,16 +151,16 @@ pub(crate) fn wild_numbers_are_refused(harness: &Harness) {
     // A part that comes twice, or from a sender that was told to stop, is not written again.
     let begin = raw.begin(6, block, 8, 0);
     let refused = raw.upload(vec![begin, chunk(0, b"free"), chunk(0, b"FREE")]).unwrap_err();
-    assert_eq!(refused.message(), "the server has 4 bytes of the upload: go on there, not at byte 0");
+    assert_eq!(refused.message(), "the server has 4 bytes of the upload: continue there, not at byte 0");
     let refused = raw.upload(vec![raw.begin(6, block, 8, u64::MAX)]).unwrap_err();
     assert_eq!(
         refused.message(),
-        format!("the server has 4 bytes of the upload: go on there, not at byte {}", u64::MAX)
+        format!("the server has 4 bytes of the upload: continue there, not at byte {}", u64::MAX)
     );
     let refused = raw.upload(vec![raw.begin(6, block, 8, 4), chunk(u64::MAX - 1, b"hold")]).unwrap_err();
     assert_eq!(
         refused.message(),
-        format!("the server has 4 bytes of the upload: go on there, not at byte {}", u64::MAX - 1)
+        format!("the server has 4 bytes of the upload: continue there, not at byte {}", u64::MAX - 1)
     );
     assert!(raw.upload(vec![raw.begin(6, block, 8, 4), chunk(4, b"hold"), end(b"freehold")]).unwrap().complete);
     let module = raw.put(7, TEXT);
@@ -174,19 +174,19 @@ pub(crate) fn wild_numbers_are_refused(harness: &Harness) {
         (vec![lease(0); 100_000], "kernel step takes 3 arguments, 100000 were given"),
         (
             vec![lease(0), number(3, 1), number(4, 1)],
-            "argument 2 is a number of 3 bytes: it has 1, 2, 4 or 8, and fits into them",
+            "argument 2 is a number of 3 bytes: expected 1, 2, 4 or 8, and a value that fits",
         ),
         (
             vec![lease(0), number(u32::MAX, 1), number(4, 1)],
-            "argument 2 is a number of 4294967295 bytes: it has 1, 2, 4 or 8, and fits into them",
+            "argument 2 is a number of 4294967295 bytes: expected 1, 2, 4 or 8, and a value that fits",
         ),
         (
             vec![lease(0), number(4, 1 << 32), number(4, 1)],
-            "argument 2 is a number of 4 bytes: it has 1, 2, 4 or 8, and fits into them",
+            "argument 2 is a number of 4 bytes: expected 1, 2, 4 or 8, and a value that fits",
         ),
         (
             vec![none, number(4, 1), number(4, 1)],
-            "argument 1 is nothing: give a block, a name, a number or a structure",
+            "argument 1 has no value: pass a block, a name, a number or a structure",
         ),
     ];
     for (at, (arguments, sentence)) in (8..).zip(wild) {
@@ -205,18 +205,18 @@ pub(crate) fn chunks_that_are_wrong_are_refused(harness: &Harness) {
     let (begin, large) = (raw.begin(2, block, 8, 0), vec![0; (2 << 20) + 1]);
     let of_four = |at, crc32c| Part::Chunk(Chunk { at, data: b"free".to_vec().into(), crc32c });
     let wrong = [
-        (vec![begin.clone(), chunk(0, &large)], "a chunk has 1 to 2097152 bytes, and this has 2097153"),
+        (vec![begin.clone(), chunk(0, &large)], "a chunk has 1 to 2097152 bytes, this one 2097153"),
         (vec![begin.clone(), chunk(0, &vec![0; 17 << 20])], "a message is too long: a chunk has at most 2097152 bytes"),
-        (vec![begin.clone(), chunk(0, b"")], "a chunk has 1 to 2097152 bytes, and this has 0"),
-        (vec![begin.clone(), chunk(1, b"free")], "the server has 0 bytes of the upload: go on there, not at byte 1"),
+        (vec![begin.clone(), chunk(0, b"")], "a chunk has 1 to 2097152 bytes, this one 0"),
+        (vec![begin.clone(), chunk(1, b"free")], "the server has 0 bytes of the upload: continue there, not at byte 1"),
         (vec![begin.clone(), chunk(0, b"ninebytes")], "the upload has 8 bytes: 9 from byte 0 on are too many"),
         (
             vec![begin.clone(), of_four(0, 7)],
             "the chunk at byte 0 has the checksum 60ce1d40 and not 00000007: send it again",
         ),
-        (vec![begin.clone(), begin.clone()], "an upload begins once: send chunks, and then the end"),
-        (vec![chunk(0, b"free")], "an upload begins with where its bytes belong: send the begin first"),
-        (vec![begin.clone(), end(b"")], "the server has 0 bytes of the upload: go on there, not at byte 8"),
+        (vec![begin.clone(), begin.clone()], "second begin of an upload: send chunks, then the end"),
+        (vec![chunk(0, b"free")], "the upload has no begin: send it first"),
+        (vec![begin.clone(), end(b"")], "the server has 0 bytes of the upload: continue there, not at byte 8"),
     ];
     for (parts, sentence) in wrong {
         assert_eq!(raw.upload(parts).unwrap_err().message(), sentence);
@@ -260,7 +260,7 @@ pub(crate) fn who_does_not_read_is_parted_from(harness: &Harness) {
             }
         }
     });
-    let sentence = format!("nobody read the download for {} s: ask for the rest when you read", life.as_secs());
+    let sentence = format!("the download was not read for {} s: request the rest when you read it", life.as_secs());
     assert_eq!(told, (true, Code::DeadlineExceeded, sentence));
     drop(other);
     until_free(&remote);
@@ -273,7 +273,7 @@ pub(crate) fn what_is_leased_for_reading_is_not_written(harness: &Harness) {
     remote.publish("a", block, Policy::Restore).unwrap();
     let block = remote.lease("a", Access::Read).unwrap();
     let failure = remote.upload(&block, 0, &[2; 100]).unwrap_err();
-    let sentence = "block 2 is leased for reading: lease it for writing";
+    let sentence = "block 2 is read-only: lease it for writing";
     assert_eq!((failure.code, failure.message.as_str()), (Code::PermissionDenied, sentence));
     let second = remote.alloc(100).unwrap();
     let (second, failure) = remote.publish("a", second, Policy::Restore).unwrap_err();

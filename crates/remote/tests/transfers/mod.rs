@@ -66,10 +66,7 @@ pub(crate) fn a_session_that_is_closed_leaves_nothing(harness: &Harness) {
     until_free(&watcher);
     let failure = remote.alloc(1).unwrap_err();
     assert!(failure.is_session_expired);
-    assert_eq!(
-        failure.message,
-        "there is no such session: it was closed, its time was over, or the server was started anew"
-    );
+    assert_eq!(failure.message, "no such session: it was closed, it timed out, or the server was restarted");
     drop(blocks);
 }
 
@@ -120,7 +117,7 @@ pub(crate) fn a_repeated_call_is_carried_out_once(harness: &Harness) {
     assert_eq!(raw.alloc(2, 4096).unwrap(), 2);
     assert_eq!(raw.totals().leases, 2);
     let other = raw.alloc(1, 8192).unwrap_err();
-    assert_eq!(other.message(), "call 1 was another call before: give each call its own number");
+    assert_eq!(other.message(), "call number 1 was used for a different call: give each call its own number");
     // Many at once are one.
     let (client, call) = (raw.client.clone(), raw.call(3));
     let answers = raw.runtime.block_on(async {
@@ -142,7 +139,7 @@ pub(crate) fn a_repeated_call_is_carried_out_once(harness: &Harness) {
         let request = proto::FreeRequest { call: raw.call(number), block };
         raw.runtime.block_on(raw.client.free(request)).map(drop).map_err(|status| status.message().to_owned())
     };
-    let refused = Err("there is no block 4 in the session: it was freed, published, or never there".to_owned());
+    let refused = Err("the session has no block 4: it was freed, published, or never allocated".to_owned());
     assert_eq!(free(&mut raw, 4, 4), refused);
     assert_eq!(raw.alloc(5, 4096).unwrap(), 4);
     assert_eq!(free(&mut raw, 4, 4), refused);
@@ -156,11 +153,11 @@ pub(crate) fn an_upload_goes_on_where_it_stood(harness: &Harness) {
     let block = raw.alloc(1, 3 << 20).unwrap();
     let (first, rest) = from.split_at(1 << 20);
     let broken = raw.upload(vec![raw.begin(2, block, 3 << 20, 0), chunk(0, first)]).unwrap_err();
-    assert_eq!(broken.message(), "the upload broke off at byte 1048576 of 3145728: go on there");
+    assert_eq!(broken.message(), "the upload stopped at byte 1048576 of 3145728: resume it there");
     let told = raw.resume(2);
     assert_eq!((told.bytes, told.crc32c, told.complete), (1 << 20, crc32c::crc32c(first), false));
     let elsewhere = raw.upload(vec![raw.begin(2, block, 3 << 20, 4), chunk(4, rest)]).unwrap_err();
-    assert_eq!(elsewhere.message(), "the server has 1048576 bytes of the upload: go on there, not at byte 4");
+    assert_eq!(elsewhere.message(), "the server has 1048576 bytes of the upload: continue there, not at byte 4");
     let (second, third) = rest.split_at(1 << 20);
     let parts = vec![raw.begin(2, block, 3 << 20, 1 << 20), chunk(1 << 20, second), chunk(2 << 20, third), end(&from)];
     assert!(raw.upload(parts).unwrap().complete);
@@ -189,7 +186,7 @@ pub(crate) fn a_completed_upload_is_answered_again(harness: &Harness) {
     assert!(raw.upload(parts).unwrap().complete);
     assert!(raw.resume(2).complete);
     let other = raw.upload(vec![raw.begin(2, block, 3, 0)]).unwrap_err();
-    assert_eq!(other.message(), "upload 2 was another before: give each upload its own number");
+    assert_eq!(other.message(), "upload number 2 was used for a different upload: give each upload its own number");
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 4, chunk_bytes: 0 };
     let chunk = raw.runtime.block_on(async {

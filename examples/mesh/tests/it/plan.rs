@@ -41,12 +41,12 @@ fn what_cannot_be_computed_says_what_to_say_instead() {
     let said = |plan: Plan| plan.check().expect_err("no plan").to_string();
     assert_eq!(
         said(Plan { size: 100, ..PLAN }),
-        "a size of 100 cells: say a multiple of 32 from 32 to 16384, as in --size 256"
+        "size of 100 cells: expected a multiple of 32 from 32 to 16384, as in --size 256"
     );
     assert_eq!(
         said(Plan { workers: 9, ..PLAN }),
-        "9 workers for 8 rows of tiles: say from 1 to 8, one for each row up to 64"
+        "9 workers for 8 rows of tiles: expected 1 to 8, one for each row up to 64"
     );
-    assert_eq!(said(Plan { steps: 0, ..PLAN }), "no steps are nothing to see: say --steps 1 or more");
+    assert_eq!(said(Plan { steps: 0, ..PLAN }), "0 steps: expected --steps 1 or more");
     assert_eq!(PLAN.check(), Ok(()));
 }
