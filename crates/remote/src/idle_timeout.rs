@@ -24,7 +24,7 @@ pub(crate) struct IdleTimeout<S> {
     stream: S,
     idle_max: Duration,
     last_activity: Instant,
-    /// Counted from an earlier activity, so never too late to check.
+    /// May fire early: activity moves it only when it fires.
     deadline: Pin<Box<Sleep>>,
 }
 

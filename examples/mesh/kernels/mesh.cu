@@ -1,35 +1,37 @@
-// The kernels of the mesh. Each one is a function of what it reads alone, and every operation on numbers has its rounding and its place written out:
-// whoever computes a tile, and on whatever device, gets the same bits.
+// The kernels of the mesh. Each one is a pure function of what it reads, and every arithmetic operation has an explicit
+// rounding and order: whichever worker or device computes a tile, it gets the same bits.
 // compile: compute_80
 
 // Cells along the edge of a tile.
 #define TILE 32
-// The most steps of an epoch: so far beyond its tile a patch begins, in its own cells.
+// The most steps of an epoch, which is also the width of a patch's margin around its tile, in its own cells.
 #define STEPS 8
 // Cells along the edge of a coarse patch, and of a fine one.
 #define COARSE (TILE + 2 * STEPS)
 #define FINE (2 * TILE + 2 * STEPS)
-// So far around a tile it is looked whether it is steep; cells that are seen along an edge, with one more to hold the last against.
+// The margin in which a tile is checked for steepness, and the cells along an edge that are checked, with one more to
+// compare the last with.
 #define AROUND 4
 #define SEEN (TILE + 2 * AROUND + 1)
 #define SOURCES 4
 
-// What the heat of a cell gains of its surplus beside it in a step: fine cells are half as wide.
+// The part of the surplus of its neighbours that a cell gains in a step: fine cells are half as wide.
 #define COARSE_RATE 0.05f
 #define FINE_RATE 0.2f
-// A tile is refined where neighbouring cells differ by more.
+// A tile is refined if neighbouring cells differ by more.
 #define STEEP 0.02f
 
-// The epoch: cells along the domain's edge, the rows at which what is read and what is written begin, how many steps, and the hot discs.
+// An epoch: cells along the edge of the domain, the first rows of the memory that is read and of the memory that is
+// written, the steps, and the hot discs.
 struct Frame {
     int size, in_row, out_row, steps;
     int x[SOURCES], y[SOURCES], radius[SOURCES];
 };
 
-// No heat leaves the domain: beyond its edge lies its mirror image.
+// No heat leaves the domain: beyond its edge is its mirror image.
 __device__ int mirrored(int at, int size) { return at < 0 ? -1 - at : at >= size ? 2 * size - 1 - at : at; }
 
-// Whether a disc may reach a tile or what lies around it: most tiles need not ask for each cell.
+// Whether a disc may reach a tile or its margin, so that most tiles need not check every cell.
 __device__ bool reached(const Frame &frame, int left, int top) {
     bool is_near = false;
 #pragma unroll
@@ -41,7 +43,7 @@ __device__ bool reached(const Frame &frame, int left, int top) {
     return is_near;
 }
 
-// A cell as an epoch begins: discs are hot, where the tile is near one.
+// A cell at the beginning of an epoch: discs are hot, if the tile is near one.
 __device__ float cell(const float *in, const Frame &frame, bool is_near, int x, int y) {
     x = mirrored(x, frame.size);
     y = mirrored(y, frame.size);
@@ -62,7 +64,7 @@ __device__ float step(float rate, float here, float left, float right, float up,
     return __fmaf_rn(rate, __fmaf_rn(-4.0f, here, around), here);
 }
 
-// How much a cell rises from one end to the other, by the flatter of its two sides: none where they disagree.
+// The slope of a cell: that of its flatter side, or none if the sides disagree in sign.
 __device__ float slope(float before, float here, float after) {
     float first = __fsub_rn(here, before), second = __fsub_rn(after, here);
     if (first > 0.0f && second > 0.0f) return first < second ? first : second;
@@ -76,7 +78,7 @@ __device__ unsigned mixed(unsigned bits) {
     return bits ^ bits >> 16;
 }
 
-// Some rows of the field at the beginning: squares, some of them warm.
+// Rows of the initial field: squares, some of them warm.
 extern "C" __global__ void begin(float *out, int size, int row, int rows, unsigned seed) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (long long)size * rows) return;
@@ -85,13 +87,13 @@ extern "C" __global__ void begin(float *out, int size, int row, int rows, unsign
     out[at] = bits % 4 == 0 ? __fmul_rn((float)(bits >> 24), 1.0f / 512.0f) : 0.0f;
 }
 
-// Whether tiles are steep, themselves or a few cells around them. A block for each tile, from `first` on.
+// Flags tiles that are steep, themselves or a few cells around them. One block per tile, from `first` on.
 extern "C" __global__ void flag(unsigned *flags, const float *in, unsigned first, Frame frame) {
     __shared__ float patch[SEEN * SEEN];
     unsigned tile = first + blockIdx.x;
     int left = tile % (frame.size / TILE) * TILE, top = tile / (frame.size / TILE) * TILE;
     bool is_near = reached(frame, left, top);
-    // A thread for each cell of some rows; those that are left over only wait.
+    // One thread per cell of some rows; the remaining threads only wait.
     int x = threadIdx.x % SEEN, first_row = threadIdx.x / SEEN, rows = blockDim.x / SEEN, is_steep = 0;
     if (first_row == rows) first_row = SEEN;
     for (int y = first_row; y < SEEN; y += rows)
@@ -106,7 +108,7 @@ extern "C" __global__ void flag(unsigned *flags, const float *in, unsigned first
     if (threadIdx.x == 0) flags[blockIdx.x] = is_steep;
 }
 
-// An epoch of tiles that are not refined: a block for each, whose steps never leave it.
+// An epoch of tiles that are not refined: one block per tile, independent of all others.
 extern "C" __global__ void coarse(float *out, const float *in, const unsigned *tiles, Frame frame) {
     __shared__ float patch[2][COARSE * COARSE];
     unsigned tile = tiles[blockIdx.x];
@@ -117,7 +119,7 @@ extern "C" __global__ void coarse(float *out, const float *in, const unsigned *t
         patch[0][y * COARSE + x] = cell(in, frame, is_near, left - STEPS + x, top - STEPS + y);
     for (int done = 1; done <= frame.steps; done++, from ^= 1) {
         __syncthreads();
-        // What the edge does not know creeps in by a cell with each step.
+        // With each step one more cell at the edge of the patch becomes invalid.
         if (x < done || x >= COARSE - done) continue;
         for (int y = first; y < COARSE; y += rows) {
             if (y < done || y >= COARSE - done) continue;
@@ -132,7 +134,7 @@ extern "C" __global__ void coarse(float *out, const float *in, const unsigned *t
             out[(long long)(top + y - STEPS - frame.out_row) * frame.size + left + x - STEPS] = patch[from][y * COARSE + x];
 }
 
-// Fine patches for tiles: each coarse cell becomes four, with its slopes. A block for each tile.
+// Fine patches for tiles: each coarse cell becomes four, with its slopes. One block per tile.
 extern "C" __global__ void prolong(float *fine, const float *in, const unsigned *tiles, Frame frame) {
     unsigned tile = tiles[blockIdx.x];
     int left = tile % (frame.size / TILE) * TILE, top = tile / (frame.size / TILE) * TILE;
@@ -153,7 +155,7 @@ extern "C" __global__ void prolong(float *fine, const float *in, const unsigned 
     }
 }
 
-// One step of fine patches, the `done`-th of the epoch. A block for each patch.
+// One step of fine patches, the `done`-th of the epoch. One block per patch.
 extern "C" __global__ void refined(float *out, const float *in, int done) {
     long long start = (long long)blockIdx.x * FINE * FINE;
     int x = threadIdx.x % FINE;
@@ -165,7 +167,7 @@ extern "C" __global__ void refined(float *out, const float *in, int done) {
     }
 }
 
-// The coarse cells of tiles, each the mean of four fine ones. A block for each tile.
+// The coarse cells of tiles, each the mean of four fine ones. One block per tile.
 extern "C" __global__ void average(float *out, const float *fine, const unsigned *tiles, Frame frame) {
     unsigned tile = tiles[blockIdx.x];
     int left = tile % (frame.size / TILE) * TILE, top = tile / (frame.size / TILE) * TILE;

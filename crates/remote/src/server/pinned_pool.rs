@@ -166,7 +166,7 @@ impl TransferBuffer {
 
 impl Drop for TransferBuffer {
     fn drop(&mut self) {
-        // After a failure the memory is leaked: the driver may still use it.
+        // After a failure the memory is not reused: the driver may still access it.
         if self.memory.is_some()
             && self.wait_all().is_ok()
             && let Some(memory) = self.memory.take()
