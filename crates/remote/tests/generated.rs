@@ -1,6 +1,7 @@
-//! `src/generated` is what the files in `proto` say. It is checked in, so that a build needs no protobuf compiler.
+//! Checks that `src/generated` matches the files in `proto`. It is checked in, so that a build needs no protobuf
+//! compiler.
 //!
-//! `FREEHOLD_WRITE_PROTO=1 cargo test -p freehold-remote --test generated` writes it anew.
+//! `FREEHOLD_WRITE_PROTO=1 cargo test -p freehold-remote --test generated` regenerates it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = ["freehold.bin", "freehold.plain.rs", "freehold.v1.rs"];
 
-/// Compiles `proto` into a folder: Rust, and the descriptors that the reflection service answers with.
+/// Compiles `proto` into a folder: Rust code, and the descriptors for the reflection service.
 fn generate(folder: &Path) {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let mut compiler = protox::Compiler::new([&proto]).unwrap();
@@ -17,7 +18,7 @@ fn generate(folder: &Path) {
         compiler.include_source_info(true).open_file("freehold.proto").unwrap().encode_file_descriptor_set();
     fs::write(folder.join("freehold.bin"), descriptors).unwrap();
     let files = protox::compile(["freehold.proto", "plain.proto"], [&proto]).unwrap();
-    // Chunks are passed on without a copy.
+    // `Bytes` fields are passed on without a copy.
     let settings = tonic_prost_build::configure().bytes(".freehold.v1.Chunk.data").bytes(".freehold.plain.Piece.data");
     settings.out_dir(folder).compile_fds(files).unwrap();
 }

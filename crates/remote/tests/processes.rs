@@ -1,7 +1,7 @@
-//! Real processes: a broker, its server and clients, over real connections with TLS, through a proxy that spoils them, and killed. Random
-//! points are drawn from a seed, which is printed.
+//! Real processes: a broker, its server and clients, over real connections with TLS, through a proxy that corrupts
+//! them, and killed. Random choices come from a seed, which is printed.
 //!
-//! This program is all of these processes: its first argument says which. Without one it runs the tests.
+//! This program is all of these processes: its first argument selects one. Without one it runs the tests.
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let program = std::env::current_exe().expect("a program has a path");
     match first {
         "part" => {
-            let (part, config) = Config::from_args(program, vec!["part".into()], rest).expect("the words of a part");
+            let (part, config) = Config::from_args(program, vec!["part".into()], rest).expect("the arguments of a role");
             outcome(run_role(part, config))
         }
         "serve" => outcome(fdstore::run(&harness::config(rest), None, || println!("ready"))),
@@ -106,7 +106,7 @@ const TESTS: &[Test] = &[
     ("when_the_server_dies_calls_say_so_and_names_stay", chaos::when_the_server_dies),
 ];
 
-/// Each test on a harness of its own, so that any number of them run at the same time.
+/// Each test has a harness of its own, so that any number of them run at the same time.
 fn run() -> ExitCode {
     let trial = |&(name, test): &Test| {
         Trial::test(name, move || {

@@ -1,6 +1,6 @@
-//! The field of several processes, with a worker killed and without: always the bits of one process alone.
+//! The field computed by several processes, with and without a killed worker, equals that of one process, bit for bit.
 //!
-//! This program is all of these processes: its first argument says which. Without one it runs the tests.
+//! This program is all of these processes: its first argument selects one. Without one it runs the tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -93,14 +93,14 @@ fn refined_cells_come_and_go() {
     assert!(bytes.windows(2).any(|pair| pair[1] < pair[0]), "{bytes:?}");
 }
 
-/// In a process with a software machine of its own: other tests change how much memory is free.
+/// Runs in a process with a software device of its own, because other tests change how much memory is free.
 fn memory_of_cells_that_go_is_the_drivers_again() {
     let mut alone = Command::new(std::env::current_exe().unwrap());
     alone.arg("memory").env(MACHINE, format!("mesh-memory-{}", std::process::id()));
     assert!(alone.status().unwrap().success());
 }
 
-/// What a worker does at its looks, with a mesh that is large enough to have a piece of 2 MiB too many.
+/// What a worker does at its flag passes, with a mesh large enough to have a chunk of 2 MiB too many.
 fn memory() {
     let (device, plan) =
         (freehold::open::device(Some("soft")).unwrap(), Plan { size: 512, steps: 8, workers: 1, seed: 1 });
@@ -113,7 +113,7 @@ fn memory() {
     };
     let (reserved_bytes, free_bytes) = looked();
     strip.refine(&stream, &[1; 256]).unwrap();
-    // Two patches of 25,600 bytes for each of 256 tiles: seven pieces.
+    // Two patches of 25,600 bytes for each of 256 tiles: seven chunks.
     assert_eq!(looked(), (reserved_bytes + (14 << 20), free_bytes - (14 << 20)));
     strip.refine(&stream, &[0; 256]).unwrap();
     assert_eq!(looked(), (reserved_bytes, free_bytes));
@@ -155,9 +155,9 @@ impl Scene {
     fn fields_of_a_seed_are_the_same(&self, seed: u64) {
         let plan = Plan { size: at_effort(64, 128, 128), steps: 52, workers: 1, seed };
         let alone = digest(&anywhere::solve(&Gpu::on(&self.device).unwrap(), &plan, |_| {}).unwrap());
-        // With a kill and without in turns, so that each number of workers has both.
+        // Alternates runs with and without a kill, so that each number of workers has both.
         let all = [(1, seed.is_multiple_of(2)), (2, !seed.is_multiple_of(2)), (4, !seed.is_multiple_of(4))];
-        // A worker has a row of tiles at the least.
+        // A worker has at least one row of tiles.
         for (workers, kills) in all.into_iter().filter(|&(workers, _)| workers <= plan.size / TILE) {
             let outcome = self.run(&Plan { workers, ..plan }, kills);
             assert_eq!(digest(&outcome.field), alone, "seed {seed}, {workers} workers, a kill: {kills}");

@@ -1,4 +1,4 @@
-//! Connections that are spoiled, clients and servers that are killed: every call happened once, or says that it did not.
+//! Corrupted connections, killed clients and killed servers: every call is executed once, or reports that it was not.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::harness::{Harness, Random, ServerProcess, TOKEN, bytes, until_free, u
 use crate::launches::TEXT;
 use crate::proxy::Proxy;
 
-/// How many connections are spoiled.
+/// How many connections are corrupted.
 fn faults() -> u64 {
     at_effort(4, 20, 500)
 }
@@ -25,7 +25,7 @@ fn kills() -> u64 {
     at_effort(5, 25, 300)
 }
 
-/// How long sessions of killed clients live.
+/// The session timeout of clients that are killed.
 fn life() -> Duration {
     Duration::from_secs(at_effort(2, 3, 10))
 }
@@ -35,7 +35,7 @@ fn launches() -> u32 {
     at_effort(10, 10, 20)
 }
 
-/// Memory with random bytes, through whatever the weather is.
+/// Uploads random bytes to a new block, over whatever connection.
 fn filled(remote: &Remote, bytes: &[u8]) -> RemoteBlock {
     let block = remote.alloc(bytes.len() as u64).unwrap();
     remote.upload(&block, 0, bytes).unwrap();
@@ -45,7 +45,7 @@ fn filled(remote: &Remote, bytes: &[u8]) -> RemoteBlock {
 fn expect(remote: &Remote, block: &RemoteBlock, bytes: &[u8]) {
     let mut to = vec![0; bytes.len()];
     remote.download(block, 0, &mut to).unwrap();
-    assert!(to == bytes, "other bytes came back than went up");
+    assert!(to == bytes, "the downloaded bytes differ from the uploaded ones");
 }
 
 pub(crate) fn through_a_bad_proxy(harness: &Harness) {
@@ -59,7 +59,7 @@ pub(crate) fn through_a_bad_proxy(harness: &Harness) {
         let given = [RemoteArgument::Block(&count, 0), RemoteArgument::Value(&k), RemoteArgument::Value(&n)];
         remote.launch(&module, "step", Grid::line(1, 1), &given).unwrap().wait().unwrap();
     };
-    // The worker has a lease of its own of what it works with.
+    // The worker borrows what it works with, which counts as a lease.
     launch(0);
     let (mut rounds, mut wanted) = (0, 0_u32);
     let leases = calm.stats().unwrap().leases;
@@ -70,12 +70,12 @@ pub(crate) fn through_a_bad_proxy(harness: &Harness) {
         let name = format!("round/{rounds}");
         let block = filled(&remote, &data);
         expect(&remote, &block, &data);
-        // Twice, and it would be refused.
+        // A second execution would be refused.
         remote.publish(&name, block, Policy::Restore).unwrap();
         let block = remote.lease(&name, Access::Read).unwrap();
         expect(&remote, &block, &data);
         block.close().unwrap();
-        // Twice, and the word would be another.
+        // A second execution would change the word.
         for k in 0..launches() {
             launch(k);
             wanted = wanted.wrapping_mul(3).wrapping_add(k);
@@ -83,19 +83,19 @@ pub(crate) fn through_a_bad_proxy(harness: &Harness) {
         expect(&remote, &count, &wanted.to_le_bytes());
         assert_eq!(calm.names().unwrap().len(), 1);
         remote.drop_name(&name).unwrap();
-        assert_eq!(calm.stats().unwrap().leases, leases, "a lease that nobody asked for is left");
+        assert_eq!(calm.stats().unwrap().leases, leases, "a lease is left over");
         rounds += 1;
     }
-    report_covered(proxy.faults(), "spoiled connections");
+    report_covered(proxy.faults(), "corrupted connections");
     proxy.set_faulty(false);
-    assert_eq!(calm.stats().unwrap().sessions, 1, "all of it was one session");
+    assert_eq!(calm.stats().unwrap().sessions, 1, "everything was one session");
     remote.close().unwrap();
     until_free(&calm);
 }
 
-/// Moves bytes up or down, says a letter for each chunk, and waits to be killed.
+/// Uploads or downloads, prints a letter for each chunk, and waits to be killed.
 pub(crate) fn client(words: &[OsString]) -> ExitCode {
-    let [url, ca, direction] = words else { panic!("a client is told where, by whom and which way") };
+    let [url, ca, direction] = words else { panic!("a client needs the URL, the authority and the direction") };
     let ca = std::fs::read(ca).expect("the file is there");
     let remote = Remote::connect(url.to_str().expect("text"), &Token::parse(TOKEN).unwrap(), Some(&ca));
     let remote = remote.expect("a server serves").with_session_timeout(life());
@@ -109,14 +109,14 @@ pub(crate) fn client(words: &[OsString]) -> ExitCode {
     } else {
         remote.download_with(&block, 0, CLIENT_BYTES, |_, _| say()).unwrap();
     }
-    // Whoever is killed here is killed after the last chunk.
+    // A client that is killed here is killed after the last chunk.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     ExitCode::SUCCESS
 }
 
 const CLIENT_BYTES: u64 = 16 << 20;
 
-/// Sessions, of which each may hold so much, and the witness's.
+/// Sessions whose memory fits at the same time, including the observer's.
 const SESSIONS_MAX: u64 = 110;
 
 pub(crate) fn killed_clients(harness: &Harness) {
@@ -125,13 +125,13 @@ pub(crate) fn killed_clients(harness: &Harness) {
     let data = bytes(&mut random, 3_000_000);
     let held = filled(&witness, &data);
     for killed in 0..kills() {
-        // Sessions of the dead live on for a while, with what they hold: so many at a time have room.
-        until_is("sessions of the dead end", true, || witness.stats().unwrap().sessions < SESSIONS_MAX);
+        // Sessions of dead clients live on for a while, with their memory: only this many fit.
+        until_is("sessions of dead clients have ended", true, || witness.stats().unwrap().sessions < SESSIONS_MAX);
         let direction = if random.below(2) == 0 { "up" } else { "down" };
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg("client").arg(harness.url()).arg(harness.folder.join("ca.pem")).arg(direction);
         let mut client = ServerProcess(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-        // Behind so many chunks, and then a moment later.
+        // After this many chunks, and then a moment later.
         let mut said = vec![0; random.below(17) as usize];
         client.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         let (from, moment) = (Instant::now(), Duration::from_micros(random.below(2000)));
@@ -143,7 +143,7 @@ pub(crate) fn killed_clients(harness: &Harness) {
             expect(&witness, &held, &data);
         }
     }
-    until_is("the sessions of the dead are over", (1, 1), || {
+    until_is("all sessions of dead clients have ended", (1, 1), || {
         let sums = witness.stats().unwrap();
         (sums.sessions, sums.leases)
     });
@@ -159,7 +159,7 @@ pub(crate) fn when_the_server_dies(harness: &Harness) {
     remote.publish("stays", block, Policy::Restore).unwrap();
     let lost = filled(&remote, &[2; 1000]);
     harness.restart_server();
-    // The next call finds the new server, which does not know the session; it was asked for the first time.
+    // The next call reaches the new server, which does not know the session. It was made for the first time.
     let failure = remote.download(&lost, 0, &mut [0; 1000]).unwrap_err();
     assert!(failure.is_session_expired && failure.code == Code::NotFound, "{failure}");
     let failure = remote.drop_name("stays").unwrap_err();

@@ -1,4 +1,4 @@
-//! A broker and its servers for one test, on a software device of their own, with certificates made for it.
+//! A broker and its servers for one test, on a software device of their own, with certificates of their own.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,18 +18,18 @@ pub(crate) use freehold_testing::Random;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// How long a kernel may run in most tests, none of which waits for that: no machine is so slow that a kernel which ends by itself
-/// takes as long.
+/// How long a kernel may run in most tests. None of them waits for that: no machine is so slow that a kernel which ends
+/// by itself takes as long.
 const LAUNCH: Duration = Duration::from_secs(1000);
 
-/// The device of all processes: the software one, unless FREEHOLD_DEVICE names another.
+/// The device of all processes: the software device, unless FREEHOLD_DEVICE names another.
 fn device() -> String {
     std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
 }
 
-/// A broker of these words: its socket, and how long a kernel may run, in milliseconds.
+/// The configuration of a broker: its socket, and how long a kernel may run, in milliseconds.
 pub(crate) fn config(words: &[OsString]) -> Config {
-    let [socket, launch_ms] = words else { panic!("a broker is told where, and how long kernels run") };
+    let [socket, launch_ms] = words else { panic!("a broker needs a socket and a time limit") };
     Config {
         program: std::env::current_exe().expect("a program has a path"),
         leading_args: vec!["part".into()],
@@ -46,9 +46,9 @@ fn number(word: &OsString) -> u64 {
     word.to_str().and_then(|word| word.parse().ok()).expect("a number")
 }
 
-/// Is a server of these words: its folder, whether it speaks TLS, and its limits. Standard input is the listener.
+/// Runs a server: its folder, whether it uses TLS, and its limits. Standard input is the listener.
 pub(crate) fn run_server(words: &[OsString]) -> io::Result<()> {
-    let [folder, with, limits @ ..] = words else { panic!("a server is told where, and with what") };
+    let [folder, with, limits @ ..] = words else { panic!("a server needs a folder and a mode") };
     let (folder, with_tls) = (Path::new(folder), with == "tls");
     let limits: Vec<u64> = limits.iter().map(number).collect();
     let [connections, strangers, greeting_ms, silence_ms] = limits[..] else { panic!("a server has four limits") };
@@ -79,12 +79,12 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// A broker with a server, which has a certificate of an authority of its own.
+    /// A broker with a server, whose certificate is signed by an authority of its own.
     pub(crate) fn new() -> Self {
         Self::with_launches_of(LAUNCH)
     }
 
-    /// As [`new`](Self::new), with kernels that may run for so long.
+    /// Like [`new`](Self::new), with another time limit for kernels.
     pub(crate) fn with_launches_of(longest: Duration) -> Self {
         static HARNESSES: AtomicU32 = AtomicU32::new(0);
         let number = HARNESSES.fetch_add(1, Ordering::Relaxed);
@@ -96,11 +96,11 @@ impl Harness {
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.arg("serve").arg(folder.join("broker")).arg(longest.as_millis().to_string()).stdout(Stdio::piped());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
-        command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
+        command.stderr(File::create(folder.join("said")).expect("a file for the output of the processes"));
         let mut serve = command.spawn().expect("this program runs");
         let mut line = String::new();
         let output = serve.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("the broker says that it is ready");
+        BufReader::new(output).read_line(&mut line).expect("the broker reports that it is ready");
         assert_eq!(line, "ready\n");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
@@ -109,12 +109,12 @@ impl Harness {
         Self { folder, machine, serve, server, listener, port }
     }
 
-    /// A server more, which speaks without TLS: it, and its port.
+    /// Starts another server without TLS. Returns it and its port.
     pub(crate) fn server_without_tls(&self) -> (ServerProcess, u16) {
         self.limited_server("plain", ServerLimits::default())
     }
 
-    /// A server more, with or without TLS: it, and its port.
+    /// Starts another server, with or without TLS. Returns it and its port.
     pub(crate) fn limited_server(&self, with: &str, limits: ServerLimits) -> (ServerProcess, u16) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
@@ -124,8 +124,8 @@ impl Harness {
     /// Kills the server, and starts another.
     pub(crate) fn restart_server(&self) {
         let mut server = self.server.lock().unwrap();
-        server.kill().expect("the server is there");
-        server.wait().expect("it is this process's");
+        server.kill().expect("the server is running");
+        server.wait().expect("the server is a child of this process");
         *server = start_server(&self.folder, &self.machine, &self.listener, "tls", ServerLimits::default());
     }
 
@@ -165,7 +165,7 @@ fn start_server(folder: &Path, machine: &str, listener: &OwnedFd, with: &str, li
     command.stderr(said).spawn().expect("this program runs")
 }
 
-/// A process that is killed when the test is over.
+/// A process that is killed at the end of the test.
 pub(crate) struct ServerProcess(pub(crate) Child);
 
 impl Drop for ServerProcess {
@@ -192,7 +192,7 @@ impl Drop for Harness {
     }
 }
 
-/// Writes the certificate of an authority, and one of a server with its key.
+/// Writes the certificate of an authority, and a server certificate with its key.
 fn certify(folder: &Path, authority: &str, server: Option<[&str; 2]>) {
     let write = |name: &str, text: String| std::fs::write(folder.join(name), text).expect("a file of the test's");
     let mut terms = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -208,7 +208,7 @@ fn certify(folder: &Path, authority: &str, server: Option<[&str; 2]>) {
     write(its_key, key.serialize_pem());
 }
 
-/// Looks again and again until what is seen is what is wanted.
+/// Polls until the value is the wanted one.
 pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
     let begun = Instant::now();
     loop {
@@ -217,15 +217,15 @@ pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mu
             return;
         }
         let waited = begun.elapsed() < HANG_TIMEOUT;
-        assert!(waited, "waited {HANG_TIMEOUT:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen");
-        // The processor is left to those that are waited for.
+        assert!(waited, "waited {HANG_TIMEOUT:?} until {what}: expected {wanted:?}, got {seen:?}");
+        // Leaves the processor to the processes that are waited for.
         std::thread::park_timeout(Duration::from_micros(200));
     }
 }
 
-/// Waits until no session has anything.
+/// Waits until no session holds anything.
 pub(crate) fn until_free(remote: &Remote) {
-    until_is("all leases are over", (0, 0), || {
+    until_is("all leases have ended", (0, 0), || {
         let RemoteStats { leases, leaving_bytes, .. } = remote.stats().expect("the server answers");
         (leases, leaving_bytes)
     });

@@ -1,4 +1,4 @@
-//! Kernels at a server: on blocks and on names, through the handle that is the same everywhere, wrong ones, and repeated ones.
+//! Kernels at a server: on blocks and on names, through `Gpu`, wrong ones, and repeated ones.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(crate) fn a_kernel_runs_on_blocks_of_a_session(harness: &Harness) {
         RemoteArgument::Value(&a),
         RemoteArgument::Value(&n),
     ];
-    // Nobody waits for it: what is downloaded is there all the same.
+    // Nobody waits for the launch, but a download sees its result.
     let call = remote.launch(&module, "saxpy", Grid::cover(1000_u32, 256), &given).unwrap();
     assert_eq!(words(&remote, &y), [7.0_f32.to_bits(); 1000]);
     call.wait().unwrap();
@@ -147,7 +147,7 @@ pub(crate) fn a_launch_that_never_was_is_not_waited_for(harness: &Harness) {
     let module = raw.put(1, TEXT);
     assert_eq!(raw.launch(2, module, "empty", vec![]).unwrap(), 2);
     raw.runtime.block_on(raw.wait(2, 10_000)).unwrap();
-    // The number of another call; one that is still to come; none at all.
+    // The number of another call; one in the future; none at all.
     for number in [1, 3, 0, u64::MAX] {
         let refused = raw.runtime.block_on(raw.wait(number, 10_000)).unwrap_err();
         let sentence = format!("the session has no launch {number}: wait for the number that Launch returned");
@@ -159,7 +159,7 @@ pub(crate) fn launches_that_are_forgotten_went_well(harness: &Harness) {
     let remote = harness.remote();
     let module = remote.put_module("test/kernels", TEXT).unwrap();
     let launch = |_| remote.launch(&module, "empty", Grid::line(1, 1), &[]).unwrap();
-    // At most efforts more than a session may have under way, and nobody waits for one.
+    // More than a session may have in progress, at most efforts, and nobody waits for one.
     let calls: Vec<_> = (0..at_effort(100, 1100, 5000)).map(launch).collect();
     calls.iter().for_each(|call| call.wait().unwrap());
 }
@@ -173,7 +173,7 @@ pub(crate) fn a_refused_launch_holds_nothing(harness: &Harness) {
     let [one, float] = [&one, &float].map(RemoteArgument::Value);
     let far = Argument::from(1_u64 << 40);
     let wrong: [(&str, &[RemoteArgument<'_>]); 5] = [
-        // Seen before anything is leased; by the broker; by the worker; and by the device.
+        // Found before anything is leased; by the broker; by the worker; and by the device.
         ("step", &[named("x", 0)]),
         ("step", &[named("x", 0), float, one]),
         ("saxpy", &[named("x", 0), named("y", 0), float, one]),
@@ -186,7 +186,7 @@ pub(crate) fn a_refused_launch_holds_nothing(harness: &Harness) {
         let names = remote.names().unwrap();
         assert_eq!((names[0].version, names[0].readers, names[0].writers), (1, 0, 0), "after {kernel}");
     }
-    // At most efforts more often than a session may have launches that went wrong.
+    // More failed launches than a session may have, at most efforts.
     for _ in 0..at_effort(100, 1100, 5000) {
         let refused = remote.launch(&module, "step", Grid::line(1, 1), &[named("y", 0), one, one]).unwrap_err();
         assert_eq!(refused.code, Code::NotFound);
@@ -198,7 +198,7 @@ pub(crate) fn a_refused_launch_holds_nothing(harness: &Harness) {
 
 pub(crate) fn a_long_refusal_says_that_it_was_cut(harness: &Harness) {
     let remote = harness.remote();
-    // All kernels that there are would be told.
+    // The message would list all kernels.
     let kernels = (100..300).map(|number| format!(".visible .entry kernel_number_{number}()\n{{\n    ret;\n}}\n"));
     let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}", kernels.collect::<String>());
     let module = remote.put_module("many", &text).unwrap();
@@ -262,7 +262,7 @@ pub(crate) fn a_kernel_that_faults(harness: &Harness) {
     let failure = remote.launch(&module, "stray", Grid::line(1, 1), &given).unwrap().wait().unwrap_err();
     assert_eq!((failure.origin, failure.executed), (ErrorOrigin::Kernel, Executed::Unknown));
     assert!(failure.message.starts_with("kernel stray of test/kernels ended its worker: "), "{failure}");
-    // Its memory lives on, and another worker is there.
+    // Its memory stays valid, and there is a new worker.
     step(&remote, &module, RemoteArgument::Block(&x, 0), 2, 8).unwrap();
     assert_eq!(words(&remote, &x), [17; 8]);
 }
@@ -275,7 +275,7 @@ pub(crate) fn a_kernel_that_hangs(patient: &Harness) {
         let call = remote.launch(&module, "spin", Grid::line(1, 1), &[RemoteArgument::Block(&x, 0)]).unwrap();
         (remote, x, call)
     };
-    // Where it may run for long, a neighbour is served meanwhile.
+    // If it may run for long, another session is served meanwhile.
     let (_remote, _x, _spinning) = spin(patient);
     let neighbour = patient.remote();
     let (theirs, y) = (neighbour.module("test/kernels").unwrap(), filled(&neighbour, &[5; 8]));
@@ -286,6 +286,6 @@ pub(crate) fn a_kernel_that_hangs(patient: &Harness) {
     let failure = spinning.wait().unwrap_err();
     assert_eq!(failure.origin, ErrorOrigin::Kernel);
     assert!(failure.message.starts_with("kernel spin of test/kernels ran for more than 1 s"), "{failure}");
-    // Its memory lives on.
+    // Its memory stays valid.
     assert_eq!(words(&remote, &x), [5; 8]);
 }

@@ -1,4 +1,4 @@
-//! What one client may take of a server: connections, places, threads, and the time of everybody else.
+//! What one client may use of a server: connections, permits, threads, and the time of other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ use crate::raw::{Raw, chunk, end};
 
 const GREETING: Duration = Duration::from_secs(1);
 
-/// Calls that a bystander makes meanwhile: whoever were served wrongly would be before their end.
+/// Calls that another client makes meanwhile, so that a wrongly served one would be noticed.
 const MEANWHILE: u32 = 20;
 
 fn hasty() -> ServerLimits {
@@ -40,7 +40,7 @@ fn connect(port: u16) -> Remote {
     Remote::connect(&format!("http://127.0.0.1:{port}"), &Token::parse(TOKEN).unwrap(), None).unwrap()
 }
 
-/// A connection that says this and no more: how long it lives.
+/// How long a connection lives that sends this and no more.
 fn life_of(port: u16, said: &[u8]) -> Duration {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -49,18 +49,18 @@ fn life_of(port: u16, said: &[u8]) -> Duration {
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-        Err(error) => panic!("it is not parted from: {error}"),
+        Err(error) => panic!("the connection is not closed: {error}"),
     }
     begun.elapsed()
 }
 
-/// The greeting of HTTP/2, with settings of nothing.
+/// The preface of HTTP/2, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 pub(crate) fn who_shows_no_token_in_time_is_parted_from(harness: &Harness) {
     let (_plain, port) = harness.limited_server("plain", hasty());
     let (_tls, tls_port) = harness.limited_server("tls", hasty());
-    // Who has shown it stays, however long nothing is asked.
+    // A connection that has presented the token stays, however long it is idle.
     let mut raw = Raw::at_port(port, 1);
     let block = raw.alloc(1, 4).unwrap();
     let (parts, messages) = tokio::sync::mpsc::channel(4);
@@ -69,14 +69,14 @@ pub(crate) fn who_shows_no_token_in_time_is_parted_from(harness: &Harness) {
     send(raw.begin(2, block, 4, 0));
     let mut client = raw.client.clone();
     let upload = raw.runtime.spawn(async move { client.upload(messages).await });
-    // Nothing at all; the beginning of something; HTTP/2 without a call; a greeting of TLS that goes no further.
+    // Nothing at all; an incomplete preface; HTTP/2 without a call; an incomplete TLS handshake.
     std::thread::scope(|scope| {
         for (port, said) in
             [(port, &b""[..]), (port, b"PRI * "), (port, PREFACE), (tls_port, b""), (tls_port, b"\x16\x03\x01")]
         {
             scope.spawn(move || {
                 let life = life_of(port, said);
-                assert!(life >= GREETING, "{said:?} was parted from after {life:?}");
+                assert!(life >= GREETING, "{said:?} was closed after {life:?}");
             });
         }
     });
@@ -85,7 +85,7 @@ pub(crate) fn who_shows_no_token_in_time_is_parted_from(harness: &Harness) {
     assert!(raw.runtime.block_on(upload).unwrap().unwrap().into_inner().complete);
 }
 
-/// Whether a connection ends while nothing comes for so long.
+/// Whether a connection ends while nothing is received for this long.
 fn is_ended(stream: &mut TcpStream, pause: Duration) -> bool {
     stream.set_read_timeout(Some(pause)).unwrap();
     match stream.read_to_end(&mut Vec::new()) {
@@ -99,16 +99,16 @@ pub(crate) fn unauthenticated_connections_make_room_for_later_ones(harness: &Har
     let known = connect(port);
     let mut strangers: Vec<_> = (0..4).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     let second = connect(port);
-    assert!(is_ended(&mut strangers[0], HANG_TIMEOUT), "the oldest makes room");
-    assert!(!is_ended(&mut strangers[3], Duration::from_millis(100)), "only the oldest goes");
-    // Those that were let in are no strangers.
+    assert!(is_ended(&mut strangers[0], HANG_TIMEOUT), "the oldest is closed");
+    assert!(!is_ended(&mut strangers[3], Duration::from_millis(100)), "only the oldest is closed");
+    // Authenticated connections do not count.
     let more: Vec<_> = (0..8).map(|_| connect(port)).collect();
     for remote in more.iter().chain([&known, &second]) {
         remote.stats().unwrap();
     }
 }
 
-/// Whether a connection that greets is greeted, however late.
+/// Whether a connection that sends a preface gets an answer, however late.
 fn is_greeted(port: u16) -> bool {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
@@ -141,7 +141,7 @@ pub(crate) fn questions_without_a_token_are_short(harness: &Harness) {
     };
     assert_eq!(asked(1000), Code::NotFound);
     assert_eq!(asked(1100), Code::OutOfRange);
-    // A header that is longer than all of them may be is refused, too.
+    // A single header above the limit of all headers is refused too.
     let refused = runtime.block_on(async {
         let mut client = HealthClient::new(channel(port).await);
         let mut request = Request::new(HealthCheckRequest::default());
@@ -151,7 +151,8 @@ pub(crate) fn questions_without_a_token_are_short(harness: &Harness) {
     assert_ne!(refused.code(), Code::Ok);
 }
 
-/// Questions to the health service, which need no token, keep no connection: neither one that is answered on and on, nor many.
+/// Calls to the health service, which need no token, keep no connection open: neither one that is answered over and
+/// over, nor many.
 pub(crate) fn who_only_asks_for_health_is_parted_from(harness: &Harness) {
     let (_server, port) = harness.limited_server("plain", hasty());
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -170,8 +171,8 @@ pub(crate) fn who_only_asks_for_health_is_parted_from(harness: &Harness) {
     });
     let ended =
         runtime.block_on(async { tokio::time::timeout(HANG_TIMEOUT, async { (watching.await, asking.await) }).await });
-    let (watched, asked) = ended.expect("both are parted from");
-    assert_eq!((watched.unwrap(), asked.is_ok()), (1, true), "nothing new is told to who watches");
+    let (watched, asked) = ended.expect("both connections are closed");
+    assert_eq!((watched.unwrap(), asked.is_ok()), (1, true), "a watcher gets no further status");
     connect(port).stats().unwrap();
 }
 
@@ -184,7 +185,7 @@ pub(crate) fn an_upload_that_does_not_begin_is_ended(harness: &Harness) {
     assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
 }
 
-/// A message that does not come, and who hears that it is waited for.
+/// A message that never arrives, and a notification that it is being awaited.
 struct Silent(Option<oneshot::Sender<()>>);
 
 impl Stream for Silent {
@@ -192,14 +193,14 @@ impl Stream for Silent {
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<proto::AllocRequest>> {
         if let Some(sent) = self.0.take() {
-            // Nobody may listen.
+            // The receiver may be gone.
             let _ = sent.send(());
         }
         Poll::Pending
     }
 }
 
-/// A call of which the message does not come. `sent` hears when the rest of it is on its way.
+/// A call whose message never arrives. `sent` is notified when the rest of it is sent.
 async fn silent_call(channel: Channel, path: &'static str, sent: Option<oneshot::Sender<()>>) -> Status {
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
@@ -230,7 +231,7 @@ pub(crate) fn a_greedy_session_leaves_lanes(harness: &Harness) {
     let (_server, port) = harness.server_without_tls();
     let mut greedy = Raw::at_port(port, 1);
     let block = greedy.alloc(1, 64 << 20).unwrap();
-    // More than the server has lanes, and nobody reads them.
+    // More than the server has transfers, and nobody reads them.
     let asked = (0..40).map(|_| {
         let request =
             proto::DownloadRequest { session: greedy.session.clone(), block, ..proto::DownloadRequest::default() };
@@ -245,7 +246,7 @@ pub(crate) fn a_greedy_session_leaves_lanes(harness: &Harness) {
     let asked: Vec<_> = asked.collect();
     let honest = connect(port);
     let theirs = honest.alloc(1 << 20).unwrap();
-    // Its patience is less than the life of the greedy session.
+    // Its retry timeout is shorter than the timeout of the greedy session.
     honest.upload(&theirs, 0, &[7; 1 << 20]).unwrap();
     let mut to = vec![0; 1 << 20];
     honest.download(&theirs, 0, &mut to).unwrap();
@@ -253,7 +254,7 @@ pub(crate) fn a_greedy_session_leaves_lanes(harness: &Harness) {
     asked.iter().for_each(|task| task.abort());
 }
 
-/// A session with the module of the tests, and a kernel in its stream 0 that runs for as long as it may.
+/// A session with the module of the tests, and a kernel in its stream 0 that runs until it is killed.
 fn spinning(port: u16, id: u8) -> (Raw, u64) {
     let mut raw = Raw::at_port(port, id);
     let block = raw.alloc(1, 4).unwrap();
@@ -271,7 +272,7 @@ pub(crate) fn a_greedy_session_leaves_waits(harness: &Harness) {
     assert_eq!(honest.put(1, TEXT), module);
     honest.launch(2, module, "empty", vec![]).unwrap();
     honest.runtime.block_on(honest.wait(2, 60_000)).unwrap();
-    assert!(waits.iter().all(|wait| !wait.is_finished()), "it had to wait for the other's kernel");
+    assert!(waits.iter().all(|wait| !wait.is_finished()), "the other session had to wait for the kernel");
     assert_eq!(honest.totals().sessions, 2);
 }
 
@@ -285,7 +286,7 @@ pub(crate) fn so_many_modules_are_taken_in_at_once(harness: &Harness) {
             let (sent, is_sent) = oneshot::channel();
             let silent = runtime.spawn(silent_call(channel.clone(), "/freehold.v1.Freehold/PutModule", Some(sent)));
             runtime.block_on(is_sent).unwrap();
-            // A call behind it on the same connection: by its answer the first has its place.
+            // A call after it on the same connection: when that is answered, the first has its permit.
             runtime.block_on(silent_call(channel, "/freehold.v1.Freehold/Nothing", None));
             silent
         })
@@ -296,8 +297,8 @@ pub(crate) fn so_many_modules_are_taken_in_at_once(harness: &Harness) {
         for _ in 0..MEANWHILE {
             bystander.stats().unwrap();
         }
-        assert!(!honest.is_finished(), "a fifth module was taken in");
-        // Who goes makes room.
+        assert!(!honest.is_finished(), "a fifth module was received");
+        // An aborted call frees its permit.
         places[0].abort();
         honest.join().unwrap().unwrap();
     });
@@ -313,9 +314,9 @@ pub(crate) fn a_session_knows_so_many_modules(harness: &Harness) {
     let refused = remote.put_module("more", text).unwrap_err();
     let sentence = "the session has 256 modules: drop one, or use another session";
     assert_eq!((refused.code, refused.message.as_str()), (Code::ResourceExhausted, sentence));
-    assert_eq!(remote.modules().unwrap().len(), 256, "what is refused is not put");
-    assert_eq!(remote.put_module(&name(7), text).unwrap().name(), name(7), "one that it knows is none more");
-    // Whoever drops one makes room, and a session that comes later has its own.
+    assert_eq!(remote.modules().unwrap().len(), 256, "a refused module is not stored");
+    assert_eq!(remote.put_module(&name(7), text).unwrap().name(), name(7), "a known module takes no room");
+    // Dropping a module makes room, and a later session has room of its own.
     other.module(&name(3)).unwrap();
     other.drop_module(&name(3)).unwrap();
     remote.put_module("more", text).unwrap();
@@ -331,7 +332,7 @@ pub(crate) fn variables_are_within_the_quota(harness: &Harness) {
     link.call(Ask::Quota { user, memory: MemoryKind::Device, change }).unwrap();
     let text = TEXT.replace("// Nothing.", &format!(".visible .global .align 8 .b8 variable[{bytes}];"));
     let sessions = [(); 3].map(|()| harness.remote());
-    // All of it together is more than the user may have: what is dropped is unloaded.
+    // Together they exceed the quota of the user: dropped modules are unloaded.
     for round in 0..10 {
         let name = format!("round/{round}");
         sessions[0].put_module(&name, &text).unwrap_or_else(|failure| panic!("round {round}: {failure}"));
@@ -344,9 +345,9 @@ pub(crate) fn variables_are_within_the_quota(harness: &Harness) {
         };
     let begun = Instant::now();
     while had_bytes(&mut link) > 0 {
-        assert!(begun.elapsed() < HANG_TIMEOUT, "what was dropped counts still");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "a dropped module still counts");
     }
-    // Each session has a worker of its own, and each worker variables of its own.
+    // Each session has its own worker, and each worker its own variables.
     let refused: Vec<_> = sessions.iter().filter_map(|session| session.put_module("shared", &text).err()).collect();
     let sentence = format!(
         "the user's quota is {quota_bytes} bytes with {} in use, {bytes} requested: drop a name, or raise the quota with \

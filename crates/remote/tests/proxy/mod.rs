@@ -1,4 +1,4 @@
-//! A proxy that spoils connections: it drops, delays, truncates and repeats what goes through it, at points that a seed decides.
+//! A proxy that corrupts connections: it drops, delays, truncates and repeats data, at points that a seed decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,24 +23,24 @@ struct ProxyState {
     is_faulty: AtomicBool,
     faults: AtomicU64,
     connections: AtomicU64,
-    /// How many bytes go through each direction of each connection in a second. 0: all.
+    /// Bytes per second and direction of each connection. 0: no limit.
     bytes_per_s_max: AtomicU64,
-    /// Counts up when all connections are cut.
+    /// Increases when all connections are cut.
     cuts: watch::Sender<u64>,
 }
 
-/// What happens to one direction of a connection, behind so many bytes.
+/// What happens to one direction of a connection after some bytes.
 #[derive(Clone, Copy)]
 enum Fault {
     /// Both directions end at once.
     Drop,
-    /// A part of what came is handed on, and then nothing.
+    /// A part of the data is forwarded, then nothing.
     Truncate,
-    /// What came is handed on twice.
+    /// The data is forwarded twice.
     Repeat,
-    /// One bit is another.
+    /// One bit is flipped.
     Flip,
-    /// Nothing is handed on for a while.
+    /// Nothing is forwarded for a while.
     Delay(Duration),
 }
 
@@ -61,33 +61,33 @@ impl Proxy {
         Self { _runtime: runtime, port, state }
     }
 
-    /// From now on connections are faults, or not.
+    /// Sets whether new connections are corrupted.
     pub(crate) fn set_faulty(&self, is_bad: bool) {
         self.state.is_faulty.store(is_bad, Ordering::Relaxed);
     }
 
-    /// From now on bytes are carried no faster.
+    /// Limits the speed from now on.
     pub(crate) fn limit_rate(&self, bytes_per_s: u64) {
         self.state.bytes_per_s_max.store(bytes_per_s, Ordering::Relaxed);
     }
 
-    /// Cuts all connections that there are.
+    /// Cuts all existing connections.
     pub(crate) fn cut(&self) {
         self.state.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How many connections came.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// How many connections were faults.
+    /// The number of corrupted connections.
     pub(crate) fn faults(&self) -> u64 {
         self.state.faults.load(Ordering::Relaxed)
     }
 }
 
-/// Behind how many bytes, and what. Often early, where greetings and single calls are; else within a transfer.
+/// After how many bytes, and what. Often early, during handshakes and single calls; else within a transfer.
 fn plan(random: &mut Random) -> (u64, Fault) {
     let bytes = if random.below(2) == 0 { random.below(16 << 10) } else { random.below(6 << 20) };
     let spoil = match random.below(5) {
@@ -107,7 +107,7 @@ async fn connect(client: TcpStream, to: u16, plans: [(u64, Fault); 2], state: Ar
     let Ok(server) = TcpStream::connect(("127.0.0.1", to)).await else { return };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    // The first direction that ends takes the other along.
+    // The first direction that ends also ends the other.
     tokio::select! {
         () = carry(from_client, to_server, plans[0], &state) => {}
         () = carry(from_server, to_client, plans[1], &state) => {}
@@ -135,7 +135,7 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: (u64, Faul
             if to.write_all(data).await.is_err() || matches!(spoil, Fault::Truncate) {
                 return;
             }
-            // No connection lives for ever.
+            // Every connection is dropped eventually.
             (behind, spoil) = (2 * carried, Fault::Drop);
         } else if to.write_all(data).await.is_err() {
             return;

@@ -1,4 +1,4 @@
-//! A client without the library: single messages, right or wrong.
+//! A client without the library: single messages, valid or not.
 
 use freehold_remote::proto::freehold_client::FreeholdClient;
 use freehold_remote::proto::upload_message::Part;
@@ -11,7 +11,7 @@ use tonic::{Request, Status};
 
 use crate::harness::{Harness, TOKEN};
 
-/// The longest life that a server gives a session without a call.
+/// The longest idle timeout that a server grants.
 const LIFE_MS: u64 = 600_000;
 
 type Client = FreeholdClient<InterceptedService<Channel, BearerToken>>;
@@ -34,12 +34,12 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// A session that lives for longer than any test without a call.
+    /// A session that outlives any test without a call.
     pub(crate) fn open(harness: &Harness, id: u8) -> Self {
         Self::brief(harness, id, LIFE_MS, 1 << 20)
     }
 
-    /// As [`open`](Self::open), for so long, and with so much room for what nobody has read.
+    /// Like [`open`](Self::open), with a timeout and a window for unread data.
     pub(crate) fn brief(harness: &Harness, id: u8, life_ms: u64, window_bytes: u32) -> Self {
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(harness.ca()));
         let endpoint = Endpoint::from_shared(harness.url()).unwrap().tls_config(tls).unwrap();
@@ -47,7 +47,7 @@ impl Raw {
         Self::at(endpoint, id, life_ms)
     }
 
-    /// A session at a server that speaks without TLS.
+    /// A session at a server without TLS.
     pub(crate) fn at_port(port: u16, id: u8) -> Self {
         Self::at(Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap(), id, LIFE_MS)
     }
@@ -79,14 +79,14 @@ impl Raw {
         self.runtime.block_on(self.client.totals(proto::TotalsRequest {})).unwrap().into_inner()
     }
 
-    /// Puts a module: its number.
+    /// Puts a module. Returns its number.
     pub(crate) fn put(&mut self, number: u64, text: &str) -> u64 {
         let put =
             proto::PutModuleRequest { call: self.call(number), name: "test/kernels".to_owned(), text: text.to_owned() };
         self.runtime.block_on(self.client.put_module(put)).unwrap().into_inner().module
     }
 
-    /// Launches a kernel of one thread.
+    /// Launches a kernel with one thread.
     pub(crate) fn launch(
         &mut self,
         number: u64,

@@ -1,4 +1,4 @@
-//! What goes wrong: one clear sentence each, whose fault it was, and nothing lost.
+//! Errors: each has one clear message, says whose fault it was, and loses nothing.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) fn who_is_not_let_in_is_told_why(harness: &Harness) {
         said,
         format!("the certificate of {url} is not signed by a trusted authority: name its authority with --ca FILE")
     );
-    // The certificate is for the name, and not for the number.
+    // The certificate is for the host name, and not for the address.
     let url = format!("https://127.0.0.1:{}", harness.port());
     let (_, said) = refused(&url, TOKEN, Some(&ca));
     assert_eq!(said, format!("the certificate of {url} is for localhost: use that name, or create one for this name"));
@@ -71,18 +71,18 @@ pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(harness: &Harness
 }
 
 pub(crate) fn what_does_not_fit_together_is_told_apart(harness: &Harness) {
-    // Without TLS where there is TLS.
+    // Without TLS, to a server with TLS.
     let url = format!("http://localhost:{}", harness.port());
     let (fault, said) = refused(&url, TOKEN, None);
     assert_eq!(fault, ErrorOrigin::Connection);
     let (begin, end) = (format!("{url} does not answer without TLS ("), "): use https:// if it has a certificate");
     assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
-    // TLS where there is none.
+    // With TLS, to a server without.
     let (_server, port) = harness.server_without_tls();
     let url = format!("https://localhost:{port}");
     let (_, said) = refused(&url, TOKEN, Some(&harness.ca()));
     assert_eq!(said, format!("the server at {url} does not speak TLS: use http://"));
-    // Nobody at all: the port was given back.
+    // No server at all: the port is free again.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("https://localhost:{nobody}");
     let (_, said) = refused(&url, TOKEN, Some(&harness.ca()));
@@ -148,7 +148,7 @@ pub(crate) fn wild_numbers_are_refused(harness: &Harness) {
         let sentence = format!("block 1 has 8 bytes: {bytes} from byte {offset} on are not in it");
         assert_eq!((refused.code(), refused.message()), (Code::OutOfRange, sentence.as_str()));
     }
-    // A part that comes twice, or from a sender that was told to stop, is not written again.
+    // A chunk that comes twice, or from a sender that was replaced, is not written again.
     let begin = raw.begin(6, block, 8, 0);
     let refused = raw.upload(vec![begin, chunk(0, b"free"), chunk(0, b"FREE")]).unwrap_err();
     assert_eq!(refused.message(), "the server has 4 bytes of the upload: continue there, not at byte 0");
@@ -243,7 +243,7 @@ pub(crate) fn who_does_not_read_is_parted_from(harness: &Harness) {
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 0, chunk_bytes: 1 << 20 };
     let mut unread = raw.runtime.block_on(raw.client.download(request)).unwrap().into_inner();
-    // Others are served meanwhile, until the session has ended, which it does not while a download is under way.
+    // Other sessions are served meanwhile, until this one has ended, which it does not while a download is in progress.
     let remote = harness.remote();
     let other = remote.alloc(1 << 20).unwrap();
     until_is("only the other session is left", 1, || {
@@ -255,7 +255,7 @@ pub(crate) fn who_does_not_read_is_parted_from(harness: &Harness) {
         loop {
             match unread.message().await {
                 Ok(Some(_)) => chunks += 1,
-                Ok(None) => panic!("a download that was broken off does not end well"),
+                Ok(None) => panic!("an aborted download ends with an error"),
                 Err(status) => return (chunks < 64, status.code(), status.message().to_owned()),
             }
         }
@@ -278,7 +278,7 @@ pub(crate) fn what_is_leased_for_reading_is_not_written(harness: &Harness) {
     let second = remote.alloc(100).unwrap();
     let (second, failure) = remote.publish("a", second, Policy::Restore).unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
-    // It is still there, and still this session's.
+    // It still exists, and still belongs to this session.
     remote.upload(&second, 0, &[2; 100]).unwrap();
     let mut to = [0; 100];
     remote.download(&block, 0, &mut to).unwrap();

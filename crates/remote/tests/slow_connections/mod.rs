@@ -1,4 +1,4 @@
-//! Lines that are slow, or last long.
+//! Slow and long-lived connections.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::proxy::Proxy;
 pub(crate) fn a_busy_slow_line_is_one_connection(harness: &Harness) {
     let proxy = Proxy::new(harness.port(), 1);
     let remote = harness.remote_at(&format!("https://localhost:{}", proxy.port));
-    // When soaking, the whole takes so long that any ping waits for many seconds behind it.
+    // In a soak test the transfer is so long that any ping waits behind it for many seconds.
     let len: usize = at_effort(256, 1024, 6 << 10) << 10;
     let from = bytes(&mut Random(5), len);
     let block = remote.alloc(len as u64).unwrap();
@@ -21,12 +21,12 @@ pub(crate) fn a_busy_slow_line_is_one_connection(harness: &Harness) {
     let mut to = vec![0; len];
     remote.download(&block, 0, &mut to).unwrap();
     assert!(to == from);
-    assert_eq!(proxy.connections(), 1, "a line that was busy was taken for a dead one");
+    assert_eq!(proxy.connections(), 1, "a busy connection was taken for a dead one");
 }
 
 pub(crate) fn a_long_upload_is_resumed(harness: &Harness) {
     let proxy = Proxy::new(harness.port(), 1);
-    // As long as it may take to connect again.
+    // As long as a reconnect may take.
     let patience = Duration::from_secs(at_effort(1, 3, 10));
     let remote = harness.remote_at(&format!("https://localhost:{}", proxy.port)).with_retry_timeout(patience);
     let from = bytes(&mut Random(6), 12 << 20);
@@ -34,9 +34,9 @@ pub(crate) fn a_long_upload_is_resumed(harness: &Harness) {
     let is_cut = AtomicBool::new(false);
     let read = |at: u64, piece: &mut [u8]| {
         if at == 8 << 20 && !is_cut.swap(true, Ordering::Relaxed) {
-            // A reader that takes longer than a lost connection is waited for; then it is lost.
+            // A reader that takes longer than the retry timeout; then the connection is lost.
             let begun = Instant::now();
-            until_is("it has taken so long", true, || begun.elapsed() > patience + patience / 4);
+            until_is("the reader has taken long enough", true, || begun.elapsed() > patience + patience / 4);
             proxy.cut();
         }
         piece.copy_from_slice(&from[at as usize..][..piece.len()]);

@@ -1,4 +1,4 @@
-//! What goes well: bytes, names, sessions, and calls that are repeated.
+//! Successful calls: transfers, names, sessions, and repeated calls.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) fn bytes_of_any_length_go_up_and_come_back(harness: &Harness) {
         remote.upload(&block, 0, &from).unwrap();
         let mut to = vec![0; len];
         remote.download(&block, 0, &mut to).unwrap();
-        assert!(to == from, "{len} bytes came back as others");
+        assert!(to == from, "{len} bytes came back changed");
         block.close().unwrap();
     }
     until_free(&remote);
@@ -78,11 +78,11 @@ pub(crate) fn a_session_that_nobody_uses_ends(harness: &Harness) {
     let mut raw = Raw::brief(harness, 1, 1500, 1 << 20);
     raw.alloc(1, 1 << 20).unwrap();
     assert_eq!((raw.totals().sessions, raw.totals().leases), (2, 2));
-    // Nobody calls in the one; the library sees to the other.
-    until_is("the session without a call is over", (1, 1), || (raw.totals().sessions, raw.totals().leases));
+    // There are no calls in the first session; the library keeps the other alive.
+    until_is("the session without a call has ended", (1, 1), || (raw.totals().sessions, raw.totals().leases));
     if Effort::current() == Effort::Soak {
         let begun = Instant::now();
-        until_is("more than its life has passed", true, || begun.elapsed() > 2 * life);
+        until_is("more than its timeout has passed", true, || begun.elapsed() > 2 * life);
     }
     let mut to = [0; 4];
     kept.download(&block, 0, &mut to).unwrap();
@@ -101,7 +101,7 @@ pub(crate) fn many_clients_at_once_have_their_own_bytes(harness: &Harness) {
                     remote.upload(&block, 0, &from).unwrap();
                     let mut to = vec![0; 4_000_000];
                     remote.download(&block, 0, &mut to).unwrap();
-                    assert!(to == from, "client {number} read other bytes");
+                    assert!(to == from, "client {number} read wrong bytes");
                 }
             });
         }
@@ -118,7 +118,7 @@ pub(crate) fn a_repeated_call_is_carried_out_once(harness: &Harness) {
     assert_eq!(raw.totals().leases, 2);
     let other = raw.alloc(1, 8192).unwrap_err();
     assert_eq!(other.message(), "call number 1 was used for a different call: give each call its own number");
-    // Many at once are one.
+    // Many repeats at once are one call.
     let (client, call) = (raw.client.clone(), raw.call(3));
     let answers = raw.runtime.block_on(async {
         let asked = (0..16).map(|_| {
@@ -134,7 +134,7 @@ pub(crate) fn a_repeated_call_is_carried_out_once(harness: &Harness) {
     });
     assert_eq!(answers, [3; 16]);
     assert_eq!(raw.totals().leases, 3);
-    // What was refused is refused again, and not done when it could be.
+    // A refused call is refused again, and not executed when it could be.
     let free = |raw: &mut Raw, number, block| {
         let request = proto::FreeRequest { call: raw.call(number), block };
         raw.runtime.block_on(raw.client.free(request)).map(drop).map_err(|status| status.message().to_owned())
@@ -180,7 +180,7 @@ pub(crate) fn a_completed_upload_is_answered_again(harness: &Harness) {
     let block = raw.alloc(1, 4).unwrap();
     let parts = vec![raw.begin(2, block, 4, 0), chunk(0, b"free"), end(b"free")];
     assert!(raw.upload(parts.clone()).unwrap().complete);
-    // Others' bytes come between, and are not written over.
+    // Another upload writes in between, and is not overwritten.
     let parts_after = vec![raw.begin(3, block, 4, 0), chunk(0, b"hold"), end(b"hold")];
     assert!(raw.upload(parts_after).unwrap().complete);
     assert!(raw.upload(parts).unwrap().complete);

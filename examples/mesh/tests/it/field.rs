@@ -1,4 +1,4 @@
-//! The field of one process, held against plain Rust, bit for bit.
+//! The field of one process, compared with plain Rust, bit for bit.
 
 use crate::reference;
 
@@ -19,10 +19,10 @@ fn kernels_agree_with_plain_rust_to_the_last_bit() {
         let found = anywhere::solve(&gpu, &plan, |_| {}).unwrap();
         let first = bits(&found).iter().zip(bits(&wanted)).position(|(found, wanted)| *found != wanted);
         assert_eq!(first, None, "the first cell that differs, with seed {seed}");
-        // Some tiles are refined and some are not, and not always as many.
+        // Some tiles are refined and some are not, and their number changes.
         assert!(counts.iter().all(|&count| count > 0 && count < 16), "{counts:?}");
         assert!(counts.iter().any(|&count| count != counts[0]), "{counts:?}");
-        // The field is no still life: heat has come where none was.
+        // The field changes: heat has spread.
         assert!(found.iter().all(|&cell| (0.0..=1.0).contains(&cell)));
     }
 }

@@ -1,4 +1,4 @@
-//! The solver in one process, and the numbers that follow from a plan.
+//! The solver in one process, and the values derived from a plan.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

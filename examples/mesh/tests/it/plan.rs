@@ -1,4 +1,4 @@
-//! What follows from the four numbers of a plan.
+//! The values derived from the four numbers of a plan.
 
 use freehold_mesh::plan::Plan;
 
@@ -38,7 +38,7 @@ fn discs_stay_within_the_domain() {
 
 #[test]
 fn what_cannot_be_computed_says_what_to_say_instead() {
-    let said = |plan: Plan| plan.check().expect_err("no plan").to_string();
+    let said = |plan: Plan| plan.check().expect_err("the plan is not valid").to_string();
     assert_eq!(
         said(Plan { size: 100, ..PLAN }),
         "size of 100 cells: expected a multiple of 32 from 32 to 16384, as in --size 256"

@@ -1,5 +1,5 @@
-//! The solver once more, in plain Rust and in another shape: it refines the whole domain and takes of it what is wanted, where the
-//! kernels go tile by tile.
+//! The solver in plain Rust, structured differently: it refines the whole domain and uses what it needs, while the
+//! kernels work tile by tile.
 
 use freehold_mesh::plan::{Frame, Plan, TILE};
 
@@ -14,7 +14,7 @@ impl Field {
         Self { size, cells }
     }
 
-    /// Beyond the edge lies the mirror image.
+    /// Beyond the edge is the mirror image.
     fn at(&self, x: i32, y: i32) -> f32 {
         let inside = |at: i32| if at < 0 { -1 - at } else { at.min(2 * self.size - 1 - at) };
         self.cells[(inside(y) * self.size + inside(x)) as usize]
