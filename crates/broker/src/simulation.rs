@@ -299,6 +299,6 @@ mod tests {
 
     #[test]
     fn a_journal_of_any_words_is_recovered_from() {
-        run_seeds("spoiled journals", super::journal);
+        run_seeds("corrupted journals", super::journal);
     }
 }

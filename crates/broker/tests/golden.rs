@@ -1,4 +1,4 @@
-//! The bytes of every message: what `docs/protocol.md` says, held against what is sent.
+//! The bytes of every message, compared with `docs/protocol.md`.
 
 use freehold_broker::Name;
 use freehold_broker::wire::{
@@ -98,7 +98,7 @@ fn words_without_a_meaning_are_zero() {
             }
             spoilt[word] = 1 << 63;
             let decoded = Frame::<Request>::decode(&spoilt, text.as_bytes());
-            // A word that may be zero and has a meaning is read as what it is.
+            // A word that has a meaning and may be 0 is decoded as such.
             assert!(decoded.is_err() || decoded.unwrap().message != message, "{message:?}, word {word}");
         }
         let mut spoilt = slot;
@@ -193,7 +193,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
     }
 }
 
-/// Bytes that are no message: no panic, and an answer for each.
+/// Random bytes: no panic, and an answer for each.
 #[test]
 fn random_messages_are_each_read_or_refused() {
     let mut random = Random(seed());

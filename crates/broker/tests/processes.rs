@@ -1,7 +1,7 @@
-//! Real processes: fdstore, broker, scrubber and tenants, started and killed. Random kills are drawn from a seed, which is
+//! Real processes: fdstore, broker, scrubber and tenants, started and killed. Random kills come from a seed, which is
 //! printed.
 //!
-//! This program is all of these processes: its first argument says which. Without one it runs the tests.
+//! This program is all of these processes: its first argument selects one. Without one it runs the tests.
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
@@ -33,7 +33,8 @@ fn main() -> ExitCode {
     let program = std::env::current_exe().expect("a program has a path");
     match first {
         "part" => {
-            let (part, config) = Config::from_args(program, vec!["part".into()], rest).expect("the words of a part");
+            let (part, config) =
+                Config::from_args(program, vec!["part".into()], rest).expect("the arguments of a role");
             outcome(run_role(part, config))
         }
         "serve" => {
@@ -62,7 +63,7 @@ fn number(word: &OsString) -> u64 {
 /// A number, or a dash for none.
 fn optional_number<T: std::str::FromStr>(word: &OsString) -> Option<T> {
     let word = word.to_str().filter(|&word| word != "-")?;
-    Some(word.parse().unwrap_or_else(|_| panic!("{word} is no number")))
+    Some(word.parse().unwrap_or_else(|_| panic!("expected a number, got {word}")))
 }
 
 fn outcome(outcome: std::io::Result<()>) -> ExitCode {
@@ -254,7 +255,7 @@ const TESTS: &[Test] = &[
     ("a_killed_workers_calls_happened_once_or_say_that_they_may_not", calls::killed_workers),
 ];
 
-/// Each test on a harness of its own, so that any number of them run at the same time.
+/// Each test has a harness of its own, so that any number of them run at the same time.
 fn run() -> ExitCode {
     let trial = |&(name, test): &Test| {
         Trial::test(name, move || {

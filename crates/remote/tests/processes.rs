@@ -30,7 +30,8 @@ fn main() -> ExitCode {
     let program = std::env::current_exe().expect("a program has a path");
     match first {
         "part" => {
-            let (part, config) = Config::from_args(program, vec!["part".into()], rest).expect("the arguments of a role");
+            let (part, config) =
+                Config::from_args(program, vec!["part".into()], rest).expect("the arguments of a role");
             outcome(run_role(part, config))
         }
         "serve" => outcome(fdstore::run(&harness::config(rest), None, || println!("ready"))),

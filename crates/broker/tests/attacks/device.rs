@@ -1,4 +1,4 @@
-//! Attacks with a device: memory that was leased for reading is written.
+//! Attacks with a device: writing memory that was leased for reading.
 
 use std::os::fd::AsFd;
 
@@ -15,10 +15,10 @@ use crate::raw::message;
 const READ_ONLY: u16 = 210;
 const NAME_TAKEN: u16 = 207;
 
-/// Maps what it may read, as the protocol says, and writes to it: the device refuses that. The broker refuses to have it given or
-/// published.
+/// Maps a read lease as the protocol says and writes to it, which the device refuses. The broker refuses to let it be
+/// given or published.
 pub(super) fn write_to_read_lease(attacker: &mut Attacker) {
-    // SAFETY: what is called of the driver here names what was made here; what is written wrongly the device refuses.
+    // SAFETY: every driver call here uses only handles that were created here; the device refuses the wrong writes.
     let opened = unsafe { open::open(Some(&harness::device())) }.expect("there is a device");
     let (api, device) = (&opened.api, opened.device);
     let primary = primary::retain(api, device).expect("a context");

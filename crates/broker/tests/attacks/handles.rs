@@ -1,4 +1,4 @@
-//! Attacks with numbers: ids that are guessed, over, or another's, and more memory than a user may have.
+//! Attacks with numbers: ids that are guessed, ended or another tenant's, and more memory than a user may have.
 
 use super::Attacker;
 use crate::harness::until_is;
@@ -13,7 +13,7 @@ const NO_TENANT: u16 = 214;
 
 const NONE: [u64; 3] = [0; 3];
 
-/// Guesses an id, of things that were never there: no process lives long enough for so many.
+/// Guesses the id of an object that never existed: no process lives long enough for that many.
 pub(super) fn guessed(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     for _ in 0..200 {
@@ -27,13 +27,13 @@ pub(super) fn guessed(attacker: &mut Attacker) {
         attacker.refused(raw.ask(message(8, &[guess]), b"", &[]).slot, NO_TENANT, NONE);
         attacker.refused(raw.ask(message(9, &[guess, 0, 0, 0]), b"guessed", &[]).slot, NO_LEASE, NONE);
     }
-    // Places of things that are there, and all generations that they can have had by now.
+    // Indexes of existing objects, with every generation that they can have had by now.
     for guess in 0..2000 {
         attacker.refused(raw.ask_ring(message(4, &[((guess / 8) << 32) | (guess % 8)])), NO_LEASE, NONE);
     }
 }
 
-/// What was true once is said again.
+/// Repeats requests that were valid once.
 pub(super) fn replayed(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     for _ in 0..200 {
@@ -42,23 +42,23 @@ pub(super) fn replayed(attacker: &mut Attacker) {
         let over = message(4, &[lease]);
         assert_eq!(raw.ask_ring(over)[0] as u16, 104);
         attacker.refused(raw.ask_ring(over), NO_LEASE, NONE);
-        // Perhaps at the same place, and under another number.
+        // Possibly at the same index, with another id.
         let (next, _) = raw.reserve(512);
         assert_ne!(next, lease);
         attacker.refused(raw.ask_ring(over), NO_LEASE, NONE);
         attacker.refused(raw.ask(over, b"", &[]).slot, NO_LEASE, NONE);
         attacker.refused(raw.ask_ring(message(5, &[lease, 0, 0, raw.tenant])), NO_LEASE, NONE);
         attacker.refused(raw.ask(message(9, &[lease, 0, 0, 0]), b"replayed", &[]).slot, NO_LEASE, NONE);
-        // As if a broker had died: what is over stays over, and nothing else is.
+        // As if a broker had died: what has ended stays ended, and nothing else ends.
         assert_eq!(raw.ask(message(4 | 1 << 16, &[lease]), b"", &[]).slot[0] as u16, 104);
-        assert_eq!(raw.ask_ring(message(4, &[next]))[0] as u16, 104, "the lease that is there was not ended");
+        assert_eq!(raw.ask_ring(message(4, &[next]))[0] as u16, 104, "the existing lease was not ended");
         assert_eq!(raw.ask_ring(message(6, &[segment]))[0] as u16, 104);
         attacker.refused(raw.ask_ring(message(6, &[segment])), NO_SEGMENT, NONE);
     }
     assert_eq!(raw.ask(message(16, &[]), b"", &[]).slot[0] as u16, 104);
 }
 
-/// The neighbour's lease is returned, given, published, its segment attached and detached, by who has neither.
+/// Returns, gives and publishes the neighbour's lease, and attaches and detaches its segment, without having either.
 pub(super) fn someone_elses(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     let victim = attacker.victim;
@@ -66,7 +66,7 @@ pub(super) fn someone_elses(attacker: &mut Attacker) {
         let me = raw.tenant;
         attacker.refused(raw.ask_ring(message(4, &[victim.lease])), NO_LEASE, NONE);
         attacker.refused(raw.ask(message(4, &[victim.lease]), b"", &[]).slot, NO_LEASE, NONE);
-        // Nobody speaks for another's semaphores.
+        // A tenant cannot name another one's semaphores.
         attacker.refused(raw.ask_ring(message(4, &[victim.lease, victim.tenant, 7])), NO_LEASE, NONE);
         attacker.refused(raw.ask_ring(message(5, &[victim.lease, 0, 0, me])), NO_LEASE, NONE);
         attacker.refused(raw.ask_ring(message(5, &[victim.lease, victim.tenant, 0, victim.tenant])), NO_LEASE, NONE);
@@ -77,14 +77,14 @@ pub(super) fn someone_elses(attacker: &mut Attacker) {
     }
 }
 
-/// A user takes what it may have over many connections, and then some; and more connections than it may have.
+/// Takes the whole quota of a user over many connections, and more; and more connections than a user may have.
 pub(super) fn quota(attacker: &mut Attacker) {
     const QUOTA_BYTES: u64 = 64 << 20;
     const SEGMENT_BYTES: u64 = 2 << 20;
     let user = u64::from(rustix::process::getuid().as_raw());
     let mut first = attacker.connect();
-    // The neighbour's two, and this one: what an attacker before had is back.
-    until_is("only these are here", (3, 0), || {
+    // The neighbour's two, and this one: what an earlier attacker had is back.
+    until_is("only these tenants are left", (3, 0), || {
         let stats = first.ask(message(14, &[]), b"", &[]).slot;
         (stats[6] as u32, stats[5])
     });
@@ -100,7 +100,7 @@ pub(super) fn quota(attacker: &mut Attacker) {
             break;
         }
     }
-    assert_eq!(others.len() as u64 - 1, (QUOTA_BYTES - before[2]) / SEGMENT_BYTES, "all that was left was had");
+    assert_eq!(others.len() as u64 - 1, (QUOTA_BYTES - before[2]) / SEGMENT_BYTES, "the whole quota was used");
     for _ in 0..20 {
         let raw = attacker.connect();
         attacker.refused(

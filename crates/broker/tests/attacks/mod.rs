@@ -1,7 +1,8 @@
-//! Attacks on a broker, one process each, and a neighbour that works on meanwhile. Each attack is refused as the protocol says, nobody
-//! loses anything by it, and what the neighbour's requests take is printed with the attack and without.
+//! Attacks on a broker, one process each, while a neighbour keeps working. Each attack is refused as the protocol says
+//! and does no damage, and the latency of the neighbour's requests is printed with and without the attack.
 //!
-//! An attacker is a process of the same user: what processes of one user may do to each other's names and quotas is no attack.
+//! An attacker is a process of the same user. What processes of one user may do to each other's names and quotas is not
+//! an attack.
 
 mod device;
 mod handles;
@@ -22,7 +23,7 @@ use crate::harness::{Harness, Random, SHORT_LAUNCH};
 
 use neighbour::Neighbour;
 
-/// An attack by its name.
+/// An attack and its name.
 type Attack = (&'static str, fn(&mut Attacker));
 
 const ATTACKS: &[Attack] = &[
@@ -50,10 +51,10 @@ const ATTACKS: &[Attack] = &[
     ("variables-many-and-small", modules::many_and_small),
 ];
 
-/// Attacks on the time that a kernel may run: at a broker that ends kernels soon.
+/// Attacks on the time limit of kernels, at a broker with a short limit.
 const ON_TIME: &[&str] = &["forged-run-time", "forged-waiting", "forged-heartbeat"];
 
-/// What the neighbour has, which an attacker may well know: ids are no secrets.
+/// What the neighbour has. An attacker may know it: ids are not secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Victim {
     pub(super) tenant: u64,
@@ -75,7 +76,7 @@ impl Attacker {
         Raw::connect(&self.socket)
     }
 
-    /// A reply is an error of a kind with these numbers.
+    /// Expects an error reply of a kind with these numbers.
     pub(super) fn refused(&mut self, reply: Slot, kind: u16, numbers: [u64; 3]) {
         let [first, second, third] = numbers;
         let said = (reply[0] as u16, &reply[1..]);
@@ -83,20 +84,20 @@ impl Attacker {
         self.refused += 1;
     }
 
-    /// The broker has hung up, which is the answer to what is no message.
+    /// Expects that the broker has closed the connection, which is the answer to a malformed message.
     pub(super) fn ended(&mut self, raw: &Raw) {
         raw.hear_end();
         self.refused += 1;
     }
 }
 
-/// A process that attacks once, and says how often it was refused.
+/// Attacks once, and prints how often it was refused.
 pub(crate) fn attacker(words: &[OsString]) -> ExitCode {
-    let text = |at: usize| words[at].to_str().expect("a word of ours");
+    let text = |at: usize| words[at].to_str().expect("an argument is text");
     let number = |at: usize| text(at).parse().expect("a number");
     let victim = Victim { tenant: number(3), lease: number(4), segment: number(5), name: number(6) };
     let mut attacker = Attacker { socket: PathBuf::from(&words[0]), victim, random: Random(number(2)), refused: 0 };
-    let (_, attack) = ATTACKS.iter().find(|(name, _)| *name == text(1)).expect("an attack of ours");
+    let (_, attack) = ATTACKS.iter().find(|(name, _)| *name == text(1)).expect("a known attack");
     attack(&mut attacker);
     println!("{}", attacker.refused);
     ExitCode::SUCCESS
@@ -108,15 +109,15 @@ pub(crate) fn heir() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Attacks again and again until the neighbour has done its work: how often, and how often it was refused.
+/// Attacks until the neighbour has done its work. Returns how often, and how often it was refused.
 fn attack(harness: &Harness, name: &str, victim: Victim, seed: u64, is_enough: impl Fn() -> bool) -> (u32, u32) {
     let (mut times, mut refused) = (0, 0);
     loop {
         let numbers = [seed.wrapping_add(times.into()), victim.tenant, victim.lease, victim.segment, victim.name];
         let mut words: Vec<OsString> = vec!["attacker".into(), harness.socket().into(), name.into()];
         words.extend(numbers.map(|number| OsString::from(number.to_string())));
-        let said = harness.process(&words).unwrap_or_else(|| panic!("the attack {name} did not go as it should"));
-        refused += said.parse::<u32>().expect("how often it was refused");
+        let said = harness.process(&words).unwrap_or_else(|| panic!("the attack {name} failed"));
+        refused += said.parse::<u32>().expect("the number of refusals");
         times += 1;
         if is_enough() {
             return (times, refused);
@@ -145,12 +146,14 @@ pub(crate) fn is_refused(name: &'static str) {
             }
             attack.is_finished()
         });
-        let (times, refused) = attack.join().expect("the attack went as it should");
+        let (times, refused) = attack.join().expect("the attacking thread does not panic");
         (times, refused, attacked)
     });
-    assert!(attacked.is_enough(), "the neighbour goes on while {name} is tried");
+    assert!(attacked.is_enough(), "the neighbour keeps working during {name}");
     neighbour.keeps(harness, name, before);
-    println!("what a neighbour's requests take, in microseconds: median / 99th of 100, without the attack and with it");
+    println!(
+        "latency of a neighbour's requests in microseconds: median / 99th percentile, without and with the attack"
+    );
     println!(
         "lease and return: {}, {}; hand over: {}, {}",
         quiet.pairs(),

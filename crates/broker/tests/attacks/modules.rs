@@ -1,5 +1,5 @@
-//! Attacks with modules: variables that take more of the device than a user may have, by dropping what is loaded, by loading it often,
-//! and by being many and small.
+//! Attacks with modules: variables that take more device memory than a user may have, by dropping loaded modules, by
+//! loading them often, and by many small ones.
 
 use freehold::open;
 use freehold::signature::device_bytes;
@@ -10,16 +10,16 @@ use crate::calls::TEXT;
 use crate::harness::{self, MEMORY_BYTES, until};
 use crate::raw::{Raw, RawSession};
 
-/// What a worker tells of a module that the broker does not let it load, and why that is.
+/// What a worker reports of a module that the broker does not let it load, and the reason.
 const NOT_LOADED: u32 = 17;
 const USER_QUOTA: u64 = 211;
 
-/// A text with a variable of so many bytes.
+/// A text with a variable of this many bytes.
 fn text(bytes: u64) -> String {
     TEXT.replace("// Nothing.", &format!(".visible .global .align 8 .b8 variable[{bytes}];"))
 }
 
-/// How much of the device is not free, for all processes together.
+/// Measures how much device memory is in use by all processes together.
 struct Gauge {
     opened: open::Opened,
     before: u64,
@@ -27,7 +27,7 @@ struct Gauge {
 
 impl Gauge {
     fn new() -> Self {
-        // SAFETY: the table is used to ask how much memory is free.
+        // SAFETY: the function table is only used to query free memory.
         let opened = unsafe { open::open(Some(&harness::device())) }.expect("there is a device");
         let context = primary::retain(&opened.api, opened.device).expect("a context");
         context::set_current(&opened.api, context).expect("a context");
@@ -36,14 +36,14 @@ impl Gauge {
         gauge
     }
 
-    /// What was taken since the attack began, in bytes.
+    /// Bytes taken since the attack began.
     fn taken(&self) -> u64 {
-        let info = memory::info(&self.opened.api).expect("a device tells");
+        let info = memory::info(&self.opened.api).expect("the driver reports free memory");
         ((info.total_bytes - info.free_bytes) as u64).saturating_sub(self.before)
     }
 }
 
-/// Has a worker load a text, under a name: the kinds of what it has told so far.
+/// Makes a worker load a text under a name. Returns the kinds of failures that it has reported so far.
 fn load(raw: &mut Raw, session: &mut RawSession, name: &str, text: &str) -> Vec<u32> {
     let put = raw.put_module(name, text, device_bytes(text).expect("it is PTX"));
     assert_eq!(put[0] as u16, 105, "{put:x?}");
@@ -52,8 +52,8 @@ fn load(raw: &mut Raw, session: &mut RawSession, name: &str, text: &str) -> Vec<
     session.failure_kinds()
 }
 
-/// A connection with a worker whose context exists: on a real GPU a context takes more memory than this user may use, and none of
-/// it counts.
+/// A connection with a worker whose context exists: on a real GPU a context takes more memory than this user may use,
+/// and none of it counts.
 fn started(attacker: &mut Attacker) -> (Raw, RawSession) {
     let mut raw = attacker.connect();
     let mut session = raw.open_session(0);
@@ -63,14 +63,16 @@ fn started(attacker: &mut Attacker) -> (Raw, RawSession) {
     (raw, session)
 }
 
-/// Waits until nothing that was loaded counts any more: a module is put only where the user could load it.
+/// Waits until nothing that was loaded counts any more: a module is accepted only if the user could load it.
 fn until_uncharged(raw: &mut Raw) {
     let (name, bytes) = ("attack/last", MEMORY_BYTES * 3 / 4);
-    until("nothing counts any more", || (raw.put_module(name, &text(bytes), bytes)[0] as u16 == 105).then_some(()));
+    until("no loaded module counts any more", || {
+        (raw.put_module(name, &text(bytes), bytes)[0] as u16 == 105).then_some(())
+    });
     raw.drop_module(name);
 }
 
-/// Puts, has it loaded, drops, and again: all of it together is more than the user may have.
+/// Puts, loads and drops modules over and over: together they exceed the quota of the user.
 pub(super) fn put_and_dropped(attacker: &mut Attacker) {
     let (mut raw, mut session) = started(attacker);
     let gauge = Gauge::new();
@@ -86,7 +88,7 @@ pub(super) fn put_and_dropped(attacker: &mut Attacker) {
     attacker.refused += 1;
 }
 
-/// Has the same text loaded by several workers: each of them has variables of its own.
+/// Makes several workers load the same text: each has its own variables.
 pub(super) fn loaded_often(attacker: &mut Attacker) {
     let mut tenants: Vec<(Raw, RawSession)> = (0..3).map(|_| started(attacker)).collect();
     let gauge = Gauge::new();
@@ -104,10 +106,10 @@ pub(super) fn loaded_often(attacker: &mut Attacker) {
     until_uncharged(&mut tenants[0].0);
 }
 
-/// The driver takes memory in pages of this.
+/// The driver allocates in pages of this size.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// Has variables loaded of sizes that a driver rounds up the most: it takes no more than what counts, and a page.
+/// Loads variables of the sizes that a driver rounds up most: it takes at most what is counted, and a page.
 pub(super) fn many_and_small(attacker: &mut Attacker) {
     let (mut raw, mut session) = started(attacker);
     let gauge = Gauge::new();

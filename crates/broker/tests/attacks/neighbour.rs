@@ -1,4 +1,4 @@
-//! A neighbour of attackers: two tenants that lease, return and hand over, and what that takes.
+//! A neighbour of attackers: two tenants that lease, return and hand over, and the latency of that.
 
 use std::time::Instant;
 
@@ -9,15 +9,15 @@ use freehold_testing::at_effort;
 use super::Victim;
 use crate::harness::{Harness, stats, until_is};
 
-/// So many hand-overs are done before an attack counts as borne.
+/// Hand-overs during an attack.
 fn hand_overs_min() -> usize {
     at_effort(50, 500, 5000)
 }
 
-/// How many pairs there are for each hand-over.
+/// Lease-return pairs for each hand-over.
 const PAIRS_EACH: usize = 4;
 
-/// What each request took, in nanoseconds.
+/// The latency of each request, in nanoseconds.
 #[derive(Default)]
 pub(super) struct Times {
     pairs: Vec<u64>,
@@ -45,7 +45,7 @@ fn median_and_last(times: &[u64]) -> String {
     format!("{median:.1} / {last:.1}")
 }
 
-/// What must be as it was when an attack is over.
+/// What must be unchanged after an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     stats: BrokerStats,
@@ -59,7 +59,7 @@ pub(super) struct Neighbour {
     /// What attackers try to end.
     held: Granted,
     name: Id,
-    /// What goes to and fro.
+    /// The lease that is handed back and forth.
     ball: Id,
 }
 
@@ -89,7 +89,7 @@ impl Neighbour {
         }
     }
 
-    /// Leases, returns and hands over until something is so.
+    /// Leases, returns and hands over until a condition holds.
     pub(super) fn work(&mut self, mut is_over: impl FnMut(&Times) -> bool) -> Times {
         let mut times = Times::default();
         while !is_over(&times) {
@@ -116,20 +116,20 @@ impl Neighbour {
     pub(super) fn standing(&mut self, harness: &Harness) -> Standing {
         let descriptors = harness.descriptors(&mut self.one, "serve");
         let mut stats = stats(&mut self.one);
-        // Clean memory that is kept for whoever comes next is nobody's.
+        // Zeroed memory that is kept for the next tenants has no owner.
         stats.segment_bytes = 0;
         Standing { stats, descriptors }
     }
 
-    /// Everything is as it was before an attack, and the neighbour's lease is still its own.
+    /// Checks that everything is as before the attack, and that the neighbour still holds its lease.
     pub(super) fn keeps(&mut self, harness: &Harness, attack: &str, before: Standing) {
-        until_is(&format!("all is as it was before {attack}"), before, || self.standing(harness));
+        until_is(&format!("everything is as before {attack}"), before, || self.standing(harness));
         let taken = self.other.tenant();
-        self.one.give(self.held.lease, taken, Fence::default()).expect("the lease is still its own");
+        self.one.give(self.held.lease, taken, Fence::default()).expect("the neighbour still holds its lease");
         let given = self.other.wait_given().expect("it was given").granted;
         assert_eq!((given.segment, given.offset, given.bytes), (self.held.segment, self.held.offset, 1000));
-        self.other.give(given.lease, self.one.tenant(), Fence::default()).expect("the lease is the other's");
+        self.other.give(given.lease, self.one.tenant(), Fence::default()).expect("the other tenant holds the lease");
         self.held = self.one.wait_given().expect("it was given").granted;
-        assert_eq!(self.one.take_errors(), [], "nothing of the neighbour's was refused");
+        assert_eq!(self.one.take_errors(), [], "no request of the neighbour was refused");
     }
 }

@@ -1,4 +1,4 @@
-//! Attacks with bytes, descriptors and words that no message has, and with silence.
+//! Attacks with malformed bytes, descriptors and words, and with silence.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,20 +22,20 @@ const NONE: [u64; 3] = [0; 3];
 
 const TOTALS: u64 = 14;
 
-/// The broker answers a question: it is there, and this tenant is one.
+/// Checks that the broker answers, and that this is still a tenant.
 fn answers(raw: &mut Raw) {
     assert_eq!(raw.ask(message(TOTALS, &[]), b"", &[]).slot[0] as u16, 108);
 }
 
-/// A descriptor, so often.
+/// A descriptor, repeated.
 fn copies(of: BorrowedFd<'_>, count: usize) -> Vec<BorrowedFd<'_>> {
     std::iter::repeat_n(of, count).collect()
 }
 
-/// More descriptors than a message has end the connection, as many as it may have are closed; and connections that say nothing
-/// make place for those that do.
+/// Too many descriptors end the connection, and allowed but useless ones are closed. Connections that send nothing are
+/// closed to make room for those that do.
 pub(super) fn descriptor_flood(attacker: &mut Attacker) {
-    let file = File::open("/dev/null").expect("it is on every machine");
+    let file = File::open("/dev/null").expect("/dev/null opens");
     let totals = bytes_of(&message(TOTALS, &[]));
     for count in [5, 6, 7, 8, 100, DESCRIPTORS_MAX] {
         for _ in 0..5 {
@@ -47,16 +47,16 @@ pub(super) fn descriptor_flood(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     for _ in 0..500 {
         let reply = raw.ask(message(TOTALS, &[]), b"", &copies(file.as_fd(), 4)).slot;
-        assert_eq!(reply[0] as u16, 108, "descriptors that nobody asked for are closed");
+        assert_eq!(reply[0] as u16, 108, "unexpected descriptors are closed");
     }
     let silent: Vec<OwnedFd> = (0..100).map(|_| dial(&attacker.socket)).collect();
     answers(&mut attacker.connect());
     for socket in &silent[..20] {
-        assert!(hear(socket).is_none(), "the oldest of those that say nothing go first");
+        assert!(hear(socket).is_none(), "the oldest silent connections are closed first");
     }
 }
 
-/// Lengths and counts as large as they can be.
+/// The largest possible lengths and counts.
 pub(super) fn giant_length(attacker: &mut Attacker) {
     for bytes in [4097, 4098, 8192, 65_536, 150_000] {
         let raw = attacker.connect();
@@ -76,7 +76,7 @@ pub(super) fn giant_length(attacker: &mut Attacker) {
     for wanted in [u64::MAX, (1 << 36) + 1] {
         attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, HOST_QUOTA, [1 << 36, 0, wanted]);
     }
-    // A user beyond all users, a count of words beyond all words.
+    // An id above every user, a count above every count.
     attacker.refused(raw.ask(message(13, &[1 << 32]), b"", &[]).slot, MALFORMED, NONE);
     for word in 1..8 {
         let mut slot = message(TOTALS, &[]);
@@ -86,7 +86,7 @@ pub(super) fn giant_length(attacker: &mut Attacker) {
     answers(&mut raw);
 }
 
-/// Messages that stop before their end, in the middle of it, or at once.
+/// Messages that are truncated or empty.
 pub(super) fn half_a_message(attacker: &mut Attacker) {
     let whole = bytes_of(&message(TOTALS, &[]));
     for bytes in [0, 1, 8, 32, 63] {
@@ -95,15 +95,15 @@ pub(super) fn half_a_message(attacker: &mut Attacker) {
         attacker.ended(&raw);
         let socket = dial(&attacker.socket);
         assert!(say(&socket, &whole[..bytes], &[]));
-        assert!(hear(&socket).is_none(), "half a greeting is none");
+        assert!(hear(&socket).is_none(), "half a hello is refused");
     }
-    // A request that is counted and was never written, or only its first words were.
+    // A request that is counted but was never written, or only partly.
     let mut raw = attacker.connect();
     attacker.refused(raw.ask_ring([0; 8]), MALFORMED, NONE);
     attacker.refused(raw.ask_ring(message(3, &[0, 2])), MALFORMED, NONE);
     attacker.refused(raw.ask_ring(message(4 | 1 << 20, &[])), MALFORMED, NONE);
     attacker.refused(raw.ask(message(9, &[1, 0, 0, 3]), b"half", &[]).slot, MALFORMED, NONE);
-    // What is said over the other way than it should be.
+    // Requests over the wrong channel.
     attacker.refused(raw.ask(message(2, &[512]), b"", &[]).slot, MALFORMED, NONE);
     attacker.refused(raw.ask(message(1, &[0x2_4448_5246]), b"", &[]).slot, MALFORMED, NONE);
     for kind in [0, 1, 7, 8, 11, 13, 14, 16, 17, 101, 102, 65_535] {
@@ -115,16 +115,16 @@ pub(super) fn half_a_message(attacker: &mut Attacker) {
     answers(&mut raw);
 }
 
-/// Descriptors of every kind where none belongs.
+/// Descriptors of every kind where none is expected.
 pub(super) fn wrong_descriptor(attacker: &mut Attacker) {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    let folder = File::open("/").expect("there is a root");
-    let null = File::open("/dev/null").expect("it is on every machine");
-    let memory = rustix::fs::memfd_create("wrong", rustix::fs::MemfdFlags::CLOEXEC).expect("a file in memory");
+    let (reader, writer) = std::io::pipe().expect("a pipe is created");
+    let folder = File::open("/").expect("/ opens");
+    let null = File::open("/dev/null").expect("/dev/null opens");
+    let memory = rustix::fs::memfd_create("wrong", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd_create succeeds");
     let own = attacker.connect();
     let kinds = [reader.as_fd(), writer.as_fd(), folder.as_fd(), null.as_fd(), memory.as_fd(), own.socket.as_fd()];
     for kind in kinds {
-        let mut raw = Raw::greet(&attacker.socket, &[kind]).expect("a greeting with a descriptor is a greeting");
+        let mut raw = Raw::greet(&attacker.socket, &[kind]).expect("a hello with a descriptor is accepted");
         answers(&mut raw);
         let (lease, segment) = raw.reserve(512);
         assert_eq!(raw.ask(message(7, &[segment]), b"", &[kind]).slot[0] as u16, 107);
@@ -133,31 +133,31 @@ pub(super) fn wrong_descriptor(attacker: &mut Attacker) {
         assert_eq!(raw.ask(message(16, &[]), b"", &[kind]).slot[0] as u16, 104);
     }
     drop(writer);
-    // Nobody else has the pipe's end: it would not be over otherwise.
+    // Nobody else has this end of the pipe: otherwise it would stay open.
     until("the broker has closed the pipe", || {
         let mut byte = [0];
         (rustix::io::read(&reader, &mut byte) == Ok(0)).then_some(())
     });
 }
 
-/// A child says goodbye over the socket of its parent, which goes on as if nothing was said.
+/// A child sends `Bye` over the socket of its parent, whose connection is not affected.
 pub(super) fn inherited_socket(attacker: &mut Attacker) {
     let raw = attacker.connect();
     let (lease, _) = raw.reserve(512);
     for _ in 0..5 {
         let mut heir = Command::new(std::env::current_exe().expect("a program has a path"));
-        let socket = raw.socket.try_clone().expect("a descriptor is copied");
+        let socket = raw.socket.try_clone().expect("the descriptor is duplicated");
         assert!(heir.arg("heir").stdin(Stdio::from(socket)).status().expect("this program runs").success());
-        // The next message that comes is the reply to the parent's own.
+        // The next message is the reply to the parent's own request.
         assert!(say(&raw.socket, &bytes_of(&message(TOTALS | 77 << 32, &[])), &[]));
-        let next = hear(&raw.socket).expect("the broker is there").slot;
+        let next = hear(&raw.socket).expect("the broker answers").slot;
         assert_eq!(next[0], 77 << 32 | 108, "a child that inherited a socket is not answered");
         attacker.refused += 1;
     }
     assert_eq!(raw.ask_ring(message(4, &[lease]))[0] as u16, 104, "the parent still has its lease");
 }
 
-/// What the child says.
+/// What the child sends.
 pub(super) fn heir() {
     let socket = std::io::stdin();
     for kind in [TOTALS, 16, 11] {
@@ -165,7 +165,7 @@ pub(super) fn heir() {
     }
 }
 
-/// Names that are paths, commands of a terminal, or no text.
+/// Names that are paths, terminal escape sequences, or not text.
 pub(super) fn name_tricks(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     let (lease, _) = raw.reserve(512);
@@ -203,15 +203,15 @@ pub(super) fn name_tricks(attacker: &mut Attacker) {
             attacker.refused(raw.ask(message(11, &[]), text, &[]).slot, BAD_NAME, *numbers);
         }
     }
-    assert_eq!(raw.ask_ring(message(4, &[lease]))[0] as u16, 104, "the lease was published under none of them");
+    assert_eq!(raw.ask_ring(message(4, &[lease]))[0] as u16, 104, "the lease was not published under any of them");
 }
 
-/// Asks over the socket, for much, and reads nothing.
+/// Sends large requests over the socket, and reads nothing.
 pub(super) fn never_reads_socket(attacker: &mut Attacker) {
     for kind in [TOTALS, 11] {
         let raw = attacker.connect();
         let asked = bytes_of(&message(kind, &[]));
-        let outcome = until("the broker hangs up", || match send(&raw.socket, &asked, &[]) {
+        let outcome = until("the broker closes the connection", || match send(&raw.socket, &asked, &[]) {
             Ok(()) | Err(Errno::AGAIN) => None,
             Err(error) => Some(error),
         });
@@ -220,18 +220,18 @@ pub(super) fn never_reads_socket(attacker: &mut Attacker) {
     }
 }
 
-/// Asks over the ring, is given leases, and reads nothing.
+/// Sends requests over the ring, is given leases, and reads nothing.
 pub(super) fn never_reads_ring(attacker: &mut Attacker) {
     let raw = attacker.connect();
     let no_lease = message(4, &[u64::MAX]);
     let served = SLOTS - 7;
     (0..served).for_each(|_| assert!(raw.put(no_lease).is_some(), "the ring has room for them"));
-    until_is("they are served", served, || raw.ring.u32_at(at::TAKEN).load(Ordering::Acquire));
-    // Requests whose replies have no room are not served and stay where they are, until no more fit.
+    until_is("the requests are served", served, || raw.ring.u32_at(at::TAKEN).load(Ordering::Acquire));
+    // Requests without room for their reply are not served and stay in the ring, until it is full.
     let more = (0..).take_while(|_| raw.put(no_lease).is_some()).count() as u32;
-    assert_eq!(more, SLOTS, "as many as have room for their replies are served, and as many more fit");
+    assert_eq!(more, SLOTS, "requests are served while their replies fit, and then the ring fills up");
     assert_eq!(raw.ring.u32_at(at::REPLIED).load(Ordering::Acquire), served);
-    // Who gives to one that does not look is told so.
+    // A giver is told that the receiver does not read.
     let (giver, deaf) = (attacker.connect(), attacker.connect());
     let mut given = 0;
     loop {
@@ -244,7 +244,7 @@ pub(super) fn never_reads_ring(attacker: &mut Attacker) {
         given += 1;
     }
     assert_eq!(given, 129);
-    // Who reads is served again.
+    // A tenant that reads is served again.
     let mut replies = 0;
     until("all are answered", || {
         while let Some(reply) = raw.take() {
@@ -256,7 +256,7 @@ pub(super) fn never_reads_ring(attacker: &mut Attacker) {
     });
 }
 
-/// Points of no semaphores, and a semaphores that goes back, or anywhere.
+/// Fences of invalid semaphores, and semaphores that go back, or anywhere.
 pub(super) fn clock_garbage(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     let garbage = [4, 0, u64::MAX, 1 << 63, (1 << 62) + 1, 3];
@@ -276,18 +276,18 @@ pub(super) fn clock_garbage(attacker: &mut Attacker) {
             answers(&mut raw);
         }
     }
-    // One that leaves with its semaphores in disorder goes all the same, when its process does.
+    // A tenant that closes with corrupted semaphores is removed when its process ends.
     let (lease, _) = raw.reserve(512);
     raw.semaphores.u64_at(8 * 3).store(0, Ordering::Release);
     assert_eq!(raw.ask_ring(message(4, &[lease, 0, 3 << 48 | 5]))[0] as u16, 104);
     assert_eq!(raw.ask(message(16, &[]), b"", &[]).slot[0] as u16, 104);
 }
 
-/// Counts that cannot be, those of the broker too.
+/// Impossible counts, also in the words of the broker.
 pub(super) fn ring_garbage(attacker: &mut Attacker) {
     for count in [SLOTS + 1, u32::MAX] {
         let raw = attacker.connect();
-        // What is spoilt before the broker has counted its first reply is overwritten by that.
+        // A word that is corrupted before the first reply is overwritten by that.
         attacker.refused(raw.ask_ring(message(4, &[u64::MAX])), NO_LEASE, NONE);
         until("the reply is counted", || (raw.ring.u32_at(at::REPLIED).load(Ordering::Acquire) == 1).then_some(()));
         raw.ring.u32_at(at::REPLIED).store(count, Ordering::Release);
@@ -296,7 +296,7 @@ pub(super) fn ring_garbage(attacker: &mut Attacker) {
     }
     for ahead in [1, 1 << 31] {
         let raw = attacker.connect();
-        // How many replies were read is looked at when there is not much room any more.
+        // The count of replies read is only checked when there is little room.
         for _ in 0..SLOTS / 2 {
             until("the ring has room", || raw.put(message(4, &[u64::MAX])));
         }
@@ -305,13 +305,13 @@ pub(super) fn ring_garbage(attacker: &mut Attacker) {
         raw.wake();
         attacker.ended(&raw);
     }
-    // Where the broker looks for requests is this tenant's loss alone.
+    // Corrupting the broker's position only harms this tenant.
     for count in [1, u32::MAX - SLOTS] {
         let raw = attacker.connect();
         raw.ring.u32_at(at::TAKEN).store(count, Ordering::Release);
         raw.wake();
     }
-    // Whether somebody sleeps is a hint.
+    // The asleep words are only hints.
     let raw = attacker.connect();
     for garbage in [u32::MAX, 7, 0] {
         raw.ring.u32_at(at::BROKER_ASLEEP).store(garbage, Ordering::Release);

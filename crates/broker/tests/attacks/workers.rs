@@ -1,5 +1,5 @@
-//! Attacks on a worker's limits: a tenant rewrites the words that it shares with its worker, and gets neither more launches under
-//! way nor more time for them.
+//! Attacks on the limits of a worker: a tenant rewrites the words that it shares with its worker, and gets neither more
+//! launches in flight nor more time for them.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -11,19 +11,19 @@ use crate::calls::TEXT;
 use crate::harness::{self, until};
 use crate::raw::{Raw, RawCall, RawSession};
 
-/// Kernels by their places in the text.
+/// Kernels by their index in the text.
 const EMPTY: u64 = 0;
 const SPIN: u64 = 3;
 
-/// What a worker tells of a kernel that took too long.
+/// What a worker reports of a kernel that took too long.
 const TOO_LONG: u32 = 13;
 
-/// Calls of a neighbour of the same worker: in each round the worker looks at all rings, and takes up to 32 calls of each.
+/// Calls of a neighbour at the same worker: in each round the worker polls all rings, and takes up to 32 calls of each.
 const ROUNDS: u64 = 20;
 
 const NAME: &str = "attack/kernels";
 
-/// A tenant that has the tests' module loaded by its worker.
+/// A tenant whose worker has loaded the module of the tests.
 fn loaded(attacker: &Attacker, label: u64) -> (Raw, RawSession, u64) {
     let mut raw = attacker.connect();
     let mut session = raw.open_session(label);
@@ -40,8 +40,8 @@ fn worker(socket: &Path) -> Pid {
     Pid::from_raw(worker.cast_signed()).expect("a process has a number")
 }
 
-/// Says of all of its calls that they have come to their end, behind a kernel that does not end: the worker takes no more than may
-/// be under way.
+/// Forges the completion of all calls, behind a kernel that does not end: the worker takes no more than may be in
+/// flight.
 pub(super) fn forged_launch_count(attacker: &mut Attacker) {
     let label = 1 + attacker.random.below(1 << 40);
     let (mut raw, mut session, module) = loaded(attacker, label);
@@ -53,7 +53,7 @@ pub(super) fn forged_launch_count(attacker: &mut Attacker) {
         session.call(&empty);
     }
     for round in 0..ROUNDS {
-        // Beyond all numbers, at them, and anything.
+        // Above all numbers, equal to them, and random.
         for forged in [1 << 40, u64::MAX, 2 * harness::LAUNCHES + 2, attacker.random.below(u64::MAX)] {
             session.word(0).store(forged, Ordering::Release);
         }
@@ -61,37 +61,37 @@ pub(super) fn forged_launch_count(attacker: &mut Attacker) {
         let number = beside.call(&RawCall { module, kernel: EMPTY, stream: round % 16, fences: &[], leases: &[] });
         beside.wait(round % 16, number);
     }
-    // The first one loaded the module, and has come to its end.
-    assert_eq!(u64::from(session.taken()), 1 + harness::LAUNCHES, "calls that were taken");
+    // The first one loaded the module, and is complete.
+    assert_eq!(u64::from(session.taken()), 1 + harness::LAUNCHES, "the number of calls taken");
     attacker.refused += 1;
-    kill_process(worker(&attacker.socket), Signal::KILL).expect("it is ours");
+    kill_process(worker(&attacker.socket), Signal::KILL).expect("the signal is permitted");
     until("the worker has ended", || harness::processes(&attacker.socket, "worker").is_empty().then_some(()));
     raw.drop_module(NAME);
 }
 
-/// Waits until a worker was ended, and looks whether that was for a kernel that took too long.
+/// Waits until a worker was killed, and checks that it was for a kernel that took too long.
 fn ended_for_time(attacker: &mut Attacker, raw: &mut Raw, session: &RawSession, mut forge: impl FnMut(&Raw)) {
-    until("the worker was ended", || {
+    until("the worker was killed", || {
         (0..1000).for_each(|_| forge(raw));
         harness::processes(&attacker.socket, "worker").is_empty().then_some(())
     });
-    assert!(session.failure_kinds().contains(&TOO_LONG), "it told {:?}", session.failure_kinds());
+    assert!(session.failure_kinds().contains(&TOO_LONG), "it reported {:?}", session.failure_kinds());
     attacker.refused += 1;
     raw.drop_module(NAME);
 }
 
-/// Says of a kernel that does not end that it has.
+/// Forges the completion of a kernel that does not end.
 pub(super) fn forged_run_time(attacker: &mut Attacker) {
     let (mut raw, mut session, module) = loaded(attacker, 0);
     let (lease, _) = raw.reserve(512);
     let number = session.call(&RawCall { module, kernel: SPIN, stream: 0, fences: &[], leases: &[lease] });
     let mut forged = [number, u64::MAX, 1 << 40, number + 1].into_iter().cycle();
     ended_for_time(attacker, &mut raw, &session, |_| {
-        session.word(0).store(forged.next().expect("it goes round"), Ordering::Release);
+        session.word(0).store(forged.next().expect("the cycle does not end"), Ordering::Release);
     });
 }
 
-/// Lets a kernel that does not end begin, and says that it waits.
+/// Starts a kernel that does not end, and pretends that it waits.
 pub(super) fn forged_waiting(attacker: &mut Attacker) {
     let (mut raw, mut session, module) = loaded(attacker, 0);
     let (lease, _) = raw.reserve(512);
@@ -100,16 +100,16 @@ pub(super) fn forged_waiting(attacker: &mut Attacker) {
     session.call(&task);
     let mut forged = [5, 0].into_iter().cycle();
     ended_for_time(attacker, &mut raw, &session, |raw| {
-        raw.semaphores.u64_at(8 * 3).store(forged.next().expect("it goes round"), Ordering::Release);
+        raw.semaphores.u64_at(8 * 3).store(forged.next().expect("the cycle does not end"), Ordering::Release);
     });
 }
 
-/// Says for a worker that stands still that it is alive.
+/// Forges the heartbeat of a worker that is stopped.
 pub(super) fn forged_heartbeat(attacker: &mut Attacker) {
     let (mut raw, session, _) = loaded(attacker, 0);
-    kill_process(worker(&attacker.socket), Signal::STOP).expect("it is ours");
-    until("the worker was ended", || {
-        // Every count of the ring that is not the tenant's own.
+    kill_process(worker(&attacker.socket), Signal::STOP).expect("the signal is permitted");
+    until("the worker was killed", || {
+        // Every count of the ring that the tenant does not own.
         for word in (0..4096).step_by(128).filter(|&word| word != 512 && word != 640) {
             session.calls.u32_at(word).fetch_add(1, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Tenants that go with calls in their rings: what was called is carried out, however they go.
+//! Tenants that exit with calls in their rings: the calls are executed, however the tenant exits.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::{Tenant, said, stepped};
 use crate::harness::{self, Harness};
 use crate::leases::Outcome;
 
-/// Calls that are refused, more than a ring has room to tell of; and calls behind them that are carried out.
+/// Refused calls, more than a ring has room to report; and calls after them that are executed.
 const REFUSED: u32 = 60;
 const CARRIED: u32 = 150;
 
@@ -27,17 +27,18 @@ pub(crate) fn act(socket: &Path, task: &str, way: u64) -> Option<Outcome> {
 }
 
 fn signal(process: u32, signal: Signal) {
-    kill_process(Pid::from_raw(process.cast_signed()).expect("a process has a number"), signal).expect("it is ours");
+    kill_process(Pid::from_raw(process.cast_signed()).expect("a process has a number"), signal)
+        .expect("the signal is permitted");
 }
 
 pub(crate) fn what_was_called_is_carried_out_however_its_process_goes(harness: &Harness) {
     for way in 0..3 {
         said(harness, "call-make");
-        // Only who was killed says nothing.
+        // Only a killed tenant prints nothing.
         assert_eq!(harness.device("call-go", way).is_some(), way != 2);
-        let [worker] = harness.processes("worker")[..] else { panic!("it has a worker still") };
+        let [worker] = harness.processes("worker")[..] else { panic!("the tenant still has a worker") };
         let mut link = harness.link();
-        assert!(harness::stats(&mut link).leases > 0, "nothing is anybody else's before it is carried out");
+        assert!(harness::stats(&mut link).leases > 0, "no memory is reused before the calls are executed");
         signal(worker, Signal::CONT);
         harness::until("the worker is gone", || harness.processes("worker").is_empty().then_some(()));
         harness::until("the tenant is gone", || {
@@ -49,7 +50,7 @@ pub(crate) fn what_was_called_is_carried_out_however_its_process_goes(harness: &
     }
 }
 
-/// Its worker may not even have been started when it goes.
+/// Its worker may not even have been started when it exits.
 pub(crate) fn what_is_called_by_a_process_that_goes_at_once_is_carried_out(harness: &Harness) {
     let fdstore = Caller::connect_at(&harness.socket()).unwrap();
     fdstore.put_module("test/kernels", super::TEXT).unwrap();
@@ -62,7 +63,7 @@ pub(crate) fn what_is_called_by_a_process_that_goes_at_once_is_carried_out(harne
             let mut link = harness.link();
             harness::until("the tenant is gone", || {
                 let stats = harness::stats(&mut link);
-                // The one that keeps the module, its worker, and this one.
+                // The tenant that holds the module, its worker, and this one.
                 (stats.tenants == 3 && stats.leases == 0).then_some(())
             });
             assert_eq!(harness.device("call-counted", calls).as_deref(), Some(""), "round {round}, way {way}");
@@ -70,12 +71,12 @@ pub(crate) fn what_is_called_by_a_process_that_goes_at_once_is_carried_out(harne
     }
 }
 
-/// Calls once, and goes: with a goodbye, without one, or killed.
+/// Calls once and exits: with `Bye`, without it, or killed.
 fn at_once(socket: &Path, way: u64) -> Outcome {
     let device = freehold::open::device(Some(&harness::device()))?;
     let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
     let caller = Caller::from_broker(&broker)?;
-    // SAFETY: it writes one element of what it is given.
+    // SAFETY: it writes one element of its argument.
     let kernel = unsafe { caller.module("test/kernels")?.kernel("step") }?;
     let mut lease: Lease<u32> = broker.lease(&stream, "words", Access::Write)?;
     let arguments = [lease.argument_mut(0), 1_u32.into(), 100_u32.into()];
@@ -88,7 +89,7 @@ fn at_once(socket: &Path, way: u64) -> Outcome {
     Ok(())
 }
 
-/// So many calls were carried out.
+/// Checks that this many calls were executed.
 fn counted(socket: &Path, calls: u32) -> Outcome {
     let device = freehold::open::device(Some(&harness::device()))?;
     let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
@@ -106,7 +107,7 @@ fn make(socket: &Path) -> Outcome {
     Ok(())
 }
 
-/// Calls while its worker stands still, and goes: with a goodbye, without one, or killed.
+/// Calls while its worker is stopped, and exits: with `Bye`, without it, or killed.
 fn go(socket: &Path, way: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut lease: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Write)?;
@@ -117,7 +118,7 @@ fn go(socket: &Path, way: u64) -> Outcome {
         tenant.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &outside))?;
     }
     for call in 0..CARRIED {
-        // The same number in both streams: their steps come to the same in any order.
+        // The same number in both streams: the order of their steps does not matter.
         tenant.step(&mut lease, 7, call % 2 * 3)?;
     }
     match way {

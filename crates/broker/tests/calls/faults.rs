@@ -1,4 +1,4 @@
-//! Kernels that fault, hang and write where they must not: their worker ends, and nobody else notices.
+//! Kernels that fault, hang or write out of bounds: their worker ends, and no other process notices.
 
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn wrong(socket: &Path) -> Outcome {
     let mut lease = tenant.words(&[5; 100])?;
     let first = tenant.step(&mut lease, 1, 0)?;
     first.wait()?;
-    // A fault, with one call before it, and two behind it.
+    // A fault, with one call before it, and two after it.
     let before = tenant.step(&mut lease, 2, 0)?;
     before.wait()?;
     let [fault, behind @ ..] = at_once(socket, || {
@@ -55,11 +55,11 @@ fn wrong(socket: &Path) -> Outcome {
     first.wait()?;
     before.wait()?;
     for call in behind {
-        // Of calls that share a mark with the one that failed it cannot be known more.
+        // Calls that share a signal with the failed one cannot be told apart from it.
         let error = call.wait().unwrap_err();
         assert_eq!(error.origin(), ErrorOrigin::Kernel, "{error}");
     }
-    // The lease lives on, with what was in it, and the next call has another worker.
+    // The lease stays valid, with its contents, and the next call gets another worker.
     let again = tenant.step(&mut lease, 7, 0)?;
     again.wait()?;
     assert_ne!(again.fence().tenant, first.fence().tenant);
@@ -136,7 +136,7 @@ pub(crate) fn eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds
     }
 }
 
-/// Faults and strays, one after the other, while a kernel of another tenant does not end.
+/// Faults and stray writes, one after the other, while a kernel of another tenant does not end.
 fn wrong_often(socket: &Path) -> Outcome {
     let (tenant, hanging) = (Tenant::new(socket)?, Tenant::new(socket)?);
     let mut held = hanging.words(&[0; 100])?;
@@ -145,7 +145,7 @@ fn wrong_often(socket: &Path) -> Outcome {
     for round in 0..6_u64 {
         let call = match round % 3 {
             0 => tenant.call_with("stray", &[lease.argument_mut(0), (1_u64 << 40).into()])?,
-            // Within what is mapped: its own segment.
+            // Within the mapping: its own segment.
             1 => tenant.call_with("stray", &[lease.argument_mut(0), (1_u64 << 20).into()])?,
             _ => tenant.call_with("stray", &[lease.argument_mut(0), (1_u64 << 41).into()])?,
         };
@@ -156,13 +156,13 @@ fn wrong_often(socket: &Path) -> Outcome {
     }
     assert_eq!(tenant.read(&lease)?, [5; 100]);
     super::goes_on(&spin, Duration::ZERO);
-    // That is what it waits for.
+    // This is what it waits for.
     hanging.stream.write(&mut held, &[u32::MAX; 100])?;
     spin.wait()?;
     Ok(())
 }
 
-/// Works for a while, and looks what comes out.
+/// Works for a while, and checks the results.
 fn work(socket: &Path, seed: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let seed = seed as u32;

@@ -1,4 +1,4 @@
-//! Callers and workers that are killed wherever they are.
+//! Callers and workers that are killed at any point.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Tenant, stepped};
 use crate::harness::{self, Harness, Random, stats, until};
 use crate::leases::Outcome;
 
-/// How many callers are killed, and how many workers.
+/// How many callers and workers are killed.
 fn kills() -> u64 {
     at_effort(8, 40, 200)
 }
@@ -24,7 +24,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
     })
 }
 
-/// Calls once, says so, and waits.
+/// Calls once, prints a line, and waits.
 fn idle(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut lease = tenant.words(&[1; 10])?;
@@ -36,7 +36,7 @@ fn idle(socket: &Path) -> Outcome {
     }
 }
 
-/// Calls until it is killed, and says so each time.
+/// Calls until it is killed, and prints a line each time.
 fn storm(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut out = std::io::stdout();
@@ -60,21 +60,21 @@ pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(harness: &Harness)
         let words = ["device".into(), harness.socket().into(), "call-storm".into(), "0".into()];
         let mut caller = harness.start(&words);
         let lines = random.below(12);
-        // Read from until it is dead: a pipe that nobody reads would end it before.
+        // Read until it is dead: a full pipe would block it before.
         let mut output = BufReader::new(caller.stdout.take().expect("it is piped"));
         let heard = output.by_ref().lines().take(lines as usize).count() as u64;
-        assert_eq!(heard, lines, "it goes on until it is killed");
+        assert_eq!(heard, lines, "it runs until it is killed");
         (0..random.below(1 << 16)).for_each(|_| std::hint::spin_loop());
         harness::kill(caller.id());
         caller.wait().unwrap();
     }
-    until("the dead and their workers have nothing any more", || {
+    until("dead callers and their workers hold nothing", || {
         let stats = stats(&mut link);
         let is_clean = stats.tenants == 1 && stats.leases == 0 && stats.reclaiming_bytes == 0;
         (is_clean && harness.processes("worker").is_empty()).then_some(())
     });
     report_covered(kills(), "killed callers");
-    // What the dead put is there, and serves whoever comes.
+    // The modules of dead callers stay, and serve others.
     super::said(harness, "call-saxpy");
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn killed_workers(harness: &Harness) {
     report_covered(kills(), "killed workers");
 }
 
-/// Kills its own worker at random, and holds what is in its memory against what was told of its calls.
+/// Kills its own worker at random, and compares its memory with the reported outcomes of its calls.
 fn killed(socket: &Path, seed: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut random = Random(seed);
@@ -94,14 +94,14 @@ fn killed(socket: &Path, seed: u64) -> Outcome {
         let calls = (0..count).map(|k| tenant.step(&mut lease, k, 0)).collect::<Result<Vec<_>, _>>()?;
         (0..random.below(1 << 17)).for_each(|_| std::hint::spin_loop());
         harness::kill_role(socket, "worker");
-        // Those that were carried out, then those of which that is not known, then those that were not.
+        // Those that were executed, then those that may have been, then those that were not.
         let outcomes: Vec<Result<(), CallError>> = calls.iter().map(freehold_broker::Call::wait).collect();
         let executed = outcomes.iter().take_while(|outcome| outcome.is_ok()).count();
         let maybe = outcomes[executed..].iter();
         let maybe =
             maybe.take_while(|outcome| matches!(outcome, Err(error) if error.executed() == Executed::Maybe)).count();
         for outcome in &outcomes[executed + maybe..] {
-            let error = outcome.as_ref().expect_err("what was called later is not carried out before");
+            let error = outcome.as_ref().expect_err("a later call is not executed before an earlier one");
             assert_eq!(error.executed(), Executed::No, "{error}");
         }
         let states: Vec<u32> = (0..=count)
@@ -111,7 +111,7 @@ fn killed(socket: &Path, seed: u64) -> Outcome {
                 Some(now)
             })
             .collect();
-        // A kernel that was cut off may have stepped some words and not others.
+        // An interrupted kernel may have stepped only some of the words.
         let words = tenant.read(&lease)?;
         let may_be = &states[executed..=(executed + maybe)];
         assert!(words.iter().all(|word| may_be.contains(word)), "{words:?} is none of {may_be:?}: {outcomes:?}");

@@ -1,5 +1,5 @@
-//! Calls: kernels that a worker runs for a tenant, right by what comes out; what is refused, in which sentence; and that a kernel
-//! which goes wrong takes down its worker and nothing else.
+//! Calls: kernels that a worker runs for a tenant, checked by their results; the messages of refused ones; and that a
+//! failing kernel ends only its worker.
 
 mod exits;
 mod faults;
@@ -27,7 +27,7 @@ pub(crate) use self::suspects::*;
 
 pub(crate) const TEXT: &str = include_str!("kernels.ptx");
 
-/// A tenant with a device, that calls kernels.
+/// A tenant with a device that calls kernels.
 pub(crate) struct Tenant {
     pub(crate) broker: Broker,
     pub(crate) caller: Caller,
@@ -54,12 +54,12 @@ impl Tenant {
         Ok(lease)
     }
 
-    /// What is in leased memory.
+    /// The contents of leased memory.
     pub(crate) fn read(&self, lease: &Lease<u32>) -> Result<Vec<u32>, Box<dyn std::error::Error>> {
         Ok(self.stream.download(&**lease)?)
     }
 
-    /// Calls `step` of the test's kernels.
+    /// Calls `step` of the tests' kernels.
     pub(crate) fn step(&self, lease: &mut Lease<u32>, k: u32, stream: u32) -> Result<Call, CallError> {
         let kernel = vouched(&self.module, "step")?;
         let len = lease.len() as u32;
@@ -68,30 +68,30 @@ impl Tenant {
     }
 }
 
-/// A kernel of the test's text, or of one that it is refused for.
+/// A kernel of the tests' text, or of one that is refused.
 pub(crate) fn vouched(module: &Module, name: &str) -> Result<freehold_broker::Kernel, CallError> {
-    // SAFETY: the tests call kernels with counts of elements that the leases have; those that are meant to fault take down a
+    // SAFETY: the tests call kernels with counts of elements that the leases have; those that are meant to fault end a
     // worker that the tests started.
     unsafe { module.kernel(name) }
 }
 
-/// Arguments of `stray` that let it write far beyond a lease.
+/// Arguments of `stray` that make it write far beyond a lease.
 fn far(lease: &mut Lease<u32>) -> [Argument<'_>; 2] {
     [lease.argument_mut(0), (1_u64 << 40).into()]
 }
 
-/// As [`vouched`], of a GPU.
+/// Like [`vouched`], for a GPU.
 fn kernel_of(gpu: &Gpu, text: &str, name: &str) -> freehold_broker::GpuResult<freehold_broker::GpuKernel> {
     // SAFETY: the tests launch kernels with counts of elements that the buffers have.
     unsafe { gpu.kernel(text, name) }
 }
 
-/// What `step` makes of a word.
+/// The result of `step` for a word.
 pub(crate) fn stepped(word: u32, k: u32) -> u32 {
     word.wrapping_mul(3).wrapping_add(k)
 }
 
-/// A process that does one thing with calls. Nothing where the task is none of these.
+/// Runs one task with calls. `None` if it is not one of these.
 pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
     Some(match task {
         "call-saxpy" => saxpy(socket),
@@ -169,7 +169,7 @@ fn many(socket: &Path) -> Outcome {
     for (lease, wanted) in leases.iter().zip(wanted) {
         assert_eq!(tenant.read(lease)?, [wanted; 100]);
     }
-    // Streams that write the same memory take turns by themselves: three steps by the same number come to the same in any order.
+    // Streams that write the same memory are ordered automatically: steps by the same number commute.
     let mut shared = tenant.words(&[1; 50])?;
     let calls = (0..30).map(|at| tenant.step(&mut shared, 7, at % 3)).collect::<Result<Vec<_>, _>>()?;
     calls.iter().try_for_each(Call::wait)?;
@@ -186,7 +186,7 @@ fn fences(socket: &Path) -> Outcome {
     let mut lease = tenant.words(&[0; 1000])?;
     let mut wanted = 0;
     for round in 0..50 {
-        // The stream writes, the call steps behind it, the stream copies behind that; the host waits for nothing.
+        // The stream writes, the call steps after it, the stream copies after that; the host does not wait.
         tenant.stream.write(&mut lease, &[round; 1000])?;
         let after = [tenant.broker.fence(&tenant.stream)?];
         let kernel = vouched(&tenant.module, "step")?;
@@ -215,7 +215,7 @@ fn twice(socket: &Path) -> Outcome {
         tenant.step(&mut lease, k, 0)?.wait()?;
         wanted = stepped(wanted, k);
         assert_eq!(tenant.read(&lease)?, [wanted; 100]);
-        // The one before is gone, or stays, as it likes.
+        // The previous caller is dropped or kept.
         tenant.caller = Caller::from_broker(&tenant.broker)?;
     }
     Ok(())
@@ -234,7 +234,7 @@ fn failures(socket: &Path) -> Outcome {
     tenant.step(&mut lease, 4, 0)?.wait()?;
     assert_eq!(tenant.read(&lease)?, [stepped(1, 4); 100]);
     let refused = failed.iter().filter(|call| call.wait().is_err()).count();
-    assert_eq!(refused, 500, "none is taken for one that went well");
+    assert_eq!(refused, 500, "no failed call is taken for a successful one");
     Ok(())
 }
 
@@ -257,7 +257,7 @@ fn shared(socket: &Path) -> Outcome {
     let workers = [worker(&one.caller)?, worker(&red)?, worker(&other_red)?, worker(&blue)?];
     assert_eq!(workers[1], workers[2]);
     assert!(workers[0] != workers[1] && workers[1] != workers[3] && workers[0] != workers[3]);
-    // One that goes takes its worker along only if nobody else has it.
+    // A tenant that closes ends its worker only if no other uses it.
     drop(red);
     assert_eq!(worker(&other_red)?, workers[2]);
     Ok(())
@@ -288,7 +288,7 @@ pub(crate) fn a_module_stays_when_its_maker_and_the_broker_are_gone(harness: &Ha
     let module = caller.module("test/kernels").unwrap();
     let names: Vec<&str> = module.kernels().iter().map(|kernel| &*kernel.name).collect();
     assert_eq!(names, ["empty", "saxpy", "step", "spin", "stray", "sum"]);
-    // A process without a device calls what is there.
+    // A process without a device calls an existing module.
     let kernel = vouched(&module, "empty").unwrap();
     caller.call(&Launch::new(&kernel, Grid::line(3, 32), &[])).unwrap().wait().unwrap();
     caller.drop_module("test/kernels").unwrap();
@@ -309,7 +309,7 @@ fn lifetimes(socket: &Path) -> Outcome {
         }
         tenant.step(&mut lease, round, 0)?.wait()?;
         wanted = stepped(wanted, round);
-        // New memory, so that the worker has to borrow of the broker that is there now.
+        // New memory, so that the worker has to borrow it from the current broker.
         let mut other = tenant.words(&[round; 64])?;
         tenant.step(&mut other, 1, 1)?.wait()?;
         assert_eq!(tenant.read(&other)?, [stepped(round, 1); 64]);
@@ -329,7 +329,7 @@ fn returns(socket: &Path) -> Outcome {
         for k in 0..8 {
             drop(tenant.step(&mut lease, k, k % 2)?);
         }
-        // Its memory is the next round's: calls that still ran would write there.
+        // The next round gets the same memory: calls that were still running would write there.
         drop(lease);
         let next = tenant.words(&[77; 5000])?;
         assert_eq!(tenant.read(&next)?, [77; 5000]);
@@ -365,7 +365,7 @@ fn gpus(socket: &Path) -> Outcome {
         assert_eq!(unknown, "the image has no kernel \"stop\"; it has empty, saxpy, step, spin, stray, sum");
         assert!(kernel_of(&gpu, "nonsense", "stop").is_err());
     }
-    // A handle of one GPU is a number that means another kernel to the next.
+    // The id in a handle of one GPU means another kernel on another.
     let (one, other) = (Gpu::on(&device)?, Gpu::on(&device)?);
     let (step, empty) = (kernel_of(&one, TEXT, "step")?, kernel_of(&other, TEXT, "empty")?);
     let refused = [one.launch(&empty, Grid::line(1, 1), &[]), other.launch(&step, Grid::line(1, 1), &[])];
@@ -376,8 +376,8 @@ fn gpus(socket: &Path) -> Outcome {
     Ok(())
 }
 
-/// Lets a process do something with calls that wait or run for a while. It is told how long a kernel may run there; at quick effort
-/// that is 0, and it waits for nothing: the rules of time are tested where they are applied, with a semaphores that tests control.
+/// Runs a task with calls that wait or run for a while. It gets the time limit of kernels; at quick effort that is 0,
+/// and it waits for nothing: time limits are then only tested in unit tests, with semaphores that the tests control.
 fn succeeds_in_time(harness: &Harness, task: &str) {
     match at_effort(0, 3, 20) {
         0 => said(harness, task),
@@ -389,7 +389,7 @@ fn succeeds_in_time(harness: &Harness, task: &str) {
     }
 }
 
-/// A call has not come to its end after so long.
+/// Expects that a call is not complete after this time.
 fn goes_on(call: &Call, time: Duration) {
     let outcome = call.wait_timeout(time);
     assert!(matches!(outcome, Err(CallError::TimedOut { .. })), "{outcome:?}");
@@ -415,7 +415,7 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     let kernel = vouched(&reader.module, "saxpy")?;
     let arguments = [y.argument_mut(0), x.argument(0), 1.0_f32.into(), 100_u32.into()];
     let call = reader.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?;
-    // Longer than a kernel may run: one that waits does not run.
+    // Longer than a kernel may run: a waiting kernel does not run.
     let longer = limit * 3 / 2;
     let error = call.wait_timeout(longer).unwrap_err();
     assert_eq!(

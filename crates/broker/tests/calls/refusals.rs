@@ -1,4 +1,4 @@
-//! What is refused, and in which sentence.
+//! Refused calls, and their messages.
 
 use freehold::Grid;
 use freehold_broker::wire::{Fence, Id};
@@ -15,7 +15,7 @@ fn setting(harness: &Harness) -> (Caller, Module) {
     (caller, module)
 }
 
-/// The sentence of what is refused here, or by the worker. Nothing was carried out.
+/// The message of a call that is refused here or by the worker. Nothing was executed.
 fn said(call: Result<Call, CallError>) -> String {
     let error = call.and_then(|call| call.wait()).unwrap_err();
     assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Caller, Executed::No), "{error}");
@@ -88,17 +88,17 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
     );
     let stream = Launch { stream: 16, ..Launch::new(&empty, grid, &[]) };
     assert_eq!(said(caller.call(&stream)), "no stream 16: a process has 16 at its worker, numbered from 0");
-    // Whoever was refused is served.
+    // A caller that was refused is served.
     let good = [y, x, 2.0_f32.into(), 1_u32.into()];
     caller.call(&Launch::new(&saxpy, grid, &good)).unwrap().wait().unwrap();
-    // What was called before the module is dropped is carried out, and what is called behind that finds none.
+    // Calls before the module is dropped are executed, and calls after that find none.
     let before: Vec<Call> = (0..100).map(|_| caller.call(&Launch::new(&empty, grid, &[])).unwrap()).collect();
     caller.drop_module("blas/saxpy").unwrap();
     before.iter().for_each(|call| call.wait().unwrap());
     let gone = "there is no module blas/saxpy: `freehold module put FILE --name blas/saxpy` makes one";
     let newcomer = Caller::connect_at(&harness.socket()).unwrap();
     assert_eq!(said(newcomer.call(&Launch::new(&empty, grid, &[]))), gone);
-    let refused = until("the worker has let go of it", || {
+    let refused = until("the worker has unloaded it", || {
         caller.call(&Launch::new(&empty, grid, &[])).and_then(|call| call.wait()).err()
     });
     assert_eq!(refused.to_string(), gone);
@@ -122,14 +122,14 @@ pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
     let broken = TEXT.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
     let said = refused("broken", &broken);
     assert!(said.starts_with("the module does not compile:\n"), "{said}");
-    assert!(said.contains("line 35"), "the compiler says where: {said}");
+    assert!(said.contains("line 35"), "the compiler names the line: {said}");
     assert!(refused("prose", "This is no PTX at all.").starts_with("the module does not compile:\n"));
     let names = |caller: &Caller| caller.modules().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
-    assert_eq!(names(&caller), ["blas/saxpy"], "what does not compile is not there");
+    assert_eq!(names(&caller), ["blas/saxpy"], "a module that does not compile is not listed");
     // A name that was refused is free, also for a text that compiles.
     caller.put_module("broken", TEXT).unwrap();
     assert_eq!(names(&caller), ["blas/saxpy", "broken"]);
-    assert_eq!(caller.put_module("blas/saxpy", TEXT).unwrap(), module, "the same again is no error");
+    assert_eq!(caller.put_module("blas/saxpy", TEXT).unwrap(), module, "the same text again is not an error");
     assert_eq!(
         refused("blas/saxpy", &TEXT.replace("Never ends", "Ends never")),
         "a module of that name exists with a different text: drop it first"

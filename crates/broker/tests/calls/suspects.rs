@@ -1,4 +1,4 @@
-//! Which kernel it was that went wrong, and for how long one may run: what waits does not run.
+//! Which kernel has failed, and how long one may run: a waiting kernel does not run.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::leases::Outcome;
 
 const HOLD: &str = include_str!("hold.ptx");
 
-/// More than half of what a launch may take, and so much less that a busy machine is no hang.
+/// More than half of the time limit of a launch, and enough less that a busy machine does not look like a hang.
 fn most(limit: Duration) -> Duration {
     limit * 11 / 20
 }
@@ -44,13 +44,13 @@ fn call(
     caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::line(1, 1), arguments) })
 }
 
-/// The worker has taken all calls of this process so far: it takes them in their order, and this one, of a stream of its own, has
-/// come to its end.
+/// Waits until the worker has taken all calls of this process so far: it takes them in order, and this one, in a stream
+/// of its own, is complete.
 fn until_taken(tenant: &Tenant) -> Result<(), CallError> {
     call(&tenant.caller, &tenant.module, "empty", 9, &[])?.wait()
 }
 
-/// The worker of a process stands still while calls are put in: it takes all of them at once.
+/// Stops the worker of a process while calls are submitted, so that it takes all of them at once.
 pub(super) fn at_once<T>(
     socket: &Path,
     put: impl FnOnce() -> Result<T, CallError>,
@@ -154,7 +154,7 @@ fn gate(tenant: &Tenant) -> Result<SharedSemaphores, Box<dyn std::error::Error>>
 fn neighbours(socket: &Path) -> Outcome {
     let [one, other] = [sharing(socket)?, sharing(socket)?];
     let (mut lease, mut others) = (one.words(&[5; 10])?, other.words(&[5; 10])?);
-    // What waits for a process is known not to have run.
+    // A kernel that waits for a process is known not to have run.
     let gate = gate(&one)?;
     one.stream.wait_word(&gate, 0, 1)?;
     let (kernel, after) = (super::vouched(&one.module, "step")?, [one.broker.fence(&one.stream)?]);
@@ -195,7 +195,7 @@ fn behind_stream(socket: &Path, limit: Duration) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let module = tenant.caller.put_module("test/hold", HOLD)?;
     let (mut x, mut y) = (tenant.words(&[0; 10])?, tenant.words(&[0; 10])?);
-    // `hold` reads what it is given.
+    // `hold` reads its arguments.
     let hold = |stream, y: &Lease<u32>| call(&tenant.caller, &module, "hold", stream, &[x.argument(0), y.argument(0)]);
     let [first, second] = [hold(0, &x)?, hold(1, &y)?];
     goes_on(&first, most(limit));

@@ -1,4 +1,4 @@
-//! A broker of its own for one test, on a software device of its own.
+//! A broker for one test, on a software device of its own.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,22 +16,22 @@ pub(crate) use freehold_testing::Random;
 
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 
-/// How long a kernel may run at a worker of most tests, none of which waits for that: no machine is so slow that a kernel which
-/// ends by itself takes as long.
+/// How long a kernel may run in most tests. None of them waits for that: no machine is so slow that a kernel which ends
+/// by itself takes as long.
 const LAUNCH_MS: u64 = 1_000_000;
 
-/// The same where a test waits until a kernel is ended for it.
+/// The same for tests that wait until a kernel is killed.
 pub(crate) const SHORT_LAUNCH: Duration = Duration::from_secs(1);
 
-/// How many launches of one process a worker takes before the first has come to its end.
+/// Launches of one process that a worker takes before the first is complete.
 pub(crate) const LAUNCHES: u64 = 100;
 
-/// The device of all processes: the software one, unless FREEHOLD_DEVICE names another.
+/// The device of all processes: the software device, unless FREEHOLD_DEVICE names another.
 pub(crate) fn device() -> String {
     std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
 }
 
-/// Whether it is the software one, whose memory has descriptors of a known name and length.
+/// Whether it is the software device, whose memory has descriptors of a known name and length.
 pub(crate) fn is_soft() -> bool {
     device() == "soft"
 }
@@ -57,13 +57,13 @@ const SEGMENT_BYTES: u64 = 2 << 20;
 pub(crate) struct OpenFds {
     /// Of segments, in bytes.
     pub(crate) memory_bytes: u64,
-    /// Of anything else, how many.
+    /// The number of others.
     pub(crate) others: usize,
 }
 
 pub(crate) struct Harness {
     folder: PathBuf,
-    /// The software device's, which all processes of the harness share.
+    /// The software machine, which all processes of the harness share.
     machine: String,
     serve: Child,
 }
@@ -74,17 +74,17 @@ impl Harness {
         Self::with(None, None, None)
     }
 
-    /// A broker whose workers end kernels that run for longer.
+    /// A broker whose workers kill kernels that run for longer.
     pub(crate) fn with_launches_of(limit: Duration) -> Self {
         Self::with(None, None, Some(limit))
     }
 
-    /// A broker that serves the users of a group too.
+    /// A broker that also serves the users of a group.
     pub(crate) fn of_group(group: u32) -> Self {
         Self::with(Some(group), None, None)
     }
 
-    /// A broker that says that its device has this UUID.
+    /// A broker that reports this UUID for its device.
     pub(crate) fn of_device(uuid: u128) -> Self {
         Self::with(None, Some(uuid), None)
     }
@@ -102,11 +102,11 @@ impl Harness {
         command.arg(launches.map_or(LAUNCH_MS, |limit| limit.as_millis() as u64).to_string());
         let machine = format!("stage-{}-{number}", std::process::id());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
-        command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
+        command.stderr(File::create(folder.join("said")).expect("a file for the output of the processes"));
         let mut serve = command.spawn().expect("this program runs");
         let mut line = String::new();
         let output = serve.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("the broker says that it is ready");
+        BufReader::new(output).read_line(&mut line).expect("the broker reports that it is ready");
         assert_eq!(line, "ready\n");
         Self { folder, machine, serve }
     }
@@ -115,7 +115,7 @@ impl Harness {
         self.folder.join("broker")
     }
 
-    /// What fdstore, broker and scrubber have said to whoever watches them.
+    /// What fdstore, broker and scrubber have printed.
     pub(crate) fn stderr(&self) -> String {
         std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
     }
@@ -131,14 +131,14 @@ impl Harness {
         command
     }
 
-    /// Lets a process do something with a device: what it said, unless it was killed.
+    /// Runs a task with a device in a process. Returns its output, unless it was killed.
     pub(crate) fn device(&self, task: &str, to: u64) -> Option<String> {
         let output = self.device_command(task, to).output().expect("this program runs");
         output.status.code()?;
         Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
-    /// Runs a process of this harness to its end: what it said, unless it failed.
+    /// Runs a process of this harness to its end. Returns its output, unless it failed.
     pub(crate) fn process(&self, words: &[OsString]) -> Option<String> {
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine).stderr(Stdio::inherit());
@@ -146,29 +146,29 @@ impl Harness {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
-    /// Starts a process of this harness, which is spoken with over pipes.
+    /// Starts a process of this harness, with pipes.
     pub(crate) fn start(&self, words: &[OsString]) -> Child {
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs")
     }
 
-    /// Starts a process that does something with a device: it, and who it is at the broker.
+    /// Starts a process that runs a task with a device. Returns it and its tenant id.
     pub(crate) fn start_device(&self, task: &str) -> (Child, u64) {
         self.start_device_for(task, 0)
     }
 
-    /// As [`start_device`](Self::start_device), for another process.
+    /// Like [`start_device`](Self::start_device), with another tenant to give to.
     pub(crate) fn start_device_for(&self, task: &str, to: u64) -> (Child, u64) {
         let mut child = self.device_command(task, to).spawn().expect("this program runs");
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("it says who it is");
+        BufReader::new(output).read_line(&mut line).expect("it prints its tenant id");
         let tenant = line.trim_end().parse().expect("a number");
         (child, tenant)
     }
 
-    /// Lets a process of another user speak to the broker: what it said.
+    /// Runs a task as another user. Returns its output.
     pub(crate) fn as_user(&self, user: u32, task: &str) -> String {
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.arg("stranger").arg(self.socket()).arg(user.to_string()).arg(task);
@@ -176,26 +176,26 @@ impl Harness {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
-    /// The processes of a part, by what they were told.
+    /// The processes of a role, by their arguments.
     pub(crate) fn processes(&self, part: &str) -> Vec<u32> {
         processes(&self.socket(), part)
     }
 
-    /// Kills a part, and does not wait until it is dead.
+    /// Kills the processes of a role, without waiting until they are dead.
     pub(crate) fn kill(&self, part: &str) -> bool {
         let processes = self.processes(part);
         processes.iter().for_each(|&process| kill(process));
         !processes.is_empty()
     }
 
-    /// What the descriptors of a part are of.
+    /// The descriptors of a role.
     pub(crate) fn open_fds(&self, part: &str) -> OpenFds {
-        let process = *self.processes(part).first().expect("the part is there");
+        let process = *self.processes(part).first().expect("the role is running");
         let mut held = OpenFds::default();
         for entry in std::fs::read_dir(format!("/proc/{process}/fd")).expect("a process has descriptors").flatten() {
             let of = std::fs::read_link(entry.path()).unwrap_or_default();
             let of = of.to_string_lossy();
-            // Memory of a GPU has descriptors of the driver's.
+            // Memory of a GPU has descriptors of the driver.
             if of.contains("nvidia") {
                 continue;
             }
@@ -210,7 +210,7 @@ impl Harness {
         held
     }
 
-    /// Waits until broker and fdstore have the descriptors of all memory that was made, each once. What else they have.
+    /// Waits until broker and fdstore have one descriptor of each segment. Returns their other descriptors.
     pub(crate) fn descriptors(&self, link: &mut Link, fdstore: &str) -> [usize; 2] {
         until("broker and fdstore have one descriptor for each segment", || {
             let made_bytes = stats(link).segment_bytes;
@@ -223,7 +223,7 @@ impl Harness {
 
 impl Drop for Harness {
     fn drop(&mut self) {
-        // The fdstore last: it would start the broker again.
+        // The fdstore last: it would restart the broker.
         for part in [
             "serve", "keeper", "broker", "cleaner", "worker", "tenant", "witness", "hoarder", "serve", "keeper",
             "broker",
@@ -244,7 +244,7 @@ impl Drop for Harness {
     }
 }
 
-/// The processes of a part of the broker at a socket, by what they were told.
+/// The processes of a role of the broker at a socket, by their arguments.
 pub(crate) fn processes(socket: &Path, part: &str) -> Vec<u32> {
     let is_ours = |process: &u32| {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
@@ -252,12 +252,12 @@ pub(crate) fn processes(socket: &Path, part: &str) -> Vec<u32> {
         words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
     };
     let all = std::fs::read_dir("/proc")
-        .expect("there are processes")
+        .expect("/proc can be listed")
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     all.filter(is_ours).collect()
 }
 
-/// Kills a part of the broker at a socket, and does not wait until it is dead.
+/// Kills the processes of a role of the broker at a socket, without waiting until they are dead.
 pub(crate) fn kill_role(socket: &Path, part: &str) {
     processes(socket, part).into_iter().for_each(kill);
 }
@@ -268,7 +268,7 @@ pub(crate) fn kill(process: u32) {
     let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
 }
 
-/// Looks again and again until there is something.
+/// Polls until there is a value.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -280,12 +280,12 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Between two looks: leaves the processor to those that are waited for.
+/// Between two polls: leaves the processor to the processes that are waited for.
 fn pause() {
     std::thread::park_timeout(Duration::from_micros(200));
 }
 
-/// Looks again and again until what is seen is what is wanted.
+/// Polls until the value is the wanted one.
 pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
     let begun = Instant::now();
     loop {
@@ -295,7 +295,7 @@ pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mu
         }
         assert!(
             begun.elapsed() < HANG_TIMEOUT,
-            "waited {HANG_TIMEOUT:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen"
+            "waited {HANG_TIMEOUT:?} until {what}: expected {wanted:?}, got {seen:?}"
         );
         pause();
     }

@@ -1,4 +1,4 @@
-//! Named memory of the host in several processes: their kernels at the same bytes, and a lock whose holders are killed.
+//! Named host memory in several processes: their kernels on the same bytes, and a lock whose holders are killed.
 
 use std::io::Write;
 use std::process::Child;
@@ -22,10 +22,10 @@ fn rounds() -> u32 {
     at_effort(5, 20, 100)
 }
 
-/// Says that this process is where it wants to be, and waits until it is killed.
+/// Prints that this process is at its place, and waits until it is killed.
 fn ready() {
     println!("0");
-    std::io::stdout().flush().expect("somebody listens");
+    std::io::stdout().flush().expect("standard output is read");
 }
 
 fn stay() -> ! {
@@ -34,7 +34,7 @@ fn stay() -> ! {
     }
 }
 
-/// The number that is there twice whenever nobody has the lock. What a dead process left half done is done.
+/// The number that is stored twice whenever nobody has the lock. Completes what a dead process left half done.
 fn twice(guard: &mut HostGuard<'_>) -> Result<u32, Error> {
     let mut pair = [0_u32; 2];
     guard.read(0, &mut pair)?;
@@ -51,7 +51,7 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
     match task {
         "host-add" => {
             let module = broker.device().module(&Image::ptx(KERNELS)?)?;
-            // SAFETY: `add` writes the first `n` elements of what it is given, which has as many.
+            // SAFETY: `add` writes the first `n` elements of its argument, which has as many.
             let add = unsafe { module.kernel("add") }?;
             for _ in 0..rounds() {
                 let _guard = host.lock(HANG_TIMEOUT)?;
@@ -106,12 +106,12 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
             work(&host)?;
         }
         "host-try" => println!("{}", twice(&mut host.lock(HANG_TIMEOUT)?)?),
-        other => return Err(format!("{other} is no task").into()),
+        other => return Err(format!("unknown task {other}").into()),
     }
     Ok(())
 }
 
-/// Counts on, for ever.
+/// Counts until it is killed.
 fn work(host: &Host) -> Result<(), Error> {
     let mut round = 0_u32;
     loop {
@@ -189,12 +189,12 @@ pub(crate) fn processes_are_killed_anywhere(harness: &Harness) {
             std::thread::yield_now();
         }
         let chosen = random.below(3) as usize;
-        assert_eq!(workers[chosen].try_wait().unwrap(), None, "a worker that nobody killed has ended");
+        assert_eq!(workers[chosen].try_wait().unwrap(), None, "a worker that was not killed has exited");
         harness::kill(workers[chosen].id());
         workers[chosen].wait().unwrap();
         let before: u32 = harness.device("host-try", 0).unwrap().parse().unwrap();
         workers[chosen] = harness.start_device("host-work").0;
-        harness::until("the others go on", || {
+        harness::until("the others continue", || {
             let now: u32 = harness.device("host-try", 0)?.parse().ok()?;
             (now > before).then_some(())
         });

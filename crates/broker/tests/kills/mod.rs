@@ -1,5 +1,5 @@
-//! Tenants, brokers and keepers that are killed, wherever they are: what is left is whole, what they had comes back, and how long
-//! that takes is printed.
+//! Tenants, brokers and fdstores that are killed at any point: what is left is consistent, their memory comes back, and
+//! how long that takes is printed.
 
 mod observer;
 
@@ -23,10 +23,10 @@ use crate::random_tenants::{self, STATES};
 use observer::Observer;
 pub(crate) use observer::observer;
 
-/// How many are killed.
+/// How many processes are killed.
 struct Counts {
     tenants: usize,
-    /// Of these, in each state at the least.
+    /// Of these, at least this many in each state.
     each_state: usize,
     /// Tenants with very many leases.
     hoarders: u32,
@@ -34,8 +34,8 @@ struct Counts {
     keepers: usize,
 }
 
-/// Tenants are a multiple of twice the states: every second one is killed in a state of the list, the others anywhere. Of five
-/// others that are killed, one is an fdstore.
+/// The number of tenants is a multiple of twice the number of states: every second one is killed in a listed state, the
+/// others anywhere. Of five other kills, one is of an fdstore.
 fn counts() -> Counts {
     at_effort(
         Counts { tenants: 38, each_state: 1, hoarders: 2, brokers: 4, keepers: 1 },
@@ -46,20 +46,21 @@ fn counts() -> Counts {
 
 const HOARD_LEASES: u32 = 1000;
 
-/// The median time until the memory of a dead tenant is free, and until a broker answers again. Milliseconds on an idle machine.
+/// Limit of the median time until the memory of a dead tenant is free, and until a broker answers again. On an idle
+/// machine it is milliseconds.
 const MEDIAN_MAX: Duration = Duration::from_secs(10);
 
-/// How long something took, each time.
+/// Durations.
 #[derive(Default)]
 struct Times(Vec<Duration>);
 
 impl Times {
-    /// Prints what half of them, nearly all, and all of them took at the most: what half of them did.
+    /// Prints the median, the 99th percentile and the maximum. Returns the median.
     fn tell(mut self, what: &str) -> Duration {
         self.0.sort_unstable();
         let at = |percent: usize| self.0[(self.0.len() * percent / 100).min(self.0.len() - 1)];
         println!(
-            "{what}: median {:.2?}, 99th of 100 {:.2?}, longest {:.2?} of {}",
+            "{what}: median {:.2?}, 99th percentile {:.2?}, longest {:.2?} of {}",
             at(50),
             at(99),
             at(100),
@@ -69,25 +70,25 @@ impl Times {
     }
 }
 
-/// Kills a process, and waits until the system says that it is dead. When the signal was sent.
+/// Kills a process, and waits until it is dead. Returns when the signal was sent.
 fn kill(process: u32) -> Instant {
     let number = Pid::from_raw(process.cast_signed()).expect("a process has a number");
     let Ok(descriptor) = pidfd_open(number, PidfdFlags::empty()) else { return Instant::now() };
     let killed = Instant::now();
     harness::kill(process);
-    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).expect("a process can be waited for");
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).expect("the process can be polled");
     killed
 }
 
-/// Waits until nobody has anything but the witness, and names.
+/// Waits until only the observer and names hold memory.
 fn until_free(link: &mut Link) {
-    until_is("all leases of the dead are over, and their memory is clean", (1, 0), || {
+    until_is("all leases of dead tenants have ended, and their memory is zeroed", (1, 0), || {
         let BrokerStats { leases, reclaiming_bytes: leaving_bytes, .. } = stats(link);
         (leases, leaving_bytes)
     });
 }
 
-/// What must be as it was when all names of the dead are dropped: bytes that are leased and named, and descriptors.
+/// What must be unchanged when all names of dead tenants are dropped: leased and named bytes, and descriptors.
 fn standing(harness: &Harness, link: &mut Link, fdstore: &str) -> (u64, u64, [usize; 2]) {
     random_tenants::drop_all(link);
     until_free(link);
@@ -96,14 +97,14 @@ fn standing(harness: &Harness, link: &mut Link, fdstore: &str) -> (u64, u64, [us
     (leased_bytes, named_bytes, descriptors)
 }
 
-/// The state that a dead tenant was in: the last that it told of.
+/// The state of a dead tenant: the last one that it printed.
 fn last_state(words: &mut impl Read, heard: u8) -> u8 {
     let mut rest = Vec::new();
-    words.read_to_end(&mut rest).expect("a pipe is read");
+    words.read_to_end(&mut rest).expect("the pipe can be read");
     rest.last().copied().unwrap_or(heard)
 }
 
-/// Lets a tenant run until it kills itself in a state.
+/// Runs a tenant until it kills itself in a state.
 fn kill_in_state(harness: &Harness, random: &mut Random, state: u8) -> u8 {
     // It connects once.
     let times = if b"CW".contains(&state) { 1 } else { 1 + random.below(3) };
@@ -113,13 +114,13 @@ fn kill_in_state(harness: &Harness, random: &mut Random, state: u8) -> u8 {
     last
 }
 
-/// Kills a tenant after so many words of it and a moment: the state that it was in, and when.
+/// Kills a tenant after it has printed this much, and a moment. Returns its state, and when.
 fn kill_anywhere(harness: &Harness, random: &mut Random) -> (u8, Instant) {
     let mut tenant = random_tenants::start(&harness.socket(), random.next(), '-', 1);
     let mut words = tenant.stdout.take().expect("it is piped");
     let mut heard = [0];
     for _ in 0..=random.below(300) {
-        words.read_exact(&mut heard).expect("it goes on until it is killed");
+        words.read_exact(&mut heard).expect("it runs until it is killed");
     }
     let moment = Instant::now();
     let while_ns = u128::from(random.below(100_000));
@@ -150,15 +151,15 @@ pub(crate) fn killed_tenants(harness: &Harness) {
             free.0.push(killed.elapsed());
             state
         };
-        *counts.get_mut(&state).expect("a state of the protocol") += 1;
+        *counts.get_mut(&state).expect("a known state") += 1;
         random_tenants::drop_all(&mut link);
         witness.check();
         if turn % 100 == 99 {
-            until_is("all is as before", before, || standing(harness, &mut link, "serve"));
+            until_is("everything is as before", before, || standing(harness, &mut link, "serve"));
         }
     }
     let told: String = counts.iter().map(|(&state, count)| format!(" {}:{count}", state as char)).collect();
-    println!("{} tenants were killed, in each state so many:{told}", wanted.tenants);
+    println!("{} tenants were killed, by state:{told}", wanted.tenants);
     assert!(free.tell("memory was free again after") <= MEDIAN_MAX);
     report_covered(wanted.tenants as u64, "killed tenants");
     for (state, count) in counts {
@@ -166,7 +167,7 @@ pub(crate) fn killed_tenants(harness: &Harness) {
     }
 }
 
-/// A process that leases very often, says so, and waits to be killed.
+/// A process that takes very many leases, prints a line, and waits to be killed.
 pub(crate) fn hoarder(words: &[OsString]) -> ExitCode {
     let seed = words[1].to_str().and_then(|word| word.parse().ok()).expect("a number");
     let mut random = Random(seed);
@@ -176,8 +177,8 @@ pub(crate) fn hoarder(words: &[OsString]) -> ExitCode {
     // SAFETY: nothing imports the descriptor.
     unsafe { link.attach(leases[0].segment) }.expect("it has a lease there");
     println!("{}", leases.len());
-    // Whoever started it closes this only when it is dead.
-    std::io::stdin().read_to_end(&mut Vec::new()).expect("standard input is read");
+    // The parent closes this only when the process is dead.
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("standard input can be read");
     ExitCode::FAILURE
 }
 
@@ -193,40 +194,41 @@ pub(crate) fn killed_hoarders(harness: &Harness) {
         let mut hoarder = harness.start(&words);
         let mut line = String::new();
         let output = hoarder.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("it says that it has them");
+        BufReader::new(output).read_line(&mut line).expect("it prints how many it has");
         assert_eq!(line.trim_end(), "1000");
-        // The witness gives back a lease now and then.
-        until_is("they are leased", 1001, || stats(&mut link).leases);
+        // The observer returns a lease now and then.
+        until_is("all leases are counted", 1001, || stats(&mut link).leases);
         let killed = kill(hoarder.id());
         hoarder.wait().expect("it was started");
         until_free(&mut link);
         free.0.push(killed.elapsed());
         witness.check();
     }
-    until_is("all is as before", before, || standing(harness, &mut link, "serve"));
+    until_is("everything is as before", before, || standing(harness, &mut link, "serve"));
     let median = free.tell("memory of a tenant with 1000 leases was free again after");
     assert!(median <= MEDIAN_MAX);
     report_covered(wanted.into(), "killed tenants with 1,000 leases");
 }
 
-/// The fdstore: the process that was started first, or one that took its place.
+/// The fdstore: the process that was started first, or its replacement.
 fn fdstore(harness: &Harness) -> Option<(&'static str, u32)> {
     let of = |part| harness.processes(part).first().map(|&process| (part, process));
     of("serve").or_else(|| of("keeper"))
 }
 
-/// Kills one of the two, and waits until it is replaced: how long until a broker answered.
+/// Kills broker or fdstore, and waits until it is replaced. Returns how long it took until a broker answered.
 fn kill_and_replace(harness: &Harness, link: &mut Link, part: &str) -> Duration {
     let find = || match part {
         "broker" => harness.processes(part).first().copied(),
         _ => fdstore(harness).map(|(_, process)| process),
     };
-    let old = until("both are there", find);
+    let old = until("both are running", find);
     let killed = kill(old);
     assert_eq!(stats(link).budget_bytes, MEMORY_BYTES);
     let back = killed.elapsed();
-    until("another took its place", || find().filter(|&process| process != old));
-    // A broker that answers now has given everything to the fdstore that is there: before, the death of both loses all.
+    until("it was replaced", || find().filter(|&process| process != old));
+    // A broker that answers now has sent everything to the current fdstore: before that, the death of both loses
+    // everything.
     stats(link);
     back
 }
@@ -265,29 +267,29 @@ pub(crate) fn killed_brokers(harness: &Harness) {
     keepers.tell("a broker that had lost its fdstore answered after");
     assert!(median <= MEDIAN_MAX);
     report_covered(wanted.brokers as u64, "killed brokers");
-    report_covered(wanted.keepers as u64, "killed keepers");
+    report_covered(wanted.keepers as u64, "killed fdstores");
     for tenant in &mut tenants {
         kill(tenant.id());
         tenant.wait().expect("it was started");
     }
-    readers.into_iter().for_each(|reader| drop(reader.join().expect("it was read to the end")));
+    readers.into_iter().for_each(|reader| drop(reader.join().expect("the reading thread does not panic")));
     leases.into_iter().for_each(|granted| link.return_lease(granted.lease, Fence::default()).expect("a broker serves"));
-    let (part, _) = fdstore(harness).expect("there is one");
+    let (part, _) = fdstore(harness).expect("an fdstore is running");
     let after = until("no byte and no descriptor is lost", || {
         let after = standing(harness, &mut link, part);
         let is_none_lost = after.2.iter().zip(before.2).all(|(&after, before)| after <= before);
         ((after.0, after.1) == (before.0, before.1) && is_none_lost).then_some(after)
     });
-    println!("descriptors of broker and fdstore, but for segments: {:?} at first, {:?} at last", before.2, after.2);
+    println!("descriptors of broker and fdstore without segments: {:?} at first, {:?} at last", before.2, after.2);
     assert_eq!(link.take_errors(), []);
     witness.end();
-    until_is("all is over", (0, 0), || {
+    until_is("everything has ended", (0, 0), || {
         let BrokerStats { leases, reclaiming_bytes: leaving_bytes, .. } = stats(&mut link);
         (leases, leaving_bytes)
     });
 }
 
-/// Brokers are killed while a process connects and connects.
+/// Kills brokers while a process connects over and over.
 pub(crate) fn connects_while_brokers_die(harness: &Harness) {
     let mut link = harness.link();
     let is_over = AtomicBool::new(false);
@@ -297,7 +299,7 @@ pub(crate) fn connects_while_brokers_die(harness: &Harness) {
             while !is_over.load(Ordering::Relaxed) {
                 let link = Link::connect(&harness.socket()).expect("a broker serves, or the next one does");
                 match link.close() {
-                    // A broker that dies when it has let somebody go is not heard any more.
+                    // The reply of a broker that dies after it has removed a tenant is lost.
                     Ok(()) | Err(LinkError::Closed) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -312,16 +314,16 @@ pub(crate) fn connects_while_brokers_die(harness: &Harness) {
             kill_and_replace(harness, &mut link, "broker");
         }
         is_over.store(true, Ordering::Relaxed);
-        connecting.join().expect("each was welcome")
+        connecting.join().expect("every connection succeeds")
     });
     report_covered(connected, "connections while brokers were killed");
-    until_is("only this one is left", 1, || stats(&mut link).tenants);
+    until_is("only this tenant is left", 1, || stats(&mut link).tenants);
 }
 
-/// Asks a process something over its standard input, and hears one line.
+/// Sends a line to a process and reads one line.
 fn ask(child: &mut Child, output: &mut impl BufRead) -> String {
     let input = child.stdin.as_mut().expect("it is piped");
-    input.write_all(b"\n").and_then(|()| input.flush()).expect("it listens");
+    input.write_all(b"\n").and_then(|()| input.flush()).expect("it reads its standard input");
     let mut line = String::new();
     output.read_line(&mut line).expect("it answers");
     line

@@ -1,4 +1,4 @@
-//! A process that survives: it holds memory of known contents, of its own and under a name, and looks at both when asked.
+//! A process that survives: it holds memory of known contents, of its own and under a name, and checks both when asked.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use crate::harness::{self, Harness};
 
 const NUMBERS: usize = 20_000;
 
-/// What is in the memory: no two blocks have the same.
+/// Contents that differ between any two blocks.
 fn numbers(first: u32) -> Vec<u32> {
     (0..NUMBERS as u32).map(|at| (first + at).wrapping_mul(2_654_435_761)).collect()
 }
@@ -25,7 +25,7 @@ fn checksum(numbers: &[u32]) -> u64 {
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// The process: for each line that it reads, the checksums of what it holds and of what has the name.
+/// The process: for each line that it reads, it prints the checksums of its own memory and of the named memory.
 pub(crate) fn observer(socket: &OsStr) -> ExitCode {
     match hold(Path::new(socket)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,7 +48,7 @@ fn hold(socket: &Path) -> Outcome {
     for line in std::io::stdin().lock().lines() {
         line?;
         let named: Lease<u32> = broker.lease(&stream, "witness", Access::Read)?;
-        // New memory too, which nobody else has.
+        // Also new memory, which nobody else has.
         let fresh = broker.reserve::<u32>(&stream, NUMBERS)?;
         drop(fresh);
         println!("{:x} {:x}", checksum(&stream.download(&*own)?), checksum(&stream.download(&*named)?));
@@ -57,7 +57,7 @@ fn hold(socket: &Path) -> Outcome {
     Ok(())
 }
 
-/// The process, as the test has it.
+/// The test's handle of the process.
 pub(super) struct Observer {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -72,13 +72,13 @@ impl Observer {
         witness
     }
 
-    /// What it holds is what it wrote.
+    /// Checks that it still holds what it wrote.
     pub(super) fn check(&mut self) {
         let said = super::ask(&mut self.child, &mut self.output);
         assert_eq!(said, format!("{:x} {:x}\n", checksum(&numbers(1)), checksum(&numbers(1 << 20))));
     }
 
-    /// Lets it go.
+    /// Ends it.
     pub(super) fn end(mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().expect("it was started").success());

@@ -21,7 +21,7 @@ fn numbers(first: u32) -> Vec<u32> {
 
 pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// A process that does one thing with a device, and says what came of it.
+/// Runs one task with a device, and prints the result.
 pub(crate) fn process(socket: &OsStr, task: &str, to: u64) -> ExitCode {
     let outcome = crate::calls::act(Path::new(socket), task, to);
     match outcome.unwrap_or_else(|| act(Path::new(socket), task, to)) {
@@ -42,7 +42,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut lease, &numbers(1))?;
             broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
-            // What is published is ready when a stream of the broker's has come to it.
+            // Published memory is ready when a signal stream of `broker` has reached it.
             device.synchronize()?;
             harness::kill(std::process::id());
         }
@@ -81,20 +81,20 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             std::io::stdout().flush()?;
             let lease: Lease<u32> = broker.receive(&stream)?;
             assert_eq!(stream.download(&*lease)?, numbers(3));
-            // Whoever gave it has long gone.
+            // The giver exited long ago.
             lease.close().map_err(|(_, error)| error)?;
         }
         "take-unfinished" => {
             println!("{}", broker.tenant().0);
             std::io::stdout().flush()?;
             let lease: Lease<u32> = broker.receive(&stream)?;
-            // What is put in waits for the giver's work, or for the giver's end.
+            // Submitted work waits for the giver's work, or for its end.
             let first = stream.download(&lease.view(0..1)?)?;
-            assert!(lease.is_unfinished()?, "nobody has written what was given: {first:?}");
+            assert!(lease.is_unfinished()?, "the given memory was not written: {first:?}");
             lease.close().map_err(|(_, error)| error)?;
             let lease: Lease<u32> = broker.receive(&stream)?;
             assert_eq!(stream.download(&*lease)?, numbers(3));
-            assert!(!lease.is_unfinished()?, "its giver had written it before it gave it");
+            assert!(!lease.is_unfinished()?, "the giver had finished writing before it gave the lease");
         }
         "give-unfinished" => {
             let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -126,21 +126,27 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             harness::kill(std::process::id());
         }
         "give-and-look" => {
-            // The first bytes of a segment are given away, and are there again when they were overwritten.
+            // The first bytes of a segment are given away, and reused when they were zeroed.
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut lease, &numbers(3))?;
             let _rest = broker.reserve::<u32>(&stream, 1)?;
             broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
-            harness::until("the other has done with it", || {
+            harness::until("the other process has returned it", || {
                 let stats = broker.stats().ok()?;
                 (stats.leases == 1 && stats.reclaiming_bytes == 0).then_some(())
             });
             let again = broker.reserve::<u32>(&stream, 100_000)?;
-            assert!(stream.download(&*again)?.iter().all(|&number| number == 0), "memory of another is seen");
+            assert!(
+                stream.download(&*again)?.iter().all(|&number| number == 0),
+                "memory of another process is visible"
+            );
         }
         "fresh" => {
             let lease = broker.reserve::<u32>(&stream, 100_000)?;
-            assert!(stream.download(&*lease)?.iter().all(|&number| number == 0), "memory of others is seen");
+            assert!(
+                stream.download(&*lease)?.iter().all(|&number| number == 0),
+                "memory of other processes is visible"
+            );
         }
         "lease-and-idle" => {
             let lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Read)?;
@@ -168,7 +174,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
                 assert!(!receiver.is_finished());
                 let lease = broker.reserve::<u32>(&stream, 77)?;
                 broker.give(lease, broker.tenant()).map_err(|(_, error)| error)?;
-                assert!(receiver.join().expect("it does not panic")? >= 77);
+                assert!(receiver.join().expect("the receiving thread does not panic")? >= 77);
                 Ok(())
             })?;
         }
@@ -178,16 +184,16 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
     Ok(())
 }
 
-/// A child that tries everything with what it inherited, while its parent has the connection and a lock.
+/// A forked child that tries everything with what it inherited, while its parent holds the connection and a lock.
 fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
     let lease = broker.reserve::<u32>(stream, 1000)?;
     let kept = broker.reserve::<u32>(stream, 1000)?;
     let host = broker.host("forked", 4096)?;
     let guard = host.lock(freehold_testing::HANG_TIMEOUT)?;
-    // Nobody else of the parent's has it: a child that waits for it waits for ever.
-    // SAFETY: nothing is asked over it.
+    // No other thread of the parent holds it: a child that waits for it waits forever.
+    // SAFETY: nothing is requested over it.
     let link = unsafe { broker.link() }?;
-    // SAFETY: the child calls nothing but what this test is about, and ends without running the parent's ends.
+    // SAFETY: the child only calls what this test is about, and exits without running the parent's destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(link);
@@ -203,12 +209,12 @@ fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
         unsafe { libc::_exit(if is_good { 0 } else { 1 }) };
     }
     let mut status = -1;
-    // SAFETY: the child is this process's, and `status` is room for how it ended.
+    // SAFETY: the child belongs to this process, and `status` has room for its exit status.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child is refused everything");
     drop(link);
     assert_eq!(broker.stats()?.leases, 2, "the child has returned nothing");
-    assert!(host.lock(std::time::Duration::ZERO).is_err(), "nor given up the lock");
+    assert!(host.lock(std::time::Duration::ZERO).is_err(), "the child has not released the lock");
     drop(guard);
     host.lock(std::time::Duration::ZERO)?;
     kept.close().map_err(|(_, error)| error)?;
@@ -236,7 +242,7 @@ pub(crate) fn an_idle_process_holds_no_memory_up(harness: &Harness) {
         let stats = harness::stats(&mut link);
         (stats.named_bytes == 0 && stats.reclaiming_bytes == 0).then_some(())
     });
-    assert!(idle.try_wait().unwrap().is_none(), "it idles");
+    assert!(idle.try_wait().unwrap().is_none(), "the idle process is still running");
     harness::kill(idle.id());
     idle.wait().unwrap();
 }
@@ -249,7 +255,7 @@ pub(crate) fn what_a_dead_process_published_is_read(harness: &Harness) {
 
 pub(crate) fn a_lease_for_reading_is_not_written(harness: &Harness) {
     assert_eq!(harness.device("publish-and-die", 0), None);
-    let said = harness.device("write-to-a-read-lease", 0).expect("it ends by itself");
+    let said = harness.device("write-to-a-read-lease", 0).expect("the process exits by itself");
     assert!(said.contains("read"), "{said:?}");
     assert_eq!(harness.device("read", 1), Some(String::new()));
 }
@@ -275,7 +281,7 @@ pub(crate) fn what_was_given_outlives_its_giver(harness: &Harness) {
     assert_eq!(harness.device("give-and-die", tenant), None);
     assert!(taker.wait().unwrap().success());
     let mut link = harness.link();
-    harness::until("nothing is left", || (harness::stats(&mut link).leases == 0).then_some(()));
+    harness::until("no lease is left", || (harness::stats(&mut link).leases == 0).then_some(()));
 }
 
 pub(crate) fn who_was_given_what_is_not_finished_hears_that_its_giver_died(harness: &Harness) {
@@ -311,7 +317,7 @@ pub(crate) fn memory_of_the_dead_is_zeros_to_others(harness: &Harness) {
         taker.wait().unwrap();
         let said = harness.device("give-and-die", tenant);
         assert_ne!(said, Some(String::new()));
-        harness::until("it is clean", || (harness::stats(&mut link).reclaiming_bytes == 0).then_some(()));
+        harness::until("it is zeroed", || (harness::stats(&mut link).reclaiming_bytes == 0).then_some(()));
         assert_eq!(harness.device("fresh", 0), Some(String::new()));
     }
 }

@@ -1,7 +1,7 @@
-//! Messages that nobody would write, up to a million of them, at a broker that serves somebody else meanwhile.
+//! Malformed messages, up to a million of them, to a broker that serves another tenant meanwhile.
 //!
-//! They are made of the bytes of every message there is, changed at random from a seed. What is a message by chance, and by its meaning
-//! takes something from other processes of the same user, is made none before it is sent.
+//! They are made of the bytes of every valid message, changed at random from a seed. A message that is valid by chance
+//! and would take something from other processes of the same user is made invalid before it is sent.
 
 mod speaker;
 
@@ -22,26 +22,26 @@ fn messages() -> u64 {
     at_effort(10_000, 40_000, 1_000_000)
 }
 
-/// What one process sends. Connections that end stay until their process does, and a user may have so many.
+/// Messages of one process. Closed connections stay until their process ends, and a user has a limit.
 fn messages_each() -> u64 {
     at_effort(1000, 5000, 10_000)
 }
 
-/// Processes that send at one time.
+/// Processes that send at the same time.
 const PROCESSES: usize = 2;
 
-/// What the neighbour asks for whenever one of them has ended.
+/// Requests of the neighbour whenever one of them has ended.
 fn served_each() -> u32 {
     at_effort(100, 200, 1000)
 }
 
-/// What broker and fdstore may have more than when nobody has said anything.
+/// How much more memory broker and fdstore may have than before.
 const MORE_BYTES_MAX: u64 = 16 << 20;
 
-/// What may be added in the second half of it, in which nothing is new.
+/// How much may be added in the second half, in which nothing is new.
 const LATER_BYTES_MAX: u64 = 4 << 20;
 
-/// A process that sends messages, and says how many of each kind it has sent.
+/// Sends messages, and prints how many of each kind it has sent.
 pub(crate) fn process(words: &[OsString]) -> ExitCode {
     let number = |at: usize| words[at].to_str().and_then(|word| word.parse().ok()).expect("a number");
     let mut speaker = Speaker::new((&words[0]).into(), number(1));
@@ -56,11 +56,11 @@ pub(crate) fn process(words: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The memory of processes, in bytes.
+/// The resident memory of processes, in bytes.
 fn memory_bytes(processes: [u32; 2]) -> [u64; 2] {
     processes.map(|process| {
-        let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it is the same process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process is still running");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("/proc reports VmRSS");
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kilobytes << 10
     })
@@ -69,7 +69,7 @@ fn memory_bytes(processes: [u32; 2]) -> [u64; 2] {
 /// How many messages of each kind one process has sent.
 type Counts = [u64; 5];
 
-/// Sends all messages, from some processes at a time, and tells of each process that has ended.
+/// Sends all messages, from several processes at a time, and reports each process that has ended.
 fn send_all(harness: &Harness, seed: u64, ended: &Sender<Counts>) {
     let next = AtomicU64::new(0);
     let send = || {
@@ -81,9 +81,9 @@ fn send_all(harness: &Harness, seed: u64, ended: &Sender<Counts>) {
             let numbers = [seed.wrapping_add(at), messages_each()].map(|number| OsString::from(number.to_string()));
             let [own, count] = numbers;
             let said = harness.process(&["noise".into(), harness.socket().into(), own, count]);
-            let said = said.unwrap_or_else(|| panic!("process {at} went as it should"));
+            let said = said.unwrap_or_else(|| panic!("process {at} failed"));
             let numbers: Vec<u64> = said.split(' ').map(|word| word.parse().expect("a number")).collect();
-            ended.send(numbers.try_into().expect("five numbers")).expect("somebody counts them");
+            ended.send(numbers.try_into().expect("five numbers")).expect("the receiver is alive");
         }
     };
     std::thread::scope(|scope| (0..PROCESSES).for_each(|_| drop(scope.spawn(send))));
@@ -127,11 +127,15 @@ pub(crate) fn malformed_messages(harness: &Harness) {
     );
     assert!(malformed >= messages());
     report_covered(malformed, "malformed messages");
-    until_is("all is as it was", before, || standing(&mut neighbour));
-    assert_eq!(["broker", "serve"].map(|part| harness.processes(part)[0]), processes, "they are the same processes");
+    until_is("everything is as before", before, || standing(&mut neighbour));
+    assert_eq!(
+        ["broker", "serve"].map(|part| harness.processes(part)[0]),
+        processes,
+        "broker and fdstore were not restarted"
+    );
     for part in 0..2 {
-        assert!(half[part].max(most[part]) <= first[part] + MORE_BYTES_MAX, "memory is bounded");
-        assert!(most[part] <= half[part] + LATER_BYTES_MAX, "memory does not grow with messages");
+        assert!(half[part].max(most[part]) <= first[part] + MORE_BYTES_MAX, "memory is not bounded");
+        assert!(most[part] <= half[part] + LATER_BYTES_MAX, "memory grows with messages");
     }
     neighbour.return_lease(held.lease, Fence::default()).expect("a broker serves");
     assert_eq!(neighbour.take_errors(), []);

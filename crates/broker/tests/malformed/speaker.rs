@@ -1,4 +1,4 @@
-//! One process that says what is no message, over many connections, and hears that each is answered.
+//! One process that sends malformed messages over many connections, and checks that each is answered.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use freehold_broker::wire::{Frame, QuotaChange, Request};
 use crate::harness::{Random, until};
 use crate::raw::{DESCRIPTORS_MAX, Raw, Slot, at, bytes_of, dial, hear, receive, say};
 
-/// Every message there is, with the text behind it.
+/// Every valid message, with its text.
 const GOLDEN: &[(&[u64], &[u8])] = &[
     (&[1, 0x2_4448_5246], b""),
     (&[2, 4096], b""),
@@ -31,7 +31,7 @@ const GOLDEN: &[(&[u64], &[u8])] = &[
     (&[17, 1], b""),
 ];
 
-/// Replies over one socket that are not read yet: with some more the broker would hang up.
+/// Unread replies of one socket: with some more the broker would close it.
 const UNREAD_MAX: u32 = 4;
 
 /// Connections of one process, and how many of them end before it does.
@@ -60,13 +60,13 @@ pub(super) struct Speaker {
 impl Speaker {
     pub(super) fn new(path: PathBuf, seed: u64) -> Self {
         let connections = (0..CONNECTIONS).map(|_| (Raw::connect(&path), 0)).collect();
-        let null = File::open("/dev/null").expect("it is on every machine");
-        // Neighbouring seeds are to say different things from the first word on.
+        let null = File::open("/dev/null").expect("/dev/null opens");
+        // Neighbouring seeds differ from the first word on.
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         Self { path, random, connections, null, counts: Counts::default() }
     }
 
-    /// Says one thing, some way or other.
+    /// Sends one message over some channel.
     pub(super) fn speak(&mut self) {
         match self.random.below(1000) {
             0..500 => self.over_ring(),
@@ -77,7 +77,7 @@ impl Speaker {
         }
     }
 
-    /// A message, changed or made up; and its text.
+    /// A changed or random message, and its text.
     fn message(&mut self) -> (Slot, Vec<u8>) {
         let random = &mut self.random;
         let (words, text) = GOLDEN[random.below(GOLDEN.len() as u64) as usize];
@@ -105,7 +105,7 @@ impl Speaker {
         (slot, text)
     }
 
-    /// Whether these are a message; if so, one that takes nothing from others.
+    /// Whether it is a valid message, and then one that takes nothing from others.
     fn harmless(&mut self, slot: &mut Slot, text: &[u8], is_served: fn(&Request) -> bool) {
         if let Ok(framed) = Frame::<Request>::decode(slot, text)
             && is_served(&framed.message)
@@ -157,14 +157,14 @@ impl Speaker {
         let descriptors: Vec<BorrowedFd<'_>> = std::iter::repeat_n(self.null.as_fd(), count).collect();
         let (raw, unread) = &mut self.connections[at];
         while let Ok(heard) = receive(&raw.socket) {
-            assert!(heard.is_some(), "what is answered ends no connection");
+            assert!(heard.is_some(), "a message that is answered does not end the connection");
             *unread -= 1;
         }
         while *unread >= UNREAD_MAX {
-            assert!(hear(&raw.socket).is_some(), "what is answered ends no connection");
+            assert!(hear(&raw.socket).is_some(), "a message that is answered does not end the connection");
             *unread -= 1;
         }
-        assert!(say(&raw.socket, &bytes, &descriptors), "what is answered ends no connection");
+        assert!(say(&raw.socket, &bytes, &descriptors), "a message that is answered does not end the connection");
         *unread += 1;
     }
 
@@ -177,7 +177,7 @@ impl Speaker {
         bytes
     }
 
-    /// A first word that is no greeting.
+    /// A first message that is not a hello.
     fn greet(&mut self) {
         let count = self.random.below(8193);
         let mut bytes = self.bytes(count);
@@ -190,11 +190,11 @@ impl Speaker {
         assert!(say(&socket, &bytes, &descriptors), "the broker listens");
         self.counts.malformed += 1;
         self.counts.with_descriptors += u64::from(count > 0);
-        // an error perhaps, and then the end.
+        // Possibly an error, and then the end.
         while hear(&socket).is_some() {}
     }
 
-    /// What is too short, too long, or has too many descriptors: it ends a connection, and another takes its place.
+    /// Too short, too long, or with too many descriptors: it ends the connection, and another takes its place.
     fn end_one(&mut self) {
         let (count, descriptors) = match self.random.below(3) {
             0 => (self.random.below(64), 0),
@@ -208,12 +208,12 @@ impl Speaker {
         let at = self.random.below(CONNECTIONS) as usize;
         let descriptors: Vec<BorrowedFd<'_>> = std::iter::repeat_n(self.null.as_fd(), descriptors).collect();
         let (raw, _) = &self.connections[at];
-        assert!(say(&raw.socket, &bytes, &descriptors), "a connection is there");
+        assert!(say(&raw.socket, &bytes, &descriptors), "the connection is open");
         raw.hear_end();
         self.connections[at] = (Raw::connect(&self.path), 0);
     }
 
-    /// Hears every answer that is due.
+    /// Receives every outstanding answer.
     pub(super) fn end(self) -> Counts {
         for (raw, unread) in &self.connections {
             for _ in 0..*unread {

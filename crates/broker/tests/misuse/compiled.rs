@@ -1,7 +1,7 @@
-//! Programs that do not compile. All of a group are one crate with a function for each program: the compiler runs once for each group, and
-//! must report the expected error on the line of every function.
+//! Programs that must not compile. All programs of a group are one crate with a function each: the compiler runs once
+//! for each group, and must report the expected error on the line of every function.
 //!
-//! The compiler reports types before borrows, so those are separate groups.
+//! The compiler reports type errors before borrow errors, so those are separate groups.
 
 use freehold_testing::misuse::{Program, Programs};
 
@@ -21,7 +21,7 @@ const GIVEN: &str =
     "(b: Broker, c: Caller, mut l: Link, p: Gpu, m: Module, k: Kernel, q: GpuKernel, g: Grid, s: Stream,
     mut x: Lease<u32>, mut y: Lease<u32>, z: ImportedSlice<u32>, n: NamedLease, u: Buffer<u32>)";
 
-/// Found by types, privacy, or for want of `unsafe`.
+/// Found by types, privacy, or missing `unsafe`.
 const TYPES: &[Program] = &[
     ("take a tenant's connection", "E0133", "b.link()?.return_lease(x.id(), Fence::default())?;"),
     ("take a caller's connection", "E0133", "c.link()?.return_lease(x.id(), Fence::default())?;"),

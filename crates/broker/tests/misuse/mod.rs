@@ -1,5 +1,5 @@
-//! Programs in safe Rust that try to own a lease twice, or to make memory of a number. Each does not compile (`compiled`), is refused, or does
-//! what it says, which is seen by reading the memory back.
+//! Programs in safe Rust that try to own a lease twice, or to make memory of an id. Each does not compile (`compiled`),
+//! is refused, or does what it says, which is checked by reading the memory back.
 
 mod compiled;
 
@@ -24,7 +24,7 @@ pub(crate) fn leases(socket: &Path) -> Outcome {
     drop(a);
     let (mut c, d) = (tenant.words(&[3; 1000])?, tenant.words(&[4; 1000])?);
     assert_eq!([&b, &c, &d].map(|lease| tenant.read(lease).unwrap()), [1, 3, 4].map(|word| [word; 1000]));
-    // What is forgotten stays leased, and is nobody else's.
+    // A forgotten lease stays leased, and no other process gets it.
     let forgotten = c.address();
     std::mem::forget(std::mem::replace(&mut c, d));
     let e = tenant.words(&[5; 1000])?;
@@ -46,7 +46,7 @@ pub(crate) fn numbers(socket: &Path) -> Outcome {
         let outcome = caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &given)).map(drop);
         assert!(matches!(outcome, Err(CallError::ForeignLease { argument: 1, .. })), "{outcome:?}");
     };
-    // Two tenants in one process: a number of the one may be another lease to the other.
+    // Two tenants in one process: the same id may be another lease at the other tenant.
     let other = Broker::connect_at(tenant.broker.device(), socket)?;
     refused(&Caller::from_broker(&other)?, lease.argument_mut(0));
     refused(&Caller::connect_at(socket)?, lease.argument_mut(0));
@@ -61,12 +61,12 @@ pub(crate) fn numbers(socket: &Path) -> Outcome {
     let given = [lease.argument_mut(0), 7_u32.into(), 100_u32.into()];
     Caller::from_broker(&tenant.broker)?.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &given))?.wait()?;
     assert_eq!(tenant.read(&lease)?, [10; 100]);
-    // Buffers are numbers of their own GPU.
+    // Ids of buffers belong to their own GPU.
     let device = tenant.broker.device();
     let gpus = [Gpu::on(device)?, Gpu::on(device)?, Gpu::at_broker_path(device, socket)?];
     let buffers = gpus.iter().map(|gpu| gpu.upload(&[1_u32; 100])).collect::<Result<Vec<_>, _>>()?;
     for (at, gpu) in gpus.iter().enumerate() {
-        // SAFETY: `step` writes the first `n` elements of what it is given.
+        // SAFETY: `step` writes the first `n` elements of its argument.
         let step = unsafe { gpu.kernel(TEXT, "step") }?;
         for (of, buffer) in buffers.iter().enumerate() {
             let launched =

@@ -16,10 +16,10 @@ use crate::harness::{self, Harness, Random, stats, until};
 /// What a tenant is about to do, or has just done: a letter for each state of the protocol.
 pub(crate) const STATES: &[u8] = b"CWRrAaPpFfLlGgXxDdB";
 
-/// A tenant that tells whoever started it where it is.
+/// A tenant that prints its state.
 struct RandomTenant {
     random: Random,
-    /// The state in which it kills itself, when it is in it for the so manieth time.
+    /// The state in which it kills itself, and at which occurrence.
     last: u8,
     times: u64,
 }
@@ -38,7 +38,7 @@ impl RandomTenant {
         }
     }
 
-    /// Whether it says goodbye now: soon, if it is to die of that, and never, if it is to be killed by others.
+    /// Whether it says `Bye` now: soon, if it is to die of that, and never, if others are to kill it.
     fn is_over(&mut self) -> bool {
         self.last == b'B' && self.random.below(20) == 0
     }
@@ -46,7 +46,7 @@ impl RandomTenant {
 
 /// Reserves, publishes, leases, gives and returns until it is killed.
 pub(crate) fn tenant(words: &[OsString]) -> ExitCode {
-    let text = |at: usize| words[at].to_str().expect("a word of ours");
+    let text = |at: usize| words[at].to_str().expect("an argument is text");
     let number = |at: usize| text(at).parse().expect("a number");
     let mut player = RandomTenant { random: Random(number(1)), last: text(2).as_bytes()[0], times: number(3) };
     player.say(b'C');
@@ -58,7 +58,7 @@ pub(crate) fn tenant(words: &[OsString]) -> ExitCode {
         if player.is_over() {
             player.say(b'B');
             link.close().expect("a broker serves");
-            // It was not to come so far once, and dies the next time.
+            // This time it did not reach its state, and dies the next time.
             link = Link::connect(Path::new(&words[0])).expect("a broker serves");
             held.clear();
             attached.clear();
@@ -90,7 +90,7 @@ impl RandomTenant {
                     self.say(b'P');
                     let policy = if self.random.below(2) == 0 { Policy::Restore } else { Policy::Drop };
                     let (lease, fence, name) = (granted.lease, Fence::default(), self.name());
-                    // It may be taken.
+                    // The name may be taken.
                     let _ = link.call(Request::Publish { lease, policy, fence, name });
                     self.say(b'p');
                 }
@@ -157,7 +157,7 @@ pub(crate) fn start(socket: &Path, seed: u64, last: char, times: u64) -> Child {
     command.stdout(Stdio::piped()).spawn().expect("this program runs")
 }
 
-/// Waits until a tenant is welcome, and reads what it tells from then on, so that it goes on.
+/// Waits until a tenant is connected, and reads its output from then on, so that it does not block.
 pub(crate) fn read_on(tenant: &mut Child) -> JoinHandle<std::io::Result<u64>> {
     let mut words = tenant.stdout.take().expect("it is piped");
     let mut first = [0; 2];
@@ -193,7 +193,7 @@ pub(crate) fn many_leases_come_at_once_or_not_at_all(harness: &Harness) {
     }
     let refused = link.reserve_all(&[5000, 5000, u64::MAX, 5000]).unwrap_err();
     assert!(matches!(refused, LinkError::Request { error: RequestError::OutOfMemory { .. }, .. }), "{refused}");
-    until("all are over", || (stats(&mut link).leases == 0).then_some(()));
+    until("all leases have ended", || (stats(&mut link).leases == 0).then_some(()));
     assert_eq!(link.reserve_all(&[]).unwrap(), []);
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn many_requests_are_answered_once_whoever_answers(harness: &Harness)
     std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
             for round in 0..at_effort(3, 10, 50) {
-                // One that was never served does not show anything.
+                // Killing a broker that has served nothing would test nothing.
                 while rounds.load(Ordering::Acquire) <= round {
                     std::hint::spin_loop();
                 }
@@ -222,9 +222,9 @@ pub(crate) fn many_requests_are_answered_once_whoever_answers(harness: &Harness)
         }
     });
     assert_eq!(link.take_errors(), []);
-    until("all others are over", || (stats(&mut link).leases == 1).then_some(()));
+    until("all other leases have ended", || (stats(&mut link).leases == 1).then_some(()));
     link.return_lease(first.lease, Fence::default()).unwrap();
-    until("all are over", || (stats(&mut link).leases == 0).then_some(()));
+    until("all leases have ended", || (stats(&mut link).leases == 0).then_some(()));
 }
 
 fn publish(link: &mut Link, name: &str, bytes: u64) {
@@ -241,7 +241,7 @@ pub(crate) fn published_outlives_all(harness: &Harness) {
     for part in ["broker", "serve", "broker", "keeper", "broker", "keeper"] {
         let before = harness.processes(part);
         assert!(harness.kill(part), "{part}");
-        until("another serves", || {
+        until("another broker serves", || {
             let now = harness.processes(if part == "broker" { "broker" } else { "keeper" });
             (!now.is_empty() && !now.iter().any(|process| before.contains(process))).then_some(())
         });
@@ -251,7 +251,8 @@ pub(crate) fn published_outlives_all(harness: &Harness) {
     }
 }
 
-/// The broker is killed while one tenant asks and asks: each reply is the reply to its own request, and no lease is had twice.
+/// The broker is killed while one tenant sends requests without pause: each reply belongs to its own request, and no
+/// lease is granted twice.
 pub(crate) fn a_request_is_answered_once(harness: &Harness) {
     let mut link = harness.link();
     let first = link.reserve(512).unwrap();

@@ -1,5 +1,5 @@
-//! A tenant without the library: bytes over a socket and words of a ring, as `docs/protocol.md` has them or as it forbids. Knows
-//! nothing of what the library does with them.
+//! A tenant without the library: bytes over a socket and words of a ring, as `docs/protocol.md` specifies or forbids.
+//! Independent of the code of the library.
 
 mod session;
 
@@ -27,9 +27,9 @@ pub(crate) use self::session::{RawCall, RawSession};
 
 pub(crate) type Slot = [u64; 8];
 
-/// Where the words of a ring lie.
+/// Offsets of the words of a ring.
 pub(crate) mod at {
-    /// This tenant's own count: the broker does not look at it.
+    /// This tenant's own count: the broker does not read it.
     pub(crate) const REQUESTED: usize = 0;
     pub(crate) const TAKEN: usize = 128;
     pub(crate) const BROKER_ASLEEP: usize = 256;
@@ -44,14 +44,14 @@ const RING_BYTES: usize = 36_864;
 const CLOCK_BYTES: usize = 4096;
 pub(crate) const SLOTS: u32 = 256;
 
-/// In the first word of a slot: whether its message is of this lap.
+/// The phase bit in the first word of a slot.
 const PHASE: u64 = 1 << 17;
 
 fn phase(count: u32) -> u64 {
     if (count / SLOTS).is_multiple_of(2) { PHASE } else { 0 }
 }
 
-/// The most descriptors that the system carries beside one message.
+/// The most descriptors that the system sends with one message.
 pub(crate) const DESCRIPTORS_MAX: usize = 253;
 
 /// `FRHD`, and version 3.
@@ -78,9 +78,9 @@ pub(crate) struct SharedWords {
 impl SharedWords {
     fn map(file: &OwnedFd, bytes: usize) -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so that no other mapping is touched.
+        // SAFETY: no address is requested, so no other mapping is touched.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) };
-        let start = NonNull::new(start.expect("a file in memory is mapped").cast()).expect("a mapping is somewhere");
+        let start = NonNull::new(start.expect("the memfd is mapped").cast()).expect("a mapping is not null");
         Self { start, bytes }
     }
 
@@ -88,7 +88,7 @@ impl SharedWords {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes);
         // SAFETY: the offset lies in the mapping, which lives as long as `self`.
         let word = unsafe { self.start.add(offset) };
-        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        // SAFETY: the mapping starts at a page, so the word is aligned; every access to it is atomic.
         unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
@@ -96,35 +96,35 @@ impl SharedWords {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
         // SAFETY: the offset lies in the mapping, which lives as long as `self`.
         let word = unsafe { self.start.add(offset) };
-        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        // SAFETY: the mapping starts at a page, so the word is aligned; every access to it is atomic.
         unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }
     }
 }
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        // SAFETY: the mapping is of `map` above, and nothing borrows it any more.
-        unsafe { munmap(self.start.as_ptr().cast(), self.bytes) }.expect("a mapping of ours is unmapped");
+        // SAFETY: `map` created the mapping, and nothing borrows it any more.
+        unsafe { munmap(self.start.as_ptr().cast(), self.bytes) }.expect("munmap of an own mapping succeeds");
     }
 }
 
-/// What came over a socket.
+/// A message from a socket.
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage {
     pub(crate) slot: Slot,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// A connection without a word said over it.
+/// A connection over which nothing was sent.
 pub(crate) fn dial(path: &Path) -> OwnedFd {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-    let socket = socket.expect("a socket is made");
-    let address = SocketAddrUnix::new(path).expect("a path of a socket");
+    let socket = socket.expect("a socket is created");
+    let address = SocketAddrUnix::new(path).expect("the path fits into an address");
     connect(&socket, &address).expect("a broker listens");
     socket
 }
 
-/// Sends bytes, whatever they are, with descriptors, whatever those are. [`Errno::AGAIN`] where there is no room.
+/// Sends any bytes with any descriptors. [`Errno::AGAIN`] if there is no room.
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -135,25 +135,25 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_
     sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, flags).map(drop)
 }
 
-/// Sends bytes when there is room. Whether somebody is there to hear them.
+/// Sends bytes when there is room. Returns whether the connection is open.
 pub(crate) fn say(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
     loop {
         match send(&socket, bytes, descriptors) {
             Ok(()) => return true,
             Err(Errno::AGAIN) => wait_for(&socket, PollFlags::OUT),
             Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return false,
-            Err(error) => panic!("the system refused to send: {error}"),
+            Err(error) => panic!("cannot send: {error}"),
         }
     }
 }
 
-/// The next message that comes, or nothing where the broker has hung up.
+/// Receives the next message. `None` if the broker has closed the connection.
 pub(crate) fn hear(socket: impl AsFd) -> Option<ReceivedMessage> {
     wait_for(&socket, PollFlags::IN);
-    receive(socket).expect("something came")
+    receive(socket).expect("a message or the end came")
 }
 
-/// What has come: a message, or that the broker has hung up; or nothing yet.
+/// Receives a message or the end of the connection, if either is there.
 pub(crate) fn receive(socket: impl AsFd) -> Result<Option<ReceivedMessage>, Errno> {
     let mut bytes = [0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -182,7 +182,7 @@ pub(crate) fn receive(socket: impl AsFd) -> Result<Option<ReceivedMessage>, Errn
 
 fn wait_for(socket: impl AsFd, what: PollFlags) {
     let longest = Timespec { tv_sec: HANG_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-    let ready = poll(&mut [PollFd::new(&socket, what)], Some(&longest)).expect("a socket is waited for");
+    let ready = poll(&mut [PollFd::new(&socket, what)], Some(&longest)).expect("the socket can be polled");
     assert!(ready > 0, "waited {HANG_TIMEOUT:?} for the broker");
 }
 
@@ -198,14 +198,14 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) fn connect(path: &Path) -> Self {
-        Self::greet(path, &[]).expect("a tenant is welcome")
+        Self::greet(path, &[]).expect("the hello is accepted")
     }
 
-    /// Connects, with descriptors beside the greeting. What the broker said where it did not say welcome.
+    /// Connects, with descriptors beside the hello. On failure returns what the broker sent instead of a welcome.
     pub(crate) fn greet(path: &Path, descriptors: &[BorrowedFd<'_>]) -> Result<Self, Slot> {
         let socket = dial(path);
         assert!(say(&socket, &bytes_of(&message(1, &[HELLO])), descriptors));
-        let ReceivedMessage { slot, descriptors } = hear(&socket).expect("a greeting is answered");
+        let ReceivedMessage { slot, descriptors } = hear(&socket).expect("the hello is answered");
         if slot[0] as u16 != 101 {
             return Err(slot);
         }
@@ -218,17 +218,17 @@ impl Raw {
     pub(crate) fn wake(&self) {
         match rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => {}
-            Err(error) => panic!("a doorbell rings: {error}"),
+            Err(error) => panic!("cannot ring the doorbell: {error}"),
         }
     }
 
-    /// Asks over the socket: the reply to that. What else comes is left out.
+    /// Sends a request over the socket and returns its reply. Other messages are skipped.
     pub(crate) fn ask(&mut self, slot: Slot, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> ReceivedMessage {
         self.number += 1;
         let mut bytes = bytes_of(&slot);
         bytes[4..8].copy_from_slice(&(self.number as u32).to_le_bytes());
         bytes.extend_from_slice(text);
-        assert!(say(&self.socket, &bytes, descriptors), "the broker is there");
+        assert!(say(&self.socket, &bytes, descriptors), "the connection is open");
         loop {
             let heard = hear(&self.socket).expect("a request is answered");
             if heard.slot[0] >> 32 == self.number {
@@ -237,7 +237,7 @@ impl Raw {
         }
     }
 
-    /// Puts a request into the ring, if there is room: its number.
+    /// Puts a request into the ring, if there is room. Returns its number.
     pub(crate) fn put(&self, mut slot: Slot) -> Option<u32> {
         let requested = self.ring.u32_at(at::REQUESTED).load(Ordering::Relaxed);
         if requested.wrapping_sub(self.ring.u32_at(at::TAKEN).load(Ordering::Acquire)) >= SLOTS {
@@ -256,7 +256,7 @@ impl Raw {
         Some(requested)
     }
 
-    /// Takes the oldest reply out of the ring.
+    /// Takes the oldest reply from the ring.
     pub(crate) fn take(&self) -> Option<Slot> {
         let read = self.ring.u32_at(at::READ).load(Ordering::Relaxed);
         let start = at::REPLIES + (read % SLOTS) as usize * 64;
@@ -269,7 +269,7 @@ impl Raw {
         Some(slot)
     }
 
-    /// Asks over the ring: the reply to that. What comes unasked is left out.
+    /// Sends a request over the ring and returns its reply. Notifications are skipped.
     pub(crate) fn ask_ring(&self, slot: Slot) -> Slot {
         let number = until("the ring has room", || self.put(slot));
         until("the broker answers", || {
@@ -278,7 +278,8 @@ impl Raw {
         })
     }
 
-    /// Makes the ring what it is behind a broker that has carried out the last request and died before it replied. No broker runs.
+    /// Sets the ring to the state after a broker that has executed the last request and died before it replied. No
+    /// broker runs.
     pub(crate) fn forget_reply(&self) {
         for count in [at::TAKEN, at::REPLIED, at::READ] {
             self.ring.u32_at(count).fetch_sub(1, Ordering::Relaxed);
@@ -287,14 +288,14 @@ impl Raw {
         self.ring.u64_at(at::REPLIES + (replied % SLOTS) as usize * 64).fetch_xor(PHASE, Ordering::Release);
     }
 
-    /// A lease of new memory: its id, and its segment's.
+    /// Leases new memory. Returns the ids of the lease and of its segment.
     pub(crate) fn reserve(&self, bytes: u64) -> (u64, u64) {
         let granted = self.ask_ring(message(2, &[bytes]));
         assert_eq!(granted[0] as u16, 102, "{granted:x?}");
         (granted[1], granted[2])
     }
 
-    /// Waits until the broker has hung up, whatever it says before.
+    /// Waits until the broker has closed the connection, whatever it sends before.
     pub(crate) fn hear_end(&self) {
         while hear(&self.socket).is_some() {}
     }

@@ -1,5 +1,5 @@
-//! A tenant's place at a worker, without the library: the ring of calls and the worker's semaphores, both mapped for writing, as the
-//! worker hands them out.
+//! A tenant's session at a worker, without the library: the call ring and the worker's semaphores, both mapped for
+//! writing, as the worker hands them out.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::{CLOCK_BYTES, Raw, SharedWords, Slot, message};
 use crate::harness::until;
 
-/// Where the words of a ring of calls lie.
+/// Offsets of the words of a call ring.
 mod calls_at {
     pub(super) const TAKEN: usize = 128;
     pub(super) const WORKER_ASLEEP: usize = 256;
@@ -23,14 +23,14 @@ const CALLS_BYTES: usize = 663_552;
 const CALLS: u32 = 256;
 const CALL_WORDS: usize = 64;
 
-/// In the first word of a call: whether it is of this lap.
+/// The phase bit in the first word of a call.
 const PHASE: u64 = 1 << 63;
 
 const PUT_MODULE: u64 = 20;
 const DROP_MODULE: u64 = 23;
 const OPEN_SESSION: u64 = 18;
 
-/// What is called: a kernel by its place in its module, and numbers that lie behind the head.
+/// A call: a kernel by its index in its module, and what follows the header.
 pub(crate) struct RawCall<'a> {
     pub(crate) module: u64,
     pub(crate) kernel: u64,
@@ -43,7 +43,7 @@ pub(crate) struct RawCall<'a> {
 
 pub(crate) struct RawSession {
     pub(crate) calls: SharedWords,
-    /// The worker's semaphores, which all that it serves have.
+    /// The worker's semaphores, which all of its tenants share.
     pub(crate) semaphores: SharedWords,
     doorbell: OwnedFd,
     index: u64,
@@ -52,7 +52,7 @@ pub(crate) struct RawSession {
 }
 
 impl Raw {
-    /// A session at a worker: of its own where the label is zero.
+    /// Opens a session: at a private worker if the label is 0.
     pub(crate) fn open_session(&mut self, label: u64) -> RawSession {
         let heard = self.ask(message(OPEN_SESSION, &[label]), b"", &[]);
         assert_eq!(heard.slot[0] as u16, 112, "{:x?}", heard.slot);
@@ -62,18 +62,18 @@ impl Raw {
         RawSession { calls, semaphores, doorbell, index: heard.slot[2], put: 0, numbers: [0; 16] }
     }
 
-    /// Takes a module's name away.
+    /// Drops a module.
     pub(crate) fn drop_module(&mut self, name: &str) {
         let dropped = self.ask(message(DROP_MODULE, &[]), name.as_bytes(), &[]).slot;
         assert_eq!(dropped[0] as u16, 104, "{dropped:x?}");
     }
 
-    /// Puts a text under a name: the reply. `device_bytes` is what the text is said to take of the device.
+    /// Puts a text under a name. Returns the reply. `device_bytes` is the declared device memory of the text.
     pub(crate) fn put_module(&mut self, name: &str, text: &str, device_bytes: u64) -> Slot {
         let file = memfd_create("freehold-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a file");
-        rustix::io::write(&file, text.as_bytes()).expect("memory takes what is written");
+        rustix::io::write(&file, text.as_bytes()).expect("the memfd can be written");
         let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        fcntl_add_seals(&file, seals).expect("it is sealed");
+        fcntl_add_seals(&file, seals).expect("the memfd can be sealed");
         let hash: [u8; 32] = Sha256::digest(text).into();
         let mut put = message(PUT_MODULE, &[text.len() as u64]);
         for (word, bytes) in put[2..6].iter_mut().zip(hash.as_chunks().0) {
@@ -85,12 +85,12 @@ impl Raw {
 }
 
 impl RawSession {
-    /// Puts a call in: its number in its stream. There is room, as far as this side has counted.
+    /// Submits a call. Returns its number in its stream. There is room, as far as this side has counted.
     pub(crate) fn call(&mut self, task: &RawCall<'_>) -> u64 {
         self.write(1, task)
     }
 
-    /// Has the worker load a module: the number of that call in stream 0.
+    /// Makes the worker load a module. Returns the number of that call in stream 0.
     pub(crate) fn load(&mut self, module: u64) -> u64 {
         self.write(2, &RawCall { module, kernel: 0, stream: 0, fences: &[], leases: &[] })
     }
@@ -122,33 +122,33 @@ impl RawSession {
     }
 
     pub(crate) fn wake(&self) {
-        // A doorbell that has counted as far as it can rings.
+        // If the counter is full, the doorbell rings already.
         let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 
-    /// The word of the worker's semaphores that a stream of this tenant's writes.
+    /// The semaphore of the worker that a stream of this tenant writes.
     pub(crate) fn word(&self, stream: u64) -> &std::sync::atomic::AtomicU64 {
         self.semaphores.u64_at(8 * (16 + 16 * self.index + stream) as usize)
     }
 
-    /// Waits until the worker says that a call has come to its end. Whatever was told of it.
+    /// Waits until the worker reports that a call is complete, successful or not.
     pub(crate) fn wait(&self, stream: u64, number: u64) {
-        until("the call has come to its end", || (self.word(stream).load(Ordering::Acquire) >= number).then_some(()));
+        until("the call is complete", || (self.word(stream).load(Ordering::Acquire) >= number).then_some(()));
     }
 
-    /// How many calls the worker says it has taken.
+    /// How many calls the worker reports to have taken.
     pub(crate) fn taken(&self) -> u32 {
         self.calls.u32_at(calls_at::TAKEN).load(Ordering::Acquire)
     }
 
-    /// The messages that the worker has told so far.
+    /// The failures that the worker has reported so far.
     pub(crate) fn failures(&self) -> Vec<Slot> {
         let told = self.calls.u32_at(calls_at::TOLD).load(Ordering::Acquire).min(64);
         let word = |at: u32, word: usize| self.calls.u64_at(calls_at::MESSAGES + 64 * at as usize + 8 * word);
         (0..told).map(|at| std::array::from_fn(|index| word(at, index).load(Ordering::Acquire))).collect()
     }
 
-    /// The kinds of those.
+    /// Their kinds.
     pub(crate) fn failure_kinds(&self) -> Vec<u32> {
         self.failures().iter().map(|message| message[0] as u32).collect()
     }

@@ -1,5 +1,5 @@
-//! A broker that is short of something: of an fdstore or a scrubber that answers, of descriptors, of tenants that read. Whoever else it
-//! serves notices nothing.
+//! A broker that is short of something: an fdstore or a scrubber that answers, descriptors, tenants that read. Its
+//! other tenants notice nothing.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use crate::harness::{Harness, stats, until};
 use crate::raw::{Raw, bytes_of, dial, hear, message, say};
 
-/// A user and a group that are nobody's.
+/// A user and a group id that are not in use.
 const STRANGER: u32 = 65534;
 
 fn pid(process: u32) -> Pid {
@@ -22,11 +22,11 @@ fn pid(process: u32) -> Pid {
 
 fn signal(harness: &Harness, part: &str, signal: Signal) {
     let processes = harness.processes(part);
-    assert!(!processes.is_empty(), "the {part} is there");
-    processes.into_iter().for_each(|process| kill_process(pid(process), signal).expect("it is ours"));
+    assert!(!processes.is_empty(), "the {part} is running");
+    processes.into_iter().for_each(|process| kill_process(pid(process), signal).expect("the signal is permitted"));
 }
 
-/// A part that does not run until this is dropped.
+/// A role whose processes are stopped until this is dropped.
 struct Stopped<'a>(&'a Harness, &'static str);
 
 impl<'a> Stopped<'a> {
@@ -60,8 +60,8 @@ pub(crate) fn a_stopped_fdstore_stops_nobody(harness: &Harness) {
         }
         assert_eq!(stats(&mut link).names, 300);
     }
-    // An fdstore that has got everything starts a broker that knows everything.
-    until("the new broker has an fdstore that has everything", || {
+    // An fdstore that has everything starts a broker that knows everything.
+    until("the new broker has a complete fdstore", || {
         let [broker, fdstore] = harness.descriptors(&mut link, "serve");
         (fdstore + 40 >= broker).then_some(())
     });
@@ -80,25 +80,25 @@ pub(crate) fn a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced(harness
         unsafe { other.attach(granted.segment) }.expect("it has a lease there");
         other.close().expect("a broker serves");
     };
-    // A scrubber that has cleaned waits for more, and holds nothing of the device's.
+    // An idle scrubber holds no device memory.
     use_some();
-    until("it is clean", || (stats(&mut link).reclaiming_bytes == 0).then_some(()));
+    until("it is zeroed", || (stats(&mut link).reclaiming_bytes == 0).then_some(()));
     let stopped = Stopped::new(harness, "cleaner");
     use_some();
     until("its memory waits", || (stats(&mut link).reclaiming_bytes == 4 << 20).then_some(()));
     link.reserve(1000).expect("others are served");
-    // It is killed as it is, and never says a word.
+    // It is killed while stopped, and never answers.
     signal(harness, "cleaner", Signal::KILL);
     std::mem::forget(stopped);
-    until("another has cleaned it", || (stats(&mut link).reclaiming_bytes == 0).then_some(()));
+    until("another scrubber has zeroed it", || (stats(&mut link).reclaiming_bytes == 0).then_some(()));
 }
 
-/// A tenant has the same doorbell, and can have whoever reads it wait for ever.
+/// A tenant shares the doorbell, and could make a reader of it block forever.
 pub(crate) fn a_tenant_cannot_block_the_broker_through_its_doorbell(harness: &Harness) {
     let mut link = harness.link();
     let (socket, doorbell) = hello(harness);
     let flags = rustix::fs::fcntl_getfl(&doorbell).expect("it is open");
-    rustix::fs::fcntl_setfl(&doorbell, flags - rustix::fs::OFlags::NONBLOCK).expect("flags are anybody's");
+    rustix::fs::fcntl_setfl(&doorbell, flags - rustix::fs::OFlags::NONBLOCK).expect("the flags can be changed");
     for _ in 0..100 {
         rustix::io::write(&doorbell, &1u64.to_ne_bytes()).expect("a doorbell counts");
         let granted = link.reserve(1000).expect("others are served");
@@ -108,8 +108,8 @@ pub(crate) fn a_tenant_cannot_block_the_broker_through_its_doorbell(harness: &Ha
     assert_eq!(link.take_errors(), []);
 }
 
-/// Requests over the ring are older than a goodbye over the socket that was said behind them: more of them than are served in a turn,
-/// and the last is what keeps a name.
+/// Requests over the ring precede a `Bye` that was sent over the socket after them: more than are served in one turn,
+/// and the last of them keeps a name.
 pub(crate) fn a_goodbye_does_not_overtake_what_was_asked_before(harness: &Harness) {
     let mut link = harness.link();
     let kept = Name::parse("kept").expect("a name");
@@ -123,34 +123,34 @@ pub(crate) fn a_goodbye_does_not_overtake_what_was_asked_before(harness: &Harnes
     for others in [0, 40, 240] {
         let mut writer = harness.link();
         let leases: Vec<_> = (0..others).map(|_| writer.reserve(512).expect("there is room").lease).collect();
-        let written = writer.lease(id, Access::Write).expect("nobody writes it").lease;
+        let written = writer.lease(id, Access::Write).expect("the name has no other writer").lease;
         let stopped = Stopped::new(harness, "broker");
         for lease in leases.into_iter().chain([written]) {
             writer.return_lease(lease, fence).expect("the ring has room");
         }
-        // It says goodbye, and waits for no answer.
+        // It sends `Bye`, and does not wait for the reply.
         drop(writer);
         drop(stopped);
         until("the writer is gone", || (stats(&mut link).tenants == 1).then_some(()));
         let found = link.call(Request::Find { name: kept.clone() });
-        assert!(found.is_ok(), "a name whose writer returned it behind {others} others is kept: {found:?}");
+        assert!(found.is_ok(), "a name whose writer returned it after {others} others was dropped: {found:?}");
     }
 }
 
-/// The giver's ring holds a request that waits for the driver when it says goodbye, and a gift behind that.
+/// When the giver sends `Bye`, its ring has a request that waits for the driver, and a gift after that.
 pub(crate) fn a_goodbye_does_not_overtake_what_waits_for_the_driver(harness: &Harness) {
     let mut receiver = harness.link();
     for round in 0..20 {
         let giver = Raw::connect(&harness.socket());
         let (lease, segment) = giver.reserve(512);
         let stopped = Stopped::new(harness, "broker");
-        // More than any segment has that is there: the driver makes another.
+        // More than any existing segment has: the driver creates another.
         giver.put(message(2, &[100 << 20])).expect("the ring has room");
         giver.put(message(5, &[lease, 0, 0, receiver.tenant().0])).expect("the ring has room");
         assert!(say(&giver.socket, &bytes_of(&message(16, &[])), &[]));
         drop(stopped);
         giver.hear_end();
-        let given = receiver.next_given().unwrap_or_else(|| panic!("round {round}: what was given is there"));
+        let given = receiver.next_given().unwrap_or_else(|| panic!("round {round}: the given lease did not arrive"));
         assert_eq!(given.granted.segment.0, segment);
         receiver.return_lease(given.granted.lease, Fence::default()).expect("a broker serves");
         drop(giver);
@@ -158,7 +158,7 @@ pub(crate) fn a_goodbye_does_not_overtake_what_waits_for_the_driver(harness: &Ha
     }
 }
 
-/// A connection by hand: its socket, and its doorbell.
+/// A connection without the library: its socket and its doorbell.
 fn hello(harness: &Harness) -> (OwnedFd, OwnedFd) {
     use rustix::net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
@@ -185,27 +185,28 @@ fn hello(harness: &Harness) -> (OwnedFd, OwnedFd) {
     (socket, doorbell)
 }
 
-/// A program of another version hears which one the broker speaks, and nothing more.
+/// A program of another version is told the version of the broker, and nothing more.
 pub(crate) fn a_program_of_another_version_hears_which_is_spoken(harness: &Harness) {
     for version in [0, 1, 2, 4, u64::from(u32::MAX)] {
         let socket = dial(&harness.socket());
         assert!(say(&socket, &bytes_of(&message(1, &[version << 32 | 0x4448_5246])), &[]));
-        let heard = hear(&socket).expect("it is answered");
+        let heard = hear(&socket).expect("the hello is answered");
         assert_eq!((heard.slot, heard.descriptors.len()), ([202, 3, 0, 0, 0, 0, 0, 0], 0));
-        assert!(hear(&socket).is_none(), "the connection is over");
+        assert!(hear(&socket).is_none(), "the connection is closed");
     }
 }
 
-/// Lets the processes of a part open so many descriptors more, and no others.
+/// Limits the descriptors of a role's processes to this many more.
 fn limit(harness: &Harness, part: &str, more: u64) {
     for process in harness.processes(part) {
         let open = std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count) as u64;
         let most = Some(open + more);
-        prlimit(Some(pid(process)), Resource::Nofile, Rlimit { current: most, maximum: most }).expect("it is ours");
+        prlimit(Some(pid(process)), Resource::Nofile, Rlimit { current: most, maximum: most })
+            .expect("the limit can be set");
     }
 }
 
-/// What a process has spent on processors, which the system counts in hundredths of a second.
+/// The processor time of a process, which the system counts in hundredths of a second.
 fn processor_time(process: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -223,28 +224,28 @@ pub(crate) fn without_descriptors_newcomers_are_refused_in_a_sentence_and_tenant
             Ok(other) => links.push(other),
             Err(error) => break error,
         }
-        assert!(links.len() < 10, "there are descriptors for few");
+        assert!(links.len() < 10, "only a few descriptors are left");
     };
     let sentence =
         "the broker has no descriptors left: end processes that use it, or start it with a higher `ulimit -n`";
     assert_eq!(refused.to_string(), sentence);
-    // Others wait at the door, and the broker does not turn round and round before it.
+    // Others wait in the backlog, and the broker does not spin.
     let waiting: Vec<_> = (0..4).map(|_| greet_only(harness)).collect();
     let broker = harness.processes("broker")[0];
     let (before, begun) = (processor_time(broker), Instant::now());
-    until("a while has passed", || (begun.elapsed() > Duration::from_millis(500)).then_some(()));
+    until("half a second has passed", || (begun.elapsed() > Duration::from_millis(500)).then_some(()));
     let spent = processor_time(broker) - before;
-    assert!(spent < begun.elapsed() / 2, "it sleeps most of the time, and not {spent:?} of {:?}", begun.elapsed());
+    assert!(spent < begun.elapsed() / 2, "the broker was busy for {spent:?} of {:?}", begun.elapsed());
     drop(waiting);
     assert_eq!(stats(&mut link).leases, 1);
     // SAFETY: nothing imports the descriptor.
-    let (_descriptor, bytes) = unsafe { link.attach(granted.segment) }.expect("it is a tenant as before");
+    let (_descriptor, bytes) = unsafe { link.attach(granted.segment) }.expect("the tenant is still served");
     assert_eq!(bytes, 2 << 20);
     drop(links);
-    until("there are descriptors again", || Link::connect(&harness.socket()).ok().map(drop));
+    until("a new tenant can connect", || Link::connect(&harness.socket()).ok().map(drop));
 }
 
-/// A connection that never says a word.
+/// A connection that never sends anything.
 fn greet_only(harness: &Harness) -> OwnedFd {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
@@ -252,7 +253,7 @@ fn greet_only(harness: &Harness) -> OwnedFd {
     socket
 }
 
-/// The next broker has no more descriptors than the last one had: it needs no more to go on.
+/// The next broker may have no more descriptors than the last one had: it needs no more.
 pub(crate) fn a_broker_that_takes_over_needs_no_more_descriptors(harness: &Harness) {
     let mut links: Vec<Link> = (0..20).map(|_| harness.link()).collect();
     let leases: Vec<_> = links.iter_mut().map(|link| link.reserve(1000).expect("there is room")).collect();
@@ -261,18 +262,19 @@ pub(crate) fn a_broker_that_takes_over_needs_no_more_descriptors(harness: &Harne
     let open = std::fs::read_dir(format!("/proc/{broker}/fd")).map_or(0, Iterator::count) as u64;
     let most = Some(open + 8);
     for fdstore in harness.processes("serve") {
-        prlimit(Some(pid(fdstore)), Resource::Nofile, Rlimit { current: most, maximum: most }).expect("it is ours");
+        prlimit(Some(pid(fdstore)), Resource::Nofile, Rlimit { current: most, maximum: most })
+            .expect("the limit can be set");
     }
     harness.kill("broker");
     assert_eq!(stats(&mut links[0]).tenants, 20);
     for (link, granted) in links.iter_mut().zip(leases) {
-        link.return_lease(granted.lease, Fence::default()).expect("it is a tenant as before");
+        link.return_lease(granted.lease, Fence::default()).expect("the tenant is still served");
         assert_eq!(link.take_errors(), []);
     }
-    until("all are over", || (stats(&mut links[0]).leases == 0).then_some(()));
+    until("all leases have ended", || (stats(&mut links[0]).leases == 0).then_some(()));
 }
 
-/// The broker dies when it has written down that there is a module, and before the fdstore has its text.
+/// The broker dies after it has recorded a module, and before the fdstore has its text.
 pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(harness: &Harness) {
     let mut link = harness.link();
     let socket = harness.socket();
@@ -290,18 +292,18 @@ pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(harness
     }
     let broker = harness.processes("broker")[0];
     let texts = || {
-        let open = std::fs::read_dir(format!("/proc/{broker}/fd")).expect("it is there").flatten();
+        let open = std::fs::read_dir(format!("/proc/{broker}/fd")).expect("/proc lists descriptors").flatten();
         let is_text = |of: &Path| of.to_string_lossy().starts_with("/memfd:freehold-module");
         open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|of| is_text(&of))).count()
     };
     let before = texts();
     let put = std::thread::spawn(move || caller.put_module("second", text).map(|module| module.name().to_string()));
     until("the broker has the text", || (texts() > before).then_some(()));
-    // Whoever else calls is served meanwhile.
+    // Other callers are served meanwhile.
     for _ in 0..20 {
         other.call(&Launch::new(&empty, freehold::Grid::line(1, 1), &[])).unwrap().wait().unwrap();
     }
-    assert!(!put.is_finished(), "it is not said to be there before the fdstore has it");
+    assert!(!put.is_finished(), "the put was answered before the fdstore has the text");
     harness.kill("broker");
     drop(stopped);
     assert_eq!(put.join().unwrap().unwrap(), "second");
@@ -310,7 +312,7 @@ pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(harness
     assert_eq!(other.module("second").unwrap().kernels().len(), 6);
 }
 
-/// What a program of another user gets, and what not. Needs the right to become one.
+/// What a program of another user may do, and what not. Needs the privilege to become another user.
 pub(crate) fn users_of_a_group_read_each_others_names_and_drop_their_own(_: &Harness) {
     if !rustix::process::getuid().is_root() {
         println!("left out: only root can be several users");
@@ -323,7 +325,7 @@ pub(crate) fn users_of_a_group_read_each_others_names_and_drop_their_own(_: &Har
     assert_eq!(stats(&mut link).names, 1);
 }
 
-/// Whoever comes second has the text of the first, and calls it.
+/// The second user shares the text of the first, and calls it.
 pub(crate) fn users_of_a_group_share_the_librarys_own_modules(_: &Harness) {
     if !rustix::process::getuid().is_root() {
         println!("left out: only root can be several users");
@@ -334,7 +336,8 @@ pub(crate) fn users_of_a_group_share_the_librarys_own_modules(_: &Harness) {
     assert_eq!(harness.as_user(STRANGER, "work"), "written");
 }
 
-/// A program of another user keeps the descriptor of a segment, and with it could keep a mapping, after it said that it has not.
+/// A program of another user keeps the descriptor of a segment, and could keep a mapping, after it reported that it has
+/// unmapped it.
 pub(crate) fn a_segment_that_another_user_had_is_used_by_nobody_again(_: &Harness) {
     if !rustix::process::getuid().is_root() {
         println!("left out: only root can be several users");
@@ -345,30 +348,32 @@ pub(crate) fn a_segment_that_another_user_had_is_used_by_nobody_again(_: &Harnes
         let mut publisher = harness.link();
         let lease = publisher.reserve(4096).expect("there is room");
         let (policy, fence, name) = (Policy::Restore, Fence::default(), Name::parse("shared").expect("a name"));
-        publisher.call(Request::Publish { lease: lease.lease, policy, fence, name: name.clone() }).expect("it is free");
+        publisher
+            .call(Request::Publish { lease: lease.lease, policy, fence, name: name.clone() })
+            .expect("the name is free");
         assert_eq!(harness.as_user(STRANGER, "keep"), format!("kept segment {}", lease.segment.0));
         if is_killed {
             harness.kill("broker");
             stats(&mut publisher);
         }
         let next = publisher.reserve(4096).expect("there is room");
-        assert_ne!(next.segment, lease.segment, "not by its publisher");
+        assert_ne!(next.segment, lease.segment, "its publisher gets no new memory of it");
         publisher.return_lease(next.lease, Fence::default()).expect("a broker serves");
         publisher.return_lease(lease.lease, Fence::default()).expect("a broker serves");
-        publisher.call(Request::Drop { name }).expect("it is its own");
+        publisher.call(Request::Drop { name }).expect("the publisher may drop its name");
         publisher.close().expect("a broker serves");
         let mut others: Vec<Link> = (0..4).map(|_| harness.link()).collect();
-        until("all of the publisher's memory is clean, or gone", || {
+        until("all memory of the publisher is zeroed or closed", || {
             (stats(&mut others[0]).reclaiming_bytes == 0).then_some(())
         });
         for other in &mut others {
             let granted = other.reserve(4096).expect("there is room");
-            assert_ne!(granted.segment, lease.segment, "not by another process of its publisher's user");
+            assert_ne!(granted.segment, lease.segment, "no other process of that user gets it");
         }
     }
 }
 
-/// Reads a name, says that it has unmapped it, and has its descriptor still.
+/// Reads a name, reports that it has unmapped it, and still has its descriptor.
 fn keep(socket: &Path) -> Result<String, LinkError> {
     let mut link = Link::connect(socket)?;
     let Reply::Number { id, .. } = link.call(Request::Find { name: Name::parse("shared").expect("a name") })?.reply
@@ -384,10 +389,10 @@ fn keep(socket: &Path) -> Result<String, LinkError> {
     Ok(format!("kept segment {}", granted.segment.0))
 }
 
-/// Leases a name of its own for writing: a kernel of the library's copies what it stands for.
+/// Leases a name of its own for writing: a kernel of the library copies the current version.
 fn work(socket: &Path) -> Result<String, CallError> {
     let caller = Caller::connect_at(socket)?;
-    // SAFETY: the caller has no named lease while it is used.
+    // SAFETY: the caller has no named lease while the link is used.
     let link = || unsafe { caller.link() };
     published(&mut *link()?, "own", 4096);
     let named = caller.lease_named("own", Access::Write)?;
@@ -396,13 +401,13 @@ fn work(socket: &Path) -> Result<String, CallError> {
     Ok("written".to_owned())
 }
 
-/// The process of another user, and of the group of that number.
+/// Becomes the given user, and the group of the same number.
 pub(crate) fn stranger(socket: &Path, user: u32, task: &str) -> ExitCode {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
-    set_thread_groups(&[]).expect("root may");
-    set_thread_gid(Gid::from_raw(user)).expect("root may");
-    set_thread_uid(Uid::from_raw(user)).expect("root may");
+    set_thread_groups(&[]).expect("root may change its groups");
+    set_thread_gid(Gid::from_raw(user)).expect("root may change its group");
+    set_thread_uid(Uid::from_raw(user)).expect("root may change its user");
     let said = match task {
         "work" => work(socket).map_err(|error| error.to_string()),
         "keep" => keep(socket).map_err(|error| error.to_string()),

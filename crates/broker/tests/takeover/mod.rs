@@ -1,5 +1,6 @@
-//! The first request that a broker finds which takes over. Another one may have carried it out and died before it answered: what is
-//! done already is no error then, and nothing is done twice. Of any other request it is.
+//! The first request that a broker finds when it takes over. The previous broker may have executed it and died before
+//! it replied: then what is done already is not an error, and nothing is done twice. For any other request it is an
+//! error.
 
 use freehold_broker::wire::BrokerStats;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,18 +14,18 @@ const GRANTED: u16 = 102;
 const DONE: u16 = 104;
 const NO_LEASE: u16 = 204;
 
-/// Kills the broker, which runs no more when `before` is called.
+/// Kills the broker. It is stopped when `before` is called.
 fn kill_behind(harness: &Harness, before: impl FnOnce()) {
     let broker = harness.processes("broker")[0];
     let pid = Pid::from_raw(broker.cast_signed()).expect("a process has a number");
-    kill_process(pid, Signal::STOP).expect("it is ours");
-    until("the broker stands still", || {
-        let stat = std::fs::read_to_string(format!("/proc/{broker}/stat")).expect("it is there");
-        let state = stat.rsplit(')').next().expect("it has a state").trim_start();
+    kill_process(pid, Signal::STOP).expect("the signal is permitted");
+    until("the broker is stopped", || {
+        let stat = std::fs::read_to_string(format!("/proc/{broker}/stat")).expect("/proc has the broker");
+        let state = stat.rsplit(')').next().expect("the line has a state").trim_start();
         state.starts_with('T').then_some(())
     });
     before();
-    kill_process(pid, Signal::KILL).expect("it is ours");
+    kill_process(pid, Signal::KILL).expect("the signal is permitted");
 }
 
 fn next_reply(raw: &Raw) -> [u64; 8] {
@@ -48,7 +49,7 @@ pub(crate) fn what_was_carried_out_and_not_answered_is_answered_and_not_done_aga
     kill_behind(harness, || raw.forget_reply());
     assert_eq!(next_reply(&raw), done);
     assert_eq!(leases(harness), 0);
-    // Only that one was asked before.
+    // Only that one was repeated.
     assert_eq!(raw.ask_ring(message(RETURN, &[granted[1]]))[0] as u16, NO_LEASE);
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn a_request_that_comes_behind_a_takeover_was_never_asked_before(harn
     let (lease, _) = raw.reserve(1000);
     assert_eq!(raw.ask_ring(message(RETURN, &[lease]))[0] as u16, DONE);
     kill_behind(harness, || {});
-    // The next broker has seen the ring empty: it answers others.
+    // The next broker has seen the ring empty: it serves others.
     assert_eq!(leases(harness), 0);
     assert_eq!(raw.ask_ring(message(RETURN, &[lease]))[0] as u16, NO_LEASE);
 }

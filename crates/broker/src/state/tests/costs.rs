@@ -1,5 +1,5 @@
-//! What requests cost however much there is: told by counts where there are some, and by a semaphores where the difference is that of a
-//! thousand times.
+//! The cost of requests, however many objects there are: by counting where possible, by time where the difference is a
+//! factor of a thousand.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use freehold_testing::at_effort;
 
 use super::*;
 
-/// What a turn takes at the most, which is milliseconds on an idle machine.
+/// The limit of a turn, which takes milliseconds on an idle machine.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The shortest of some turns, which others on the machine have lengthened the least.
+/// The shortest of several turns, which is the least disturbed one.
 fn shortest(mut turn: impl FnMut()) -> Duration {
     let times = (0..20).map(|_| {
         let begun = Instant::now();
@@ -65,7 +65,7 @@ fn few_names_are_all_compared() {
     assert_eq!(nearest, ["weights", "zeights"]);
 }
 
-/// Counts how often it is asked whether work has passed.
+/// Counts how often a fence is polled.
 struct Counting(std::cell::Cell<u32>);
 
 impl Environment for Counting {

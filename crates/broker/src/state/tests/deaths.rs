@@ -1,4 +1,4 @@
-//! Producers that die before what they published is whole, and brokers that die in the middle of a publication.
+//! Producers that die before what they published is complete, and brokers that die in the middle of a publication.
 
 use super::*;
 
@@ -8,14 +8,14 @@ fn name() -> Name {
     Name::parse("a").unwrap()
 }
 
-/// Publishes a lease, ready at a fence that has not passed.
+/// Publishes a lease, ready at an incomplete fence.
 fn publish_later(state: &mut State, from: Id, lease: Id, policy: Policy, value: u64) {
     let fence = Fence { tenant: from, semaphore: 1, value };
     let effects = ask_with(state, from, Request::Publish { lease, policy, fence, name: name() }, false);
     assert!(matches!(effects.last(), Some(Effect::Reply { reply: Reply::Number { .. }, .. })), "{effects:?}");
 }
 
-/// A lease for writing of a name under the policy that restores.
+/// A write lease of a name under the policy `Restore`.
 fn rewriting(state: &mut State, from: Id) -> Id {
     let id = state.names[&name()].id;
     state.take_effects(Vec::new());
@@ -137,7 +137,7 @@ fn a_tenant_that_said_goodbye_is_there_until_its_points_have_passed() {
     check(&state);
 }
 
-/// The state that a broker finds which comes after one that died behind so many records.
+/// The state of a broker that recovers after one that died after some records.
 fn recovered(state: &mut State, journal: &mut MemoryJournal, cut: usize) -> State {
     let mut dirty = Vec::new();
     state.write_dirty(|_, one| dirty.push(one));
@@ -160,7 +160,7 @@ fn a_publication_that_is_repeated_is_finished_wherever_the_broker_died() {
             check(&state);
         }
         let named = state.named.get(state.names[&name()].id).unwrap();
-        assert_eq!((named.readers, named.version), (1, 1), "behind {cut} records");
+        assert_eq!((named.readers, named.version), (1, 1), "after {cut} records");
         assert_eq!(state.leases.get(lease).unwrap().access, Access::Read);
     }
 }
@@ -206,10 +206,10 @@ fn a_drop_that_is_repeated_drops_no_name_that_came_since() {
     let reply = Effect::Reply { to: one, number: 1, reply: Reply::Done };
     assert_eq!((state.take_effects(Vec::new()), state.names.len()), (vec![reply], 1));
     state.request(one, Frame { number: 2, is_retry: true, message }, &COMPLETE);
-    assert!(state.names.is_empty(), "another request is another drop");
+    assert!(state.names.is_empty(), "a new request drops again");
 }
 
-/// Of each order of records that a broker could have written when it died, none leaves half of a name as a whole one.
+/// Whichever records a broker had written when it died, an incomplete version of a name is never taken for complete.
 #[test]
 fn a_writer_in_place_that_returns_is_never_taken_for_done_before_its_name_waits_for_it() {
     for records in 0..8 {
@@ -224,7 +224,7 @@ fn a_writer_in_place_that_returns_is_never_taken_for_done_before_its_name_waits_
         state.request(writer, asked, &PENDING);
         let after = recovered(&mut state, &mut journal, records);
         let is_returned = after.leases.get(lease).is_none_or(|lease| lease.ending.is_some());
-        let named = after.named.get(id).expect("nobody has died");
+        let named = after.named.get(id).expect("no tenant has died");
         assert!(!is_returned || named.ready == fence, "after {records} records");
     }
 }
@@ -273,7 +273,7 @@ fn segments_of_more_bytes_than_there_can_be_are_not_believed() {
     }
 }
 
-/// A lease that one gave to another, ready at a fence of the giver's that has not passed.
+/// A lease that one tenant gave to another, ready at an incomplete fence of the giver.
 fn given_later(state: &mut State, from: Id, to: Id) -> Id {
     let lease = reserved(state, from, 1000);
     let fence = Fence { tenant: from, semaphore: 1, value: 5 };
@@ -317,7 +317,7 @@ fn who_says_goodbye_stays_until_what_it_gave_is_whole() {
     let lease = given_later(&mut state, giver, taker);
     ask_with(&mut state, giver, Request::Bye, false);
     state.poll_fences(&PENDING);
-    assert!(state.tenants.get(giver).is_some(), "its semaphores would let the taker's stream pass");
+    assert!(state.tenants.get(giver).is_some(), "removing it would complete its fences");
     state.poll_fences(&COMPLETE);
     assert!(state.tenants.get(giver).is_none());
     let unfinished = Effect::Notify { to: taker, reply: Reply::Unfinished { lease } };
@@ -342,7 +342,7 @@ fn a_broker_that_takes_over_tells_again_what_is_unfinished_and_waits_for_what_is
     assert!(told(&effects, unfinished) && !told(&effects, later), "{effects:?}");
     state.process_exited(giver, &PENDING);
     assert!(told(&state.take_effects(Vec::new()), later));
-    // Of what is returned nobody is told.
+    // Returned leases are not reported.
     ask(&mut state, taker, Request::Return { lease: unfinished, fence: Fence::default() });
     check(&state);
 }

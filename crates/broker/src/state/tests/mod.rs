@@ -15,7 +15,7 @@ use super::record::{Record, RecordKind};
 use super::*;
 use crate::wire::{Frame, Request};
 
-/// The journal as a list of records: what is written last is what is there.
+/// The journal as a list of records: the last one written wins.
 #[derive(Clone, Default)]
 pub(crate) struct MemoryJournal(BTreeMap<(usize, usize), Record>);
 
@@ -47,7 +47,7 @@ impl Random {
     }
 }
 
-/// What must hold of any state.
+/// The invariants of every state.
 pub(crate) fn check(state: &State) {
     for (id, segment) in state.segments.iter() {
         let mut spans: Vec<_> = segment.blocks.iter().map(|&block| state.blocks.get(block).unwrap()).collect();
@@ -57,29 +57,35 @@ pub(crate) fn check(state: &State) {
         }
         let mut free_list = FreeList::new(segment.bytes);
         assert!(spans.iter().all(|block| free_list.alloc_at(block.offset, free_list::span_bytes(block.bytes))));
-        assert_eq!(free_list, segment.free_list, "what is not a block's is free");
+        assert_eq!(free_list, segment.free_list, "everything outside of blocks is free");
         assert!(segment.blocks.is_empty() || segment.stage == SegmentStage::Live);
         let is_used = !segment.blocks.is_empty() || !segment.attached.is_empty();
         assert!(
             !is_used || !matches!(segment.stage, SegmentStage::Zeroed | SegmentStage::Scrubbing),
-            "nobody has what is clean"
+            "a zeroed segment has no owner"
         );
         if let Some(owner) = segment.owner {
             assert!(state.tenants.get(owner).unwrap().segments.contains(&id));
         }
         let is_foreign = |tenant: &Id| state.tenants.get(*tenant).unwrap().peer.user != segment.user;
-        assert!(segment.is_exposed || !segment.attached.iter().any(is_foreign), "what other users had is known");
+        assert!(
+            segment.is_exposed || !segment.attached.iter().any(is_foreign),
+            "a segment that other users had is marked"
+        );
         assert!(
             !segment.is_exposed || !matches!(segment.stage, SegmentStage::Zeroed | SegmentStage::Scrubbing),
-            "and not used again"
+            "an exposed segment is not reused"
         );
     }
     for (id, block) in state.blocks.iter() {
         assert!(state.segments.get(block.segment).unwrap().blocks.contains(&id));
         let leases = state.leases.iter().filter(|(_, lease)| lease.block == id).count();
         assert_eq!(block.leases as usize, leases);
-        assert!(leases > 0 || block.is_named || block.is_scrubbing, "a block is somebody's");
-        assert!(!block.is_scrubbing || (leases == 0 && !block.is_named), "nobody has what is overwritten");
+        assert!(leases > 0 || block.is_named || block.is_scrubbing, "a block has a lease, a name or a scrub job");
+        assert!(
+            !block.is_scrubbing || (leases == 0 && !block.is_named),
+            "a block that is being zeroed has no lease and no name"
+        );
     }
     for (id, lease) in state.leases.iter() {
         let holder = state.tenants.get(lease.holder).unwrap();
@@ -122,31 +128,34 @@ pub(crate) fn check(state: &State) {
     for (id, host) in state.hosts.iter() {
         assert_eq!(state.names[&host.name], NameTarget { memory: MemoryKind::Host, id });
     }
-    assert_eq!(state.names.len(), state.named.len() + state.hosts.len(), "a name is one thing's");
+    assert_eq!(state.names.len(), state.named.len() + state.hosts.len(), "a name refers to one object");
     check_workers(state);
-    assert_eq!(state.accounting, state.recount(), "what is counted is what is there");
+    assert_eq!(state.accounting, state.recount(), "the counts match a recount");
     assert!(state.accounting.taken_bytes() <= state.limits.budget_bytes);
 }
 
-/// What must hold of workers, and of modules.
+/// The invariants of workers and modules.
 fn check_workers(state: &State) {
     for (id, tenant) in state.tenants.iter() {
         if let Some(CallSession { worker, session_index }) = tenant.session {
             let worker_state = state.tenants.get(worker).unwrap().worker_state.as_ref().unwrap();
-            assert_eq!(worker_state.serves.get(&id), Some(&session_index), "a session is a worker's");
-            assert!(tenant.worker_state.is_none(), "a worker has none");
+            assert_eq!(worker_state.serves.get(&id), Some(&session_index), "a session is known to its worker");
+            assert!(tenant.worker_state.is_none(), "a worker has no session itself");
         }
         let Some(worker_state) = &tenant.worker_state else { continue };
         let session_indexes: BTreeSet<u32> = worker_state.serves.values().copied().collect();
-        assert_eq!(session_indexes.len(), worker_state.serves.len(), "a session_index is one tenant's");
+        assert_eq!(session_indexes.len(), worker_state.serves.len(), "a session index belongs to one tenant");
         for served in worker_state.serves.keys() {
             assert_eq!(state.tenants.get(*served).unwrap().session.map(|session| session.worker), Some(id));
         }
         for (of, borrowed) in &worker_state.borrowed {
             let (principal, lease) = (state.leases.get(*of).unwrap(), state.leases.get(*borrowed).unwrap());
             assert_eq!((lease.holder, lease.of, lease.block), (id, Some(*of), principal.block));
-            assert!(worker_state.serves.contains_key(&principal.holder), "only of those that it serves");
-            assert!(lease.access == principal.access || principal.ending.is_some(), "and no more than they have");
+            assert!(worker_state.serves.contains_key(&principal.holder), "a worker borrows only of its tenants");
+            assert!(
+                lease.access == principal.access || principal.ending.is_some(),
+                "a borrowed lease allows no more than the original"
+            );
         }
     }
     for (_, lease) in state.leases.iter().filter(|(_, lease)| lease.of.is_some()) {
@@ -158,18 +167,18 @@ fn check_workers(state: &State) {
     }
     let loaded =
         state.tenants.iter().filter_map(|(_, tenant)| tenant.worker_state.as_ref()).map(|one| one.loaded.len());
-    assert_eq!(loaded.sum::<usize>(), state.loads.len(), "what a worker has loaded is recorded");
+    assert_eq!(loaded.sum::<usize>(), state.loads.len(), "every loaded module has a record");
     for (id, module) in state.modules.iter() {
         assert_eq!(state.module_names[&module.name], id);
         assert!(
             module.is_compiled || state.tenants.get(module.by).is_some(),
-            "what nobody proved goes with who put it"
+            "a module that is not compiled ends with its tenant"
         );
     }
     assert_eq!(state.module_names.len(), state.modules.len());
 }
 
-/// Rings have room and work has passed, or not, as a coin says.
+/// Whether rings have room and fences are complete is random.
 pub(crate) struct FakeEnvironment {
     pub(crate) is_full: bool,
     pub(crate) is_complete: bool,
@@ -187,14 +196,14 @@ impl Environment for FakeEnvironment {
     }
 }
 
-/// Who runs the broker.
+/// The user that runs the broker.
 pub(crate) const OPERATOR: u32 = 7;
 
 pub(crate) fn limits() -> Limits {
     Limits { cached_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
 }
 
-/// One random thing that happens.
+/// One random event.
 fn step(state: &mut State, random: &mut Random, creating: &mut Vec<Id>, scrubbing: &mut Vec<ScrubTarget>, number: u32) {
     let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
     let Some(tenant) = random.of(&tenants) else {
@@ -226,7 +235,7 @@ fn step(state: &mut State, random: &mut Random, creating: &mut Vec<Id>, scrubbin
             None => Request::Return { lease: Id(random.below(1 << 34)), fence },
         },
         8 => match random.of(&others) {
-            // Mostly somebody else's.
+            // Mostly another tenant's.
             Some(lease) => Request::Return { lease, fence },
             None => Request::Stats,
         },
@@ -326,7 +335,7 @@ fn step(state: &mut State, random: &mut Random, creating: &mut Vec<Id>, scrubbin
 
 #[test]
 fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
-    // Zero is the only seed that its generator does not leave.
+    // 0 is the only seed that the generator does not leave.
     let mut random = Random(freehold_testing::seed().max(1));
     let lives = freehold_testing::at_effort(4, 25, 1000);
     freehold_testing::report_covered(lives * 400, "steps of a broker's state, each cut and recovered");
@@ -345,7 +354,7 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
             }
             let mut dirty = Vec::new();
             state.write_dirty(|_, one| dirty.push(one));
-            // A broker dies behind the first so many records.
+            // The broker dies after some of the records.
             let cut = random.below(dirty.len() as u64 + 1) as usize;
             dirty[..cut].iter().for_each(|&one| journal.put(&state, one));
             let mended = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
@@ -384,7 +393,7 @@ fn ask(state: &mut State, from: Id, message: Request) -> Vec<Effect> {
     ask_with(state, from, message, true)
 }
 
-/// Asks while work has passed, or has not.
+/// A request while fences are complete, or not.
 fn ask_with(state: &mut State, from: Id, message: Request, is_complete: bool) -> Vec<Effect> {
     state.request(
         from,
@@ -432,7 +441,7 @@ fn a_lease_that_is_given_under_a_number_of_another_request_is_given_once() {
         let mut state = State::new(limits(), OPERATOR);
         let (one, other) = (connected(&mut state), connected(&mut state));
         let leases = [reserved(&mut state, one, 100), reserved(&mut state, one, 200)];
-        // Both were made under the number 1.
+        // Both were created by requests with the number 1.
         let message = Request::Give { lease: leases[usize::from(is_other)], to: one, fence: Fence::default() };
         state.request(one, Frame { number: 1, is_retry: true, message }, &COMPLETE);
         check(&state);
@@ -481,7 +490,7 @@ fn a_dead_writer_leaves_what_was_published_last() {
     let id = state.names[&name].id;
     let before = state.named.get(id).unwrap().block;
     let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
-    assert!(matches!(granted.as_slice(), [Effect::CreateSegment { .. }]), "a writer writes elsewhere: {granted:?}");
+    assert!(matches!(granted.as_slice(), [Effect::CreateSegment { .. }]), "a writer gets new memory: {granted:?}");
     state.remove_tenant(writer, &COMPLETE);
     assert_eq!(state.named.get(id).unwrap().block, before);
     assert_eq!(state.named.get(id).unwrap().writer, None);
@@ -513,7 +522,7 @@ fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
     let lease = reserved(&mut state, tenant, 4096);
     let segment = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
     state.disconnect(tenant);
-    assert!(state.leases.get(lease).is_some(), "the device may still work for it");
+    assert!(state.leases.get(lease).is_some(), "the device may still use it");
     state.remove_tenant(tenant, &COMPLETE);
     let (what, bytes) = (ScrubTarget::Segment(segment), 2 << 20);
     assert!(state.take_effects(Vec::new()).contains(&Effect::Scrub { what, segment, offset: 0, bytes }));
@@ -534,7 +543,7 @@ fn published(state: &mut State, from: Id, name: &str, policy: Policy) -> Id {
     }
 }
 
-/// A block of one tenant's segment that another has had.
+/// A block in one tenant's segment that another tenant has had.
 fn foreign(state: &mut State) -> (Id, Id, ScrubTarget) {
     let (owner, taker) = (connected(state), connected(state));
     let lease = reserved(state, owner, 1000);
@@ -557,7 +566,7 @@ fn what_another_tenant_had_is_its_owners_again_as_zeros() {
     assert_eq!(state.stats().reclaiming_bytes, 1000);
     let next = reserved(&mut state, owner, 1000);
     let offset = |state: &State, lease| state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().offset;
-    assert_eq!(offset(&state, next), 1024, "it is not there yet");
+    assert_eq!(offset(&state, next), 1024, "the block is not reusable yet");
     state.scrubbed(what, true);
     check(&state);
     let next = reserved(&mut state, owner, 1000);

@@ -24,7 +24,7 @@ fn what_waits_for_the_driver_counts_for_its_tenant() {
     assert_eq!(
         refused(&ask(&mut state, other, Request::Reserve { bytes: 2 << 20 })),
         &RequestError::TooMany { limit: 1 },
-        "another connection gains nothing"
+        "another connection has the same quota"
     );
 }
 
@@ -90,7 +90,7 @@ fn another_user_reads_a_name_and_neither_writes_nor_drops_it() {
     assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name.clone() })), &RequestError::ForeignName);
     let own = connected(&mut state);
     ask(&mut state, own, Request::Drop { name });
-    assert!(state.names.is_empty(), "who runs the broker may");
+    assert!(state.names.is_empty(), "the user that runs the broker may");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn quota(user: u32, memory: MemoryKind, change: QuotaChange) -> Request {
     Request::Quota { user, memory, change }
 }
 
-/// What a user may have, and has.
+/// The quota of a user, and its usage.
 fn limit(state: &mut State, from: Id, quota: Request) -> (u64, u64) {
     match ask(state, from, quota).as_slice() {
         &[Effect::Reply { reply: Reply::Number { id, bytes }, .. }] => (id.0, bytes),
@@ -162,7 +162,7 @@ fn a_quota_is_of_one_memory_outlives_the_broker_and_is_taken_away() {
     ask(&mut state, own, Request::Host { bytes: 12288, name: name("a") });
     state.write_dirty(|state, dirty| journal.put(state, dirty));
     let mut state = State::recover(limits(), OPERATOR, |kind| journal.records(kind), |_| true);
-    // Less than is had: that stays, and there is no more.
+    // Less than is in use: that stays, and no more is granted.
     assert_eq!(
         limit(&mut state, own, quota(OPERATOR, MemoryKind::Host, QuotaChange::Set { bytes: 8192 })),
         (8192, 12288)
@@ -218,7 +218,7 @@ fn names_of_both_memories_are_one_list_and_no_name_is_of_both() {
     let (policy, fence) = (Policy::Restore, Fence::default());
     let publish = Request::Publish { lease, policy, fence, name: name("a") };
     assert_eq!(refused(&ask(&mut state, maker, publish)), &RequestError::NameTaken);
-    // A process is named while it is there: its number may be another's later.
+    // A process is listed while it is connected: its id may be reused later.
     state.remove_tenant(maker, &COMPLETE);
     let again = state.connect(Peer { user: 8, process: 77 }).unwrap();
     assert_ne!(again, maker);
@@ -231,7 +231,7 @@ fn what_one_user_had_is_no_other_users_though_it_is_zeros() {
     let mut state = State::new(limits(), OPERATOR);
     let one = connected_as(&mut state, 8);
     reserved(&mut state, one, 4 << 20);
-    let segment = state.segments.iter().next().expect("one was made").0;
+    let segment = state.segments.iter().next().expect("a segment was created").0;
     state.remove_tenant(one, &COMPLETE);
     state.take_effects(Vec::new());
     state.scrubbed(ScrubTarget::Segment(segment), true);
@@ -255,7 +255,7 @@ fn what_is_larger_than_the_broker_is_refused_for_that() {
     assert_eq!(refused(&ask(&mut state, tenant, Request::Reserve { bytes: wanted_bytes })), &full);
 }
 
-/// A name of one user's that a process of another has read and left.
+/// A name of one user that a process of another has read and returned.
 fn exposed(state: &mut State) -> (Id, Id, Id) {
     let (publisher, stranger) = (connected_as(state, 8), connected_as(state, 9));
     let name = published(state, publisher, "a", Policy::Restore);
@@ -275,7 +275,7 @@ fn a_segment_that_another_user_attached_goes_back_to_the_driver() {
     let (publisher, _, segment) = exposed(&mut state);
     let lease = reserved(&mut state, publisher, 100);
     let next = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
-    assert_ne!(next, segment, "not even its owner gets new memory of it");
+    assert_ne!(next, segment, "not even its owner gets new memory in it");
     let leases: Vec<Id> = state.tenants.get(publisher).unwrap().leases.iter().copied().collect();
     let close = Effect::CloseFd { what: Resource::Segment(segment) };
     let mut effects = ask(&mut state, publisher, Request::Drop { name: Name::parse("a").unwrap() });

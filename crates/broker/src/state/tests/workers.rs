@@ -3,7 +3,7 @@
 use super::*;
 use crate::call_ring::SESSIONS_MAX;
 
-/// A worker for a tenant, as it is told.
+/// The session of a tenant, as the reply describes it.
 fn hired(state: &mut State, tenant: Id, label: u64) -> (Id, u32, bool) {
     let effects = ask(state, tenant, Request::OpenSession { label });
     let is_started = matches!(effects.first(), Some(Effect::StartWorker { .. }));
@@ -24,7 +24,7 @@ fn put(state: &mut State, from: Id, name: &str, hash: u64) -> Result<Id, Request
     put_with(state, from, name, hash, 0)
 }
 
-/// Puts a module that has memory of the device for itself.
+/// Puts a module with device memory of its own.
 fn put_with(state: &mut State, from: Id, name: &str, hash: u64, device_bytes: u64) -> Result<Id, RequestError> {
     let request = Request::PutModule { bytes: 100, device_bytes, hash: [hash; 4], name: Name::parse(name).unwrap() };
     let effects = ask(state, from, request);
@@ -46,7 +46,7 @@ fn a_tenant_has_one_worker_and_those_that_agree_share_one() {
     assert!(is_started && shared != worker);
     assert_eq!(hired(&mut state, third, 5), (shared, 1, false));
     let (strangers, _, is_started) = hired(&mut state, stranger, 5);
-    assert!(is_started && strangers != shared, "users share nothing");
+    assert!(is_started && strangers != shared, "users do not share a worker");
     assert_eq!(refused(&ask(&mut state, worker, Request::OpenSession { label: 0 })), &RequestError::Malformed);
     check(&state);
 }
@@ -112,11 +112,15 @@ fn only_a_worker_borrows_and_only_of_those_that_it_serves() {
     assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: never, of: one })), &RequestError::NoLease);
     let first = borrowed(&mut state, worker, lease, one);
     assert_eq!(first.1, Access::Write);
-    assert_eq!(borrowed(&mut state, worker, lease, one), first, "asked again it is the same");
+    assert_eq!(borrowed(&mut state, worker, lease, one), first, "a repeated request returns the same lease");
     let (own, fence) = (first.0, Fence::default());
     let name = Name::parse("n").unwrap();
     let publish = Request::Publish { lease: own, policy: Policy::Open, fence, name };
-    assert_eq!(refused(&ask(&mut state, worker, publish)), &RequestError::ReadOnly, "what is borrowed is not its own");
+    assert_eq!(
+        refused(&ask(&mut state, worker, publish)),
+        &RequestError::ReadOnly,
+        "a borrowed lease cannot be published"
+    );
     assert_eq!(
         refused(&ask(&mut state, worker, Request::Give { lease: own, to: other, fence })),
         &RequestError::ReadOnly
@@ -134,18 +138,18 @@ fn a_block_lives_until_both_have_returned_it() {
     let (own, _) = borrowed(&mut state, worker, lease, one);
     let effects = ask(&mut state, one, Request::Return { lease, fence: Fence::default() });
     let recall = Effect::Notify { to: worker, reply: Reply::Recall { lease: own } };
-    assert_eq!(effects[0], recall, "the worker is told");
+    assert_eq!(effects[0], recall, "the worker is notified");
     assert_eq!(state.stats().leased_bytes, 1000);
     let next = reserved(&mut state, one, 1000);
     let offset = |state: &State, lease| state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().offset;
-    assert_eq!(offset(&state, next), 1024, "what the worker has is not there yet");
-    // Behind its last work.
+    assert_eq!(offset(&state, next), 1024, "what the worker has borrowed is not reusable yet");
+    // After its last work.
     let fence = Fence { tenant: worker, semaphore: 3, value: 7 };
     ask_with(&mut state, worker, Request::Return { lease: own, fence }, false);
     assert_eq!(state.stats().leased_bytes, 2000);
     state.poll_fences(&COMPLETE);
     let again = reserved(&mut state, one, 1000);
-    assert_eq!(offset(&state, again), 0, "as it was: a worker works for who has it");
+    assert_eq!(offset(&state, again), 0, "unscrubbed: a worker works for the holder");
     check(&state);
 }
 
@@ -177,7 +181,7 @@ fn what_is_published_is_borrowed_for_reading_from_then_on() {
     assert_eq!(effects[0], Effect::Notify { to: worker, reply: Reply::Recall { lease: own } });
     assert_eq!(borrowed(&mut state, worker, lease, one).1, Access::Read);
     let id = state.names[&Name::parse("n").unwrap()].id;
-    assert_eq!(state.named.get(id).unwrap().readers, 1, "what is borrowed counts as no reader");
+    assert_eq!(state.named.get(id).unwrap().readers, 1, "a borrowed lease does not count as a reader");
     check(&state);
 }
 
@@ -211,7 +215,7 @@ fn a_tenant_that_goes_stays_until_its_worker_has_finished_and_a_worker_until_the
         let effects = ask_with(&mut state, worker, Request::Drained { tenant: one }, false);
         assert!(
             state.tenants.get(one).is_none() && !effects.contains(&Effect::StopWorker { worker }),
-            "others have it"
+            "other tenants still use the worker"
         );
         assert!(state.leases.get(held).is_none() && state.leases.get(returned).is_none());
         check(&state);
@@ -219,7 +223,7 @@ fn a_tenant_that_goes_stays_until_its_worker_has_finished_and_a_worker_until_the
         let effects = ask(&mut state, worker, Request::Drained { tenant: other });
         assert!(effects.contains(&Effect::StopWorker { worker }), "{effects:?}");
         let newcomer = connected(&mut state);
-        assert_ne!(hired(&mut state, newcomer, 5).0, worker, "one that ends takes nobody on");
+        assert_ne!(hired(&mut state, newcomer, 5).0, worker, "an exiting worker gets no new tenant");
         check(&state);
     }
 }
@@ -269,10 +273,10 @@ fn a_dead_worker_takes_nothing_of_its_tenants_along() {
     state.remove_tenant(worker, &FakeEnvironment { is_full: false, is_complete: false });
     state.take_effects(Vec::new());
     check(&state);
-    assert!(state.leases.get(lease).is_some(), "the tenant's own lease lives on");
-    assert!(state.leases.get(returned).is_none(), "work of one that is gone has passed");
-    assert!(hired(&mut state, one, 0).2, "the next call has another");
-    // Points of the one that is gone have passed, too.
+    assert!(state.leases.get(lease).is_some(), "the tenant's own lease stays");
+    assert!(state.leases.get(returned).is_none(), "fences of a worker that is gone are complete");
+    assert!(hired(&mut state, one, 0).2, "the next call gets another worker");
+    // Fences of the worker that is gone are complete too.
     ask_with(&mut state, one, Request::Return { lease, fence }, false);
     assert!(state.leases.get(lease).is_none());
     check(&state);
@@ -294,15 +298,15 @@ fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
     let worker = hired(&mut state, one, 0).0;
     ask(&mut state, worker, Request::Compiled { module });
     assert!(find(&mut state, other));
-    assert_eq!(put(&mut state, other, "m", 1), Ok(module), "the same text again is the same module");
+    assert_eq!(put(&mut state, other, "m", 1), Ok(module), "the same text again returns the same module");
     assert_eq!(put(&mut state, other, "m", 2), Err(RequestError::ModuleTaken));
     let stranger = connected_as(&mut state, 9);
-    assert_eq!(put(&mut state, stranger, "m", 1), Ok(module), "users share what a worker has seen to be the same");
+    assert_eq!(put(&mut state, stranger, "m", 1), Ok(module), "users share a compiled text");
     assert_eq!(put(&mut state, stranger, "m", 2), Err(RequestError::ForeignName));
     assert_eq!(refused(&ask(&mut state, stranger, drop.clone())), &RequestError::ForeignName);
     state.remove_tenant(one, &COMPLETE);
     state.take_effects(Vec::new());
-    assert!(find(&mut state, other), "it stays when who put it has gone");
+    assert!(find(&mut state, other), "it stays when its tenant has gone");
     ask(&mut state, other, drop);
     assert!(!find(&mut state, other));
     check(&state);
@@ -317,9 +321,9 @@ fn a_module_that_nobody_proved_makes_way_and_goes_with_who_put_it() {
     assert_ne!(first, second);
     let stranger = connected_as(&mut state, 9);
     let strangers = put(&mut state, stranger, "m", 2).unwrap();
-    assert_ne!(strangers, second, "what nobody has looked at is not shared");
+    assert_ne!(strangers, second, "a text that is not compiled is not shared");
     let second = put(&mut state, other, "m", 2).unwrap();
-    assert_eq!(put(&mut state, one, "m", 2), Ok(second), "who puts it last has it proved");
+    assert_eq!(put(&mut state, one, "m", 2), Ok(second), "the last tenant that puts it owns it");
     state.remove_tenant(other, &COMPLETE);
     assert!(state.modules.get(second).is_some());
     state.remove_tenant(one, &COMPLETE);
@@ -338,7 +342,7 @@ fn modules_count_for_a_user() {
     assert!(put(&mut state, one, "b", 1).is_ok());
 }
 
-/// Has a worker load a module, or what it was refused with.
+/// Makes a worker load a module. Returns the error, if any.
 fn loaded(state: &mut State, worker: Id, module: Id) -> Result<(), RequestError> {
     let effects = ask(state, worker, Request::Module { id: module, name: None });
     match effects.last() {
@@ -357,9 +361,9 @@ fn variables_count_at_each_worker_from_before_they_are_loaded_until_they_are_unl
     let [one, other] = [(); 2].map(|()| connected(&mut state));
     let (worker, others) = (hired(&mut state, one, 0).0, hired(&mut state, other, 0).0);
     let full = |had_bytes, wanted_bytes| RequestError::UserQuota { limit_bytes: 8 << 20, had_bytes, wanted_bytes };
-    assert_eq!(put_with(&mut state, one, "a", 1, 9 << 20), Err(full(0, 9 << 20)), "nobody could load it");
+    assert_eq!(put_with(&mut state, one, "a", 1, 9 << 20), Err(full(0, 9 << 20)), "no worker could load it");
     let module = put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
-    assert_eq!(state.accounting.user(OPERATOR).bytes, 0, "nobody has loaded it");
+    assert_eq!(state.accounting.user(OPERATOR).bytes, 0, "no worker has loaded it");
     assert_eq!(refused(&ask(&mut state, one, Request::Unload { module })), &RequestError::NotAWorker);
     for worker in [worker, worker, others] {
         loaded(&mut state, worker, module).unwrap();
@@ -370,7 +374,7 @@ fn variables_count_at_each_worker_from_before_they_are_loaded_until_they_are_unl
     let more = put_with(&mut state, one, "b", 2, 2 << 20).unwrap();
     loaded(&mut state, worker, more).unwrap();
     check(&state);
-    // Dropped, it counts on until the workers have unloaded it.
+    // A dropped module counts until the workers have unloaded it.
     let effects = dropped(&mut state, one, "a");
     for to in [worker, others] {
         assert!(effects.contains(&Effect::Notify { to, reply: Reply::Unload { module } }), "{effects:?}");
