@@ -170,7 +170,7 @@ impl UploadSender {
         if progress.sender == self.number {
             return Ok(());
         }
-        let message = "the upload goes on over another connection: this one is not listened to any more";
+        let message = "the upload continues over another connection: this one is ignored";
         Err(RemoteError::caller(Code::Aborted, message).with_received(progress.received_bytes))
     }
 }
