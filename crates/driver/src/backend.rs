@@ -1,23 +1,27 @@
-//! What the library needs of a device: the one trait that each kind of driver implements.
+//! The trait that each kind of driver implements: [`Backend`], one context on one device.
 //!
-//! One value is one context on one device. The base is what every device can do. What some lack is asked for as a whole,
-//! once ([`Backend::mapping`], [`Backend::words`], …), and not met later as an error.
+//! The methods of [`Backend`] itself work on every device. Features that some devices lack are traits of their own,
+//! which a method returns as an `Option` ([`Backend::virtual_memory`], [`Backend::stream_mem_ops`], …): a caller asks
+//! once, and does not meet the gap later as an error.
 //!
-//! Any thread calls, whatever it has current, and finds that as it was. A handle is good in the backend that made it, and
-//! until it is destroyed; one of another context of the same device may be named where this says so.
+//! Any thread may call, with any context current; each call restores the thread's current context. A handle is valid in
+//! the backend that made it, until it is destroyed. Where a method says so, a handle of another context of the same
+//! device is valid too.
 //!
 //! # What is unsafe here
 //!
-//! A driver follows the handles that it is given: they are pointers to NVIDIA's, and it does not ask whether it ever handed
-//! them out. Copies and fills go wherever an address leads, which may be memory of the host. So every call that takes a
-//! handle or an address to work on is `unsafe`. Its caller vouches for all of this:
+//! A driver dereferences the handles that it is given: NVIDIA's are pointers, and the driver does not check that it
+//! handed them out. Copies and fills access any address, host memory included. So every call that takes a handle or an
+//! address to work on is `unsafe`. Its caller guarantees:
 //!
-//! - **handles**: this backend made them, and they are not destroyed yet. Events and memory may be of another context of the
-//!   device. A handle that others made may be named where they vouch for it;
-//! - **addresses**: they are memory of this device, for as many bytes as are named, until the stream has passed the work;
-//! - **order**: nothing else uses that memory meanwhile but what the caller has ordered before or behind the work.
+//! - **handles**: this backend made them, and they are not destroyed yet. Events and memory may be of another context
+//!   of the device. A handle that other code made may be passed where that code guarantees the same;
+//! - **addresses**: they are memory of this device, for the stated number of bytes, until the stream has completed the
+//!   work;
+//! - **order**: nothing else uses that memory meanwhile, except work that the caller has ordered before or after this
+//!   work.
 //!
-//! Each `# Safety` says which of them a call asks for.
+//! Each `# Safety` section says which of them a call requires.
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -33,145 +37,146 @@ type Result<T> = std::result::Result<T, CallError>;
 
 /// A context on a device.
 pub trait Backend: Kernels + fmt::Debug + Send + Sync {
-    /// The device's name, for people.
+    /// Returns the device's name, for display.
     fn name(&self) -> Result<String>;
 
-    /// What tells the device from all others, in every process.
+    /// Returns an id that no other device has, the same in every process.
     fn uuid(&self) -> Result<[u8; 16]>;
 
-    /// All memory of the device.
+    /// Returns the size of the device's memory.
     fn total_bytes(&self) -> Result<u64>;
 
-    /// How much of it is free now.
+    /// Returns the memory that is free now, and all of it.
     fn memory_info(&self) -> Result<MemoryInfo>;
 
-    /// Waits until all work of the context is done, whoever put it in.
+    /// Waits until all work of the context is done, whichever stream or thread it comes from.
     fn synchronize(&self) -> Result<()>;
 
-    /// Gives the context back, with all that is left in it. Nothing else is called of this value from then on, unless that
-    /// failed. A context that others made stays theirs.
+    /// Releases the context and everything left in it. No other method of this value may be called afterwards, unless
+    /// this call failed. A context that other code made stays open.
     ///
     /// # Safety
-    /// Nothing is called of this value from then on, unless this failed, and nothing uses what it made.
+    /// No method of this value is called afterwards, unless this call failed, and nothing uses what it made.
     unsafe fn close(&self) -> Result<()>;
 
     // Memory.
 
-    /// Memory with an address. It holds what was left there.
+    /// Allocates device memory and returns its address. The memory is not zeroed.
     fn alloc(&self, bytes: u64) -> Result<u64>;
 
-    /// Takes memory of [`alloc`](Self::alloc) back. This may wait for all work of the context.
+    /// Frees memory of [`alloc`](Self::alloc). This may wait for all work of the context.
     ///
     /// # Safety
-    /// The address is one of [`alloc`](Self::alloc)'s that was not freed yet. No work that uses the memory comes later.
+    /// `address` was returned by [`alloc`](Self::alloc) and was not freed yet. No work that uses the memory comes
+    /// later.
     unsafe fn free(&self, address: u64) -> Result<()>;
 
-    /// What is given to a kernel begins at a multiple of this.
+    /// Returns the alignment that memory passed to a kernel must have.
     fn alignment_bytes(&self) -> u64;
 
-    /// Whether the host reads and writes device memory, by itself, at the address at which the device does.
+    /// Returns whether the host can read and write device memory directly, at the device's address.
     fn is_host_visible(&self, address: u64) -> Result<bool>;
 
-    /// Memory of the host that copies are fast from and to, in all contexts of the device.
+    /// Allocates host memory that copies are fast from and to, in all contexts of the device.
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>>;
 
-    /// Takes memory of [`alloc_host`](Self::alloc_host) back. This may wait for all work of the context.
+    /// Frees memory of [`alloc_host`](Self::alloc_host). This may wait for all work of the context.
     ///
     /// # Safety
-    /// Nothing uses the memory from the call on, and no work that does is pending.
+    /// Nothing uses the memory from the call on, and no work that uses it is pending.
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()>;
 
-    // Streams, and events in them. An event can be named in all contexts of the device.
+    // Streams, and events in them. An event is valid in all contexts of the device.
 
-    /// A stream that waits for no other by itself.
+    /// Creates a stream that does not wait for any other implicitly.
     fn create_stream(&self) -> Result<Stream>;
 
-    /// Destroys a stream. Its work goes on, and nobody waits for it.
+    /// Destroys a stream. Its pending work still runs, and the call does not wait for it.
     ///
     /// # Safety
-    /// The stream is a good handle.
+    /// The stream is a valid handle.
     unsafe fn destroy_stream(&self, stream: Stream) -> Result<()>;
 
-    /// Whether all work of a stream is done.
+    /// Returns whether all work of a stream is done.
     ///
     /// # Safety
-    /// The stream is a good handle.
+    /// The stream is a valid handle.
     unsafe fn is_idle(&self, stream: Stream) -> Result<bool>;
 
     /// Waits on the host until all work of a stream is done.
     ///
     /// # Safety
-    /// The stream is a good handle.
+    /// The stream is a valid handle.
     unsafe fn wait_until_idle(&self, stream: Stream) -> Result<()>;
 
     fn create_event(&self) -> Result<Event>;
 
-    /// Destroys an event. What waits for it goes on waiting.
+    /// Destroys an event. Streams and threads that wait for it keep waiting.
     ///
     /// # Safety
-    /// The event is a good handle.
+    /// The event is a valid handle.
     unsafe fn destroy_event(&self, event: Event) -> Result<()>;
 
-    /// Moves an event behind all that is in a stream now. Who waited for it where it was goes on waiting for that.
+    /// Records an event behind all work that is in a stream now. Waits for its earlier position are not affected.
     ///
     /// # Safety
-    /// Both are good handles.
+    /// Both are valid handles.
     unsafe fn record(&self, event: Event, stream: Stream) -> Result<()>;
 
-    /// Whether its stream has passed an event; one that was never recorded has been. The stream may be destroyed.
+    /// Returns whether an event has completed; one that was never recorded has. Its stream may be destroyed.
     ///
     /// # Safety
-    /// The event is a good handle.
+    /// The event is a valid handle.
     unsafe fn is_complete(&self, event: Event) -> Result<bool>;
 
-    /// Waits on the host until its stream has passed an event.
+    /// Waits on the host until an event has completed.
     ///
     /// # Safety
-    /// The event is a good handle.
+    /// The event is a valid handle.
     unsafe fn wait(&self, event: Event) -> Result<()>;
 
-    /// Holds what is put into a stream from now on, on the device, until an event's stream has passed it.
+    /// Makes work that is enqueued in a stream from now on wait, on the device, until an event has completed.
     ///
     /// # Safety
-    /// Both are good handles.
+    /// Both are valid handles.
     unsafe fn stream_wait_event(&self, stream: Stream, event: Event) -> Result<()>;
 
     // Work in a stream. The memory may be of any context of the device.
 
-    /// Puts a copy from the host in.
+    /// Enqueues a copy from the host.
     ///
     /// # Safety
-    /// `bytes` at `from` may be read, and nothing writes there, until the stream has passed the copy. For the rest as for
-    /// [`copy`](Self::copy).
+    /// `bytes` at `from` may be read, and nothing writes there, until the stream has completed the copy. For the rest
+    /// as for [`copy`](Self::copy).
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// [`upload`](Self::upload) without a part of the device that runs kernels, where another part copies, too: processes take turns on
-    /// the first, and a turn is long. From memory that is pinned.
+    /// [`upload`](Self::upload) by a copy engine, where the device has one, instead of the engine that runs kernels:
+    /// processes take turns on that engine, and a turn is long. The memory at `from` is pinned.
     ///
     /// # Safety
     /// As for [`upload`](Self::upload).
     unsafe fn upload_by_copy_engine(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.upload(to, from, bytes, stream) }
     }
 
-    /// Puts a copy to the host in.
+    /// Enqueues a copy to the host.
     ///
     /// # Safety
-    /// `bytes` at `to` may be written, and nothing else reads or writes there, until the stream has passed the copy. For the rest
-    /// as for [`copy`](Self::copy).
+    /// `bytes` at `to` may be written, and nothing else reads or writes there, until the stream has completed the copy.
+    /// For the rest as for [`copy`](Self::copy).
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// Puts a copy from device memory to device memory in.
+    /// Enqueues a copy from device memory to device memory.
     ///
     /// # Safety
-    /// The stream is a good handle, both are addresses of so many bytes, and the copy is in order.
+    /// The stream is a valid handle, `to` and `from` are addresses of `bytes` bytes each, and the copy is ordered.
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// Puts a copy of rows from device memory to device memory in: `rows` of them, each of `row_bytes`.
+    /// Enqueues a copy of `rows` rows of `row_bytes` each from device memory to device memory.
     ///
     /// # Safety
-    /// As for [`copy`](Self::copy), of all rows.
+    /// As for [`copy`](Self::copy), for all rows.
     unsafe fn copy_2d(
         &self,
         to: PitchedPtr,
@@ -181,67 +186,68 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
         stream: Stream,
     ) -> Result<()>;
 
-    /// Puts in that all bytes are set, to a pattern over and over. `to` and `bytes` are multiples of its length.
+    /// Enqueues a fill with a repeated pattern. `to` and `bytes` are multiples of the pattern's length.
     ///
     /// # Safety
-    /// The stream is a good handle, `to` an address of so many bytes, and the fill is in order.
+    /// The stream is a valid handle, `to` is an address of `bytes` bytes, and the fill is ordered.
     unsafe fn fill(&self, to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()>;
 
-    // What some devices lack.
+    // Features that some devices lack.
 
-    /// Memory that is mapped to addresses.
+    /// Memory that is mapped to reserved addresses.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory>;
 
-    /// Memory that other processes can have. Who shares can map.
+    /// Memory that other processes can map. A device with this has [`virtual_memory`](Self::virtual_memory) too.
     fn sharing(&self) -> Option<&dyn Sharing>;
 
-    /// Words that streams write and await.
+    /// Words in memory that streams write and wait for.
     fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps>;
 
-    /// Memory of the program's own that streams use where it lies.
+    /// Host memory of the program that streams use in place.
     fn host_registration(&self) -> Option<&dyn HostRegistration>;
 
     /// More contexts of the device, which share its memory and its events.
     fn contexts(&self) -> Option<&dyn Contexts>;
 
-    /// Events that tell the time.
+    /// Events with a time.
     fn timing(&self) -> Option<&dyn Timing>;
 
-    /// Streams that others made, and captures.
+    /// Streams that other code made, and captures.
     fn foreign_streams(&self) -> Option<&dyn ForeignStreams>;
 
-    // What a device knows of kernels that go wrong. Only one that runs them in software does.
+    // Diagnosis of faulting kernels. Only a device that runs kernels in software has it.
 
-    /// Has the device ask which block lies at an address of the `bytes` from `start` on, for each address that a launch is
-    /// given, so that it notices a kernel that leaves its block. It asks in any thread, until the answer is dropped.
-    /// Nothing where the device does not check what kernels do.
+    /// Registers a look-up of the blocks in the `bytes` at `start`. The device calls it, on any thread, for each
+    /// address that is passed to a launch, so that it detects a kernel that leaves its block. Dropping the result ends
+    /// this. Returns `None` where the device does not check accesses.
     fn annotate_blocks(&self, _start: u64, _bytes: u64, _look_up: BlockLookupFn) -> Option<BlockAnnotation> {
         None
     }
 
-    /// Where the first kernel that went wrong did so.
+    /// Describes the first kernel that faulted.
     fn fault(&self) -> Option<FaultDetails> {
         None
     }
 
-    /// The table of the driver's functions, where it is a CUDA driver.
+    /// Returns the driver's table of functions, if it is a CUDA driver.
     ///
     /// # Safety
-    /// As for [`cuda::load::load`]: whoever has a table vouches for all that is called of it. What this value made stays its own.
+    /// As for [`cuda::load::load`]: the caller answers for every call through the table. It does not destroy what this
+    /// value made.
     unsafe fn cuda(&self) -> Option<&cuda::Api> {
         None
     }
 
-    /// Whether it is a CUDA driver's.
+    /// Returns whether this is a CUDA driver.
     fn is_cuda(&self) -> bool {
         false
     }
 }
 
-/// Tells the block that an address lies in. It calls no driver.
+/// Returns the block that contains an address. It must not call the driver.
 pub type BlockLookupFn = Box<dyn Fn(u64) -> Option<BlockBounds> + Send + Sync>;
 
-/// A block as its owner asked for it.
+/// A block, with the size that its owner asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockBounds {
     pub base: u64,
@@ -250,34 +256,34 @@ pub struct BlockBounds {
     pub is_live: bool,
 }
 
-/// Memory that was described. Dropping it ends that, and waits for look-ups that are under way.
+/// A registered look-up. Dropping it ends the registration, and waits for look-ups in progress.
 pub type BlockAnnotation = Box<dyn fmt::Debug + Send + Sync>;
 
-/// How a kernel went wrong, as far as the device tells.
+/// How a kernel faulted, as far as the device reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultDetails {
     /// The kernel's name.
     pub kernel: String,
-    /// Line of the PTX text.
+    /// The line of the PTX text.
     pub line: u32,
-    /// The block of the grid.
+    /// The index of the block in the grid.
     pub block: [u32; 3],
-    /// The thread of the block.
+    /// The index of the thread in the block.
     pub thread: [u32; 3],
-    /// The address that was used, if it was one.
+    /// The address that was accessed, if the fault is an access.
     pub address: Option<u64>,
-    /// All of it in one sentence.
+    /// The whole report in one sentence.
     pub sentence: String,
 }
 
-/// How much memory a device has.
+/// Free and total memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
     pub free_bytes: u64,
     pub total_bytes: u64,
 }
 
-/// What memory is filled with.
+/// A pattern that memory is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     U8(u8),
@@ -286,7 +292,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// The shortest that `value` is made of over and over, and that an address begins at a multiple of.
+    /// Returns the shortest pattern whose repetition is `value` and whose length divides `address`.
     pub fn new(value: &[u8], address: u64) -> Option<Self> {
         let has_period = |length: usize| {
             let lies = address.is_multiple_of(length as u64) && value.len().is_multiple_of(length);
@@ -309,7 +315,7 @@ impl Pattern {
     }
 }
 
-/// Where rows lie: the first one's address, and how far it is from each to the next.
+/// Rows in memory: the address of the first, and the distance from each to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PitchedPtr {
     pub start: u64,
@@ -318,57 +324,57 @@ pub struct PitchedPtr {
 
 /// Images, their kernels, and launches.
 pub trait Kernels {
-    /// Whether the device loads images of a kind. One that runs no kernels takes none.
+    /// Returns whether the device loads images of a kind. A device that does not run kernels loads none.
     fn supports(&self, kind: ImageKind) -> bool;
 
-    /// Loads an image, which may change when the call has returned. This may wait for kernels that run.
+    /// Loads an image, which may change after the call has returned. This may wait for running kernels.
     ///
     /// # Safety
     /// The image is what [`ImageKind`] says of its kind.
     unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError>;
 
-    /// Unloads a module, and its kernels and variables with it. This may wait for all work of the context.
+    /// Unloads a module, its kernels and its variables. This may wait for all work of the context.
     ///
     /// # Safety
-    /// The module is a good handle. Nothing of it is launched or used from now on.
+    /// The module is a valid handle. Nothing of it is launched or used from now on.
     unsafe fn unload(&self, module: Module) -> Result<()>;
 
-    /// The kernel with a name, ready to be launched. It is its module's, and goes with that.
+    /// Returns the kernel with a name, ready to launch. It is valid until its module is unloaded.
     ///
     /// # Safety
-    /// The module is a good handle.
+    /// The module is a valid handle.
     unsafe fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>>;
 
-    /// The names of all kernels.
+    /// Returns the names of all kernels.
     ///
     /// # Safety
-    /// The module is a good handle.
+    /// The module is a valid handle.
     unsafe fn kernel_names(&self, module: Module) -> Result<Vec<String>>;
 
-    /// What a kernel takes, in its order.
+    /// Returns the parameters of a kernel, in order.
     ///
     /// # Safety
     /// The kernel is one of this context, and its module is loaded.
     unsafe fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>>;
 
-    /// How large a launch of a kernel may be. What no limit is known of is [`u64::MAX`].
+    /// Returns the limits of a launch of a kernel. An unknown limit is [`u64::MAX`].
     ///
     /// # Safety
     /// The kernel is one of this context, and its module is loaded.
     unsafe fn limits(&self, kernel: Kernel) -> Result<LaunchLimits>;
 
-    /// Where the variable with a name lies, and how many bytes it has.
+    /// Returns the address and the size in bytes of the variable with a name.
     ///
     /// # Safety
-    /// The module is a good handle.
+    /// The module is a valid handle.
     unsafe fn global(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
 
-    /// Puts a launch into a stream.
+    /// Enqueues a launch.
     ///
     /// # Safety
-    /// The stream is a good handle, and the kernel one of its context whose module stays loaded until the stream has passed the
-    /// launch. There is an argument for each parameter, of its size. What the kernel does with them is as
-    /// [`copy`](Backend::copy) asks, of all memory that it touches.
+    /// The stream is a valid handle, and the kernel is one of its context whose module stays loaded until the stream
+    /// has completed the launch. There is an argument for each parameter, of its size. All memory that the kernel
+    /// touches satisfies what [`copy`](Backend::copy) requires.
     unsafe fn launch(
         &self,
         kernel: Kernel,
@@ -378,16 +384,16 @@ pub trait Kernels {
     ) -> Result<()>;
 }
 
-/// What an image is.
+/// The format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageKind {
-    /// PTX: a text that ends in a NUL.
+    /// PTX: text that ends in a NUL.
     Ptx,
-    /// A cubin or a fat binary, as its compiler wrote it: drivers do not check one.
+    /// A cubin or a fat binary, as its compiler wrote it: drivers do not validate it.
     Binary,
-    /// OpenCL C: a text that ends in a NUL.
+    /// OpenCL C: text that ends in a NUL.
     OpenCl,
-    /// SPIR-V, as its compiler wrote it: words of 32 bits.
+    /// SPIR-V, as its compiler wrote it: 32-bit words.
     SpirV,
 }
 
@@ -402,63 +408,63 @@ impl fmt::Display for ImageKind {
     }
 }
 
-/// What a kernel takes.
+/// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// How many bytes; nothing where the driver does not tell.
+    /// Its size; `None` if the driver does not report it.
     pub bytes: Option<usize>,
 }
 
-/// How large a launch may be, as the device says, and the kernel.
+/// The largest launch that the device and the kernel allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchLimits {
-    /// Threads of a block.
+    /// Threads per block.
     pub threads_max: u64,
-    /// Threads of a block in each direction.
+    /// Threads per block in each dimension.
     pub block_threads: [u64; 3],
-    /// Blocks in each direction.
+    /// Blocks in each dimension.
     pub grid_blocks: [u64; 3],
-    /// Threads of a block of this kernel, whose registers count.
+    /// Threads per block of this kernel, which its registers limit.
     pub kernel_threads_max: u64,
-    /// Dynamic shared memory of a block of this kernel.
+    /// Dynamic shared memory per block of this kernel.
     pub kernel_shared_bytes_max: u64,
 }
 
-/// How many threads, and in what groups.
+/// The grid and the blocks of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchConfig {
     /// Blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: [u32; 3],
-    /// Dynamic shared memory of a block.
+    /// Dynamic shared memory per block.
     pub shared_bytes: u32,
 }
 
 impl LaunchConfig {
-    /// `blocks` blocks of `threads` threads in a line, without dynamic shared memory.
+    /// Returns `blocks` blocks of `threads` threads in one dimension, without dynamic shared memory.
     pub const fn linear(blocks: u32, threads: u32) -> Self {
         Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
     }
 }
 
-/// The arguments of a launch: where each lies, and what it is. The two are as long as each other.
+/// The arguments of a launch: a pointer to each, and its kind. Both have the same length.
 #[derive(Debug)]
 pub struct Arguments<'a> {
-    /// Of values, and of addresses of memory; read before the launch returns.
+    /// Pointers to values and to addresses of memory. They are read before the launch returns.
     pub pointers: &'a mut [*mut c_void],
     pub kinds: &'a [ArgKind],
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     Value {
         bytes: usize,
     },
-    /// The address of device memory, of 8 bytes.
+    /// The 8-byte address of device memory.
     Address,
-    /// The same, of memory that the kernel only reads: the bytes from `start` on.
+    /// The address of memory that the kernel only reads: the bytes from `start` on.
     ReadOnly {
         start: u64,
         bytes: u64,
@@ -474,160 +480,163 @@ impl ArgKind {
     }
 }
 
-/// Addresses that are reserved, memory without addresses, and the one mapped to the other. None of it waits for the device,
-/// nor goes with a context: it is the device's.
+/// Reserved addresses, memory without an address, and mapping one to the other. No call waits for the device. All of it
+/// belongs to the device, and outlives a context.
 pub trait VirtualMemory {
-    /// Reserves addresses that begin at a multiple of `alignment_bytes`.
+    /// Reserves addresses that start at a multiple of `alignment_bytes`.
     fn reserve(&self, bytes: u64, alignment_bytes: u64) -> Result<u64>;
 
-    /// Gives addresses back to which nothing is mapped any more.
+    /// Releases addresses to which nothing is mapped.
     ///
     /// # Safety
-    /// They were reserved here, as a whole, and nothing is mapped there.
+    /// They are a whole range that [`reserve`](Self::reserve) returned, and nothing is mapped there.
     unsafe fn unreserve(&self, start: u64, bytes: u64) -> Result<()>;
 
-    /// Memory without an address, for this process alone.
+    /// Allocates memory without an address, for this process only.
     fn create(&self, bytes: u64) -> Result<Memory>;
 
-    /// Gives a handle back. What is mapped of the memory stays.
+    /// Releases a handle. Mappings of the memory stay.
     ///
     /// # Safety
-    /// The memory is a good handle, and is not named any more.
+    /// The memory is a valid handle, and is not used afterwards.
     unsafe fn release(&self, memory: Memory) -> Result<()>;
 
-    /// Maps all `bytes` of memory. Nobody may use them before [`set_access`](Self::set_access).
+    /// Maps all `bytes` of memory. It may be accessed only after [`set_access`](Self::set_access).
     ///
     /// # Safety
-    /// The addresses are reserved, nothing is mapped there, and the memory is a good handle of so many bytes.
+    /// The addresses are reserved, nothing is mapped there, and the memory is a valid handle of `bytes` bytes.
     unsafe fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()>;
 
-    /// Says what kernels and copies may do at mapped addresses.
+    /// Sets what kernels and copies may do at mapped addresses.
     ///
     /// # Safety
-    /// All of it is mapped. No work is pending that is permitted no more.
+    /// The whole range is mapped. No pending work does what is no longer permitted.
     unsafe fn set_access(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
 
-    /// Unmaps what was mapped there. Work that still uses it faults.
+    /// Removes mappings. Work that still uses the addresses faults.
     ///
     /// # Safety
-    /// It is one or several whole mappings. No work that uses them is pending or comes later.
+    /// The range is one or several whole mappings. No work that uses them is pending or comes later.
     unsafe fn unmap(&self, start: u64, bytes: u64) -> Result<()>;
 }
 
-/// What may be done with memory. The device refuses the rest.
+/// Permitted accesses to memory. The device rejects any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     Read,
     ReadWrite,
 }
 
-/// Memory of [`VirtualMemory`]'s kind that processes have together, by a descriptor.
+/// Memory of the kind of [`VirtualMemory`] that processes share through a file descriptor.
 pub trait Sharing {
-    /// Memory without an address, which can be exported.
+    /// Allocates memory without an address that can be exported.
     fn create_shareable(&self, bytes: u64) -> Result<Memory>;
 
-    /// A descriptor of memory, which keeps it alive alone.
+    /// Returns a descriptor of memory. The descriptor alone keeps the memory alive.
     ///
     /// # Safety
-    /// The memory is a good handle, made with [`create_shareable`](Self::create_shareable).
+    /// The memory is a valid handle, made with [`create_shareable`](Self::create_shareable).
     unsafe fn export(&self, memory: Memory) -> Result<OwnedFd>;
 
-    /// The memory that a descriptor names. The descriptor may be closed afterwards.
+    /// Returns the memory that a descriptor refers to. The descriptor may be closed afterwards.
     fn import(&self, descriptor: BorrowedFd<'_>) -> Result<Memory>;
 }
 
-/// Words of 64 bits that streams write and await, and the host with them.
+/// 64-bit words that streams and the host write and wait for.
 pub trait StreamMemOps {
-    /// Memory of the host for words, for streams of all contexts of the device: where the host sees it, and where they do.
+    /// Allocates host memory for words, usable by streams of all contexts of the device. Returns the host's address and
+    /// the device's.
     fn alloc_mapped_host(&self, bytes: usize) -> Result<(NonNull<u8>, u64)>;
 
-    /// Takes memory of [`alloc_mapped_host`](Self::alloc_mapped_host) back. This may wait for all work of the context.
+    /// Frees memory of [`alloc_mapped_host`](Self::alloc_mapped_host). This may wait for all work of the context.
     ///
     /// # Safety
     /// As for [`Backend::free_host`].
     unsafe fn free_mapped_host(&self, start: NonNull<u8>) -> Result<()>;
 
-    /// Has a stream write a word when it comes to it, in one piece, and behind all that it did before.
+    /// Enqueues an atomic write of a word, ordered after all earlier work of the stream.
     ///
     /// # Safety
-    /// The stream is a good handle, and `address` one of a word that stays until the stream has passed this. The host refers to it
-    /// with atomics alone.
+    /// The stream is a valid handle, and `address` is that of a word that stays allocated until the stream has
+    /// completed the write. The host accesses it with atomics only.
     unsafe fn write_value(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
 
-    /// Holds a stream until a word has come to `value`. Words count round: up to 2^63 behind `value` is before it.
+    /// Makes a stream wait until a word has reached `value`. The comparison wraps around: the 2^63 numbers before
+    /// `value` count as smaller.
     ///
     /// # Safety
     /// As for [`write_value`](Self::write_value).
     unsafe fn wait_value(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
 }
 
-/// Memory of the program's own that streams of all contexts of the device use where it lies.
+/// Host memory of the program that streams of all contexts of the device use in place.
 pub trait HostRegistration {
-    /// Lets streams use memory of the host.
+    /// Registers host memory for use by streams.
     ///
     /// # Safety
-    /// The memory stays mapped until [`unregister`](Self::unregister) has returned, and only atomics refer to what streams
-    /// write of it.
+    /// The memory stays mapped until [`unregister`](Self::unregister) has returned, and the host accesses what streams
+    /// write of it with atomics only.
     unsafe fn register(&self, start: NonNull<c_void>, bytes: usize) -> Result<()>;
 
-    /// Where the device sees memory that is registered.
+    /// Returns the device's address of registered memory.
     fn device_address(&self, start: NonNull<c_void>) -> Result<u64>;
 
-    /// Takes [`register`](Self::register) back. This may wait for all work of the context.
+    /// Undoes [`register`](Self::register). This may wait for all work of the context.
     ///
     /// # Safety
-    /// No work that uses the memory is pending, and none comes.
+    /// No work that uses the memory is pending or comes later.
     unsafe fn unregister(&self, start: NonNull<c_void>) -> Result<()>;
 }
 
 /// More contexts of the device.
 pub trait Contexts {
-    /// A context of its own.
+    /// Creates a context.
     fn create_context(&self) -> Result<Arc<dyn Backend>>;
 }
 
-/// Events that tell the time.
+/// Events with a time.
 pub trait Timing {
-    /// An event between which and another time can be told.
+    /// Creates an event that records the time.
     fn create_timed_event(&self) -> Result<Event>;
 
-    /// The time between two such events that have passed: negative where the second was first.
+    /// Returns the time between two completed timed events; negative if the second completed first.
     ///
     /// # Safety
-    /// Both are good handles of [`create_timed_event`](Self::create_timed_event)'s.
+    /// Both are valid handles of [`create_timed_event`](Self::create_timed_event)'s.
     unsafe fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64>;
 }
 
-/// A capture that a stream takes part in, until it is ended.
+/// The capture that a stream takes part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamCapture {
-    /// It goes on, under an id that no other capture of the process ever has.
+    /// The capture is active. No other capture of the process ever has its id.
     Active(u64),
-    /// It was spoilt: no graph comes of it, and its id is not known any more.
+    /// The capture is invalidated: it will not yield a graph, and its id is no longer known.
     Invalidated,
 }
 
-/// Streams that others made and name by their handles, and streams whose work is noted for later instead of carried out.
+/// Streams that other code made and passes by their handles, and streams that are captured.
 pub trait ForeignStreams {
-    /// A number that tells a stream from another which has its handle later. Not for one that is captured: that spoils the
-    /// capture.
+    /// Returns a number that distinguishes a stream from a later one with the same handle. Must not be called for a
+    /// captured stream: that invalidates the capture.
     ///
     /// # Safety
-    /// The stream is a good handle, or one for which whoever names it vouches.
+    /// The stream is a valid handle, or one that the code which passes it answers for.
     unsafe fn id(&self, stream: Stream) -> Result<u64>;
 
-    /// Whether marks can be put into a stream: not while it is captured, or waits for one that is.
+    /// Returns whether events can be recorded in a stream: not while it is captured, or waits for a captured one.
     ///
     /// # Safety
     /// As for [`id`](Self::id).
     unsafe fn can_record(&self, stream: Stream) -> Result<bool>;
 
-    /// The capture that a stream takes part in.
+    /// Returns the capture that a stream takes part in.
     ///
     /// # Safety
     /// As for [`id`](Self::id).
     unsafe fn capture_id(&self, stream: Stream) -> Result<Option<StreamCapture>>;
 
-    /// An id that is higher than those of all captures of the process that have begun, and lower than those of all that begin later.
+    /// Returns an id greater than those of all captures of the process so far, and smaller than those of all later
+    /// ones.
     fn newest_capture(&self) -> Result<u64>;
 }

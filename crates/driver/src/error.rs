@@ -1,12 +1,12 @@
-//! A call that a driver refused, whichever driver it is: the call's name, the code, and what that means to who called.
+//! A failed call of any driver: the call's name, the code, and the kind of failure.
 
 use std::fmt;
 
-/// What a driver answered instead of success: a number, and the name that the driver's headers give it.
+/// An error code of a driver: the number, and the name that the driver's headers give it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     pub number: i64,
-    /// Nothing for a code of a newer driver.
+    /// `None` for a code of a newer driver.
     pub name: Option<&'static str>,
 }
 
@@ -25,14 +25,14 @@ impl fmt::Debug for Code {
     }
 }
 
-/// What a code means to who does not know the driver.
+/// The meaning of a code, independent of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// There is not so much memory, or there are not so many addresses.
+    /// The device has not enough free memory or addresses.
     OutOfMemory,
-    /// The device has failed: every call of the process answers with the code from now on.
+    /// The device has failed: every later call of the process returns this code.
     Fault,
-    /// The driver does not have the call.
+    /// The driver lacks the call.
     Unsupported,
     /// Anything else.
     Other,
@@ -48,7 +48,7 @@ pub struct CallError {
     pub kind: ErrorKind,
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -60,7 +60,7 @@ impl CallError {
         self.kind == ErrorKind::OutOfMemory
     }
 
-    /// Whether every call fails from now on, until the process ends.
+    /// Returns whether every later call of the process fails too.
     pub fn is_sticky(&self) -> bool {
         self.kind == ErrorKind::Fault
     }
@@ -73,14 +73,14 @@ impl CallError {
 /// Why an image was not loaded.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The image is at fault, and this is what the driver says of it, if anything.
+    /// The image is invalid. `log` is the driver's message, if it gave one.
     #[error("{code}: {log}")]
     Image { code: Code, log: Box<str> },
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.
 impl fmt::Debug for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

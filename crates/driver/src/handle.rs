@@ -1,5 +1,5 @@
-//! Handles of what a driver makes: numbers that only the backend that made them understands. They are inert: each call that is given
-//! one is `unsafe`, for drivers follow them.
+//! Handles of driver objects: numbers that only the backend that made them can interpret. Holding one is safe; each
+//! call that takes one is `unsafe`, because drivers dereference handles.
 
 use std::fmt;
 
@@ -11,15 +11,16 @@ macro_rules! handles {
         pub struct $name(pub(crate) u64);
 
         impl $name {
-            /// A handle by its number.
+            /// Makes a handle from its number.
             ///
             /// # Safety
-            /// It is the number of a handle that a backend made, or others where the backend takes theirs.
+            /// `number` is that of a handle that a backend made, or that other code made where the backend accepts such
+            /// handles.
             pub const unsafe fn from_raw(number: u64) -> Self {
                 Self(number)
             }
 
-            /// Its number: a pointer of the driver's, or whatever else the backend knows it by.
+            /// Returns the number: a pointer of the driver, or whatever the backend identifies the object by.
             pub const fn as_raw(self) -> u64 {
                 self.0
             }

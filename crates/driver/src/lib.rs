@@ -8,9 +8,10 @@
 //! | `cuMemAlloc`, `cuStreamCreate` | [`cuda::memory::alloc`], [`cuda::stream::create`]: a module for each noun, a function for each verb |
 //! | a failed call | [`cuda::CallError`], which names the call |
 //!
-//! [`Backend`] is one context on one device, of any driver: [`cuda::Context`] or [`opencl::Context`]. Handles are numbers
-//! ([`handle`]), addresses are `u64`, and a failed call is a [`CallError`] whose [`ErrorKind`] says what it means. What only
-//! some devices can do is asked for as a whole, and is `None` where it is missing:
+//! [`Backend`] is one context on one device, of any driver: [`cuda::Context`] or [`opencl::Context`]. Handles are
+//! numbers ([`handle`]), addresses are `u64`, and a failed call is a [`CallError`] whose [`ErrorKind`] says what it
+//! means. A feature that only some devices have is a trait of its own, and its method returns `None` where it is
+//! missing:
 //!
 //! | method | what it offers |
 //! |---|---|

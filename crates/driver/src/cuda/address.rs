@@ -1,11 +1,11 @@
-//! Addresses without memory.
+//! Reserved addresses without memory.
 
 use super::api::Api;
 use super::call::{CallError, call};
 use super::types::CUdeviceptr;
 
-/// Reserves `bytes` of addresses that start on a multiple of `alignment`, at `wish` if that is free. Zero leaves
-/// either to the driver.
+/// Reserves `bytes` of addresses that start at a multiple of `alignment`, at `wish` if that range is free. Zero leaves
+/// either choice to the driver.
 pub fn reserve(api: &Api, bytes: usize, alignment: usize, wish: CUdeviceptr) -> Result<CUdeviceptr, CallError> {
     let mut start = CUdeviceptr::NULL;
     // SAFETY: `start` outlives the call, which writes one address to it.
@@ -13,7 +13,7 @@ pub fn reserve(api: &Api, bytes: usize, alignment: usize, wish: CUdeviceptr) -> 
     Ok(start)
 }
 
-/// Gives back addresses to which nothing is mapped any more.
+/// Releases addresses to which nothing is mapped.
 pub fn free(api: &Api, start: CUdeviceptr, bytes: usize) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemAddressFree(start, bytes)) }

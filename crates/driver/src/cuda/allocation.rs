@@ -1,4 +1,4 @@
-//! Memory without an address, which lives as long as a handle, a mapping or a descriptor of it does.
+//! Memory without an address. It lives as long as a handle, a mapping or a descriptor of it.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use super::call::{CallError, call};
 use super::mapping_types::{CUmemAllocationGranularity_flags, CUmemAllocationProp, CUmemGenericAllocationHandle};
 use super::types::{CUdevice, CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation};
 
-/// What the sizes of such memory, and the addresses that it is mapped to, are multiples of.
+/// Returns the unit of the sizes of such memory and of the addresses that it is mapped to.
 pub fn granularity_bytes(
     api: &Api,
     prop: &CUmemAllocationProp,
@@ -21,7 +21,7 @@ pub fn granularity_bytes(
     Ok(bytes)
 }
 
-/// Takes memory of a device.
+/// Allocates memory of a device.
 pub fn create(api: &Api, bytes: usize, prop: &CUmemAllocationProp) -> Result<CUmemGenericAllocationHandle, CallError> {
     let mut allocation = CUmemGenericAllocationHandle::default();
     // SAFETY: `allocation` and `prop` outlive the call, which writes one handle to the first and reads the second.
@@ -29,13 +29,13 @@ pub fn create(api: &Api, bytes: usize, prop: &CUmemAllocationProp) -> Result<CUm
     Ok(allocation)
 }
 
-/// Gives a handle back. The memory lives on for as long as it is mapped, or others have it.
+/// Releases a handle. The memory lives on while it is mapped or another handle or descriptor of it exists.
 pub fn release(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemRelease(allocation)) }
 }
 
-/// What the memory was made like.
+/// Returns the properties that the memory was created with.
 pub fn properties(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<CUmemAllocationProp, CallError> {
     let mut prop = CUmemAllocationProp {
         kind: CUmemAllocationType::INVALID,
@@ -47,7 +47,7 @@ pub fn properties(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result
     Ok(prop)
 }
 
-/// One more handle of the memory that is mapped to an address.
+/// Returns one more handle of the memory that is mapped to an address.
 pub fn retain(api: &Api, start: CUdeviceptr) -> Result<CUmemGenericAllocationHandle, CallError> {
     let mut allocation = CUmemGenericAllocationHandle::default();
     let start = ptr::without_provenance_mut::<c_void>(start.0 as usize);
@@ -56,21 +56,21 @@ pub fn retain(api: &Api, start: CUdeviceptr) -> Result<CUmemGenericAllocationHan
     Ok(allocation)
 }
 
-/// A descriptor of the memory, which keeps it alive alone.
+/// Returns a descriptor of the memory. The descriptor alone keeps the memory alive.
 pub fn export(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<OwnedFd, CallError> {
     let mut descriptor: c_int = -1;
     let shareable = (&raw mut descriptor).cast::<c_void>();
     let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
     // SAFETY: `descriptor` outlives the call, which writes one descriptor to it for this kind.
     unsafe { call!(api.cuMemExportToShareableHandle(shareable, allocation, kind, 0)) }?;
-    // SAFETY: the driver has opened the descriptor for the caller, whose it is alone.
+    // SAFETY: the driver opened the descriptor for the caller, which owns it alone.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// The memory that a descriptor names. The descriptor may be closed afterwards.
+/// Returns the memory that a descriptor refers to. The descriptor may be closed afterwards.
 pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemGenericAllocationHandle, CallError> {
     let mut allocation = CUmemGenericAllocationHandle::default();
-    // The driver takes number 0 for no descriptor. Another number of it is never that; without one the driver says no.
+    // The driver treats descriptor 0 as none. A duplicate has another number; without one, the driver rejects the call.
     let another = if descriptor.as_raw_fd() == 0 { descriptor.try_clone_to_owned().ok() } else { None };
     let descriptor = another.as_ref().map_or(descriptor, AsFd::as_fd);
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor.as_raw_fd() as usize);

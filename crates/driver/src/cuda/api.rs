@@ -1,9 +1,9 @@
-//! The one list of the CUDA driver's functions, and what is made from it: the table [`Api`], the names [`Function`],
-//! and, in other modules and crates through [`with_functions`](crate::with_functions), everything else that must
-//! have one entry a function.
+//! The list of the CUDA driver's functions, and what is generated from it: the table [`Api`], the names [`Function`],
+//! and, in other modules and crates through [`with_functions`](crate::with_functions), everything else that needs one
+//! entry per function.
 //!
-//! A symbol is spelled with its version. Where a library lacks one (`cuCtxCreate_v4` came with CUDA 12.5), the table
-//! answers `NOT_SUPPORTED` in its place.
+//! A symbol is spelled with its version. Where a library lacks one (`cuCtxCreate_v4` came with CUDA 12.5), the table's
+//! entry returns `NOT_SUPPORTED`.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
@@ -15,8 +15,9 @@ use super::managed_types::*;
 use super::mapping_types::*;
 use super::types::*;
 
-/// Calls the macro `$then` with the whole list: `$then! { fn name(argument: Type, ...); ... }`. The types are those of
-/// [`cuda`](crate::cuda) and `c_char`, `c_void` of the standard library, to be in scope where the macro is called.
+/// Calls the macro `$then` with the whole list: `$then! { fn name(argument: Type, ...); ... }`. The types of
+/// [`cuda`](crate::cuda), and `c_char` and `c_void` of the standard library, must be in scope where the macro is
+/// called.
 #[macro_export]
 macro_rules! with_functions {
     ($then:path) => {
@@ -94,7 +95,7 @@ macro_rules! with_functions {
             fn cuMemHostUnregister(start: *mut c_void);
             fn cuMemAllocManaged(start: *mut CUdeviceptr, bytes: usize, flags: u32);
 
-            // Managed memory: who uses it, where, and how.
+            // Managed memory: attachment, prefetch and advice.
             fn cuStreamAttachMemAsync(stream: CUstream, start: CUdeviceptr, bytes: usize, flags: u32);
             fn cuMemPrefetchAsync(start: CUdeviceptr, bytes: usize, device: CUdevice, stream: CUstream);
             fn cuMemPrefetchAsync_v2(start: CUdeviceptr, bytes: usize, location: CUmemLocation, flags: u32, stream: CUstream);
@@ -136,7 +137,7 @@ macro_rules! with_functions {
             fn cuMemsetD2D16Async(to: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream);
             fn cuMemsetD2D32Async(to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream);
 
-            // What lies at an address.
+            // Pointer attributes.
             fn cuPointerGetAttribute(data: *mut c_void, attribute: CUpointer_attribute, address: CUdeviceptr);
             fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, address: CUdeviceptr);
             fn cuPointerGetAttributes(count: u32, attributes: *mut CUpointer_attribute, data: *mut *mut c_void, address: CUdeviceptr);
@@ -157,7 +158,7 @@ macro_rules! with_functions {
             fn cuStreamDestroy_v2(stream: CUstream);
             fn cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
 
-            // Captures: what is put into a stream becomes a graph.
+            // Captures: recording a stream's work as a graph.
             fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode);
             fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
             fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut u64, graph: *mut CUgraph, nodes: *mut *const CUgraphNode, count: *mut usize);
@@ -183,7 +184,7 @@ macro_rules! with_functions {
             fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
             fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: CUevent, end: CUevent);
 
-            // Work of the host, and words of memory, in the order of a stream.
+            // Host functions, and words in memory, in stream order.
             fn cuLaunchHostFunc(stream: CUstream, work: CUhostFn, data: *mut c_void);
             fn cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32);
             fn cuStreamWaitValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32);
@@ -191,7 +192,7 @@ macro_rules! with_functions {
             fn cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32);
             fn cuStreamBatchMemOp_v2(stream: CUstream, count: u32, operations: *mut CUstreamBatchMemOpParams, flags: u32);
 
-            // Allocation in the order of a stream.
+            // Stream-ordered allocation.
             fn cuMemAllocAsync(start: *mut CUdeviceptr, bytes: usize, stream: CUstream);
             fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream);
             fn cuMemAllocFromPoolAsync(start: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream);
@@ -207,7 +208,7 @@ macro_rules! with_functions {
             fn cuMemPoolExportPointer(data: *mut CUmemPoolPtrExportData, start: CUdeviceptr);
             fn cuMemPoolImportPointer(start: *mut CUdeviceptr, pool: CUmemoryPool, data: *mut CUmemPoolPtrExportData);
 
-            // Virtual memory: addresses, memory, and the one mapped to the other.
+            // Virtual memory: addresses, memory, and mapping one to the other.
             fn cuMemAddressReserve(start: *mut CUdeviceptr, bytes: usize, alignment: usize, wish: CUdeviceptr, flags: u64);
             fn cuMemAddressFree(start: CUdeviceptr, bytes: usize);
             fn cuMemCreate(allocation: *mut CUmemGenericAllocationHandle, bytes: usize, prop: *const CUmemAllocationProp, flags: u64);
@@ -222,7 +223,7 @@ macro_rules! with_functions {
             fn cuMemExportToShareableHandle(shareable: *mut c_void, allocation: CUmemGenericAllocationHandle, kind: CUmemAllocationHandleType, flags: u64);
             fn cuMemImportFromShareableHandle(allocation: *mut CUmemGenericAllocationHandle, shareable: *mut c_void, kind: CUmemAllocationHandleType);
 
-            // Memory and events of another process, by handles that are bytes.
+            // Memory and events of another process, by opaque handles.
             fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, start: CUdeviceptr);
             fn cuIpcOpenMemHandle_v2(start: *mut CUdeviceptr, handle: CUipcMemHandle, flags: u32);
             fn cuIpcCloseMemHandle(start: CUdeviceptr);
@@ -241,7 +242,7 @@ macro_rules! with_functions {
             fn cuModuleEnumerateFunctions(functions: *mut CUfunction, count: u32, module: CUmodule);
             fn cuModuleGetGlobal_v2(start: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char);
 
-            // Libraries: an image of no context, and its kernels.
+            // Libraries: images that belong to no context, and their kernels.
             fn cuLibraryLoadData(library: *mut CUlibrary, code: *const c_void, options: *mut CUjit_option, values: *mut *mut c_void, count: u32, library_options: *mut CUlibraryOption, library_values: *mut *mut c_void, library_count: u32);
             fn cuLibraryLoadFromFile(library: *mut CUlibrary, path: *const c_char, options: *mut CUjit_option, values: *mut *mut c_void, count: u32, library_options: *mut CUlibraryOption, library_values: *mut *mut c_void, library_count: u32);
             fn cuLibraryUnload(library: CUlibrary);
@@ -279,7 +280,7 @@ macro_rules! with_functions {
             fn cuFuncIsLoaded(state: *mut CUfunctionLoadingState, function: CUfunction);
             fn cuFuncLoad(function: CUfunction);
 
-            // How many blocks of a function fit.
+            // Occupancy.
             fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut i32, function: CUfunction, block_size: i32, shared_bytes: usize);
             fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: *mut i32, function: CUfunction, block_size: i32, shared_bytes: usize, flags: u32);
             fn cuOccupancyMaxPotentialBlockSize(grid_size: *mut i32, block_size: *mut i32, function: CUfunction, shared_of_block: CUoccupancyB2DSize, shared_bytes: usize, block_size_limit: i32);
@@ -293,34 +294,34 @@ macro_rules! with_functions {
             fn cuLaunchKernelEx(config: *const CUlaunchConfig, function: CUfunction, parameters: *mut *mut c_void, extra: *mut *mut c_void);
             fn cuLaunchCooperativeKernel(function: CUfunction, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: CUstream, parameters: *mut *mut c_void);
 
-            // What the driver has to say of errors.
+            // The driver's log of errors.
             fn cuLogsRegisterCallback(callback: CUlogsCallback, data: *mut c_void, handle: *mut CUlogsCallbackHandle);
             fn cuLogsUnregisterCallback(handle: CUlogsCallbackHandle);
             fn cuLogsCurrent(iterator: *mut CUlogIterator, flags: u32);
             fn cuLogsDumpToFile(iterator: *mut CUlogIterator, path: *const c_char, flags: u32);
             fn cuLogsDumpToMemory(iterator: *mut CUlogIterator, text: *mut c_char, bytes: *mut usize, flags: u32);
 
-            // Where a profiler looks.
+            // Profiler control.
             fn cuProfilerStart();
             fn cuProfilerStop();
         }
     };
 }
 
-/// The promise that every table carries: the calls of [`cuda`](crate::cuda) are safe because of it.
+/// The promise that every table carries, and that makes the functions of [`cuda`](crate::cuda) safe to call.
 ///
-/// A table with one function replaced keeps the promise of the table that it was made of: `Api { cuInit: mine, ..api }`.
+/// A table with one function replaced keeps the promise of the original: `Api { cuInit: mine, ..api }`.
 #[derive(Clone, Copy, Debug)]
 pub struct Vouched(());
 
 impl Vouched {
-    /// The promise for a new table and all copies of it.
+    /// Makes the promise for a new table and all copies of it.
     ///
     /// # Safety
-    /// Each function of the table does what the driver API says of it, and touches no memory beyond that. Calls through the table are
-    /// as unsafe as the C functions: the program passes handles of this driver that were not destroyed; addresses are memory that
-    /// the call may use so, in order with all else that uses it; and memory of the host that a device writes is not referred
-    /// to meanwhile.
+    /// Each function of the table does what the driver API documents, and accesses no memory beyond that. Calls through
+    /// the table are as unsafe as the C functions: the program passes handles of this driver that were not destroyed;
+    /// addresses are memory that the call may use in that way, ordered with everything else that uses it; and nothing
+    /// refers to host memory while a device writes it.
     pub const unsafe fn new() -> Self {
         Self(())
     }
@@ -330,12 +331,12 @@ macro_rules! table {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         /// A CUDA driver: a pointer to each of its functions.
         ///
-        /// A value, not a global: two drivers live in one process, and a test that wants a call to fail replaces
-        /// one field.
+        /// A value, not a global: several drivers can be loaded in one process, and a test makes one call fail by
+        /// replacing one field.
         #[derive(Clone, Copy)]
         #[allow(non_snake_case, reason = "the fields are named as C names the functions")]
         pub struct Api {
-            /// What makes a table of functions a value that only `unsafe` code makes from nothing.
+            /// Keeps safe code from building a table of arbitrary functions.
             pub vouched: Vouched,
             $(pub $name: unsafe extern "C" fn($($kind),*) -> CUresult,)*
         }
@@ -351,7 +352,7 @@ macro_rules! table {
             /// Every function of the list, in its order.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The symbol, with its version.
+            /// Returns the symbol, with its version.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)*
@@ -360,22 +361,21 @@ macro_rules! table {
         }
 
         impl Api {
-            /// The table of the symbols that `find` knows, and the functions that it does not: those answer
+            /// Returns a table of the symbols that `find` returns, and the functions that it did not find: those return
             /// `NOT_SUPPORTED`.
             ///
             /// # Safety
-            /// What `find` answers for a name must be a function with the C signature that the list states, and
-            /// must stay callable for as long as the table or a copy of it is used. For the rest as for
-            /// [`Vouched::new`].
+            /// What `find` returns for a name must be a function with the C signature that the list states, and must
+            /// stay callable for as long as the table or a copy of it is used. For the rest as for [`Vouched::new`].
             pub unsafe fn from_symbols(
                 find: impl Fn(&CStr) -> Option<unsafe extern "C" fn()>,
             ) -> (Self, Vec<Function>) {
                 let mut absent = Vec::new();
                 let api = Self {
-                    // SAFETY: the caller vouches for the functions, and for what is called of them.
+                    // SAFETY: the caller vouches for the functions, and for the calls through the table.
                     vouched: unsafe { Vouched::new() },
                     $($name: match find(symbol(concat!(stringify!($name), "\0"))) {
-                        // SAFETY: the caller vouches that the symbol has this signature.
+                        // SAFETY: the caller guarantees that the symbol has this signature.
                         Some(function) => unsafe {
                             std::mem::transmute::<
                                 unsafe extern "C" fn(),
@@ -391,7 +391,7 @@ macro_rules! table {
                 (api, absent)
             }
 
-            /// The address of a function of this driver.
+            /// Returns the address of a function of this driver.
             pub fn address(&self, function: Function) -> usize {
                 match function {
                     $(Function::$name => self.$name as usize,)*
@@ -399,7 +399,7 @@ macro_rules! table {
             }
         }
 
-        /// What stands in the table for a symbol that a library lacks.
+        /// The table's entry for a symbol that a library lacks.
         #[allow(non_snake_case, reason = "named as C names the functions")]
         mod missing {
             use super::*;
@@ -414,11 +414,11 @@ macro_rules! table {
 with_functions!(table);
 
 fn symbol(name: &'static str) -> &'static CStr {
-    CStr::from_bytes_with_nul(name.as_bytes()).expect("a symbol of the list ends in a NUL and holds no other")
+    CStr::from_bytes_with_nul(name.as_bytes()).expect("a symbol of the list ends in a NUL and contains no other")
 }
 
 impl Function {
-    /// The function with this symbol.
+    /// Returns the function with this symbol.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.name() == name)
     }

@@ -1,5 +1,5 @@
-//! A context of a CUDA driver as a [`Backend`]. Which context a thread has current, which calls a capture does not bear, and
-//! what codes mean is known here, and nowhere above.
+//! A context of a CUDA driver as a [`Backend`]. This module deals with the thread's current context, with calls that
+//! would invalidate a capture, and with the meaning of error codes; nothing above does.
 
 mod capabilities;
 mod kernels;
@@ -25,11 +25,11 @@ use crate::handle::{Event, Stream};
 
 type Result<T> = std::result::Result<T, CallError>;
 
-/// Copies from the host of so many bytes go with the commands. Of fewer, two rows cannot be made that lie apart.
+/// The shortest copy from the host that is split to reach a copy engine: two rows that are not adjacent need 4 bytes.
 const INLINE_COPY_BYTES_MIN: usize = 4;
 const INLINE_COPY_BYTES_MAX: usize = 32 << 10;
 
-/// A context of a device, with a driver that is initialised.
+/// A context of a device. Its driver is initialised.
 #[derive(Debug)]
 pub struct Context {
     api: Api,
@@ -39,29 +39,29 @@ pub struct Context {
     has_virtual_memory: bool,
     has_shareable_memory: bool,
     has_stream_mem_ops: bool,
-    /// What the software driver offers beyond CUDA.
+    /// The software driver's extension.
     extension: Option<Extension>,
 }
 
-/// Where a context comes from, and so how it goes.
+/// Where a context comes from, which decides how it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// It is retained.
+    /// The primary context, retained.
     Primary,
     Created,
-    /// Others made it, and destroy it.
+    /// Made and destroyed by other code.
     Adopted,
 }
 
 impl Context {
-    /// The primary context, retained until it is closed.
+    /// Returns the primary context, retained until it is closed.
     pub fn primary(api: Api, device: CUdevice) -> Result<Self> {
         let raw = primary::retain(&api, device)?;
         let primary = Self::new(api, device, raw, Origin::Primary);
         primary.or_else(|error| primary::release(&api, device).map_err(CallError::from).and(Err(error)))
     }
 
-    /// A context that others made. They destroy it, after all that is done here.
+    /// Wraps a context that other code made. That code destroys it, after this value is no longer used.
     pub fn adopt(api: Api, device: CUdevice, raw: CUcontext) -> Result<Self> {
         Self::new(api, device, raw, Origin::Adopted)
     }
@@ -89,12 +89,12 @@ impl Context {
         Ok(with_current(&self.api, self.raw, || call(&self.api))?)
     }
 
-    /// As [`within`](Self::within), and so that a capture in any thread does not mind.
+    /// As [`with_current`](Self::with_current), without invalidating a capture of any thread.
     fn with_current_relaxed<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
         Ok(with_current_relaxed(&self.api, self.raw, || call(&self.api))?)
     }
 
-    /// Makes a call that names a stream. The default streams are those of the context that is current.
+    /// Makes a call that takes a stream. The default streams are those of the current context.
     fn with_stream<R>(
         &self,
         stream: Stream,
@@ -147,7 +147,7 @@ impl Backend for Context {
         self.with_current_relaxed(|api| memory::free(api, CUdeviceptr(address)))
     }
 
-    /// Addresses are numbers here, and an element lies at a multiple of its own size.
+    /// Addresses are numbers here, and an element is aligned to its own size.
     fn alignment_bytes(&self) -> u64 {
         1
     }
@@ -162,12 +162,12 @@ impl Backend for Context {
 
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>> {
         let start = self.with_current_relaxed(|api| host::alloc_with_flags(api, bytes, host_alloc_flags::PORTABLE))?;
-        Ok(NonNull::new(start.cast()).expect("the driver allocates nothing at null"))
+        Ok(NonNull::new(start.cast()).expect("the driver never allocates at null"))
     }
 
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()> {
         self.with_current_relaxed(|api| {
-            // SAFETY: the caller vouches that nothing uses the memory any more.
+            // SAFETY: the caller guarantees that nothing uses the memory any more.
             unsafe { host::free(api, start.as_ptr().cast()) }
         })
     }
@@ -212,24 +212,25 @@ impl Backend for Context {
         self.with_stream(stream, |api, stream| stream::wait_event(api, stream, event.into(), 0))
     }
 
-    // Copies and fills have the context current: without one the driver refuses what lies in several chunks.
+    // Copies and fills need the context current: without one, the driver rejects memory that spans several chunks.
 
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
         self.with_current(|api| {
-            // SAFETY: the caller vouches for `from` until the stream has passed the copy.
+            // SAFETY: the caller vouches for `from` until the stream has completed the copy.
             unsafe { copy::host_to_device_async(api, CUdeviceptr(to), from.cast(), bytes, stream.into()) }
         })
     }
 
-    /// A short copy goes with the commands, to the part that runs kernels (142 µs beside another process on an H200), and so does one of
-    /// rows that lie one behind the other; of rows that lie apart it does not (8 µs). So it is one of two such, and one of what lies between.
+    /// Copies two rows that are not adjacent, and then the bytes between them. The driver puts a short copy, and one of
+    /// adjacent rows, into the command buffer of the engine that runs kernels (142 µs beside another process on an
+    /// H200); rows that are not adjacent use a copy engine (8 µs).
     unsafe fn upload_by_copy_engine(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
         if !(INLINE_COPY_BYTES_MIN..INLINE_COPY_BYTES_MAX).contains(&bytes) {
-            // SAFETY: as the caller says.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.upload(to, from, bytes, stream) };
         }
         let pitch = bytes.div_ceil(2);
-        // Of an odd number of bytes one lies between, and another is copied twice.
+        // With an odd number of bytes, one is between the rows, and another is copied twice.
         let pitch_between = if bytes.is_multiple_of(2) { pitch } else { 2 };
         let parts = [(0, pitch - 1, pitch), (pitch - 1, 1, pitch_between)];
         self.with_current(|api| {
@@ -245,7 +246,8 @@ impl Backend for Context {
                     Height: 2,
                     ..CUDA_MEMCPY2D::default()
                 };
-                // SAFETY: the caller vouches for `from` until the stream has passed the copy; both rows lie within it.
+                // SAFETY: the caller vouches for `from` until the stream has completed the copy; both rows lie within
+                // it.
                 unsafe { copy::rectangle_async(api, &rows, stream.into()) }
             })
         })
@@ -253,7 +255,7 @@ impl Backend for Context {
 
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.with_current(|api| {
-            // SAFETY: the caller vouches for `to` until the stream has passed the copy.
+            // SAFETY: the caller vouches for `to` until the stream has completed the copy.
             unsafe { copy::device_to_host_async(api, to.cast(), CUdeviceptr(from), bytes, stream.into()) }
         })
     }
@@ -284,7 +286,7 @@ impl Backend for Context {
             ..CUDA_MEMCPY2D::default()
         };
         self.with_current(|api| {
-            // SAFETY: neither side is the host's.
+            // SAFETY: both sides are device memory.
             unsafe { copy::rectangle_async(api, &rectangle, stream.into()) }
         })
     }
@@ -353,7 +355,7 @@ macro_rules! converted {
         }
 
         impl $handle {
-            /// Of what the driver has just made.
+            /// Wraps what the driver has just made.
             fn made(raw: $raw) -> Self {
                 Self(raw.0 as u64)
             }
@@ -361,7 +363,7 @@ macro_rules! converted {
     )*};
 }
 
-/// Of a stream that others made: naming it in a call is `unsafe`, as any handle.
+/// Wraps a stream that other code made. Passing it to a call is `unsafe`, as for any handle.
 impl From<CUstream> for Stream {
     fn from(raw: CUstream) -> Self {
         Self::made(raw)

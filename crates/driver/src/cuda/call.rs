@@ -1,4 +1,4 @@
-//! An error of a driver call, which names the call.
+//! A failed driver call: the error names the call.
 
 use super::api::Function;
 use super::code::{CUerror, CUresult};
@@ -13,7 +13,7 @@ pub struct CallError {
     pub code: CUerror,
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -32,12 +32,12 @@ impl From<CallError> for error::CallError {
     }
 }
 
-/// The outcome of a driver call with the call's name on its error.
+/// Adds the call's name to the error.
 pub(crate) fn check(call: Function, result: CUresult) -> Result<(), CallError> {
     result.map_err(|code| CallError { call, code })
 }
 
-/// The outcome of a query, where `NOT_READY` is an answer and not an error.
+/// Turns the outcome of a query into a `bool`: `NOT_READY` is `false`, not an error.
 pub(crate) fn ready(outcome: Result<(), CallError>) -> Result<bool, CallError> {
     match outcome {
         Ok(()) => Ok(true),
@@ -46,8 +46,8 @@ pub(crate) fn ready(outcome: Result<(), CallError>) -> Result<bool, CallError> {
     }
 }
 
-/// `call!(api.cuInit(flags))` calls the function of the table and puts its name on the error, so that the name cannot
-/// be another function's. It is as unsafe as the function: the `unsafe` and its proof stand where it is used.
+/// `call!(api.cuInit(flags))` calls the function of the table and puts its name on the error, so that the two always
+/// match. It is as unsafe as the function: the `unsafe` block and its proof are at the place of use.
 macro_rules! call {
     ($api:ident.$name:ident($($argument:expr),*)) => {
         $crate::cuda::call::check($crate::cuda::api::Function::$name, ($api.$name)($($argument),*))

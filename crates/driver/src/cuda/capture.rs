@@ -1,4 +1,4 @@
-//! Captures: what is put into a stream becomes a graph instead of being carried out.
+//! Captures: work enqueued in a stream becomes a graph instead of running.
 
 use std::ptr;
 
@@ -7,25 +7,25 @@ use super::call::{CallError, call};
 use super::graph_types::{CUgraph, CUgraphNode, CUstreamCaptureMode};
 use super::types::{CUstream, CUstreamCaptureStatus};
 
-/// What is known of a stream's capture.
+/// The state of a stream's capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     pub status: CUstreamCaptureStatus,
-    /// Never the same for two captures of a process. The rest says something only while the status is `ACTIVE`.
+    /// Unique among the captures of a process. The fields after this one are valid only while the status is `ACTIVE`.
     pub id: u64,
     pub graph: CUgraph,
-    /// How many nodes the next one of this stream comes after.
+    /// The number of nodes that the stream's next node depends on.
     pub dependencies: usize,
 }
 
-/// Begins to capture what is put into the stream.
+/// Begins to capture the work of a stream.
 pub fn begin(api: &Api, stream: CUstream, mode: CUstreamCaptureMode) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamBeginCapture_v2(stream, mode)) }
 }
 
-/// Ends the capture that began in this stream, and hands over its graph. The capture ends also where the call fails
-/// because of what happened meanwhile.
+/// Ends the capture that began in this stream and returns its graph. The capture ends even if the call fails because it
+/// was invalidated.
 pub fn end(api: &Api, stream: CUstream) -> Result<CUgraph, CallError> {
     let mut graph = CUgraph::NULL;
     // SAFETY: `graph` outlives the call, which writes one handle to it.
@@ -33,7 +33,7 @@ pub fn end(api: &Api, stream: CUstream) -> Result<CUgraph, CallError> {
     Ok(graph)
 }
 
-/// What is known of the stream's capture.
+/// Returns the state of the stream's capture.
 pub fn info(api: &Api, stream: CUstream) -> Result<Info, CallError> {
     let mut info = Info { status: CUstreamCaptureStatus::NONE, id: 0, graph: CUgraph::NULL, dependencies: 0 };
     let mut nodes: *const CUgraphNode = ptr::null();
@@ -51,7 +51,7 @@ pub fn info(api: &Api, stream: CUstream) -> Result<Info, CallError> {
     Ok(info)
 }
 
-/// Says which captures the calling thread heeds with calls that a capture does not see, and returns what it was before.
+/// Sets which captures restrict the calling thread's calls that are not captured, and returns the previous mode.
 pub fn exchange_mode(api: &Api, mode: CUstreamCaptureMode) -> Result<CUstreamCaptureMode, CallError> {
     let mut mode = mode;
     // SAFETY: `mode` outlives the call, which reads and writes one `u32` there.

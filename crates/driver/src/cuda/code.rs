@@ -1,4 +1,4 @@
-//! The codes a driver call answers with. A code is a number, so that one of a newer driver is a value like any other.
+//! The error codes of the driver. A code is a number, so that an unknown one of a newer driver is a value too.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -21,12 +21,12 @@ const _: () = assert!(align_of::<CUresult>() == 4);
 macro_rules! codes {
     ($($name:ident = $number:literal, $said:literal;)*) => {
         impl CUerror {
-            $(pub const $name: Self = Self(NonZeroU32::new($number).expect("a code of an error is not zero"));)*
+            $(pub const $name: Self = Self(NonZeroU32::new($number).expect("an error code is not zero"));)*
 
             /// Every code that has a name, in ascending order.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The name of the code as C spells it, if it has one.
+            /// Returns the name of the code as C spells it, if it is known.
             pub const fn name(self) -> Option<&'static CStr> {
                 match self {
                     $(Self::$name => Some(code_name!($name)),)*
@@ -34,7 +34,7 @@ macro_rules! codes {
                 }
             }
 
-            /// A few words on the code, if it has a name.
+            /// Returns a short description of the code, if it is known.
             pub const fn description(self) -> Option<&'static CStr> {
                 match self {
                     $(Self::$name => Some(c_text!($said)),)*
@@ -49,7 +49,7 @@ macro_rules! c_text {
     ($text:expr) => {
         match CStr::from_bytes_with_nul(concat!($text, "\0").as_bytes()) {
             Ok(text) => text,
-            Err(_) => panic!("the text holds a NUL"),
+            Err(_) => panic!("the text contains a NUL"),
         }
     };
 }
@@ -61,7 +61,7 @@ macro_rules! code_name {
 }
 
 impl CUerror {
-    /// The code with this number; zero is no error.
+    /// Returns the code with this number; `None` for zero, which is success.
     pub const fn new(number: u32) -> Option<Self> {
         match NonZeroU32::new(number) {
             Some(number) => Some(Self(number)),
@@ -73,7 +73,7 @@ impl CUerror {
         self.0.get()
     }
 
-    /// Whether every call of the process answers with the code once one has (fact 5.1).
+    /// Returns whether every later call of the process returns the code too.
     pub const fn is_sticky(self) -> bool {
         matches!(
             self,
@@ -93,7 +93,7 @@ impl CUerror {
 
 impl From<CUerror> for Code {
     fn from(code: CUerror) -> Self {
-        let name = code.name().map(|name| name.to_str().expect("the names of codes are plain text"));
+        let name = code.name().map(|name| name.to_str().expect("the names of codes are ASCII"));
         Self { number: code.number().into(), name }
     }
 }

@@ -1,5 +1,4 @@
-//! Contexts that a program creates, and the one that is current in a thread. What is said of "the" context below is
-//! said of the current one.
+//! Contexts that a program creates, and the current context of a thread. Below, "the context" is the current one.
 
 use super::api::Api;
 use super::call::{CallError, call};
@@ -7,7 +6,7 @@ use super::kernel_types::CUsharedconfig;
 use super::managed_types::{CUctxCreateParams, CUexecAffinityParam};
 use super::types::{CUcontext, CUdevice, CUfunc_cache, CUlimit};
 
-/// The priorities that a stream can have. A smaller number goes first.
+/// The range of stream priorities. A smaller number is a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priorities {
     pub least: i32,
@@ -22,10 +21,10 @@ pub fn create(api: &Api, device: CUdevice, flags: u32) -> Result<CUcontext, Call
     Ok(context)
 }
 
-/// [`create`] with a part of the multiprocessors, if any is named.
+/// [`create`] with a subset of the multiprocessors, if `affinities` is not empty.
 ///
 /// # Panics
-/// If there are more affinities than an `i32` counts.
+/// If there are more affinities than `i32::MAX`.
 pub fn create_with_affinity(
     api: &Api,
     device: CUdevice,
@@ -33,16 +32,16 @@ pub fn create_with_affinity(
     flags: u32,
 ) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
-    let count = i32::try_from(affinities.len()).expect("a context has fewer affinities than an i32 counts");
+    let count = i32::try_from(affinities.len()).expect("the number of affinities fits an i32");
     // SAFETY: `context` and the list, which has `count` elements, outlive the call, which writes one handle.
     unsafe { call!(api.cuCtxCreate_v3(&mut context, affinities.as_mut_ptr(), count, flags, device)) }?;
     Ok(context)
 }
 
-/// [`create`] as CUDA 12.5 and later ask for it.
+/// [`create`] in the form of CUDA 12.5 and later.
 ///
 /// # Safety
-/// The addresses in `wish` are zero, or those of what the fields say.
+/// The addresses in `wish` are zero, or point to what the fields say.
 pub unsafe fn create_with_params(
     api: &Api,
     device: CUdevice,
@@ -56,7 +55,7 @@ pub unsafe fn create_with_params(
     Ok(context)
 }
 
-/// Adds a user to the current context, which it returns. `flags` is zero.
+/// Adds a reference to the current context, and returns the context. `flags` is zero.
 pub fn attach(api: &Api, flags: u32) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
     // SAFETY: `context` outlives the call, which writes one handle to it.
@@ -64,13 +63,13 @@ pub fn attach(api: &Api, flags: u32) -> Result<CUcontext, CallError> {
     Ok(context)
 }
 
-/// Takes a user from the current context, which ends with the last one.
+/// Drops a reference to the current context, which is destroyed with the last one.
 pub fn detach(api: &Api, context: CUcontext) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxDetach(context)) }
 }
 
-/// The width of the banks of shared memory.
+/// Returns the width of the shared memory banks.
 pub fn shared_config(api: &Api) -> Result<CUsharedconfig, CallError> {
     let mut config = CUsharedconfig::default();
     // SAFETY: `config` outlives the call, which writes one `u32` to it.
@@ -78,31 +77,31 @@ pub fn shared_config(api: &Api) -> Result<CUsharedconfig, CallError> {
     Ok(config)
 }
 
-/// Asks for a width of the banks of shared memory, on devices that have several.
+/// Sets the width of the shared memory banks, on devices that support several.
 pub fn set_shared_config(api: &Api, config: CUsharedconfig) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxSetSharedMemConfig(config)) }
 }
 
-/// Lets go of what persists in the cache.
+/// Resets the persisting lines of the L2 cache.
 pub fn reset_persisting_l2_cache(api: &Api) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxResetPersistingL2Cache()) }
 }
 
-/// Destroys a context, and all memory that was allocated in it, once its work is done (facts 0.3 and 2.3).
+/// Destroys a context, and all memory that was allocated in it, once its work is done.
 pub fn destroy(api: &Api, context: CUcontext) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxDestroy_v2(context)) }
 }
 
-/// Makes a context current, above the one that is.
+/// Pushes a context onto the thread's stack and makes it current.
 pub fn push_current(api: &Api, context: CUcontext) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxPushCurrent_v2(context)) }
 }
 
-/// Makes the context below the current one current, and returns the one that was.
+/// Pops the current context off the thread's stack, and returns it.
 pub fn pop_current(api: &Api) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
     // SAFETY: `context` outlives the call, which writes one handle to it.
@@ -110,13 +109,13 @@ pub fn pop_current(api: &Api) -> Result<CUcontext, CallError> {
     Ok(context)
 }
 
-/// Makes a context current in place of the one that is. `NULL` leaves none.
+/// Replaces the current context. `NULL` leaves none.
 pub fn set_current(api: &Api, context: CUcontext) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxSetCurrent(context)) }
 }
 
-/// The current context, `NULL` if there is none.
+/// Returns the current context, `NULL` if there is none.
 pub fn current(api: &Api) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
     // SAFETY: `context` outlives the call, which writes one handle to it.
@@ -124,7 +123,7 @@ pub fn current(api: &Api) -> Result<CUcontext, CallError> {
     Ok(context)
 }
 
-/// The device of the context.
+/// Returns the device of the context.
 pub fn device(api: &Api) -> Result<CUdevice, CallError> {
     let mut device = CUdevice::default();
     // SAFETY: `device` outlives the call, which writes one device to it.
@@ -132,7 +131,7 @@ pub fn device(api: &Api) -> Result<CUdevice, CallError> {
     Ok(device)
 }
 
-/// The flags of the context.
+/// Returns the flags of the context.
 pub fn flags(api: &Api) -> Result<u32, CallError> {
     let mut flags = 0;
     // SAFETY: `flags` outlives the call, which writes one `u32` to it.
@@ -146,7 +145,7 @@ pub fn set_flags(api: &Api, flags: u32) -> Result<(), CallError> {
     unsafe { call!(api.cuCtxSetFlags(flags)) }
 }
 
-/// A number that no other context of the process has had or will have.
+/// Returns an id that no other context of the process ever has.
 pub fn id(api: &Api, context: CUcontext) -> Result<u64, CallError> {
     let mut id = 0;
     // SAFETY: `id` outlives the call, which writes one `u64` to it.
@@ -160,13 +159,13 @@ pub fn synchronize(api: &Api) -> Result<(), CallError> {
     unsafe { call!(api.cuCtxSynchronize()) }
 }
 
-/// Asks for another limit; the driver may round it.
+/// Sets a limit; the driver may round the value.
 pub fn set_limit(api: &Api, limit: CUlimit, value: usize) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxSetLimit(limit, value)) }
 }
 
-/// The value of a limit.
+/// Returns the value of a limit.
 pub fn limit(api: &Api, limit: CUlimit) -> Result<usize, CallError> {
     let mut value = 0;
     // SAFETY: `value` outlives the call, which writes one `usize` to it.
@@ -174,7 +173,7 @@ pub fn limit(api: &Api, limit: CUlimit) -> Result<usize, CallError> {
     Ok(value)
 }
 
-/// What the memory that L1 and shared memory divide is preferred for.
+/// Returns the preferred split between L1 and shared memory.
 pub fn cache_config(api: &Api) -> Result<CUfunc_cache, CallError> {
     let mut config = CUfunc_cache::default();
     // SAFETY: `config` outlives the call, which writes one `u32` to it.
@@ -182,13 +181,13 @@ pub fn cache_config(api: &Api) -> Result<CUfunc_cache, CallError> {
     Ok(config)
 }
 
-/// Sets what the memory that L1 and shared memory divide is preferred for.
+/// Sets the preferred split between L1 and shared memory.
 pub fn set_cache_config(api: &Api, config: CUfunc_cache) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxSetCacheConfig(config)) }
 }
 
-/// The version of the API that a context was created with.
+/// Returns the version of the API that a context was created with.
 pub fn api_version(api: &Api, context: CUcontext) -> Result<u32, CallError> {
     let mut version = 0;
     // SAFETY: `version` outlives the call, which writes one `u32` to it.
@@ -196,7 +195,7 @@ pub fn api_version(api: &Api, context: CUcontext) -> Result<u32, CallError> {
     Ok(version)
 }
 
-/// The priorities that streams of the context can have.
+/// Returns the priorities that streams of the context can have.
 pub fn stream_priorities(api: &Api) -> Result<Priorities, CallError> {
     let (mut least, mut greatest) = (0, 0);
     // SAFETY: `least` and `greatest` outlive the call, which writes one `i32` to each.
@@ -204,13 +203,13 @@ pub fn stream_priorities(api: &Api) -> Result<Priorities, CallError> {
     Ok(Priorities { least, greatest })
 }
 
-/// Lets the context reach the memory of `peer`, a context on another device.
+/// Lets the context access the memory of `peer`, a context on another device.
 pub fn enable_peer_access(api: &Api, peer: CUcontext, flags: u32) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxEnablePeerAccess(peer, flags)) }
 }
 
-/// Takes back [`enable_peer_access`].
+/// Undoes [`enable_peer_access`].
 pub fn disable_peer_access(api: &Api, peer: CUcontext) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxDisablePeerAccess(peer)) }

@@ -1,5 +1,5 @@
-//! Copies. A copy with `_async` in its name is put into a stream; the others are done with the host's memory when they
-//! return, if they are given any.
+//! Copies. A copy with `_async` in its name is enqueued in a stream. The others have finished with host memory when
+//! they return.
 
 use std::ffi::c_void;
 
@@ -7,19 +7,19 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUstream};
 
-/// Copies between any two places of the unified address space.
+/// Copies between any two addresses of the unified address space.
 ///
 /// # Safety
-/// Where an address is the host's, `bytes` there may be read (`from`) or written (`to`) until the copy is done.
+/// If an address is in host memory, `bytes` there may be read (`from`) or written (`to`) until the copy is done.
 pub unsafe fn unified(api: &Api, to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for an address of the host's; any other is the driver's to check.
+    // SAFETY: the caller vouches for a host address; the driver checks any other.
     unsafe { call!(api.cuMemcpy(to, from, bytes)) }
 }
 
-/// Puts [`unified`] into a stream.
+/// Enqueues [`unified`] in a stream.
 ///
 /// # Safety
-/// As for [`unified`]; the copy is done when the stream has passed it.
+/// As for [`unified`]; the copy is done when the stream has completed it.
 pub unsafe fn unified_async(
     api: &Api,
     to: CUdeviceptr,
@@ -27,12 +27,12 @@ pub unsafe fn unified_async(
     bytes: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for an address of the host's until the stream has passed; any other is the driver's
-    // to check.
+    // SAFETY: the caller vouches for a host address until the stream has completed the copy; the driver checks any
+    // other.
     unsafe { call!(api.cuMemcpyAsync(to, from, bytes, stream)) }
 }
 
-/// Copies from memory of one context to that of another.
+/// Copies from memory of one context to memory of another.
 pub fn peer(
     api: &Api,
     to: CUdeviceptr,
@@ -41,11 +41,11 @@ pub fn peer(
     from_context: CUcontext,
     bytes: usize,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemcpyPeer(to, to_context, from, from_context, bytes)) }
 }
 
-/// Puts [`peer`] into a stream.
+/// Enqueues [`peer`] in a stream.
 pub fn peer_async(
     api: &Api,
     to: CUdeviceptr,
@@ -55,7 +55,7 @@ pub fn peer_async(
     bytes: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemcpyPeerAsync(to, to_context, from, from_context, bytes, stream)) }
 }
 
@@ -65,22 +65,22 @@ pub fn host_to_device(api: &Api, to: CUdeviceptr, from: &[u8]) -> Result<(), Cal
     unsafe { call!(api.cuMemcpyHtoD_v2(to, from.as_ptr().cast(), from.len())) }
 }
 
-/// Fills a slice from a device.
+/// Fills a slice with a copy from a device.
 pub fn device_to_host(api: &Api, to: &mut [u8], from: CUdeviceptr) -> Result<(), CallError> {
     // SAFETY: `to` is writable for its length and outlives the call, which has written it when it returns.
     unsafe { call!(api.cuMemcpyDtoH_v2(to.as_mut_ptr().cast(), from, to.len())) }
 }
 
-/// Copies from device memory to device memory. The host may be ahead of it.
+/// Copies from device memory to device memory. It may return before the copy is done.
 pub fn device_to_device(api: &Api, to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemcpyDtoD_v2(to, from, bytes)) }
 }
 
-/// Puts a copy from the host to a device into a stream.
+/// Enqueues a copy from the host to a device.
 ///
 /// # Safety
-/// `bytes` at `from` may be read, and nothing writes there, until the stream has passed the copy.
+/// `bytes` at `from` may be read, and nothing writes there, until the stream has completed the copy.
 pub unsafe fn host_to_device_async(
     api: &Api,
     to: CUdeviceptr,
@@ -88,14 +88,14 @@ pub unsafe fn host_to_device_async(
     bytes: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the caller vouches that `from` is readable for `bytes` until the stream has passed the copy.
+    // SAFETY: the caller guarantees that `from` is readable for `bytes` until the stream has completed the copy.
     unsafe { call!(api.cuMemcpyHtoDAsync_v2(to, from, bytes, stream)) }
 }
 
-/// Puts a copy from a device to the host into a stream.
+/// Enqueues a copy from a device to the host.
 ///
 /// # Safety
-/// `bytes` at `to` may be written, and nothing else reads or writes there, until the stream has passed the copy.
+/// `bytes` at `to` may be written, and nothing else reads or writes there, until the stream has completed the copy.
 pub unsafe fn device_to_host_async(
     api: &Api,
     to: *mut c_void,
@@ -103,11 +103,12 @@ pub unsafe fn device_to_host_async(
     bytes: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the caller vouches that `to` is writable for `bytes`, and the copy's alone, until the stream has passed it.
+    // SAFETY: the caller guarantees that `to` is writable for `bytes`, and used by the copy alone, until the stream has
+    // completed it.
     unsafe { call!(api.cuMemcpyDtoHAsync_v2(to, from, bytes, stream)) }
 }
 
-/// Puts a copy from device memory to device memory into a stream.
+/// Enqueues a copy from device memory to device memory.
 pub fn device_to_device_async(
     api: &Api,
     to: CUdeviceptr,
@@ -115,20 +116,20 @@ pub fn device_to_device_async(
     bytes: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemcpyDtoDAsync_v2(to, from, bytes, stream)) }
 }
 
 /// Copies a rectangle.
 ///
 /// # Safety
-/// Where a side of `copy` is the host's, each of its rows may be read or written until the copy is done.
+/// If a side of `copy` is host memory, each of its rows may be read or written until the copy is done.
 pub unsafe fn rectangle(api: &Api, copy: &CUDA_MEMCPY2D) -> Result<(), CallError> {
     // SAFETY: `copy` outlives the call, which reads it; the caller vouches for the rows that it names on the host.
     unsafe { call!(api.cuMemcpy2D_v2(copy)) }
 }
 
-/// Copies a rectangle whose pitch need not suit the device.
+/// Copies a rectangle whose pitch need not meet the device's alignment.
 ///
 /// # Safety
 /// As for [`rectangle`].
@@ -137,32 +138,32 @@ pub unsafe fn rectangle_unaligned(api: &Api, copy: &CUDA_MEMCPY2D) -> Result<(),
     unsafe { call!(api.cuMemcpy2DUnaligned_v2(copy)) }
 }
 
-/// Puts [`rectangle`] into a stream.
+/// Enqueues [`rectangle`] in a stream.
 ///
 /// # Safety
-/// As for [`rectangle`]; the copy is done when the stream has passed it.
+/// As for [`rectangle`]; the copy is done when the stream has completed it.
 pub unsafe fn rectangle_async(api: &Api, copy: &CUDA_MEMCPY2D, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call reads `copy` before it returns; the caller vouches for the rows that it names on the host until
-    // the stream has passed.
+    // SAFETY: the call reads `copy` before it returns; the caller vouches for its host rows until the stream has
+    // completed the copy.
     unsafe { call!(api.cuMemcpy2DAsync_v2(copy, stream)) }
 }
 
 /// Copies a box.
 ///
 /// # Safety
-/// Where a side of `copy` is the host's, each of its rows may be read or written until the copy is done.
+/// If a side of `copy` is host memory, each of its rows may be read or written until the copy is done.
 pub unsafe fn volume(api: &Api, copy: &CUDA_MEMCPY3D) -> Result<(), CallError> {
     // SAFETY: `copy` outlives the call, which reads it; the caller vouches for the rows that it names on the host.
     unsafe { call!(api.cuMemcpy3D_v2(copy)) }
 }
 
-/// Puts [`volume`] into a stream.
+/// Enqueues [`volume`] in a stream.
 ///
 /// # Safety
-/// As for [`volume`]; the copy is done when the stream has passed it.
+/// As for [`volume`]; the copy is done when the stream has completed it.
 pub unsafe fn volume_async(api: &Api, copy: &CUDA_MEMCPY3D, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call reads `copy` before it returns; the caller vouches for the rows that it names on the host until
-    // the stream has passed.
+    // SAFETY: the call reads `copy` before it returns; the caller vouches for its host rows until the stream has
+    // completed the copy.
     unsafe { call!(api.cuMemcpy3DAsync_v2(copy, stream)) }
 }
 
@@ -175,12 +176,12 @@ pub unsafe fn volume_peer(api: &Api, copy: &CUDA_MEMCPY3D_PEER) -> Result<(), Ca
     unsafe { call!(api.cuMemcpy3DPeer(copy)) }
 }
 
-/// Puts [`volume_peer`] into a stream.
+/// Enqueues [`volume_peer`] in a stream.
 ///
 /// # Safety
-/// As for [`volume`]; the copy is done when the stream has passed it.
+/// As for [`volume`]; the copy is done when the stream has completed it.
 pub unsafe fn volume_peer_async(api: &Api, copy: &CUDA_MEMCPY3D_PEER, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call reads `copy` before it returns; the caller vouches for the rows that it names on the host until
-    // the stream has passed.
+    // SAFETY: the call reads `copy` before it returns; the caller vouches for its host rows until the stream has
+    // completed the copy.
     unsafe { call!(api.cuMemcpy3DPeerAsync(copy, stream)) }
 }

@@ -1,7 +1,7 @@
-//! The context that is current in a thread: made ours for a call that needs one, and then the thread's own again. And calls
-//! that a capture in any thread does not bear, made so that it does.
+//! Makes a context current for one call and restores the thread's own afterwards. Also makes calls that would
+//! invalidate a capture of some thread, in the relaxed capture mode.
 //!
-//! Work that names its stream needs no current context: the driver takes the stream's.
+//! Work that names its stream needs no current context: the driver uses the stream's.
 
 use super::api::Api;
 use super::call::CallError;
@@ -9,8 +9,8 @@ use super::graph_types::CUstreamCaptureMode;
 use super::types::CUcontext;
 use super::{capture, context};
 
-/// Calls `act` with `wanted` current. The thread's own current context, or none, is current again afterwards; where the driver
-/// refuses that, `wanted` stays current. The outcome is that of `act`, which was carried out.
+/// Calls `act` with `wanted` current, and then restores the thread's own current context, or none. If the driver
+/// refuses to restore it, `wanted` stays current. Returns the result of `act`.
 pub(super) fn with_current<R>(
     api: &Api,
     wanted: CUcontext,
@@ -21,13 +21,13 @@ pub(super) fn with_current<R>(
     }
     context::push_current(api, wanted)?;
     let outcome = act();
-    // A refusal that may be of the moment is asked for again.
+    // Tries once more, in case the failure is transient.
     let _stays_current = context::pop_current(api).or_else(|_| context::pop_current(api)).is_err();
     outcome
 }
 
-/// Calls the driver with a context current, and so that a capture in any thread does not mind. The outcome is that of `call`, as in
-/// [`within`].
+/// Calls the driver with a context current, without invalidating a capture of any thread. Returns the result of `call`,
+/// as [`with_current`] does.
 pub(super) fn with_current_relaxed<R>(
     api: &Api,
     current: CUcontext,

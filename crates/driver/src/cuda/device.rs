@@ -1,5 +1,4 @@
-//! Devices and what they are capable of. Contexts on them are in [`primary`](super::primary) and
-//! [`context`](super::context).
+//! Devices and their capabilities. Contexts on them are in [`primary`](super::primary) and [`context`](super::context).
 
 use std::ffi::{CStr, c_char};
 
@@ -8,10 +7,10 @@ use super::call::{CallError, call};
 use super::managed_types::CUdevprop;
 use super::types::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUmemoryPool, CUuuid};
 
-/// The longest name, with its NUL, that is read whole; the driver cuts a longer one.
+/// The size of the buffer for a name, with its NUL; the driver truncates a longer one.
 const NAME_BYTES: usize = 256;
 
-/// The device with this ordinal.
+/// Returns the device with this ordinal.
 pub fn at(api: &Api, ordinal: i32) -> Result<CUdevice, CallError> {
     let mut device = CUdevice::default();
     // SAFETY: `device` outlives the call, which writes one device to it.
@@ -19,7 +18,7 @@ pub fn at(api: &Api, ordinal: i32) -> Result<CUdevice, CallError> {
     Ok(device)
 }
 
-/// How many devices there are.
+/// Returns the number of devices.
 pub fn count(api: &Api) -> Result<i32, CallError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `i32` to it.
@@ -27,7 +26,7 @@ pub fn count(api: &Api) -> Result<i32, CallError> {
     Ok(count)
 }
 
-/// The product's name.
+/// Returns the product's name.
 pub fn name(api: &Api, device: CUdevice) -> Result<String, CallError> {
     let mut text = [0_u8; NAME_BYTES];
     let start = text.as_mut_ptr().cast::<c_char>();
@@ -36,7 +35,7 @@ pub fn name(api: &Api, device: CUdevice) -> Result<String, CallError> {
     Ok(until_nul(&text))
 }
 
-/// [`uuid`] as CUDA 11.3 and earlier ask for it.
+/// [`uuid`] in the form of CUDA 11.3 and earlier.
 pub fn uuid_v1(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
     let mut uuid = CUuuid::default();
     // SAFETY: `uuid` outlives the call, which writes 16 bytes to it.
@@ -44,7 +43,7 @@ pub fn uuid_v1(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
     Ok(uuid)
 }
 
-/// A few figures of a device, as the oldest programs ask for them.
+/// Returns a few properties of a device, in the form of the oldest programs.
 pub fn properties(api: &Api, device: CUdevice) -> Result<CUdevprop, CallError> {
     let mut properties = CUdevprop::default();
     // SAFETY: `properties` outlives the call, which writes one structure to it.
@@ -52,7 +51,7 @@ pub fn properties(api: &Api, device: CUdevice) -> Result<CUdevprop, CallError> {
     Ok(properties)
 }
 
-/// The name that no other device has.
+/// Returns an id that no other device has.
 pub fn uuid(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
     let mut uuid = CUuuid::default();
     // SAFETY: `uuid` outlives the call, which writes its sixteen bytes.
@@ -60,7 +59,7 @@ pub fn uuid(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
     Ok(uuid)
 }
 
-/// The memory of the device, in use or not.
+/// Returns the size of the device's memory.
 pub fn total_bytes(api: &Api, device: CUdevice) -> Result<usize, CallError> {
     let mut bytes = 0;
     // SAFETY: `bytes` outlives the call, which writes one `usize` to it.
@@ -68,7 +67,7 @@ pub fn total_bytes(api: &Api, device: CUdevice) -> Result<usize, CallError> {
     Ok(bytes)
 }
 
-/// The value of an attribute. Those that say yes or no are 1 or 0.
+/// Returns the value of an attribute. Boolean ones are 1 or 0.
 pub fn attribute(api: &Api, device: CUdevice, attribute: CUdevice_attribute) -> Result<i32, CallError> {
     let mut value = 0;
     // SAFETY: `value` outlives the call, which writes one `i32` to it, whatever the attribute.
@@ -76,7 +75,7 @@ pub fn attribute(api: &Api, device: CUdevice, attribute: CUdevice_attribute) -> 
     Ok(value)
 }
 
-/// The device at a place on the bus, such as `0000:19:00.0`.
+/// Returns the device with a PCI bus id, such as `0000:19:00.0`.
 pub fn at_pci_bus_id(api: &Api, bus_id: &CStr) -> Result<CUdevice, CallError> {
     let mut device = CUdevice::default();
     // SAFETY: `bus_id` ends in a NUL; `device` outlives the call, which writes one device to it.
@@ -84,7 +83,7 @@ pub fn at_pci_bus_id(api: &Api, bus_id: &CStr) -> Result<CUdevice, CallError> {
     Ok(device)
 }
 
-/// The device's place on the bus.
+/// Returns the device's PCI bus id.
 pub fn pci_bus_id(api: &Api, device: CUdevice) -> Result<String, CallError> {
     let mut text = [0_u8; NAME_BYTES];
     let start = text.as_mut_ptr().cast::<c_char>();
@@ -93,7 +92,7 @@ pub fn pci_bus_id(api: &Api, device: CUdevice) -> Result<String, CallError> {
     Ok(until_nul(&text))
 }
 
-/// Whether contexts on `device` can reach the memory of `peer`.
+/// Returns whether contexts on `device` can access the memory of `peer`.
 pub fn can_access_peer(api: &Api, device: CUdevice, peer: CUdevice) -> Result<bool, CallError> {
     let mut can = 0;
     // SAFETY: `can` outlives the call, which writes one `i32` to it.
@@ -101,7 +100,7 @@ pub fn can_access_peer(api: &Api, device: CUdevice, peer: CUdevice) -> Result<bo
     Ok(can != 0)
 }
 
-/// The value of an attribute of the link between two devices.
+/// Returns the value of an attribute of the link between two devices.
 pub fn p2p_attribute(
     api: &Api,
     from: CUdevice,
@@ -114,7 +113,7 @@ pub fn p2p_attribute(
     Ok(value)
 }
 
-/// The pool that the device came with.
+/// Returns the default pool of the device.
 pub fn default_pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
     let mut pool = CUmemoryPool::NULL;
     // SAFETY: `pool` outlives the call, which writes one handle to it.
@@ -122,7 +121,7 @@ pub fn default_pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallErr
     Ok(pool)
 }
 
-/// The pool that [`memory::alloc_async`](super::memory::alloc_async) takes from.
+/// Returns the pool that [`memory::alloc_async`](super::memory::alloc_async) allocates from.
 pub fn pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
     let mut pool = CUmemoryPool::NULL;
     // SAFETY: `pool` outlives the call, which writes one handle to it.
@@ -130,13 +129,13 @@ pub fn pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
     Ok(pool)
 }
 
-/// Makes `pool` the one that [`memory::alloc_async`](super::memory::alloc_async) takes from.
+/// Makes `pool` the one that [`memory::alloc_async`](super::memory::alloc_async) allocates from.
 pub fn set_pool(api: &Api, device: CUdevice, pool: CUmemoryPool) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDeviceSetMemPool(device, pool)) }
 }
 
-/// The major and the minor number of the device's architecture.
+/// Returns the major and the minor compute capability of the device.
 pub fn compute_capability(api: &Api, device: CUdevice) -> Result<(i32, i32), CallError> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: `major` and `minor` outlive the call, which writes one `i32` to each.

@@ -6,13 +6,13 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::types::CUdriverProcAddressQueryResult;
 
-/// Initialises the driver. Every other call but [`version`] and the names of codes needs it.
+/// Initialises the driver. Every other call except [`version`] and the names of codes requires it.
 pub fn init(api: &Api, flags: u32) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuInit(flags)) }
 }
 
-/// The CUDA version that the driver serves: 13000 is 13.0.
+/// Returns the CUDA version that the driver supports: 13000 is 13.0.
 pub fn version(api: &Api) -> Result<i32, CallError> {
     let mut version = 0;
     // SAFETY: `version` outlives the call, which writes one `i32` to it.
@@ -20,33 +20,33 @@ pub fn version(api: &Api) -> Result<i32, CallError> {
     Ok(version)
 }
 
-/// The driver's name for the code `number`; zero has one too.
+/// Returns the driver's name for the code `number`; zero has a name too.
 pub fn error_name(api: &Api, number: u32) -> Result<String, CallError> {
     let mut text = c"".as_ptr();
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuGetErrorName(number, &mut text)) }?;
-    // SAFETY: `text` is the empty text above or, since the call succeeded, a text of the driver's.
+    // SAFETY: `text` is the empty string above or, since the call succeeded, a string of the driver.
     Ok(unsafe { string_from_c(text) })
 }
 
-/// The driver's description of the code `number`.
+/// Returns the driver's description of the code `number`.
 pub fn error_string(api: &Api, number: u32) -> Result<String, CallError> {
     let mut text = c"".as_ptr();
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuGetErrorString(number, &mut text)) }?;
-    // SAFETY: `text` is the empty text above or, since the call succeeded, a text of the driver's.
+    // SAFETY: `text` is the empty string above or, since the call succeeded, a string of the driver.
     Ok(unsafe { string_from_c(text) })
 }
 
-/// What the driver knows of a symbol.
+/// The driver's answer for a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcAddress {
-    /// Null where the driver has no such function.
+    /// Null if the driver lacks the function.
     pub function: *mut c_void,
     pub status: CUdriverProcAddressQueryResult,
 }
 
-/// The function that `name`, spelled without a version, meant in the CUDA version `version` (12000 is 12.0).
+/// Returns the function that `name`, spelled without a version, meant in the CUDA version `version` (12000 is 12.0).
 pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<ProcAddress, CallError> {
     let mut function = std::ptr::null_mut();
     let mut status = CUdriverProcAddressQueryResult::default();
@@ -55,11 +55,11 @@ pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<
     Ok(ProcAddress { function, status })
 }
 
-/// A copy of a text.
+/// Copies a C string.
 ///
 /// # Safety
-/// `text` ends in a NUL and does not change during the call. Most texts that a driver hands out are constants of its.
+/// `text` ends in a NUL and does not change during the call. Most strings of a driver are constants.
 pub(super) unsafe fn string_from_c(text: *const c_char) -> String {
-    // SAFETY: the caller vouches for the NUL and for the text; the borrow ends in this function.
+    // SAFETY: the caller vouches for the NUL and for the string; the borrow ends in this function.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Events: points in a stream that can be waited for, and between which time can be told.
+//! Events: positions in a stream that can be waited for, and that can record the time.
 
 use super::api::Api;
 use super::call::{CallError, call, ready};
@@ -12,37 +12,37 @@ pub fn create(api: &Api, flags: u32) -> Result<CUevent, CallError> {
     Ok(event)
 }
 
-/// Moves the event to the end of what is in the stream now.
+/// Records the event behind all work that is in the stream now.
 pub fn record(api: &Api, event: CUevent, stream: CUstream) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuEventRecord(event, stream)) }
 }
 
-/// [`record`] with flags; 1 asks, in a capture, for an event outside of the graph.
+/// [`record`] with flags; 1 records an external event node if the stream is captured.
 pub fn record_with_flags(api: &Api, event: CUevent, stream: CUstream, flags: u32) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuEventRecordWithFlags(event, stream, flags)) }
 }
 
-/// Whether the event's stream has passed it; one that was never recorded has. `NOT_READY` is `false`, not an error.
+/// Returns whether the event has completed; one that was never recorded has. `NOT_READY` is `false`, not an error.
 pub fn query(api: &Api, event: CUevent) -> Result<bool, CallError> {
     // SAFETY: the call takes no pointer.
     ready(unsafe { call!(api.cuEventQuery(event)) })
 }
 
-/// Waits until the event's stream has passed it.
+/// Waits until the event has completed.
 pub fn synchronize(api: &Api, event: CUevent) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuEventSynchronize(event)) }
 }
 
-/// Destroys an event; what waits for it goes on waiting.
+/// Destroys an event; streams and threads that wait for it keep waiting.
 pub fn destroy(api: &Api, event: CUevent) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuEventDestroy_v2(event)) }
 }
 
-/// The time between two events that have passed, as CUDA 12.8 and later ask for it.
+/// [`elapsed_ms`] in the form of CUDA 12.8 and later.
 pub fn elapsed_ms_v2(api: &Api, start: CUevent, end: CUevent) -> Result<f32, CallError> {
     let mut milliseconds = 0.0;
     // SAFETY: `milliseconds` outlives the call, which writes one `f32` to it.
@@ -50,7 +50,7 @@ pub fn elapsed_ms_v2(api: &Api, start: CUevent, end: CUevent) -> Result<f32, Cal
     Ok(milliseconds)
 }
 
-/// The time between two events that have passed.
+/// Returns the time between two completed events.
 pub fn elapsed_ms(api: &Api, start: CUevent, end: CUevent) -> Result<f32, CallError> {
     let mut milliseconds = 0.0;
     // SAFETY: `milliseconds` outlives the call, which writes one `f32` to it.

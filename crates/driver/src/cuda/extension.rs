@@ -1,9 +1,9 @@
-//! What Freehold's own software driver offers beyond CUDA's interface: it is told of blocks within memory, and tells of
-//! kernels that went wrong. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver has no such name, and
-//! whoever asked goes without.
+//! The software driver's extension of the CUDA interface: the driver looks up the blocks within memory, and describes
+//! the first kernel that faulted. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver does not have
+//! the name, and then `find` returns `None`.
 //!
-//! In C it is `const struct freehold_extension *freeholdExtension(uint32_t version)`, null for another version than the
-//! driver's own. The structure is [`Table`].
+//! In C it is `const struct freehold_extension *freeholdExtension(uint32_t version)`, which returns null if the version
+//! is not the driver's own. The structure is [`Table`].
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -14,33 +14,33 @@ use super::code::{CUerror, CUresult};
 use super::driver;
 use crate::backend::{BlockBounds, BlockLookupFn, FaultDetails};
 
-/// The name that the driver knows it by.
+/// The name for `cuGetProcAddress`.
 pub const NAME: &CStr = c"freeholdExtension";
 
-/// Changes whenever [`Table`] or what it points to does.
+/// The version of [`Table`] and of everything it points to.
 pub const VERSION: u32 = 1;
 
-/// The function with that name.
+/// The type of the function with that name.
 pub type Entry = unsafe extern "C" fn(version: u32) -> *const Table;
 
 /// The functions of the extension.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Table {
-    /// Has the driver call `find` with `data` and an address of the `bytes` from `start` on, for each that a launch is
-    /// given, within that call. `number` is for `forget`.
+    /// Makes the driver call `find` with `data` for each address in the `bytes` at `start` that is passed to a launch,
+    /// during the launch call. `number` identifies the registration for `forget`.
     pub describe:
         unsafe extern "C" fn(start: u64, bytes: u64, find: FindBlock, data: *mut c_void, number: *mut u64) -> CUresult,
-    /// Ends that. When it has returned, `find` is not running, and is not called again.
+    /// Ends a registration. When it has returned, `find` is not running, and is not called again.
     pub forget: unsafe extern "C" fn(number: u64) -> CUresult,
-    /// Says which arguments the next launch of this thread only reads.
+    /// Sets which arguments the next launch of this thread only reads.
     pub read_only: unsafe extern "C" fn(arguments: *const ReadArgument, count: usize) -> CUresult,
-    /// Tells of the first kernel that went wrong; `NOT_FOUND` where none did, or nothing is known of it.
+    /// Describes the first kernel that faulted; `NOT_FOUND` if none did, or nothing is known of the fault.
     pub fault: unsafe extern "C" fn(report: *mut FaultReport) -> CUresult,
 }
 
-/// Writes the block that an address lies in to `found`, and says what it is: [`LIVE`], [`RELEASED`], or 0 where none is
-/// known. Calls no function of the driver.
+/// Writes the block that contains an address to `found`, and returns its state: [`LIVE`], [`RELEASED`], or 0 if there
+/// is no block. Must not call the driver.
 pub type FindBlock = unsafe extern "C" fn(data: *mut c_void, address: u64, found: *mut FoundBlock) -> u32;
 
 pub const LIVE: u32 = 1;
@@ -50,22 +50,22 @@ pub const RELEASED: u32 = 2;
 #[repr(C)]
 pub struct FoundBlock {
     pub base: u64,
-    /// What its owner asked for.
+    /// The size that its owner asked for.
     pub bytes: u64,
 }
 
-/// An argument that is the address of memory which the kernel only reads: the bytes from `start` on.
+/// An argument that is the address of memory that the kernel only reads: the bytes from `start` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ReadArgument {
     pub start: u64,
     pub bytes: u64,
-    /// Which parameter; the first is 0.
+    /// The index of the parameter, from 0.
     pub parameter: u32,
     pub pad: u32,
 }
 
-/// A text of so many bytes, cut off where it has no more room.
+/// A string of at most `N` bytes; a longer one is truncated.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ShortText<const N: usize> {
@@ -95,72 +95,72 @@ impl<const N: usize> fmt::Debug for ShortText<N> {
     }
 }
 
-/// How a kernel went wrong.
+/// How a kernel faulted.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FaultReport {
     pub kernel: ShortText<252>,
-    /// All of it in one sentence.
+    /// The whole report in one sentence.
     pub sentence: ShortText<1020>,
-    /// The address that was used, if it was one.
+    /// The address that was accessed, if the fault is an access.
     pub address: u64,
-    /// Whether `address` is one: 0 or 1.
+    /// Whether `address` is set: 0 or 1.
     pub has_address: u32,
-    /// Line of the PTX text.
+    /// The line of the PTX text.
     pub line: u32,
     pub block: [u32; 3],
     pub thread: [u32; 3],
 }
 
-/// The extension of a driver that has it.
+/// The extension of a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Extension {
     table: &'static Table,
 }
 
-/// The extension of a driver, if it has one.
+/// Returns the extension of a driver, if it has one.
 pub fn find(api: &Api) -> Option<Extension> {
     let found = driver::proc_address(api, NAME, 12_000, 0).ok()?;
     if found.function.is_null() {
         return None;
     }
-    // SAFETY: a driver is trusted to be one, and none but Freehold's has a function of this name, which is an `Entry`.
+    // SAFETY: a driver is trusted to be one, and only Freehold's has a function of this name, which is an `Entry`.
     let entry = unsafe { std::mem::transmute::<*mut c_void, Entry>(found.function) };
     // SAFETY: the function takes a number.
     let table = unsafe { entry(VERSION) };
-    // SAFETY: the pointer is null or that of a table which lives as long as the driver, for ever.
+    // SAFETY: the pointer is null or that of a table that lives as long as the process.
     let table = unsafe { table.as_ref() }?;
     Some(Extension { table })
 }
 
 impl Extension {
-    /// Has the driver ask `lookup` for the blocks from `start` on, until the answer is dropped.
+    /// Makes the driver call `lookup` for the blocks from `start` on, until the result is dropped.
     pub fn annotate_blocks(self, start: u64, bytes: u64, lookup: BlockLookupFn) -> Result<BlockAnnotation, CUerror> {
         let lookup = Box::into_raw(Box::new(lookup));
         let mut described = BlockAnnotation { table: self.table, lookup, number: None };
         let mut number = 0;
-        // SAFETY: `find_block` takes `lookup`, which lives until `Described` has ended the calls; `number` outlives the
-        // call, which writes one value to it.
+        // SAFETY: `find_block` takes `lookup`, which lives until `BlockAnnotation` has ended the calls; `number`
+        // outlives the call, which writes one value to it.
         unsafe { (self.table.describe)(start, bytes, find_block, lookup.cast(), &mut number) }?;
         described.number = Some(number);
         Ok(described)
     }
 
-    /// Makes a launch of which the driver knows that it only reads these arguments.
+    /// Makes a launch after telling the driver which arguments it only reads.
     pub(super) fn with_read_only<R>(self, arguments: &[ReadArgument], launch: impl FnOnce() -> R) -> R {
         // SAFETY: the slice has as many elements as it says, which the call copies.
         let told = unsafe { (self.table.read_only)(arguments.as_ptr(), arguments.len()) };
         let launched = launch();
         if told.is_ok() {
-            // A launch that never came to the driver has left them there.
+            // A launch that failed before it reached the driver has left them set.
             // SAFETY: no element is read of an empty slice.
             let forgotten = unsafe { (self.table.read_only)(std::ptr::null(), 0) };
-            assert!(forgotten.is_ok(), "what was taken once is taken again");
+            assert!(forgotten.is_ok(), "the driver accepts an empty list of arguments");
         }
         launched
     }
 
-    /// What is known of the first kernel that went wrong.
+    /// Describes the first kernel that faulted.
     pub fn fault(self) -> Option<FaultDetails> {
         let mut report = FaultReport {
             kernel: ShortText::new(""),
@@ -184,15 +184,15 @@ impl Extension {
     }
 }
 
-/// Memory whose blocks a driver asks for. Dropping it ends that.
+/// A look-up registered with a driver. Dropping it ends the registration.
 pub struct BlockAnnotation {
     table: &'static Table,
     lookup: *mut BlockLookupFn,
-    /// Nothing where the driver did not take it.
+    /// `None` if the driver refused the registration.
     number: Option<u64>,
 }
 
-// SAFETY: `lookup` is the field that is not `Send`: what it points to is, and is this value's own.
+// SAFETY: `lookup` is the field that is not `Send`: what it points to is `Send`, and this value owns it.
 unsafe impl Send for BlockAnnotation {}
 // SAFETY: nothing is done with a shared reference.
 unsafe impl Sync for BlockAnnotation {}
@@ -208,20 +208,21 @@ impl Drop for BlockAnnotation {
         if let Some(number) = self.number {
             // SAFETY: the call takes a number.
             let forgotten = unsafe { (self.table.forget)(number) };
-            assert!(forgotten.is_ok(), "what was described can be forgotten");
+            assert!(forgotten.is_ok(), "a registered look-up can be removed");
         }
-        // SAFETY: the pointer is of a box that nothing else frees, and the driver uses it no more.
+        // SAFETY: the pointer is of a box that nothing else frees, and the driver no longer uses it.
         drop(unsafe { Box::from_raw(self.lookup) });
     }
 }
 
-/// What the driver calls: asks the `LookUp` at `data`.
+/// The function that the driver calls: calls the `BlockLookupFn` at `data`.
 unsafe extern "C" fn find_block(data: *mut c_void, address: u64, found: *mut FoundBlock) -> u32 {
-    // SAFETY: `data` is what `describe` gave, a `LookUp` that lives until the driver has ended its calls.
+    // SAFETY: `data` is what was passed to `describe`, a `BlockLookupFn` that lives until the driver has ended its
+    // calls.
     let lookup = unsafe { &*data.cast::<BlockLookupFn>() };
     let answer = catch_unwind(AssertUnwindSafe(|| lookup(address)));
     let Some(BlockBounds { base, bytes, is_live }) = answer.ok().flatten() else { return 0 };
-    // SAFETY: the driver vouches that `found` is good for one value.
+    // SAFETY: the driver guarantees that `found` is writable for one value.
     unsafe { found.write(FoundBlock { base, bytes }) };
     if is_live { LIVE } else { RELEASED }
 }

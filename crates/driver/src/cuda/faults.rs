@@ -1,4 +1,4 @@
-//! Faults on demand: a table that counts its calls, and makes one of them fail before it reaches the driver.
+//! Fault injection: a table that counts its calls, and makes one of them fail before it reaches the driver.
 //!
 //! ```
 //! # use freehold_driver::cuda::{Api, CUerror, Function, faults::{Fault, Faults}, memory};
@@ -10,13 +10,12 @@
 //! assert_eq!(codes[2], CUerror::OUT_OF_MEMORY);
 //! ```
 //!
-//! The statics here exist because a table holds plain C functions: such a function is given its arguments and nothing
-//! else, so what it is to do, and which driver it stands before, it can only find in a static. A plan is the
-//! process's only one while its [`Faults`] lives. The drivers that were ever wrapped are remembered for good, each
-//! with wrappers of its own, so that a table copied out of a plan goes on to the driver that it was made of, whatever
-//! is planned later and for which driver.
+//! The state is in statics because a table contains plain C functions, which receive their arguments and nothing else.
+//! Only one plan is active in a process at a time, while its [`Faults`] lives. Every driver that was ever wrapped is
+//! kept, with wrappers of its own: a table copied out of a plan keeps calling the driver that it was made from,
+//! whatever is planned later.
 //!
-//! This module knows nothing of what the functions do.
+//! This module does not know what the functions do.
 
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,25 +28,25 @@ use super::managed_types::*;
 use super::mapping_types::*;
 use super::types::*;
 
-/// How many different drivers a process can wrap. Each has a full set of wrappers.
+/// The number of different drivers that a process can wrap. Each has a full set of wrappers.
 pub const DRIVERS_MAX: usize = 4;
 
-/// How many calls [`Faults::record`] holds. Those after them are counted only.
+/// The number of calls that [`Faults::record`] holds. Later ones are only counted.
 pub const RECORD_CALLS_MAX: usize = 65_536;
 
-/// A call that is to fail.
+/// A call that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The function whose calls are counted; `None` is any.
     pub function: Option<Function>,
-    /// Which of them fails; the first is 1.
+    /// The number of the call that fails, from 1.
     pub nth: u64,
-    /// What it answers.
+    /// The code that it returns.
     pub code: CUerror,
 }
 
-/// A plan in force. While it lives no other begins: [`plan`](Self::plan) and [`count`](Self::count) wait for the one
-/// of another thread to be dropped, and would wait for ever for one of the same thread.
+/// An active plan. Only one exists at a time: [`plan`](Self::plan) and [`count`](Self::count) wait until that of
+/// another thread is dropped, and deadlock if it is the same thread's.
 #[derive(Debug)]
 pub struct Faults {
     api: Api,
@@ -60,11 +59,11 @@ impl Faults {
     /// # Panics
     /// If `fault.nth` is zero, or if the process has wrapped [`DRIVERS_MAX`] other drivers already.
     pub fn plan(api: &Api, fault: Fault) -> Self {
-        assert!(fault.nth > 0, "the first call is number 1");
+        assert!(fault.nth > 0, "nth counts from 1");
         Self::begin(api, Some(fault))
     }
 
-    /// Makes no call fail: counts and records them.
+    /// Counts and records calls, and makes none fail.
     ///
     /// # Panics
     /// If the process has wrapped [`DRIVERS_MAX`] other drivers already.
@@ -72,28 +71,28 @@ impl Faults {
         Self::begin(api, None)
     }
 
-    /// The wrapped table. A copy of it that outlives the plan is the driver without faults, until a later plan for the
-    /// same driver counts its calls too.
+    /// Returns the wrapped table. After the plan is dropped, a copy of it makes no call fail, until a later plan for
+    /// the same driver counts its calls too.
     pub fn api(&self) -> &Api {
         &self.api
     }
 
-    /// How many calls were made through the table, the failed one included.
+    /// Returns the number of calls through the table, including the failed one.
     pub fn calls(&self) -> u64 {
         with_plan(|plan| plan.calls)
     }
 
-    /// How many of them were calls of `function`.
+    /// Returns the number of calls of `function`.
     pub fn calls_of(&self, function: Function) -> u64 {
         with_plan(|plan| plan.calls_of[function as usize])
     }
 
-    /// Whether the planned call was made, and failed.
+    /// Returns whether the planned call was made, and failed.
     pub fn has_fired(&self) -> bool {
         with_plan(|plan| plan.fault.is_some_and(|fault| plan.matching_calls(fault) >= fault.nth))
     }
 
-    /// The functions called, in order: the first [`RECORD_CALLS_MAX`] of them.
+    /// Returns the functions called, in order: the first [`RECORD_CALLS_MAX`] of them.
     pub fn record(&self) -> Vec<Function> {
         with_plan(|plan| plan.record.clone())
     }
@@ -114,9 +113,9 @@ impl Drop for Faults {
 
 const FUNCTIONS: usize = Function::ALL.len();
 
-/// What is in force, and what has happened under it.
+/// The active plan, and the calls made under it.
 struct Plan {
-    /// The driver whose wrappers are counted: an index of [`DRIVERS`].
+    /// The driver whose calls are counted: an index into [`DRIVERS`].
     driver: usize,
     fault: Option<Fault>,
     calls: u64,
@@ -142,19 +141,19 @@ impl Plan {
         }
     }
 
-    /// The calls so far that `fault` counts.
+    /// Returns the number of calls so far that `fault` counts.
     fn matching_calls(&self, fault: Fault) -> u64 {
         fault.function.map_or(self.calls, |function| self.calls_of[function as usize])
     }
 }
 
-/// Held by the [`Faults`] in force. It guards no data, so a test that panics with it does no harm to the next.
+/// Held by the active [`Faults`]. It guards no data, so a test that panics with it does not affect the next.
 static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
-/// The plan in force. Locked for as long as a call is counted, never while a driver is called.
+/// The active plan. Locked while a call is counted, never while a driver is called.
 static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
-/// The drivers that were wrapped. An entry is written once.
+/// The wrapped drivers. An entry is written once.
 static DRIVERS: [OnceLock<Api>; DRIVERS_MAX] = [const { OnceLock::new() }; DRIVERS_MAX];
 
 static WRAPPED: [Api; DRIVERS_MAX] = [wrapped::<0>(), wrapped::<1>(), wrapped::<2>(), wrapped::<3>()];
@@ -164,22 +163,22 @@ fn plan() -> MutexGuard<'static, Option<Plan>> {
 }
 
 fn with_plan<T>(read: impl FnOnce(&Plan) -> T) -> T {
-    read(plan().as_ref().expect("a plan is in force while its `Faults` lives"))
+    read(plan().as_ref().expect("a plan is active while its `Faults` lives"))
 }
 
-/// The index in [`DRIVERS`] of this driver. Called by one thread at a time, which holds [`TURN`].
+/// Returns the index in [`DRIVERS`] of this driver. Only the thread that holds [`EXCLUSIVE`] calls it.
 fn driver_index(api: &Api) -> usize {
     DRIVERS
         .iter()
         .position(|driver| is_same_api(driver.get_or_init(|| *api), api))
-        .unwrap_or_else(|| panic!("a process wraps at most {DRIVERS_MAX} different drivers"))
+        .unwrap_or_else(|| panic!("a process can wrap at most {DRIVERS_MAX} different drivers"))
 }
 
 fn is_same_api(one: &Api, other: &Api) -> bool {
     Function::ALL.iter().all(|&function| one.address(function) == other.address(function))
 }
 
-/// Counts a call of driver `driver`, and says whether it fails.
+/// Counts a call of driver `driver`, and returns the error if it fails.
 fn note(driver: usize, function: Function) -> CUresult {
     match plan().as_mut() {
         Some(plan) if plan.driver == driver => plan.note(function),
@@ -191,7 +190,7 @@ macro_rules! wrappers {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         const fn wrapped<const DRIVER: usize>() -> Api {
             Api {
-                // SAFETY: each wrapper fails or calls the function of its name, of a table that was vouched for.
+                // SAFETY: each wrapper fails or calls the function of its name, of a table that carries the promise.
                 vouched: unsafe { Vouched::new() },
                 $($name: wrapper::$name::<DRIVER>,)*
             }
@@ -203,9 +202,8 @@ macro_rules! wrappers {
 
             $(pub(super) unsafe extern "C" fn $name<const DRIVER: usize>($($argument: $kind),*) -> CUresult {
                 note(DRIVER, Function::$name)?;
-                let driver = DRIVERS[DRIVER].get().expect("a driver is remembered before its wrappers are handed out");
-                // SAFETY: the caller keeps the conditions of this very function, and the arguments are handed on as
-                // they came.
+                let driver = DRIVERS[DRIVER].get().expect("a driver is stored before its wrappers are returned");
+                // SAFETY: the caller meets the conditions of this function, and the arguments are passed on unchanged.
                 unsafe { (driver.$name)($($argument),*) }
             })*
         }

@@ -1,5 +1,5 @@
-//! Fills of device memory with one value. Counts and widths are in values, pitches in bytes. A fill with `_async` in its
-//! name is put into a stream.
+//! Fills of device memory with one value. Counts and widths are in values, pitches in bytes. A fill with `_async` in
+//! its name is enqueued in a stream.
 
 use super::api::Api;
 use super::call::{CallError, call};
@@ -7,37 +7,37 @@ use super::types::{CUdeviceptr, CUstream};
 
 /// Sets `count` bytes of memory.
 pub fn d8(api: &Api, to: CUdeviceptr, value: u8, count: usize) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD8_v2(to, value, count)) }
 }
 
 /// Sets `count` 16-bit values.
 pub fn d16(api: &Api, to: CUdeviceptr, value: u16, count: usize) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD16_v2(to, value, count)) }
 }
 
 /// Sets `count` 32-bit values.
 pub fn d32(api: &Api, to: CUdeviceptr, value: u32, count: usize) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD32_v2(to, value, count)) }
 }
 
-/// Puts [`d8`] into a stream.
+/// Enqueues [`d8`] in a stream.
 pub fn d8_async(api: &Api, to: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD8Async(to, value, count, stream)) }
 }
 
-/// Puts [`d16`] into a stream.
+/// Enqueues [`d16`] in a stream.
 pub fn d16_async(api: &Api, to: CUdeviceptr, value: u16, count: usize, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD16Async(to, value, count, stream)) }
 }
 
-/// Puts [`d32`] into a stream.
+/// Enqueues [`d32`] in a stream.
 pub fn d32_async(api: &Api, to: CUdeviceptr, value: u32, count: usize, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD32Async(to, value, count, stream)) }
 }
 
@@ -50,7 +50,7 @@ pub fn rectangle_d8(
     width: usize,
     height: usize,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D8_v2(to, pitch_bytes, value, width, height)) }
 }
 
@@ -63,7 +63,7 @@ pub fn rectangle_d16(
     width: usize,
     height: usize,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D16_v2(to, pitch_bytes, value, width, height)) }
 }
 
@@ -76,11 +76,11 @@ pub fn rectangle_d32(
     width: usize,
     height: usize,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D32_v2(to, pitch_bytes, value, width, height)) }
 }
 
-/// Puts [`rectangle_d8`] into a stream.
+/// Enqueues [`rectangle_d8`] in a stream.
 pub fn rectangle_d8_async(
     api: &Api,
     to: CUdeviceptr,
@@ -90,11 +90,11 @@ pub fn rectangle_d8_async(
     height: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D8Async(to, pitch_bytes, value, width, height, stream)) }
 }
 
-/// Puts [`rectangle_d16`] into a stream.
+/// Enqueues [`rectangle_d16`] in a stream.
 pub fn rectangle_d16_async(
     api: &Api,
     to: CUdeviceptr,
@@ -104,11 +104,11 @@ pub fn rectangle_d16_async(
     height: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D16Async(to, pitch_bytes, value, width, height, stream)) }
 }
 
-/// Puts [`rectangle_d32`] into a stream.
+/// Enqueues [`rectangle_d32`] in a stream.
 pub fn rectangle_d32_async(
     api: &Api,
     to: CUdeviceptr,
@@ -118,6 +118,6 @@ pub fn rectangle_d32_async(
     height: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D32Async(to, pitch_bytes, value, width, height, stream)) }
 }

@@ -6,7 +6,7 @@ use super::driver::string_from_c;
 use super::kernel_types::{CUfunction, CUfunction_attribute, CUfunctionLoadingState, CUmodule, CUsharedconfig};
 use super::types::CUfunc_cache;
 
-/// Where a parameter lies among those of its kernel, in bytes.
+/// The offset and the size of a parameter, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     pub offset: usize,
@@ -30,25 +30,25 @@ pub fn set_attribute(
     unsafe { call!(api.cuFuncSetAttribute(function, attribute, value)) }
 }
 
-/// What the function would rather have of the cache's memory.
+/// Sets the function's preferred split between L1 and shared memory.
 pub fn set_cache_config(api: &Api, function: CUfunction, config: CUfunc_cache) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncSetCacheConfig(function, config)) }
 }
 
-/// Says how many threads a block has in the launches of CUDA 3, which state it nowhere else.
+/// Sets the block size for the launches of CUDA 3, which take it from here.
 pub fn set_block_shape(api: &Api, function: CUfunction, [x, y, z]: [i32; 3]) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncSetBlockShape(function, x, y, z)) }
 }
 
-/// How wide the banks of shared memory would rather be: without effect on today's devices.
+/// Sets the preferred width of the shared memory banks; without effect on current devices.
 pub fn set_shared_config(api: &Api, function: CUfunction, config: CUsharedconfig) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncSetSharedMemConfig(function, config)) }
 }
 
-/// The module that it is of.
+/// Returns the function's module.
 pub fn module(api: &Api, function: CUfunction) -> Result<CUmodule, CallError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it.
@@ -56,16 +56,16 @@ pub fn module(api: &Api, function: CUfunction) -> Result<CUmodule, CallError> {
     Ok(module)
 }
 
-/// The name in the image.
+/// Returns the function's name in the image.
 pub fn name(api: &Api, function: CUfunction) -> Result<String, CallError> {
     let mut text = c"".as_ptr();
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuFuncGetName(&mut text, function)) }?;
-    // SAFETY: `text` is the empty text above or, since the call succeeded, one that lives as long as the function.
+    // SAFETY: `text` is the empty string above or, since the call succeeded, one that lives as long as the function.
     Ok(unsafe { string_from_c(text) })
 }
 
-/// Where the parameter with this index lies among the function's.
+/// Returns the offset and the size of the parameter with this index.
 pub fn parameter(api: &Api, function: CUfunction, index: usize) -> Result<Parameter, CallError> {
     let (mut offset, mut bytes) = (0, 0);
     // SAFETY: `offset` and `bytes` outlive the call, which writes one value to each.
@@ -73,7 +73,7 @@ pub fn parameter(api: &Api, function: CUfunction, index: usize) -> Result<Parame
     Ok(Parameter { offset, bytes })
 }
 
-/// Whether it is loaded yet.
+/// Returns whether the function is loaded.
 pub fn loading_state(api: &Api, function: CUfunction) -> Result<CUfunctionLoadingState, CallError> {
     let mut state = CUfunctionLoadingState::default();
     // SAFETY: `state` outlives the call, which writes one value to it.
@@ -81,7 +81,7 @@ pub fn loading_state(api: &Api, function: CUfunction) -> Result<CUfunctionLoadin
     Ok(state)
 }
 
-/// Loads it now, if its module loads functions when they are first used.
+/// Loads the function now, if its module loads functions lazily.
 pub fn load(api: &Api, function: CUfunction) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncLoad(function)) }

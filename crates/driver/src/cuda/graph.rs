@@ -1,4 +1,4 @@
-//! Graphs: work with its order, launched as one.
+//! Graphs: a set of operations and their dependencies, launched as one.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use super::call::{CallError, call};
 use super::graph_types::{CUgraph, CUgraphExec, CUgraphNode};
 use super::types::CUstream;
 
-/// Creates a graph without nodes. `flags` is zero.
+/// Creates an empty graph. `flags` is zero.
 pub fn create(api: &Api, flags: u32) -> Result<CUgraph, CallError> {
     let mut graph = CUgraph::NULL;
     // SAFETY: `graph` outlives the call, which writes one handle to it.
@@ -15,7 +15,7 @@ pub fn create(api: &Api, flags: u32) -> Result<CUgraph, CallError> {
     Ok(graph)
 }
 
-/// A second graph with the same nodes.
+/// Copies a graph.
 pub fn duplicate(api: &Api, graph: CUgraph) -> Result<CUgraph, CallError> {
     let mut copy = CUgraph::NULL;
     // SAFETY: `copy` outlives the call, which writes one handle to it.
@@ -23,13 +23,13 @@ pub fn duplicate(api: &Api, graph: CUgraph) -> Result<CUgraph, CallError> {
     Ok(copy)
 }
 
-/// Destroys a graph. What was made of it to be launched is not touched.
+/// Destroys a graph. Executables instantiated from it stay valid.
 pub fn destroy(api: &Api, graph: CUgraph) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphDestroy(graph)) }
 }
 
-/// How many nodes a graph has.
+/// Returns the number of nodes of a graph.
 pub fn node_count(api: &Api, graph: CUgraph) -> Result<usize, CallError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `usize` to it; without a list nothing else is written.
@@ -37,7 +37,7 @@ pub fn node_count(api: &Api, graph: CUgraph) -> Result<usize, CallError> {
     Ok(count)
 }
 
-/// The nodes of a graph, `most` of them at the most.
+/// Returns at most `most` nodes of a graph.
 pub fn nodes(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>, CallError> {
     let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
     // SAFETY: the list has room for `count` handles, and both outlive the call.
@@ -46,7 +46,7 @@ pub fn nodes(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>,
     Ok(nodes)
 }
 
-/// Makes what can be launched of a graph as it is now; `flags` as in [`graph_flags`](super::graph_flags).
+/// Instantiates an executable from the current state of a graph; `flags` as in [`graph_flags`](super::graph_flags).
 pub fn instantiate(api: &Api, graph: CUgraph, flags: u64) -> Result<CUgraphExec, CallError> {
     let mut exec = CUgraphExec::NULL;
     // SAFETY: `exec` outlives the call, which writes one handle to it.
@@ -54,23 +54,23 @@ pub fn instantiate(api: &Api, graph: CUgraph, flags: u64) -> Result<CUgraphExec,
     Ok(exec)
 }
 
-/// Destroys what can be launched. Launches that are on their way complete.
+/// Destroys an executable. Its pending launches complete.
 pub fn destroy_exec(api: &Api, exec: CUgraphExec) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphExecDestroy(exec)) }
 }
 
-/// Prepares a launch in the order of a stream.
+/// Uploads an executable in stream order, ahead of its launch.
 pub fn upload(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphUpload(exec, stream)) }
 }
 
-/// Puts the work of a graph into a stream, after its own launches before.
+/// Enqueues the work of a graph in a stream, after earlier launches of the same executable.
 ///
 /// # Safety
-/// What the graph reads and writes, and the functions that it calls, are good until the launch is over: its nodes hold
-/// addresses of the host as they were captured.
+/// The memory that the graph uses, and the functions that it calls, stay valid until the launch is over: its nodes
+/// contain host addresses as they were captured.
 pub unsafe fn launch(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), CallError> {
     // SAFETY: the caller vouches for what the nodes use.
     unsafe { call!(api.cuGraphLaunch(exec, stream)) }

@@ -8,16 +8,16 @@ use std::fmt;
 use super::types::{c_enums, handles};
 
 handles! {
-    /// Work with its order, to be launched as one.
+    /// A set of operations and their dependencies, launched as one.
     CUgraph;
     /// A graph that can be launched.
     CUgraphExec;
-    /// One piece of work of a graph.
+    /// One operation of a graph.
     CUgraphNode;
 }
 
 c_enums! {
-    /// Which calls a capture does not bear meanwhile.
+    /// Which calls are prohibited during a capture.
     CUstreamCaptureMode {
         GLOBAL = 0,
         THREAD_LOCAL = 1,
@@ -36,6 +36,6 @@ pub mod graph_flags {
 /// Flags of `cuStreamWaitEvent` and of `cuEventRecordWithFlags`.
 pub mod event_wait_flags {
     pub const DEFAULT: u32 = 0;
-    /// In a capture: a node of the graph's, which waits for or moves the event whenever the graph runs.
+    /// In a capture: a node of the graph, which waits for the event or records it whenever the graph runs.
     pub const EXTERNAL: u32 = 1;
 }

@@ -1,4 +1,4 @@
-//! Pinned memory of the host: allocated by the driver, or the program's own and registered.
+//! Pinned host memory: allocated by the driver, or registered memory of the program.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::types::CUdeviceptr;
 
-/// Allocates pinned memory. It lives until [`free`] or the end of its context.
+/// Allocates pinned memory. It lives until [`free`] or until its context is destroyed.
 pub fn alloc(api: &Api, bytes: usize) -> Result<*mut c_void, CallError> {
     let mut start = std::ptr::null_mut();
     // SAFETY: `start` outlives the call, which writes one pointer to it.
@@ -22,16 +22,16 @@ pub fn alloc_with_flags(api: &Api, bytes: usize, flags: u32) -> Result<*mut c_vo
     Ok(start)
 }
 
-/// Releases memory of [`alloc`] or [`alloc_with_flags`] once all work of its context is done (fact 2.1).
+/// Frees memory of [`alloc`] or [`alloc_with_flags`] once all work of its context is done.
 ///
 /// # Safety
 /// If `start` is such memory, nothing on the host uses it from the call on, whether through a reference or a pointer.
 pub unsafe fn free(api: &Api, start: *mut c_void) -> Result<(), CallError> {
-    // SAFETY: the caller vouches that nothing uses what is released; any other pointer is refused unread.
+    // SAFETY: the caller guarantees that nothing uses the freed memory; the driver rejects any other pointer unread.
     unsafe { call!(api.cuMemFreeHost(start)) }
 }
 
-/// Where the device sees pinned memory that the host sees at `start`. `flags` is zero.
+/// Returns the device's address of pinned memory that the host has at `start`. `flags` is zero.
 #[expect(clippy::not_unsafe_ptr_arg_deref, reason = "the driver looks the pointer up and never reads through it")]
 pub fn device_address(api: &Api, start: *mut c_void, flags: u32) -> Result<CUdeviceptr, CallError> {
     let mut address = CUdeviceptr::NULL;
@@ -40,7 +40,7 @@ pub fn device_address(api: &Api, start: *mut c_void, flags: u32) -> Result<CUdev
     Ok(address)
 }
 
-/// The flags that pinned memory was allocated with.
+/// Returns the flags that pinned memory was allocated with.
 #[expect(clippy::not_unsafe_ptr_arg_deref, reason = "the driver looks the pointer up and never reads through it")]
 pub fn flags(api: &Api, start: *mut c_void) -> Result<u32, CallError> {
     let mut flags = 0;
@@ -49,23 +49,23 @@ pub fn flags(api: &Api, start: *mut c_void) -> Result<u32, CallError> {
     Ok(flags)
 }
 
-/// Pins memory of the program's; `flags` as in [`host_register_flags`](super::host_register_flags).
+/// Pins memory of the program; `flags` as in [`host_register_flags`](super::host_register_flags).
 ///
 /// # Safety
-/// Where the call succeeds, the `bytes` at `start` stay mapped until [`unregister`] has returned or the context is
-/// gone. While work of a device writes there, no reference to that memory is used; while it reads, none is written
-/// through.
+/// If the call succeeds, the `bytes` at `start` stay mapped until [`unregister`] has returned or the context is
+/// destroyed. While work of a device writes there, no reference to that memory is used; while it reads, nothing is
+/// written through one.
 pub unsafe fn register(api: &Api, start: *mut c_void, bytes: usize, flags: u32) -> Result<(), CallError> {
-    // SAFETY: the caller vouches that the memory stays mapped while it is pinned, and keeps it apart from the device's
-    // work.
+    // SAFETY: the caller guarantees that the memory stays mapped while it is pinned, and keeps it apart from the
+    // device's work.
     unsafe { call!(api.cuMemHostRegister_v2(start, bytes, flags)) }
 }
 
 /// Unpins memory of [`register`].
 ///
 /// # Safety
-/// No work that uses the memory is pending or running, and none is begun later.
+/// No work that uses the memory is pending or running, and none begins later.
 pub unsafe fn unregister(api: &Api, start: *mut c_void) -> Result<(), CallError> {
-    // SAFETY: the caller vouches that no work uses the memory, so that unpinning takes it from nobody.
+    // SAFETY: the caller guarantees that no work uses the memory.
     unsafe { call!(api.cuMemHostUnregister(start)) }
 }

@@ -1,11 +1,11 @@
-//! Memory and events of another process, by handles that are bytes and travel as such.
+//! Memory and events of another process, through opaque handles that are sent as bytes.
 
 use super::api::Api;
 use super::call::{CallError, call};
 use super::mapping_types::{CUipcEventHandle, CUipcMemHandle};
 use super::types::{CUdeviceptr, CUevent};
 
-/// The handle of a block of `cuMemAlloc`.
+/// Returns the handle of a block allocated with `cuMemAlloc`.
 pub fn memory_handle(api: &Api, start: CUdeviceptr) -> Result<CUipcMemHandle, CallError> {
     let mut handle = CUipcMemHandle::default();
     // SAFETY: `handle` outlives the call, which writes one handle to it.
@@ -21,13 +21,13 @@ pub fn open_memory(api: &Api, handle: CUipcMemHandle, flags: u32) -> Result<CUde
     Ok(start)
 }
 
-/// Ends one [`open_memory`].
+/// Undoes one [`open_memory`].
 pub fn close_memory(api: &Api, start: CUdeviceptr) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuIpcCloseMemHandle(start)) }
 }
 
-/// The handle of an event that was made to be shared.
+/// Returns the handle of an interprocess event.
 pub fn event_handle(api: &Api, event: CUevent) -> Result<CUipcEventHandle, CallError> {
     let mut handle = CUipcEventHandle::default();
     // SAFETY: `handle` outlives the call, which writes one handle to it.
@@ -35,7 +35,7 @@ pub fn event_handle(api: &Api, event: CUevent) -> Result<CUipcEventHandle, CallE
     Ok(handle)
 }
 
-/// An event of another process, as an event of this one.
+/// Opens an event of another process.
 pub fn open_event(api: &Api, handle: CUipcEventHandle) -> Result<CUevent, CallError> {
     let mut event = CUevent::NULL;
     // SAFETY: `event` outlives the call, which writes one handle to it.

@@ -7,7 +7,7 @@ use super::function::Parameter;
 use super::kernel_types::{CUfunction, CUfunction_attribute, CUkernel, CUlibrary};
 use super::types::{CUdevice, CUfunc_cache};
 
-/// The kernel as a function of the current context.
+/// Returns the kernel as a function of the current context.
 pub fn function(api: &Api, kernel: CUkernel) -> Result<CUfunction, CallError> {
     let mut function = CUfunction::NULL;
     // SAFETY: `function` outlives the call, which writes one handle to it.
@@ -15,7 +15,7 @@ pub fn function(api: &Api, kernel: CUkernel) -> Result<CUfunction, CallError> {
     Ok(function)
 }
 
-/// The library that it is of.
+/// Returns the kernel's library.
 pub fn library(api: &Api, kernel: CUkernel) -> Result<CUlibrary, CallError> {
     let mut library = CUlibrary::NULL;
     // SAFETY: `library` outlives the call, which writes one handle to it.
@@ -23,7 +23,7 @@ pub fn library(api: &Api, kernel: CUkernel) -> Result<CUlibrary, CallError> {
     Ok(library)
 }
 
-/// An attribute of the kernel on a device.
+/// Returns an attribute of the kernel on a device.
 pub fn attribute(
     api: &Api,
     kernel: CUkernel,
@@ -48,22 +48,22 @@ pub fn set_attribute(
     unsafe { call!(api.cuKernelSetAttribute(attribute, value, kernel, device)) }
 }
 
-/// What the kernel would rather have of the cache's memory.
+/// Sets the kernel's preferred split between L1 and shared memory on a device.
 pub fn set_cache_config(api: &Api, kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuKernelSetCacheConfig(kernel, config, device)) }
 }
 
-/// The name in the image.
+/// Returns the kernel's name in the image.
 pub fn name(api: &Api, kernel: CUkernel) -> Result<String, CallError> {
     let mut text = c"".as_ptr();
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuKernelGetName(&mut text, kernel)) }?;
-    // SAFETY: `text` is the empty text above or, since the call succeeded, one that lives as long as the kernel.
+    // SAFETY: `text` is the empty string above or, since the call succeeded, one that lives as long as the kernel.
     Ok(unsafe { string_from_c(text) })
 }
 
-/// Where the parameter with this index lies among the kernel's.
+/// Returns the offset and the size of the parameter with this index.
 pub fn parameter(api: &Api, kernel: CUkernel, index: usize) -> Result<Parameter, CallError> {
     let (mut offset, mut bytes) = (0, 0);
     // SAFETY: `offset` and `bytes` outlive the call, which writes one value to each.

@@ -1,4 +1,4 @@
-//! The types of modules, kernels, launches and logs that cross the C boundary, with their layout asserted.
+//! The C types of modules, kernels, launches and logs. Their layout is asserted.
 
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
@@ -8,11 +8,11 @@ use std::fmt;
 use super::types::{CUstream, c_enums, handles};
 
 handles! {
-    /// An image in a context.
+    /// An image loaded into a context.
     CUmodule;
-    /// A kernel of a module. Where a launch or a question takes one, it takes a `CUkernel` too.
+    /// A kernel of a module. Launches and queries that take one accept a `CUkernel` too.
     CUfunction;
-    /// An image of no context.
+    /// An image that belongs to no context.
     CUlibrary;
     /// A kernel of a library.
     CUkernel;
@@ -21,7 +21,7 @@ handles! {
 }
 
 impl From<CUkernel> for CUfunction {
-    /// The kernel where a function is asked for: the driver takes both there.
+    /// Passes the kernel as a function: the driver accepts both there.
     fn from(kernel: CUkernel) -> Self {
         Self(kernel.0)
     }
@@ -138,25 +138,25 @@ pub mod occupancy_flags {
     pub const DISABLE_CACHING_OVERRIDE: u32 = 1;
 }
 
-/// What the words of `extra` of a launch mean: each of the first two is followed by its value.
+/// The words of `extra` of a launch: each of the first two is followed by its value.
 pub mod launch_param {
     pub const END: usize = 0;
     pub const BUFFER_POINTER: usize = 1;
     pub const BUFFER_SIZE: usize = 2;
 }
 
-/// How much dynamic shared memory a block of this many threads needs.
+/// Returns the dynamic shared memory that a block of this many threads needs.
 pub type CUoccupancyB2DSize = Option<unsafe extern "C" fn(block_size: i32) -> usize>;
 
-/// A function that is told what the driver has to say.
+/// A callback that receives the driver's log messages.
 pub type CUlogsCallback =
     Option<unsafe extern "C" fn(data: *mut c_void, level: CUlogLevel, message: *mut c_char, length: usize)>;
 
-/// A place in the driver's log.
+/// A position in the driver's log.
 pub type CUlogIterator = u32;
 
-/// One attribute of a launch. C writes a union of 64 bytes; all its members start at its first byte, and those that
-/// are used here are of up to four words of 32 bits, or a handle and two of them.
+/// One attribute of a launch. C has a union of 64 bytes; all its members start at its first byte, and those used here
+/// are up to four 32-bit words, or a handle and two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct CUlaunchAttribute {
@@ -168,13 +168,13 @@ pub struct CUlaunchAttribute {
 const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 
 impl CUlaunchAttribute {
-    /// An attribute whose value is up to three words of 32 bits.
+    /// Returns an attribute whose value is up to three 32-bit words.
     pub const fn of_words(id: CUlaunchAttributeID, words: [u32; 3]) -> Self {
         let [x, y, z] = words;
         Self { id, pad: 0, value: [x as u64 | (y as u64) << 32, z as u64, 0, 0, 0, 0, 0, 0] }
     }
 
-    /// The first three words of 32 bits of the value.
+    /// Returns the first three 32-bit words of the value.
     pub const fn words(&self) -> [u32; 3] {
         [self.value[0] as u32, (self.value[0] >> 32) as u32, self.value[1] as u32]
     }

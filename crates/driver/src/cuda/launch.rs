@@ -1,7 +1,7 @@
-//! Launches of kernels, in the order of a stream.
+//! Launches of kernels, in stream order.
 //!
 //! A launch is `unsafe`: the driver reads the arguments through pointers whose types only the kernel knows, and the
-//! kernel may write wherever an address of its arguments leads, pinned memory of the host included.
+//! kernel may write through any address among its arguments, pinned host memory included.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -12,11 +12,11 @@ use super::kernel_types::{CUfunction, CUlaunchAttribute, CUlaunchConfig};
 use super::types::CUstream;
 pub use crate::backend::LaunchConfig;
 
-/// Launches a function, or a kernel in its place, with a pointer to each argument.
+/// Launches a function, or a kernel passed as one, with a pointer to each argument.
 ///
 /// # Safety
-/// `parameters` holds a pointer to an argument for each parameter of the function, in its type. Memory of the host
-/// that the kernel reaches through them is used by nobody else meanwhile but through atomics.
+/// `parameters` contains a pointer to an argument for each parameter of the function, of its type. Nothing else uses
+/// host memory that the kernel accesses through them meanwhile, except with atomics.
 pub unsafe fn kernel(
     api: &Api,
     function: CUfunction,
@@ -28,10 +28,10 @@ pub unsafe fn kernel(
     unsafe { raw(api, function, shape, stream, parameters.as_mut_ptr(), null_mut()) }
 }
 
-/// [`kernel`] as C has it: the arguments behind one of two pointers, both of which may be null.
+/// [`kernel`] in its C form: the arguments are behind one of two pointers, either of which may be null.
 ///
 /// # Safety
-/// As for [`kernel`]; `extra`, if not null, is a list as [`launch_param`](super::launch_param) says.
+/// As for [`kernel`]; `extra`, if not null, is a list as [`launch_param`](super::launch_param) describes.
 pub unsafe fn raw(
     api: &Api,
     function: CUfunction,
@@ -81,14 +81,14 @@ pub unsafe fn with_attributes(
         sharedMemBytes: shape.shared_bytes,
         hStream: stream,
         attrs: attributes.as_mut_ptr(),
-        numAttrs: u32::try_from(attributes.len()).expect("fewer attributes than a u32 counts"),
+        numAttrs: u32::try_from(attributes.len()).expect("the number of attributes fits a u32"),
     };
     // SAFETY: `config` and the attributes that it points to outlive the call; the caller vouches for the arguments and
     // for what the kernel does with them.
     unsafe { call!(api.cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), null_mut())) }
 }
 
-/// [`kernel`] of which all blocks are resident at once, so that they may wait for each other.
+/// [`kernel`] with all blocks resident at once, so that they may wait for each other.
 ///
 /// # Safety
 /// As for [`kernel`].

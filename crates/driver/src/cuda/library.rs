@@ -1,4 +1,4 @@
-//! Libraries: images that belong to no context, and are loaded into each where one of their kernels is used.
+//! Libraries: images that belong to no context, and are loaded into each context that uses one of their kernels.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -26,7 +26,7 @@ pub unsafe fn load(api: &Api, image: *const c_void, options: &mut Options) -> Re
 /// Loads the image in a file.
 ///
 /// # Safety
-/// An option whose value is an address is good for what the driver reads or writes there.
+/// An option whose value is an address is valid for what the driver reads or writes there.
 pub unsafe fn load_file(api: &Api, path: &CStr, options: &mut Options) -> Result<CUlibrary, CallError> {
     let mut library = CUlibrary::NULL;
     let (count, names, values) = options.parts();
@@ -37,13 +37,13 @@ pub unsafe fn load_file(api: &Api, path: &CStr, options: &mut Options) -> Result
     Ok(library)
 }
 
-/// Unloads a library from every context, once the work there is done (fact 4.1).
+/// Unloads a library from every context, once the work there is done.
 pub fn unload(api: &Api, library: CUlibrary) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuLibraryUnload(library)) }
 }
 
-/// The kernel with this name.
+/// Returns the kernel with this name.
 pub fn kernel(api: &Api, library: CUlibrary, name: &CStr) -> Result<CUkernel, CallError> {
     let mut kernel = CUkernel::NULL;
     // SAFETY: `kernel` outlives the call, which writes one handle to it; `name` ends in a NUL.
@@ -51,7 +51,7 @@ pub fn kernel(api: &Api, library: CUlibrary, name: &CStr) -> Result<CUkernel, Ca
     Ok(kernel)
 }
 
-/// How many kernels there are.
+/// Returns the number of kernels.
 pub fn kernel_count(api: &Api, library: CUlibrary) -> Result<u32, CallError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `u32` to it.
@@ -59,7 +59,7 @@ pub fn kernel_count(api: &Api, library: CUlibrary) -> Result<u32, CallError> {
     Ok(count)
 }
 
-/// The first `count` kernels, in the driver's order; null where there are fewer.
+/// Returns the first `count` kernels, in the driver's order; null if there are fewer.
 pub fn kernels(api: &Api, library: CUlibrary, count: u32) -> Result<Vec<CUkernel>, CallError> {
     let mut kernels = vec![CUkernel::NULL; count as usize];
     // SAFETY: `kernels` outlives the call, which writes at most the `count` handles that it holds.
@@ -67,7 +67,7 @@ pub fn kernels(api: &Api, library: CUlibrary, count: u32) -> Result<Vec<CUkernel
     Ok(kernels)
 }
 
-/// The library as a module of the current context.
+/// Returns the library as a module of the current context.
 pub fn module(api: &Api, library: CUlibrary) -> Result<CUmodule, CallError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it.
@@ -75,7 +75,7 @@ pub fn module(api: &Api, library: CUlibrary) -> Result<CUmodule, CallError> {
     Ok(module)
 }
 
-/// Where the variable with this name lies in the current context.
+/// Returns the address and the size of the variable with this name in the current context.
 pub fn global(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallError> {
     let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
@@ -83,7 +83,7 @@ pub fn global(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallE
     Ok(Range { base, bytes })
 }
 
-/// Where the managed variable with this name lies.
+/// Returns the address and the size of the managed variable with this name.
 pub fn managed(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallError> {
     let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
@@ -91,7 +91,7 @@ pub fn managed(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, Call
     Ok(Range { base, bytes })
 }
 
-/// The function with this name that host and device both call.
+/// Returns the unified function with this name, which host and device both call.
 pub fn unified_function(api: &Api, library: CUlibrary, name: &CStr) -> Result<*mut c_void, CallError> {
     let mut function = null_mut();
     // SAFETY: `function` outlives the call, which writes one pointer to it; `name` ends in a NUL.

@@ -1,4 +1,4 @@
-//! The linker: several images become one.
+//! The linker: combines several images into one.
 
 use std::ffi::{CStr, c_void};
 
@@ -7,7 +7,7 @@ use super::call::{CallError, call};
 use super::kernel_types::{CUjitInputType, CUlinkState};
 use super::module::Options;
 
-/// An image that a link made. It lives as long as the link.
+/// The image that a link produced. It lives as long as the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linked {
     pub start: *mut c_void,
@@ -17,7 +17,7 @@ pub struct Linked {
 /// Begins a link.
 ///
 /// # Safety
-/// An option whose value is an address is good for what the driver reads or writes there until [`destroy`].
+/// An option whose value is an address is valid for what the driver reads or writes there until [`destroy`].
 pub unsafe fn create(api: &Api, options: &mut Options) -> Result<CUlinkState, CallError> {
     let mut link = CUlinkState::NULL;
     let (count, names, values) = options.parts();
@@ -27,10 +27,10 @@ pub unsafe fn create(api: &Api, options: &mut Options) -> Result<CUlinkState, Ca
     Ok(link)
 }
 
-/// Adds an image; `name` is for messages.
+/// Adds an image; `name` appears in messages.
 ///
 /// # Safety
-/// `options` outlive the link, and an option whose value is an address is good for what the driver reads or writes
+/// `options` outlive the link, and an option whose value is an address is valid for what the driver reads or writes
 /// there until [`destroy`].
 pub unsafe fn add(
     api: &Api,
@@ -64,7 +64,7 @@ pub unsafe fn add_file(
     unsafe { call!(api.cuLinkAddFile_v2(link, kind, path.as_ptr(), count, names, values)) }
 }
 
-/// Ends the link: an image to be loaded.
+/// Completes the link and returns the image.
 pub fn complete(api: &Api, link: CUlinkState) -> Result<Linked, CallError> {
     let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
     // SAFETY: `start` and `bytes` outlive the call, which writes one value to each.
@@ -72,7 +72,7 @@ pub fn complete(api: &Api, link: CUlinkState) -> Result<Linked, CallError> {
     Ok(Linked { start, bytes })
 }
 
-/// Forgets the link and the image that it made.
+/// Destroys the link and its image.
 pub fn destroy(api: &Api, link: CUlinkState) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer; the image is reached through a raw pointer alone, whose user vouches for it.
     unsafe { call!(api.cuLinkDestroy(link)) }

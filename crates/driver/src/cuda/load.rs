@@ -1,4 +1,4 @@
-//! NVIDIA's library, loaded at run time: nothing here needs it to build.
+//! NVIDIA's library, loaded at run time: building does not need it.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// Only what is loaded already: glibc's and musl's number on Linux.
+/// Finds only libraries that are already loaded: the value of glibc and musl on Linux.
 const RTLD_NOLOAD: i32 = 4;
 
 use super::api::{Api, Function};
 
-/// Where the system's loader finds NVIDIA's driver.
+/// The name by which the system's loader finds NVIDIA's driver.
 pub const LIBRARY: &str = "libcuda.so.1";
 
 /// Why a driver library could not be used.
@@ -23,39 +23,39 @@ pub enum LoadError {
     NotADriver(PathBuf),
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.
 impl fmt::Debug for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Whether the process has a driver's library already, which other code of it uses.
+/// Returns whether a CUDA driver library is already loaded into the process, for other code.
 pub fn is_loaded() -> bool {
-    // SAFETY: nothing is loaded that is not there, and so no initialiser runs.
+    // SAFETY: nothing new is loaded, so no initialiser runs.
     unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_NOLOAD) }.is_ok()
 }
 
-/// The table of the library at `path`. A function that it lacks answers `NOT_SUPPORTED`.
+/// Loads the library at `path` and returns its table. A function that it lacks returns `NOT_SUPPORTED`.
 ///
 /// The library stays loaded for the rest of the process, because the table is a value that may be copied anywhere,
 /// and because NVIDIA's library does not survive being unloaded.
 ///
 /// # Safety
-/// The library is a CUDA driver, whose initialisers may run. Whoever has the table or a copy of it vouches for what is called
-/// of it: handles are of this driver, and not destroyed; addresses are memory that the call may use so, in order with all else
-/// that uses it; and memory of the host that a device writes is not referred to meanwhile.
+/// The library is a CUDA driver, whose initialisers may run. Code that has the table or a copy of it answers for every
+/// call through it: handles are of this driver, and not destroyed; addresses are memory that the call may use in that
+/// way, ordered with everything else that uses it; and nothing refers to host memory while a device writes it.
 pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
     // SAFETY: the caller vouches for the library.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
     let find = |name: &CStr| {
-        // SAFETY: the symbol is taken as a function, which all symbols of these names are, and not called here.
+        // SAFETY: the symbol is read as a function, which all symbols of these names are, and not called here.
         let symbol = unsafe { library.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) };
         symbol.ok().map(|symbol| *symbol)
     };
-    // SAFETY: the list in `api` states the C signature of each symbol it names, and the library is never unloaded
-    // where the table leaves this function.
+    // SAFETY: the list in `api` states the C signature of each symbol, and the library is never unloaded if the table
+    // leaves this function.
     let (api, missing) = unsafe { Api::from_symbols(find) };
     if missing.contains(&Function::cuInit) {
         return Err(LoadError::NotADriver(path.to_owned()));

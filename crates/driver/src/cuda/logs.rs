@@ -1,4 +1,4 @@
-//! What the driver has to say of errors, in words.
+//! The driver's log of error messages.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::from_mut;
@@ -7,11 +7,11 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::kernel_types::{CUlogIterator, CUlogLevel, CUlogsCallbackHandle};
 
-/// Has `callback` called with every message from now on.
+/// Registers `callback`, which is called with every message from now on.
 ///
 /// # Safety
-/// `callback` may be called with `data` on any thread, until [`unregister`] has returned. It does not unwind, and
-/// calls no function of the driver.
+/// `callback` may be called with `data` on any thread, until [`unregister`] has returned. It does not unwind, and does
+/// not call the driver.
 pub unsafe fn register(
     api: &Api,
     callback: unsafe extern "C" fn(data: *mut c_void, level: CUlogLevel, message: *mut c_char, length: usize),
@@ -24,13 +24,13 @@ pub unsafe fn register(
     Ok(handle)
 }
 
-/// Ends the calls of a callback.
+/// Removes a callback.
 pub fn unregister(api: &Api, handle: CUlogsCallbackHandle) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuLogsUnregisterCallback(handle)) }
 }
 
-/// The end of the log now. `flags` is zero.
+/// Returns the current end of the log. `flags` is zero.
 pub fn current(api: &Api, flags: u32) -> Result<CUlogIterator, CallError> {
     let mut iterator = 0;
     // SAFETY: `iterator` outlives the call, which writes one value to it.
@@ -38,14 +38,14 @@ pub fn current(api: &Api, flags: u32) -> Result<CUlogIterator, CallError> {
     Ok(iterator)
 }
 
-/// Writes the log from `iterator` on, which moves to its end, or all of it to a file. `flags` is zero.
+/// Writes the log to a file: from `iterator` on, which moves to the end, or all of it. `flags` is zero.
 pub fn dump_to_file(api: &Api, iterator: Option<&mut CUlogIterator>, path: &CStr, flags: u32) -> Result<(), CallError> {
     let iterator = iterator.map_or(std::ptr::null_mut(), from_mut);
     // SAFETY: `iterator` is null or outlives the call, which reads and writes one value there; `path` ends in a NUL.
     unsafe { call!(api.cuLogsDumpToFile(iterator, path.as_ptr(), flags)) }
 }
 
-/// The log from `iterator` on, which moves to its end, or all of it: as much as fits into `bytes`. `flags` is zero.
+/// Returns the log, from `iterator` on, which moves to the end, or all of it: at most `bytes`. `flags` is zero.
 pub fn dump(api: &Api, iterator: Option<&mut CUlogIterator>, bytes: usize, flags: u32) -> Result<String, CallError> {
     let iterator = iterator.map_or(std::ptr::null_mut(), from_mut);
     let mut text = vec![0u8; bytes];

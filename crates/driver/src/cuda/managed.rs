@@ -1,4 +1,4 @@
-//! What a program can say of managed memory: which stream uses it, where it is wanted, how it is used.
+//! Managed memory: attaching it to a stream, prefetching it, and advice on its use.
 
 use std::ffi::c_void;
 
@@ -7,14 +7,14 @@ use super::call::{CallError, call};
 use super::managed_types::{CUmem_advise, CUmem_range_attribute};
 use super::types::{CUdevice, CUdeviceptr, CUmemLocation, CUstream};
 
-/// Says which work uses an allocation, from this point of the stream on; `flags` as in
-/// [`attach_flags`](super::attach_flags). `bytes` is zero, or all that the allocation has.
+/// Sets which work uses an allocation, in stream order; `flags` as in [`attach_flags`](super::attach_flags). `bytes` is
+/// zero, or the size of the allocation.
 pub fn attach(api: &Api, stream: CUstream, start: CUdeviceptr, bytes: usize, flags: u32) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamAttachMemAsync(stream, start, bytes, flags)) }
 }
 
-/// Moves memory to a device, or to [`CUdevice::CPU`], when the stream comes to it.
+/// Enqueues a migration of memory to a device, or to [`CUdevice::CPU`].
 pub fn prefetch(
     api: &Api,
     start: CUdeviceptr,
@@ -22,11 +22,11 @@ pub fn prefetch(
     device: CUdevice,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemPrefetchAsync(start, bytes, device, stream)) }
 }
 
-/// [`prefetch`] to any place. `flags` is zero.
+/// [`prefetch`] to any location. `flags` is zero.
 pub fn prefetch_to(
     api: &Api,
     start: CUdeviceptr,
@@ -35,11 +35,11 @@ pub fn prefetch_to(
     flags: u32,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemPrefetchAsync_v2(start, bytes, location, flags, stream)) }
 }
 
-/// Says how memory will be used, by a device or by [`CUdevice::CPU`].
+/// Advises the driver how a device, or [`CUdevice::CPU`], will use memory.
 pub fn advise(
     api: &Api,
     start: CUdeviceptr,
@@ -47,11 +47,11 @@ pub fn advise(
     advice: CUmem_advise,
     device: CUdevice,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemAdvise(start, bytes, advice, device)) }
 }
 
-/// [`advise`] of any place.
+/// [`advise`] for any location.
 pub fn advise_for(
     api: &Api,
     start: CUdeviceptr,
@@ -59,12 +59,11 @@ pub fn advise_for(
     advice: CUmem_advise,
     location: CUmemLocation,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemAdvise_v2(start, bytes, advice, location)) }
 }
 
-/// What was said of all the memory there: as many numbers as `data` has room for. Only `ACCESSED_BY` has more than
-/// one.
+/// Returns an attribute of a whole range: as many numbers as fit into `data`. Only `ACCESSED_BY` has more than one.
 pub fn range_attribute(
     api: &Api,
     data: &mut [i32],
@@ -78,7 +77,7 @@ pub fn range_attribute(
     unsafe { call!(api.cuMemRangeGetAttribute(data, room, attribute, start, bytes)) }
 }
 
-/// Several of [`range_attribute`], of one number each.
+/// Returns several attributes of one number each, as [`range_attribute`] does.
 pub fn range_attributes(
     api: &Api,
     attributes: &mut [CUmem_range_attribute],

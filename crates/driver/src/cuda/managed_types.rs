@@ -1,4 +1,4 @@
-//! The types of what a program can say of managed memory, and of the older forms of contexts and devices.
+//! The C types of advice on managed memory, and of the older forms of contexts and devices.
 
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
@@ -26,20 +26,20 @@ c_enums! {
 }
 
 impl CUdevice {
-    /// No place, or not one for all of a range.
+    /// No location, or not the same one for a whole range.
     pub const INVALID: Self = Self(-2);
 }
 
-/// How many multiprocessors a context is to have.
+/// The number of multiprocessors that a context uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct CUexecAffinityParam {
-    /// Zero, for a number of multiprocessors, is the one type that there is.
+    /// Zero, a number of multiprocessors, is the only type.
     pub kind: u32,
     pub sm_count: u32,
 }
 
-/// What a context is to be like that `cuCtxCreate_v4` makes.
+/// The parameters of `cuCtxCreate_v4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[allow(non_snake_case, reason = "the fields are named as C names them")]
@@ -47,13 +47,13 @@ pub struct CUctxCreateParams {
     /// The address of a list of [`CUexecAffinityParam`].
     pub execAffinityParams: usize,
     pub numExecAffinityParams: i32,
-    /// The address of what a context that shares its device with graphics needs.
+    /// The address of the parameters of a context that shares its device with graphics.
     pub cigParams: usize,
 }
 
 const _: () = assert!(size_of::<CUctxCreateParams>() == 24);
 
-/// What `cuDeviceGetProperties` answers.
+/// The result of `cuDeviceGetProperties`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[allow(non_snake_case, reason = "the fields are named as C names them")]

@@ -5,7 +5,7 @@ use super::call::{CallError, call};
 use super::mapping_types::CUmemGenericAllocationHandle;
 use super::types::{CUdeviceptr, CUmemAccessDesc, CUmemLocation};
 
-/// Maps memory from `offset` on to reserved addresses. Nobody has access until [`set_access`] gives it.
+/// Maps memory, from `offset` on, to reserved addresses. They are inaccessible until [`set_access`].
 pub fn map(
     api: &Api,
     start: CUdeviceptr,
@@ -17,19 +17,19 @@ pub fn map(
     unsafe { call!(api.cuMemMap(start, bytes, offset, allocation, 0)) }
 }
 
-/// Takes mappings away, whole ones, at once: nothing waits for work that uses them.
+/// Removes whole mappings, without waiting for work that uses them.
 pub fn unmap(api: &Api, start: CUdeviceptr, bytes: usize) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemUnmap(start, bytes)) }
 }
 
-/// Says who may use mapped addresses, and how.
+/// Sets which devices may access mapped addresses, and how.
 pub fn set_access(api: &Api, start: CUdeviceptr, bytes: usize, access: &[CUmemAccessDesc]) -> Result<(), CallError> {
     // SAFETY: `access` is readable for its length and outlives the call.
     unsafe { call!(api.cuMemSetAccess(start, bytes, access.as_ptr(), access.len())) }
 }
 
-/// What a place may do at a mapped address: one of `CUmemAccess_flags`.
+/// Returns what a location may do at a mapped address: one of `CUmemAccess_flags`.
 pub fn access(api: &Api, location: CUmemLocation, start: CUdeviceptr) -> Result<u64, CallError> {
     let mut flags = 0;
     // SAFETY: `flags` and `location` outlive the call, which writes one `u64` to the first and reads the second.

@@ -1,4 +1,4 @@
-//! The types of virtual memory and of what processes share.
+//! The C types of virtual memory and of memory shared between processes.
 
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
@@ -8,7 +8,7 @@ use super::types::{
     CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType, c_enums,
 };
 
-/// Memory without an address: what `cuMemCreate` makes.
+/// Memory without an address, made by `cuMemCreate`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub struct CUmemGenericAllocationHandle(pub u64);
@@ -28,11 +28,11 @@ c_enums! {
 
 /// Flags of `cuIpcOpenMemHandle`.
 pub mod ipc_flags {
-    /// What must be given.
+    /// The only flag, and a required one.
     pub const LAZY_ENABLE_PEER_ACCESS: u32 = 1;
 }
 
-/// What memory is to be like that `cuMemCreate` makes.
+/// The properties of memory that `cuMemCreate` makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[allow(non_snake_case, reason = "the fields are named as C names them")]
@@ -50,7 +50,7 @@ pub struct CUmemAllocationProp {
 const _: () = assert!(size_of::<CUmemAllocationProp>() == 32);
 
 impl CUmemAllocationProp {
-    /// Memory of `device` that other processes can be given as `handles`.
+    /// Returns the properties of memory of `device` that can be exported as `handles`.
     pub const fn on_device(device: CUdevice, handles: CUmemAllocationHandleType) -> Self {
         Self {
             kind: CUmemAllocationType::PINNED,
@@ -89,7 +89,7 @@ macro_rules! tokens {
 }
 
 tokens! {
-    /// A block of `cuMemAlloc`, for another process.
+    /// A block allocated with `cuMemAlloc`, for another process.
     CUipcMemHandle;
     /// An event, for another process.
     CUipcEventHandle;

@@ -1,17 +1,17 @@
-//! Memory of a device, allocated at once or in the order of a stream. Pinned memory is in [`host`](super::host).
+//! Device memory, allocated immediately or in stream order. Pinned memory is in [`host`](super::host).
 
 use super::api::Api;
 use super::call::{CallError, call};
 use super::types::{CUdeviceptr, CUmemoryPool, CUstream};
 
-/// How much memory the current context's device has, for all processes together.
+/// Free and total memory of the current context's device, across all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     pub free_bytes: usize,
     pub total_bytes: usize,
 }
 
-/// Memory for a rectangle, whose rows lie `pitch_bytes` apart.
+/// Memory for a rectangle whose rows are `pitch_bytes` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pitched {
     pub start: CUdeviceptr,
@@ -25,7 +25,7 @@ pub struct Range {
     pub bytes: usize,
 }
 
-/// The memory that the current context's device has, free and in all.
+/// Returns the free and the total memory of the current context's device.
 pub fn info(api: &Api) -> Result<Info, CallError> {
     let (mut free_bytes, mut total_bytes) = (0, 0);
     // SAFETY: `free_bytes` and `total_bytes` outlive the call, which writes one `usize` to each.
@@ -33,7 +33,7 @@ pub fn info(api: &Api) -> Result<Info, CallError> {
     Ok(Info { free_bytes, total_bytes })
 }
 
-/// Allocates in the current context. The memory holds what was left there.
+/// Allocates in the current context. The memory is not zeroed.
 pub fn alloc(api: &Api, bytes: usize) -> Result<CUdeviceptr, CallError> {
     let mut start = CUdeviceptr::NULL;
     // SAFETY: `start` outlives the call, which writes one address to it.
@@ -41,7 +41,7 @@ pub fn alloc(api: &Api, bytes: usize) -> Result<CUdeviceptr, CallError> {
     Ok(start)
 }
 
-/// Allocates `height` rows that begin where accesses of `element_bytes` are fast.
+/// Allocates `height` rows, aligned for fast accesses of `element_bytes`.
 pub fn alloc_pitch(api: &Api, width_bytes: usize, height: usize, element_bytes: u32) -> Result<Pitched, CallError> {
     let (mut start, mut pitch_bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `start` and `pitch_bytes` outlive the call, which writes one value to each.
@@ -49,7 +49,7 @@ pub fn alloc_pitch(api: &Api, width_bytes: usize, height: usize, element_bytes: 
     Ok(Pitched { start, pitch_bytes })
 }
 
-/// Allocates memory that moves between host and devices as it is used; `flags` as in
+/// Allocates managed memory, which migrates between host and devices; `flags` as in
 /// [`attach_flags`](super::attach_flags).
 pub fn alloc_managed(api: &Api, bytes: usize, flags: u32) -> Result<CUdeviceptr, CallError> {
     let mut start = CUdeviceptr::NULL;
@@ -58,13 +58,13 @@ pub fn alloc_managed(api: &Api, bytes: usize, flags: u32) -> Result<CUdeviceptr,
     Ok(start)
 }
 
-/// Releases an allocation once all work of its context is done (fact 2.1).
+/// Frees an allocation once all work of its context is done.
 pub fn free(api: &Api, start: CUdeviceptr) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemFree_v2(start)) }
 }
 
-/// The allocation that an address lies in.
+/// Returns the allocation that contains an address.
 pub fn range(api: &Api, address: CUdeviceptr) -> Result<Range, CallError> {
     let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `base` and `bytes` outlive the call, which writes one value to each.
@@ -72,7 +72,7 @@ pub fn range(api: &Api, address: CUdeviceptr) -> Result<Range, CallError> {
     Ok(Range { base, bytes })
 }
 
-/// Allocates in the order of a stream, from the pool of the stream's device.
+/// Allocates in stream order, from the pool of the stream's device.
 pub fn alloc_async(api: &Api, bytes: usize, stream: CUstream) -> Result<CUdeviceptr, CallError> {
     let mut start = CUdeviceptr::NULL;
     // SAFETY: `start` outlives the call, which writes one address to it before it returns.
@@ -80,7 +80,7 @@ pub fn alloc_async(api: &Api, bytes: usize, stream: CUstream) -> Result<CUdevice
     Ok(start)
 }
 
-/// Allocates in the order of a stream, from a pool of the caller's choice.
+/// Allocates in stream order, from `pool`.
 pub fn alloc_from_pool_async(
     api: &Api,
     bytes: usize,
@@ -93,9 +93,8 @@ pub fn alloc_from_pool_async(
     Ok(start)
 }
 
-/// Releases an allocation in the order of a stream. Work of another stream that still uses it is not waited for
-/// (fact 2.2).
+/// Frees an allocation in stream order, without waiting for other streams that use it.
 pub fn free_async(api: &Api, start: CUdeviceptr, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemFreeAsync(start, stream)) }
 }

@@ -1,18 +1,18 @@
-//! The CUDA driver API: its types, the one list of its functions, and a call for each, sorted by noun.
+//! The CUDA driver API: its types, the list of its functions, and a call for each, one module per noun.
 //!
 //! # What is safe here
 //!
-//! A driver does not check what it is given: handles are pointers that it follows, and an address may lead to memory of the
-//! host. That promise is made once, by whoever gets a table: [`load::load`] and all else that hands one out is `unsafe`, and whoever
-//! has an [`Api`] vouches that every handle and address that is passed with it is good for the call, and that memory which a
-//! driver reaches is not referred to meanwhile. So the calls below are safe, where all else that they take are numbers, slices
-//! and places on the caller's stack.
+//! A driver does not check what it is given: handles are pointers that it dereferences, and an address may be host
+//! memory. The code that obtains a table makes the promise once: [`load::load`] and everything else that returns one is
+//! `unsafe`, and code that has an [`Api`] guarantees that every handle and address passed with it is valid for the
+//! call, and that nothing refers to memory while a driver accesses it. So the calls below are safe if everything else
+//! that they take is numbers, slices and places on the caller's stack.
 //!
-//! A call is `unsafe` where it is given a pointer of the host that the driver reads or writes, releases, or keeps
-//! after the call has returned: the length behind it, and how long it stays good, only the caller knows.
+//! A call is `unsafe` if it takes a host pointer that the driver reads, writes or frees, or keeps after the call has
+//! returned: only the caller knows the length behind it and how long it stays valid.
 //!
-//! A table is trusted to be a CUDA driver. [`Vouched::new`], without which no [`Api`] is made, states the whole promise; whoever
-//! replaces a field of a table vouches for the function there as well.
+//! A table is trusted to be a CUDA driver. [`Vouched::new`], without which no [`Api`] can be made, states the whole
+//! promise; code that replaces a field of a table answers for the new function as well.
 
 pub mod address;
 pub mod allocation;

@@ -8,7 +8,7 @@ use super::kernel_types::{CUfunction, CUjit_option, CUmodule, CUmoduleLoadingMod
 use super::memory::Range;
 use super::types::CUdeviceptr;
 
-/// Options of a load or of a link, and their values: a number, or an address that the driver reads or writes.
+/// Options of a load or of a link, and their values: numbers, or addresses that the driver reads or writes.
 #[derive(Debug, Default)]
 pub struct Options {
     names: Vec<CUjit_option>,
@@ -20,7 +20,7 @@ impl Options {
         Self::default()
     }
 
-    /// Adds an option whose value is a number, or an address made into one.
+    /// Adds an option whose value is a number, or an address as a number.
     #[must_use]
     pub fn with(mut self, name: CUjit_option, value: usize) -> Self {
         self.names.push(name);
@@ -28,15 +28,15 @@ impl Options {
         self
     }
 
-    /// The value of an option now: the driver writes some of them.
+    /// Returns the current value of an option: the driver writes some of them.
     pub fn value(&self, name: CUjit_option) -> Option<usize> {
         let at = self.names.iter().position(|&given| given == name)?;
         Some(self.values[at] as usize)
     }
 
-    /// How many, their names, their values: as the functions of C take them.
+    /// Returns the count, the names and the values, as the C functions take them.
     pub(super) fn parts(&mut self) -> (u32, *mut CUjit_option, *mut *mut c_void) {
-        let count = u32::try_from(self.names.len()).expect("fewer options than a u32 counts");
+        let count = u32::try_from(self.names.len()).expect("the number of options fits a u32");
         (count, self.names.as_mut_ptr(), self.values.as_mut_ptr())
     }
 }
@@ -49,10 +49,10 @@ pub fn load_file(api: &Api, path: &CStr) -> Result<CUmodule, CallError> {
     Ok(module)
 }
 
-/// Loads an image. It may be overwritten when the call has returned (fact 4.1).
+/// Loads an image, which may be overwritten after the call has returned.
 ///
 /// # Safety
-/// `image` is a text that ends in a NUL, or a binary image that is as long as its own headers say.
+/// `image` is text that ends in a NUL, or a binary image that is as long as its own headers say.
 pub unsafe fn load(api: &Api, image: *const c_void) -> Result<CUmodule, CallError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it; the caller vouches for the image.
@@ -63,7 +63,7 @@ pub unsafe fn load(api: &Api, image: *const c_void) -> Result<CUmodule, CallErro
 /// [`load`] with options.
 ///
 /// # Safety
-/// As for [`load`]; and an option whose value is an address is good for what the driver reads or writes there.
+/// As for [`load`]; and an option whose value is an address is valid for what the driver reads or writes there.
 pub unsafe fn load_with(api: &Api, image: *const c_void, options: &mut Options) -> Result<CUmodule, CallError> {
     let mut module = CUmodule::NULL;
     let (count, names, values) = options.parts();
@@ -84,13 +84,13 @@ pub unsafe fn load_fat(api: &Api, image: *const c_void) -> Result<CUmodule, Call
     Ok(module)
 }
 
-/// Unloads a module, once the work of its context is done (fact 4.1). Its variables and functions end with it.
+/// Unloads a module, with its variables and functions, once the work of its context is done.
 pub fn unload(api: &Api, module: CUmodule) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuModuleUnload(module)) }
 }
 
-/// Whether kernels are loaded with their module, or when they are first used.
+/// Returns whether kernels are loaded with their module, or lazily at their first use.
 pub fn loading_mode(api: &Api) -> Result<CUmoduleLoadingMode, CallError> {
     let mut mode = CUmoduleLoadingMode::default();
     // SAFETY: `mode` outlives the call, which writes one value to it.
@@ -98,7 +98,7 @@ pub fn loading_mode(api: &Api) -> Result<CUmoduleLoadingMode, CallError> {
     Ok(mode)
 }
 
-/// The kernel with this name.
+/// Returns the kernel with this name.
 pub fn function(api: &Api, module: CUmodule, name: &CStr) -> Result<CUfunction, CallError> {
     let mut function = CUfunction::NULL;
     // SAFETY: `function` outlives the call, which writes one handle to it; `name` ends in a NUL.
@@ -106,7 +106,7 @@ pub fn function(api: &Api, module: CUmodule, name: &CStr) -> Result<CUfunction, 
     Ok(function)
 }
 
-/// How many kernels there are.
+/// Returns the number of kernels.
 pub fn function_count(api: &Api, module: CUmodule) -> Result<u32, CallError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `u32` to it.
@@ -114,7 +114,7 @@ pub fn function_count(api: &Api, module: CUmodule) -> Result<u32, CallError> {
     Ok(count)
 }
 
-/// The first `count` kernels, in the driver's order; null where there are fewer.
+/// Returns the first `count` kernels, in the driver's order; null if there are fewer.
 pub fn functions(api: &Api, module: CUmodule, count: u32) -> Result<Vec<CUfunction>, CallError> {
     let mut functions = vec![CUfunction::NULL; count as usize];
     // SAFETY: `functions` outlives the call, which writes at most the `count` handles that it holds.
@@ -122,7 +122,7 @@ pub fn functions(api: &Api, module: CUmodule, count: u32) -> Result<Vec<CUfuncti
     Ok(functions)
 }
 
-/// Where the variable with this name lies.
+/// Returns the address and the size of the variable with this name.
 pub fn global(api: &Api, module: CUmodule, name: &CStr) -> Result<Range, CallError> {
     let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.

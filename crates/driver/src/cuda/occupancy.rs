@@ -1,19 +1,19 @@
-//! How many blocks of a function a multiprocessor holds at once.
+//! Occupancy: how many blocks of a function a multiprocessor runs at once.
 
 use super::api::Api;
 use super::call::{CallError, call};
 use super::kernel_types::{CUfunction, CUlaunchConfig, CUoccupancyB2DSize};
 
-/// The launch that fills a device.
+/// A launch that fills the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Potential {
     /// Blocks that fill the device.
     pub grid_size: i32,
-    /// Threads of a block.
+    /// Threads per block.
     pub block_size: i32,
 }
 
-/// Blocks of `block_size` threads and `shared_bytes` of dynamic shared memory that fit at once.
+/// Returns how many blocks of `block_size` threads and `shared_bytes` of dynamic shared memory fit at once.
 pub fn blocks(api: &Api, function: CUfunction, block_size: i32, shared_bytes: usize) -> Result<i32, CallError> {
     let mut blocks = 0;
     // SAFETY: `blocks` outlives the call, which writes one `i32` to it.
@@ -43,11 +43,11 @@ pub fn blocks_with_flags(
     Ok(blocks)
 }
 
-/// The block size with which most threads are at work; `limit` bounds it, zero does not.
+/// Returns the block size with the highest occupancy. `limit` is its maximum; zero means none.
 ///
 /// # Safety
-/// `shared_of_block` may be called with any size of a block, during this call; it does not unwind and calls no
-/// function of the driver.
+/// `shared_of_block` may be called with any block size, during this call; it does not unwind and does not call the
+/// driver.
 pub unsafe fn potential(
     api: &Api,
     function: CUfunction,
@@ -99,7 +99,7 @@ pub unsafe fn potential_with_flags(
     Ok(Potential { grid_size: grid, block_size: block })
 }
 
-/// The dynamic shared memory of each block with which `blocks` of `block_size` threads fit at once.
+/// Returns how much dynamic shared memory each block can have if `blocks` blocks of `block_size` threads fit at once.
 pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i32) -> Result<usize, CallError> {
     let mut bytes = 0;
     // SAFETY: `bytes` outlives the call, which writes one `usize` to it.
@@ -107,10 +107,10 @@ pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i3
     Ok(bytes)
 }
 
-/// The largest cluster with which a launch can be made.
+/// Returns the largest cluster size that a launch can have.
 ///
 /// # Safety
-/// The attributes that `config` names are as many as it says.
+/// `config` states the correct number of attributes.
 pub unsafe fn cluster_size(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, CallError> {
     let mut size = 0;
     // SAFETY: `size` and `config` outlive the call; the caller vouches for the attributes.
@@ -118,7 +118,7 @@ pub unsafe fn cluster_size(api: &Api, function: CUfunction, config: &CUlaunchCon
     Ok(size)
 }
 
-/// How many clusters of a launch a device holds at once.
+/// Returns how many clusters of a launch a device runs at once.
 ///
 /// # Safety
 /// As for [`cluster_size`].

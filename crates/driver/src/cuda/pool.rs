@@ -1,5 +1,5 @@
-//! Pools: what allocation in the order of a stream takes from. The allocations themselves are in
-//! [`memory`](super::memory), the pool of a device in [`device`](super::device).
+//! Pools that stream-ordered allocation takes memory from. The allocations themselves are in [`memory`](super::memory),
+//! the pool of a device in [`device`](super::device).
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use super::types::{
     CUmemPoolProps, CUmemoryPool,
 };
 
-/// Room for one attribute's value. The longest of CUDA 12 and 13 has 8 bytes.
+/// A buffer for one attribute. The longest of CUDA 12 and 13 has 8 bytes.
 type AttributeBuffer = [u64; 2];
 
 /// Creates a pool.
@@ -24,13 +24,13 @@ pub fn create(api: &Api, props: &CUmemPoolProps) -> Result<CUmemoryPool, CallErr
     Ok(pool)
 }
 
-/// Destroys a pool as soon as its last allocation is released.
+/// Destroys a pool as soon as its last allocation is freed.
 pub fn destroy(api: &Api, pool: CUmemoryPool) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemPoolDestroy(pool)) }
 }
 
-/// The value of any attribute: its eight bytes, or its four and zeros.
+/// Returns the value of any attribute: its eight bytes, or its four bytes and zeros.
 pub fn attribute(api: &Api, pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64, CallError> {
     let mut room = AttributeBuffer::default();
     let value = room.as_mut_ptr().cast::<c_void>();
@@ -40,7 +40,7 @@ pub fn attribute(api: &Api, pool: CUmemoryPool, attribute: CUmemPool_attribute) 
     Ok(room[0])
 }
 
-/// Sets an attribute. Those of four bytes take the low half of `value`.
+/// Sets an attribute. A four-byte attribute takes the low half of `value`.
 pub fn set_attribute(
     api: &Api,
     pool: CUmemoryPool,
@@ -54,49 +54,49 @@ pub fn set_attribute(
     unsafe { call!(api.cuMemPoolSetAttribute(pool, attribute, value)) }
 }
 
-/// How much unused memory the pool keeps when a stream, event or context is waited for.
+/// Returns how much unused memory the pool keeps when a stream, event or context is synchronized.
 pub fn release_threshold_bytes(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
     attribute(api, pool, CUmemPool_attribute::RELEASE_THRESHOLD)
 }
 
-/// Sets how much unused memory the pool keeps when a stream, event or context is waited for.
+/// Sets how much unused memory the pool keeps when a stream, event or context is synchronized.
 pub fn set_release_threshold(api: &Api, pool: CUmemoryPool, bytes: u64) -> Result<(), CallError> {
     set_attribute(api, pool, CUmemPool_attribute::RELEASE_THRESHOLD, bytes)
 }
 
-/// The memory that the pool holds of its device, in use or not.
+/// Returns the memory that the pool has reserved from its device, in use or not.
 pub fn reserved_bytes(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
     attribute(api, pool, CUmemPool_attribute::RESERVED_MEM_CURRENT)
 }
 
-/// The most that [`reserved_bytes`] was since the attribute was last set to zero.
+/// Returns the maximum of [`reserved_bytes`] since the attribute was last set to zero.
 pub fn reserved_bytes_high(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
     attribute(api, pool, CUmemPool_attribute::RESERVED_MEM_HIGH)
 }
 
-/// The memory of the pool that is allocated.
+/// Returns the memory of the pool that is allocated.
 pub fn used_bytes(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
     attribute(api, pool, CUmemPool_attribute::USED_MEM_CURRENT)
 }
 
-/// The most that [`used_bytes`] was since the attribute was last set to zero.
+/// Returns the maximum of [`used_bytes`] since the attribute was last set to zero.
 pub fn used_bytes_high(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
     attribute(api, pool, CUmemPool_attribute::USED_MEM_HIGH)
 }
 
-/// Gives memory that is not in use back to the device, and keeps `keep_bytes` of it.
+/// Returns unused memory to the device, except `keep_bytes` of it.
 pub fn trim(api: &Api, pool: CUmemoryPool, keep_bytes: usize) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemPoolTrimTo(pool, keep_bytes)) }
 }
 
-/// Says which devices may use the pool's memory.
+/// Sets which devices may access the pool's memory.
 pub fn set_access(api: &Api, pool: CUmemoryPool, access: &[CUmemAccessDesc]) -> Result<(), CallError> {
     // SAFETY: `access` is readable for its length and outlives the call.
     unsafe { call!(api.cuMemPoolSetAccess(pool, access.as_ptr(), access.len())) }
 }
 
-/// What the device at `location` may do with the pool's memory.
+/// Returns what the device at `location` may do with the pool's memory.
 pub fn access(api: &Api, pool: CUmemoryPool, mut location: CUmemLocation) -> Result<CUmemAccess_flags, CallError> {
     let mut flags = CUmemAccess_flags::default();
     // SAFETY: `flags` and `location` outlive the call, which writes one `u32` to the first and reads the second.
@@ -104,18 +104,18 @@ pub fn access(api: &Api, pool: CUmemoryPool, mut location: CUmemLocation) -> Res
     Ok(flags)
 }
 
-/// A descriptor of a pool that was made to be shared.
+/// Returns a descriptor of a pool that was created for sharing.
 pub fn export(api: &Api, pool: CUmemoryPool) -> Result<OwnedFd, CallError> {
     let mut descriptor: c_int = -1;
     let shareable = (&raw mut descriptor).cast::<c_void>();
     let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
     // SAFETY: `descriptor` outlives the call, which writes one descriptor to it for this kind.
     unsafe { call!(api.cuMemPoolExportToShareableHandle(shareable, pool, kind, 0)) }?;
-    // SAFETY: the driver has opened the descriptor for the caller, whose it is alone.
+    // SAFETY: the driver opened the descriptor for the caller, which owns it alone.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// The pool that a descriptor names. The descriptor may be closed afterwards.
+/// Returns the pool that a descriptor refers to. The descriptor may be closed afterwards.
 pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemoryPool, CallError> {
     let mut pool = CUmemoryPool::NULL;
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor.as_raw_fd() as usize);
@@ -126,7 +126,7 @@ pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemoryPool, Cal
     Ok(pool)
 }
 
-/// What names a block of an exported pool in a process that imports the pool.
+/// Returns the data that identifies a block of an exported pool in a process that imports the pool.
 pub fn export_block(api: &Api, start: CUdeviceptr) -> Result<CUmemPoolPtrExportData, CallError> {
     let mut data = CUmemPoolPtrExportData::default();
     // SAFETY: `data` outlives the call, which writes one structure to it.

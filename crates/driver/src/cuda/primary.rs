@@ -1,18 +1,18 @@
-//! The primary context of a device: the one that all users in a process share, counted by its retains.
+//! The primary context of a device, which everything in a process shares, with a count of its retains.
 
 use super::api::Api;
 use super::call::{CallError, call};
 use super::types::{CUcontext, CUdevice};
 
-/// What is known of a primary context that need not exist yet.
+/// The state of a primary context, which may not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The flags that it has, or will be made with: [`ctx_flags`](super::ctx_flags).
+    /// The flags that it has, or will be created with: [`ctx_flags`](super::ctx_flags).
     pub flags: u32,
     pub active: bool,
 }
 
-/// Makes the primary context if there is none, and holds it. It does not become current.
+/// Creates the primary context if necessary, and retains it. It does not become current.
 pub fn retain(api: &Api, device: CUdevice) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
     // SAFETY: `context` outlives the call, which writes one handle to it.
@@ -20,19 +20,19 @@ pub fn retain(api: &Api, device: CUdevice) -> Result<CUcontext, CallError> {
     Ok(context)
 }
 
-/// Takes back one [`retain`]. The last one destroys the context and all that lives in it.
+/// Undoes one [`retain`]. The last one destroys the context and everything in it.
 pub fn release(api: &Api, device: CUdevice) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDevicePrimaryCtxRelease_v2(device)) }
 }
 
-/// Destroys what lives in the primary context, whoever retains it.
+/// Destroys everything in the primary context, even while it is retained.
 pub fn reset(api: &Api, device: CUdevice) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDevicePrimaryCtxReset_v2(device)) }
 }
 
-/// The flags of the primary context, and whether it is there.
+/// Returns the flags of the primary context, and whether it is active.
 pub fn state(api: &Api, device: CUdevice) -> Result<State, CallError> {
     let (mut flags, mut active) = (0, 0);
     // SAFETY: `flags` and `active` outlive the call, which writes one word to each.

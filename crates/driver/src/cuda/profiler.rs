@@ -1,15 +1,15 @@
-//! The two calls that tell a profiler where to look.
+//! The two calls that start and stop a profiler.
 
 use super::api::Api;
 use super::call::{CallError, call};
 
-/// From here on a profiler that is attached collects.
+/// Starts collection by an attached profiler.
 pub fn start(api: &Api) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuProfilerStart()) }
 }
 
-/// From here on it does not.
+/// Stops collection by an attached profiler.
 pub fn stop(api: &Api) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuProfilerStop()) }

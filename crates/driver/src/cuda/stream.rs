@@ -1,4 +1,4 @@
-//! Streams, and the work that is put into them other than copies, fills and allocations.
+//! Streams, and their work other than copies, fills and allocations.
 
 use std::ffi::c_void;
 
@@ -25,13 +25,13 @@ pub fn create_with_priority(api: &Api, flags: u32, priority: i32) -> Result<CUst
     Ok(stream)
 }
 
-/// Destroys a stream without waiting: its work completes (fact 2.3). Its handle may come back (fact 2.5).
+/// Destroys a stream without waiting; its work completes. The handle may be reused.
 pub fn destroy(api: &Api, stream: CUstream) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamDestroy_v2(stream)) }
 }
 
-/// The priority of a stream.
+/// Returns the priority of a stream.
 pub fn priority(api: &Api, stream: CUstream) -> Result<i32, CallError> {
     let mut priority = 0;
     // SAFETY: `priority` outlives the call, which writes one `i32` to it.
@@ -39,7 +39,7 @@ pub fn priority(api: &Api, stream: CUstream) -> Result<i32, CallError> {
     Ok(priority)
 }
 
-/// The flags of a stream.
+/// Returns the flags of a stream.
 pub fn flags(api: &Api, stream: CUstream) -> Result<u32, CallError> {
     let mut flags = 0;
     // SAFETY: `flags` outlives the call, which writes one `u32` to it.
@@ -47,7 +47,7 @@ pub fn flags(api: &Api, stream: CUstream) -> Result<u32, CallError> {
     Ok(flags)
 }
 
-/// A number that tells a stream from another with the same handle (fact 2.5).
+/// Returns an id that distinguishes a stream from another with the same handle.
 pub fn id(api: &Api, stream: CUstream) -> Result<u64, CallError> {
     let mut id = 0;
     // SAFETY: `id` outlives the call, which writes one `u64` to it.
@@ -55,7 +55,7 @@ pub fn id(api: &Api, stream: CUstream) -> Result<u64, CallError> {
     Ok(id)
 }
 
-/// The context of a stream.
+/// Returns the context of a stream.
 pub fn context(api: &Api, stream: CUstream) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
     // SAFETY: `context` outlives the call, which writes one handle to it.
@@ -63,7 +63,7 @@ pub fn context(api: &Api, stream: CUstream) -> Result<CUcontext, CallError> {
     Ok(context)
 }
 
-/// The context of a stream, and its green context, which few have.
+/// Returns the context of a stream, and its green context, if it has one.
 pub fn contexts(api: &Api, stream: CUstream) -> Result<(CUcontext, usize), CallError> {
     let (mut context, mut green) = (CUcontext::NULL, 0);
     // SAFETY: both outlive the call, which writes one handle to each.
@@ -71,7 +71,7 @@ pub fn contexts(api: &Api, stream: CUstream) -> Result<(CUcontext, usize), CallE
     Ok((context, green))
 }
 
-/// The device of a stream.
+/// Returns the device of a stream.
 pub fn device(api: &Api, stream: CUstream) -> Result<CUdevice, CallError> {
     let mut device = CUdevice(0);
     // SAFETY: `device` outlives the call, which writes one `i32` to it.
@@ -79,7 +79,7 @@ pub fn device(api: &Api, stream: CUstream) -> Result<CUdevice, CallError> {
     Ok(device)
 }
 
-/// Whether the stream's work is being captured into a graph.
+/// Returns whether the stream's work is being captured into a graph.
 pub fn capture_status(api: &Api, stream: CUstream) -> Result<CUstreamCaptureStatus, CallError> {
     let mut status = CUstreamCaptureStatus::default();
     // SAFETY: `status` outlives the call, which writes one `u32` to it.
@@ -87,7 +87,7 @@ pub fn capture_status(api: &Api, stream: CUstream) -> Result<CUstreamCaptureStat
     Ok(status)
 }
 
-/// Whether all work of a stream is done. `NOT_READY` is `false`, not an error.
+/// Returns whether all work of a stream is done. `NOT_READY` is `false`, not an error.
 pub fn query(api: &Api, stream: CUstream) -> Result<bool, CallError> {
     // SAFETY: the call takes no pointer.
     ready(unsafe { call!(api.cuStreamQuery(stream)) })
@@ -99,17 +99,17 @@ pub fn synchronize(api: &Api, stream: CUstream) -> Result<(), CallError> {
     unsafe { call!(api.cuStreamSynchronize(stream)) }
 }
 
-/// Holds what is put into the stream later until the event's stream has passed the event.
+/// Makes later work of the stream wait until the event has completed.
 pub fn wait_event(api: &Api, stream: CUstream, event: CUevent, flags: u32) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamWaitEvent(stream, event, flags)) }
 }
 
-/// Puts a call of `work` into a stream. It is not made if the context has failed by then.
+/// Enqueues a call of `work`. It is not made if the context has failed by then.
 ///
 /// # Safety
-/// `work` may be called with `data` once, on another thread, until the stream has passed it, whenever that is. It
-/// does not unwind, and calls no function of the driver.
+/// `work` may be called with `data` once, on another thread, at any time until the stream has completed it. It does not
+/// unwind, and does not call the driver.
 pub unsafe fn launch_host(
     api: &Api,
     stream: CUstream,
@@ -120,7 +120,8 @@ pub unsafe fn launch_host(
     unsafe { call!(api.cuLaunchHostFunc(stream, Some(work), data)) }
 }
 
-/// The older form of [`launch_host`], which is made even if the context has failed, and is told so. `flags` is zero.
+/// The older form of [`launch_host`]: the callback is called even if the context has failed, and receives the error.
+/// `flags` is zero.
 ///
 /// # Safety
 /// As for [`launch_host`].
@@ -135,11 +136,11 @@ pub unsafe fn add_callback(
     unsafe { call!(api.cuStreamAddCallback(stream, Some(callback), data, flags)) }
 }
 
-/// Holds the stream until the word at `address` compares to `value` as
+/// Makes the stream wait until the word at `address` compares to `value` as
 /// [`wait_value_flags`](super::wait_value_flags) say.
 ///
-/// The address is a device's, like that of any fill: it may be the device's view of pinned memory, where whoever
-/// shares the word with the host does so through atomics.
+/// The address is a device's, like that of any fill: it may be the device's address of pinned memory, which the host
+/// then accesses with atomics.
 pub fn wait_value_32(
     api: &Api,
     stream: CUstream,
@@ -147,11 +148,11 @@ pub fn wait_value_32(
     value: u32,
     flags: u32,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWaitValue32_v2(stream, address, value, flags)) }
 }
 
-/// [`wait_value_32`] of a word of 64 bits.
+/// [`wait_value_32`] of a 64-bit word.
 pub fn wait_value_64(
     api: &Api,
     stream: CUstream,
@@ -159,12 +160,12 @@ pub fn wait_value_64(
     value: u64,
     flags: u32,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWaitValue64_v2(stream, address, value, flags)) }
 }
 
-/// Writes a word when the stream comes to it; `flags` as in [`write_value_flags`](super::write_value_flags). The
-/// address is as in [`wait_value_32`].
+/// Enqueues the write of a word; `flags` as in [`write_value_flags`](super::write_value_flags). The address is as in
+/// [`wait_value_32`].
 pub fn write_value_32(
     api: &Api,
     stream: CUstream,
@@ -172,11 +173,11 @@ pub fn write_value_32(
     value: u32,
     flags: u32,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWriteValue32_v2(stream, address, value, flags)) }
 }
 
-/// [`write_value_32`] of a word of 64 bits.
+/// [`write_value_32`] of a 64-bit word.
 pub fn write_value_64(
     api: &Api,
     stream: CUstream,
@@ -184,21 +185,21 @@ pub fn write_value_64(
     value: u64,
     flags: u32,
 ) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWriteValue64_v2(stream, address, value, flags)) }
 }
 
-/// Puts several waits and writes into a stream at once. `flags` is zero. The driver may use the `alias` of each.
+/// Enqueues several waits and writes at once. `flags` is zero. The driver may use the `alias` of each.
 ///
 /// # Panics
-/// If there are more operations than a `u32` counts.
+/// If there are more operations than `u32::MAX`.
 pub fn batch_mem_op(
     api: &Api,
     stream: CUstream,
     operations: &mut [CUstreamBatchMemOpParams],
     flags: u32,
 ) -> Result<(), CallError> {
-    let count = u32::try_from(operations.len()).expect("a batch holds fewer operations than a u32 counts");
+    let count = u32::try_from(operations.len()).expect("the number of operations fits a u32");
     // SAFETY: `operations` outlives the call, which reads and writes the `count` that it holds before it returns; a
     // wrong address in one is the driver's to refuse.
     unsafe { call!(api.cuStreamBatchMemOp_v2(stream, count, operations.as_mut_ptr(), flags)) }

@@ -1,19 +1,18 @@
-//! The symbols that the driver's library exports: every documented function of CUDA 12.9 and 13.0, in each form that it
-//! ever had, with the version of CUDA that brought the form. Most of them are in no other list of this crate.
+//! The symbols that the driver's library exports: every documented function of CUDA 12.9 and 13.0, in all its versions,
+//! each with the CUDA release that introduced it. Most of them are in no other list of this crate.
 
-/// One function of the library.
+/// One version of a function of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// With the version of the form: `cuMemAlloc_v2`.
+    /// The symbol, with its version: `cuMemAlloc_v2`.
     pub name: &'static str,
-    /// The version of CUDA, as `cuDriverGetVersion` counts, from which on the name without a version means this form.
+    /// The CUDA release, in the form of `cuDriverGetVersion`, from which the unversioned name means this version.
     pub since: i32,
-    /// The same function with the calling thread's own stream in place of the null stream, where there is one.
+    /// The variant that uses the per-thread default stream in place of the legacy one, if there is one.
     pub per_thread: Option<&'static str>,
 }
 
-/// The forms of the function that `name`, spelled without a version, means: the oldest first, none where CUDA never had
-/// the name.
+/// Returns the versions of a function, by its unversioned name: the oldest first, none if CUDA never had it.
 pub fn forms(name: &str) -> &'static [Symbol] {
     let found = SYMBOLS.binary_search_by(|forms| forms[0].name.cmp(name));
     found.map_or(&[], |index| SYMBOLS[index])
@@ -21,8 +20,8 @@ pub fn forms(name: &str) -> &'static [Symbol] {
 
 macro_rules! symbols {
     ($($($name:ident $since:literal $($per_thread:ident)?),+;)*) => {
-        /// All functions in the order of their names, each with its forms, the oldest first. That one is spelled without
-        /// a version.
+        /// All functions in the order of their names, each with its versions, the oldest first. The oldest is spelled
+        /// without a version.
         pub const SYMBOLS: &[&[Symbol]] = &[$(&[$(Symbol {
             name: stringify!($name),
             since: $since,

@@ -1,6 +1,6 @@
-//! The types of the CUDA driver API that cross the C boundary, with their layout asserted.
+//! The C types of the CUDA driver API. Their layout is asserted.
 //!
-//! Handles are numbers and C enums are newtypes with constants: no value that a driver of any version hands out is
+//! Handles are numbers and C enums are newtypes with constants: no value that a driver of any version returns is
 //! undefined behaviour here.
 
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
@@ -33,11 +33,11 @@ macro_rules! handles {
 
 handles! {
     CUcontext;
-    /// `NULL` is the default stream that the caller was compiled for: the legacy one here.
+    /// `NULL` is the default stream that the caller was compiled for: here, the legacy one.
     CUstream;
     CUevent;
     CUmemoryPool;
-    /// An array of texture memory: only ever null in a copy that this crate makes.
+    /// An array in texture memory: always null in the copies that this crate makes.
     CUarray;
 }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for CUdeviceptr {
 pub struct CUdevice(pub i32);
 
 impl CUdevice {
-    /// The host's processor, where an attribute of managed memory asks for a place.
+    /// The host, as a location of managed memory.
     pub const CPU: Self = Self(-1);
 }
 
@@ -295,13 +295,13 @@ pub mod proc_address_flags {
     pub const PER_THREAD_DEFAULT_STREAM: u64 = 2;
 }
 
-/// Work of the host in the order of a stream.
+/// A host function called in stream order.
 pub type CUhostFn = Option<unsafe extern "C" fn(data: *mut c_void)>;
 
-/// The older form of [`CUhostFn`], which is told the state of its stream.
+/// The older form of [`CUhostFn`], which receives the state of its stream.
 pub type CUstreamCallback = Option<unsafe extern "C" fn(stream: CUstream, status: CUresult, data: *mut c_void)>;
 
-/// The name of a device that no two devices share.
+/// An id that no two devices share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct CUuuid {
@@ -401,8 +401,8 @@ pub struct CUDA_MEMCPY3D_PEER {
 
 const _: () = assert!(size_of::<CUDA_MEMCPY3D_PEER>() == 200);
 
-/// One operation of `cuStreamBatchMemOp`. C writes a union; the members that wait and write have one layout, and the
-/// two others use only the operation and the flags beside it.
+/// One operation of `cuStreamBatchMemOp`. C has a union; the members that wait and write have one layout, and the two
+/// others use only the operation and the flags beside it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct CUstreamBatchMemOpParams {
@@ -410,7 +410,7 @@ pub struct CUstreamBatchMemOpParams {
     /// The flags of a barrier and of a flush. Padding in the other operations.
     pub barrier_flags: u32,
     pub address: CUdeviceptr,
-    /// Of a 32-bit operation the low half counts.
+    /// A 32-bit operation uses the low half.
     pub value: u64,
     pub flags: u32,
     pub alias: CUdeviceptr,
@@ -422,16 +422,16 @@ const _: () = assert!(std::mem::offset_of!(CUstreamBatchMemOpParams, address) ==
 const _: () = assert!(std::mem::offset_of!(CUstreamBatchMemOpParams, flags) == 24);
 const _: () = assert!(std::mem::offset_of!(CUstreamBatchMemOpParams, alias) == 32);
 
-/// A place that memory can be in.
+/// A location of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct CUmemLocation {
     pub kind: CUmemLocationType,
-    /// A device's ordinal, or a node of the host's memory.
+    /// A device's ordinal, or a NUMA node of the host.
     pub id: i32,
 }
 
-/// Who may use the memory of a pool, and how.
+/// Which location may access memory, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct CUmemAccessDesc {
@@ -441,7 +441,7 @@ pub struct CUmemAccessDesc {
 
 const _: () = assert!(size_of::<CUmemAccessDesc>() == 12);
 
-/// What a pool is made of.
+/// The properties of a pool.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(non_snake_case, reason = "the fields are named as C names them")]
@@ -450,7 +450,7 @@ pub struct CUmemPoolProps {
     pub handleTypes: CUmemAllocationHandleType,
     pub location: CUmemLocation,
     pub win32SecurityAttributes: usize,
-    /// In bytes; zero asks for as much as the device has.
+    /// In bytes; zero means as much as the device has.
     pub maxSize: usize,
     pub usage: u16,
     pub reserved: [u8; 54],
@@ -459,7 +459,7 @@ pub struct CUmemPoolProps {
 const _: () = assert!(size_of::<CUmemPoolProps>() == 88);
 
 impl CUmemPoolProps {
-    /// A pool of ordinary memory of `device`, not to be shared with other processes.
+    /// Returns the properties of a pool of ordinary memory of `device` that is not shared with other processes.
     pub const fn on_device(device: CUdevice) -> Self {
         Self {
             allocType: CUmemAllocationType::PINNED,

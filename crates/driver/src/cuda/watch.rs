@@ -1,12 +1,10 @@
-//! A table that is watched: an observer is told of each call before it reaches the driver, and again when it has
-//! returned.
+//! An observed table: it calls an observer before each call reaches the driver, and again after the call has returned.
 //!
-//! The static here exists because a table holds plain C functions, as that of [`faults`](super::faults) does: such a
-//! function is given its arguments and nothing else, so which driver it stands before, and whom to tell, it can only
-//! find in a static. A process watches one driver, once, for the rest of its life. A table that nobody watches is not
-//! touched by any of this.
+//! The state is in a static because a table contains plain C functions, as that of [`faults`](super::faults) does: they
+//! receive their arguments and nothing else. A process observes one driver, once, until it exits. A table that is not
+//! observed is unaffected.
 //!
-//! This module knows nothing of what the functions do, beyond which of their arguments are places for results.
+//! This module does not know what the functions do, except which of their arguments are places for results.
 
 use std::ffi::{c_char, c_void};
 use std::fmt;
@@ -21,45 +19,46 @@ use super::managed_types::*;
 use super::mapping_types::*;
 use super::types::*;
 
-/// An argument of a call: its name in the list, and what it is.
+/// An argument of a call: its name in the list, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
     pub name: &'static str,
     pub value: Value,
 }
 
-/// What an argument is, as far as an observer is told.
+/// The value of an argument, as far as an observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of memory, a device's or the host's.
+    /// The address of device or host memory.
     Address(u64),
     /// A context, a stream, a module, …
     Handle(u64),
     Count(u64),
     Signed(i32),
-    /// A structure, a function, or a place: nothing that is one number.
+    /// A structure, a function, or a place: not a single number.
     Opaque,
 }
 
-/// What an observer is told.
+/// What an observer receives.
 #[derive(Clone, Copy, Debug)]
 pub enum CallEvent<'a> {
-    /// A call is about to reach the driver. Where it never returns, this is all that is heard of it.
+    /// A call is about to reach the driver. If it never returns, there is no `Exit`.
     Enter { function: Function, arguments: &'a [Argument] },
-    /// It has returned. Where it succeeded, a place for an address or a handle is told as what the driver put there.
+    /// The call has returned. If it succeeded, a place for an address or a handle appears as the value that the driver
+    /// wrote.
     Exit { function: Function, start: Instant, end: Instant, outcome: CUresult, arguments: &'a [Argument] },
 }
 
-/// The table of `api`, watched by `observer`: it is called by the thread that makes the call, and inside a host function
-/// also while another call of that thread has not returned.
+/// Returns a table that calls `observer` and then `api`. The observer runs on the thread that makes the call; inside a
+/// host function it runs while another call of that thread has not returned.
 ///
-/// The observer must not panic: there is C above it, and the process would be aborted.
+/// The observer must not panic: it is called from C, and the process would abort.
 ///
 /// # Panics
-/// If the process watches a driver already.
+/// If the process already observes a driver.
 pub fn watch(api: &Api, observer: impl Fn(CallEvent<'_>) + Send + Sync + 'static) -> Api {
     let watch = Watch { driver: *api, observer: Box::new(observer) };
-    WATCH.set(watch).expect("a process watches one driver, once");
+    WATCH.set(watch).expect("a process can observe only one driver, once");
     WATCHED
 }
 
@@ -74,25 +73,25 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Set before the first wrapper is handed out.
+/// Set before the first wrapper is returned.
 static WATCH: OnceLock<Watch> = OnceLock::new();
 
-/// What an argument tells.
+/// How an argument appears to an observer.
 trait ArgumentValue: Copy {
     fn on_enter(self) -> Value {
         Value::Opaque
     }
 
-    /// What it is after a call that succeeded.
+    /// Its value after a successful call.
     ///
     /// # Safety
-    /// `self` was an argument of a call of `function` that has succeeded just now.
+    /// `self` was an argument of a call of `function` that has just succeeded.
     unsafe fn on_exit(self, _function: Function) -> Value {
         self.on_enter()
     }
 }
 
-/// What a pointer to it tells.
+/// How a pointer to this type appears to an observer.
 trait PointeeValue: Sized {
     fn on_enter(_pointer: *const Self) -> Value {
         Value::Opaque
@@ -101,7 +100,7 @@ trait PointeeValue: Sized {
     /// As in [`ArgumentValue::on_exit`].
     ///
     /// # Safety
-    /// `pointer` is not null, and was an argument of a call of `function` that has succeeded just now.
+    /// `pointer` is not null, and was an argument of a call of `function` that has just succeeded.
     unsafe fn on_exit(pointer: *const Self, _function: Function) -> Value {
         Self::on_enter(pointer)
     }
@@ -122,7 +121,7 @@ impl<T: PointeeValue> ArgumentValue for *mut T {
         if self.is_null() {
             return Value::Opaque;
         }
-        // SAFETY: the pointer is not null, and the caller vouches for the rest.
+        // SAFETY: the pointer is not null, and the caller guarantees the rest.
         unsafe { T::on_exit(self, function) }
     }
 }
@@ -214,7 +213,7 @@ macro_rules! output_handles {
     )*};
 }
 
-// Not graphs, functions and kernels: of those some functions take a place that may stay as it was, or room for many.
+// Not graphs, functions and kernels: some calls take a place for those that may stay unwritten, or room for several.
 output_handles! { CUcontext CUstream CUevent CUmemoryPool CUgraphExec CUmodule CUlibrary CUlinkState CUmemGenericAllocationHandle }
 
 macro_rules! opaque_values {
@@ -242,7 +241,7 @@ opaque_pointees! {
 macro_rules! wrappers {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         const WATCHED: Api = Api {
-            // SAFETY: each wrapper calls the function of its name, of a table that was vouched for.
+            // SAFETY: each wrapper calls the function of its name, of a table that carries the promise.
             vouched: unsafe { Vouched::new() },
             $($name: wrapper::$name,)*
         };
@@ -252,14 +251,13 @@ macro_rules! wrappers {
             use super::*;
 
             $(pub(super) unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                let watch = WATCH.get().expect("a driver is watched before its wrappers are handed out");
+                let watch = WATCH.get().expect("the observer is set before its wrappers are returned");
                 let function = Function::$name;
                 let arguments: &[Argument] =
                     &[$(Argument { name: stringify!($argument), value: ArgumentValue::on_enter($argument) }),*];
                 (watch.observer)(CallEvent::Enter { function, arguments });
                 let start = Instant::now();
-                // SAFETY: the caller keeps the conditions of this very function, and the arguments are handed on as
-                // they came.
+                // SAFETY: the caller meets the conditions of this function, and the arguments are passed on unchanged.
                 let outcome = unsafe { (watch.driver.$name)($($argument),*) };
                 let end = Instant::now();
                 if outcome.is_err() {

@@ -1,9 +1,9 @@
-//! A context of OpenCL as a [`Backend`]. What OpenCL's lifetimes ask for, and what it lacks beside CUDA, is known here, and
-//! nowhere above.
+//! A context of OpenCL as a [`Backend`]. This module deals with OpenCL's lifetimes and with what OpenCL lacks beside
+//! CUDA; nothing above does.
 //!
-//! A stream is a queue in order, flushed after each command: a queue that waits for another's event, and a host that looks at
-//! one, would else wait for work that never begins. An event is the last command that its stream had been given when it was
-//! recorded, so that recording one gives the device nothing to do.
+//! A stream is an in-order queue, flushed after each command: otherwise a queue that waits for another's event, or a
+//! host that polls one, could wait for work that never starts. An event is the last command that its stream had when it
+//! was recorded, so that recording does not give the device any work.
 
 mod address_space;
 mod kernels;
@@ -31,22 +31,22 @@ use crate::handle::{Event, Stream};
 
 type Result<T> = std::result::Result<T, CallError>;
 
-/// A context on a device of OpenCL's, of its own.
+/// An OpenCL context on one device.
 #[derive(Debug)]
 pub struct Context {
     device: InstalledDevice,
     raw: ContextId,
-    /// For what is nobody's stream's: mapping memory of the host.
+    /// The queue for work of no stream: mapping host memory.
     service: Queue,
     space: AddressSpace,
     streams: Streams,
     modules: ModuleTable,
-    /// The buffers behind memory of the host, by its address.
+    /// The buffers behind pinned host memory, by its address.
     host_buffers: Mutex<HashMap<usize, Memory>>,
 }
 
 impl Context {
-    /// A context on a device, whose memory is had in this model.
+    /// Creates a context on a device, with this memory model.
     pub fn new(found: InstalledDevice, model: MemoryModel) -> Result<Self> {
         let raw = context::create(found.device)?;
         let service = queue::create(raw, found.device);
@@ -66,7 +66,7 @@ impl Context {
 }
 
 impl Context {
-    /// Holds what is put into a stream from now on until the host opens the latch.
+    /// Makes later work of a stream wait until the host opens the latch.
     pub fn latch(&self, stream: Stream) -> Result<Latch> {
         self.streams.latch(stream)
     }
@@ -85,7 +85,7 @@ impl Backend for Context {
         Ok(self.device.info.memory_bytes)
     }
 
-    /// OpenCL does not tell how much is free: this is what this context has not taken.
+    /// Computes the free memory as what this context has not allocated: OpenCL does not report it.
     fn memory_info(&self) -> Result<MemoryInfo> {
         let total_bytes = self.device.info.memory_bytes;
         Ok(MemoryInfo { free_bytes: total_bytes.saturating_sub(self.space.used_bytes()), total_bytes })
@@ -115,12 +115,12 @@ impl Backend for Context {
         self.space.free(address)
     }
 
-    /// As the device says, for parts of buffers. Shared virtual memory lies no worse for it.
+    /// The device's alignment for sub-buffers, which shared virtual memory uses too.
     fn alignment_bytes(&self) -> u64 {
         self.device.info.align_bytes
     }
 
-    /// Coarse-grained memory is the host's while it is mapped, and never is here.
+    /// The host may access coarse-grained memory only while it is mapped, and it is never mapped here.
     fn is_host_visible(&self, _address: u64) -> Result<bool> {
         Ok(false)
     }
@@ -186,14 +186,14 @@ impl Backend for Context {
 
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
         self.streams.enqueue(stream, |queue| {
-            // SAFETY: the caller vouches for `from` until the stream has passed the copy.
+            // SAFETY: the caller vouches for `from` until the stream has completed the copy.
             unsafe { self.space.upload(queue, to, from, bytes) }
         })
     }
 
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.streams.enqueue(stream, |queue| {
-            // SAFETY: the caller vouches for `to` until the stream has passed the copy.
+            // SAFETY: the caller vouches for `to` until the stream has completed the copy.
             unsafe { self.space.download(queue, to, from, bytes) }
         })
     }
@@ -202,7 +202,7 @@ impl Backend for Context {
         self.streams.enqueue(stream, |queue| self.space.copy(queue, to, from, bytes))
     }
 
-    /// A command for each row: OpenCL copies rectangles of buffers, and not of shared virtual memory.
+    /// Enqueues a copy for each row: OpenCL copies rectangles of buffers, but not of shared virtual memory.
     unsafe fn copy_2d(
         &self,
         to: PitchedPtr,
@@ -213,7 +213,7 @@ impl Backend for Context {
     ) -> Result<()> {
         (0..rows).try_for_each(|row| {
             let at = |rows: PitchedPtr| rows.start + (row * rows.pitch_bytes) as u64;
-            // SAFETY: as the caller says, of each row.
+            // SAFETY: the caller guarantees it for each row.
             unsafe { self.copy(at(to), at(from), row_bytes, stream) }
         })
     }
@@ -238,7 +238,7 @@ impl Backend for Context {
         None
     }
 
-    /// Memory and events of one context of OpenCL's are no other's.
+    /// An OpenCL context does not share memory or events with another.
     fn contexts(&self) -> Option<&dyn Contexts> {
         None
     }
@@ -267,14 +267,14 @@ impl Timing for Context {
     }
 }
 
-/// Gives memory of the host back, which OpenCL does when it is unmapped.
+/// Frees pinned host memory, by unmapping it.
 fn unmap(service: Queue, buffer: Memory, start: usize) -> Result<()> {
     memory::unmap(service, buffer, start)?;
     queue::flush(service)?;
     memory::release(buffer)
 }
 
-/// What a mutex guards. Nothing panics while one of these is held.
+/// Locks a mutex. Nothing panics while one of these is held.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

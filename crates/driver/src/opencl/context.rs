@@ -1,4 +1,4 @@
-//! Contexts: what devices, memory and programs belong to.
+//! Contexts, which devices, memory and programs belong to.
 
 use std::ptr;
 
@@ -19,13 +19,13 @@ pub fn retain(context: ContextId) -> Result<(), CallError> {
     check("clRetainContext", unsafe { cl::retain_context(context.raw()) })
 }
 
-/// Takes one count. What is of the context keeps it.
+/// Releases one reference. Objects of the context keep it alive.
 pub fn release(context: ContextId) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clReleaseContext", unsafe { cl::release_context(context.raw()) })
 }
 
-/// How many counts it has, those of what is of it included.
+/// Returns the number of references, including those of its objects.
 pub fn reference_count(context: ContextId) -> Result<u64, CallError> {
     let bytes = cl::get_context_data(context.raw(), cl::CL_CONTEXT_REFERENCE_COUNT);
     check("clGetContextInfo", bytes).map(|bytes| from_bytes(&bytes))

@@ -1,4 +1,4 @@
-//! Devices: what one says of itself.
+//! Devices and their properties.
 
 use opencl3::device::{
     CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_IL_VERSION, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE,
@@ -11,32 +11,32 @@ use super::call::check;
 use super::handle::DeviceId;
 use crate::error::CallError;
 
-/// What a device says of itself.
+/// The properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     pub name: String,
     /// `OpenCL 3.0 CUDA`.
     pub version: String,
-    /// The vendor's number of the driver: `580.159.04`.
+    /// The vendor's driver version: `580.159.04`.
     pub driver: String,
     pub is_gpu: bool,
     pub memory_bytes: u64,
-    /// One block has no more.
+    /// The maximum size of an allocation.
     pub block_bytes_max: u64,
-    /// A part of a buffer begins at a multiple of this.
+    /// The alignment of a sub-buffer.
     pub align_bytes: u64,
     pub group_items_max: u64,
     pub svm: Svm,
     pub supports_spirv: bool,
 }
 
-/// What memory can have one address for host and device.
+/// The kind of shared virtual memory that a device supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Svm {
     None,
-    /// The host may touch it while it is mapped.
+    /// The host may access it while it is mapped.
     Coarse,
-    /// The host and kernels may touch it at once.
+    /// The host and kernels may access it at the same time.
     Fine,
 }
 
@@ -49,16 +49,16 @@ pub fn info(device: DeviceId) -> Result<DeviceInfo, CallError> {
         is_gpu: kind & CL_DEVICE_TYPE_GPU != 0,
         memory_bytes: number(device, CL_DEVICE_GLOBAL_MEM_SIZE)?,
         block_bytes_max: number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
-        // OpenCL says it in bits.
+        // OpenCL reports it in bits.
         align_bytes: (number(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN)? / 8).max(1),
         group_items_max: number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
-        // Devices before OpenCL 2.0 and 2.1 do not know these questions.
+        // Devices before OpenCL 2.0 and 2.1 do not have these queries.
         svm: number(device, CL_DEVICE_SVM_CAPABILITIES).map_or(Svm::None, svm),
         supports_spirv: data(device, CL_DEVICE_IL_VERSION).is_ok_and(|bytes| text(&bytes).contains("SPIR-V")),
     })
 }
 
-/// What tells the device from all others, where its driver says.
+/// Returns an id that no other device has, if the driver reports one.
 pub fn uuid(device: DeviceId) -> Option<[u8; 16]> {
     data(device, CL_DEVICE_UUID_KHR).ok()?.try_into().ok()
 }
@@ -81,7 +81,7 @@ fn number(device: DeviceId, what: cl_device_info) -> Result<u64, CallError> {
     data(device, what).map(|bytes| self::from_bytes(&bytes))
 }
 
-/// An unsigned number of up to eight bytes, as this machine lays it out.
+/// Reads an unsigned number of up to eight bytes, in native byte order.
 pub(crate) fn from_bytes(bytes: &[u8]) -> u64 {
     let mut whole = [0; 8];
     let length = bytes.len().min(8);
@@ -89,7 +89,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(whole)
 }
 
-/// A text of OpenCL's, which ends with a zero.
+/// Reads a string of OpenCL, which ends in a NUL.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).trim().to_owned()
 }

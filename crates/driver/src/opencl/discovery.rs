@@ -1,4 +1,4 @@
-//! What this machine has of OpenCL: platforms, which are vendors' drivers, and their devices.
+//! The OpenCL platforms of this machine, which are vendors' drivers, and their devices.
 
 use opencl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
 use opencl3::platform::platform::{
@@ -11,10 +11,10 @@ use super::device::{self, DeviceInfo};
 use super::handle::{DeviceId, PlatformId};
 use crate::error::CallError;
 
-/// Where the system's loader finds OpenCL.
+/// The name by which the system's loader finds OpenCL.
 pub const LIBRARY: &str = "libOpenCL.so.1";
 
-/// A device, whose driver it is of, and what it says of itself.
+/// A device, its platform, and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledDevice {
     pub(crate) device: DeviceId,
@@ -26,16 +26,18 @@ pub struct InstalledDevice {
 }
 
 impl InstalledDevice {
-    /// Its handle, from which all others of OpenCL's come.
+    /// Returns the device's handle, from which all other handles of OpenCL are made.
     ///
     /// # Safety
-    /// Whoever has the handle vouches for what is called with it, and with those that are made of it: each is passed while it is not
-    /// released yet, to calls of its own kind, and memory that kernels and copies reach is not referred to meanwhile.
+    /// Code that has the handle answers for every call with it, and with the handles made from it: each is passed only
+    /// before it is released, to calls of its own kind, and nothing refers to memory while kernels and copies access
+    /// it.
     pub unsafe fn device(&self) -> DeviceId {
         self.device
     }
 
-    /// What tells the device from all others, in every process: what its driver says, or else what it says of itself.
+    /// Returns an id that no other device has, the same in every process: the driver's, or else one derived from the
+    /// properties.
     pub fn uuid(&self) -> [u8; 16] {
         device::uuid(self.device).unwrap_or_else(|| self.derived_uuid())
     }
@@ -57,15 +59,15 @@ impl InstalledDevice {
 pub enum DiscoveryError {
     #[error("libOpenCL.so.1 is not on this machine")]
     NoLibrary,
-    #[error("libOpenCL.so.1 knows of no vendor's driver")]
+    #[error("libOpenCL.so.1 finds no platform: install a vendor's OpenCL driver")]
     NoPlatform,
-    #[error("no OpenCL driver has a device")]
+    #[error("no OpenCL platform has a device")]
     NoDevice,
-    #[error("OpenCL does not start: {0}")]
+    #[error("cannot list OpenCL devices: {0}")]
     Call(CallError),
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.
 impl fmt::Debug for DiscoveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -82,11 +84,12 @@ impl From<CallError> for DiscoveryError {
     }
 }
 
-/// Every device of every platform, at least one: GPUs first, and otherwise in the order of the platforms. A device's number is
-/// its place here.
+/// Returns every device of every platform, at least one: GPUs first, and otherwise in the order of the platforms. A
+/// device's number is its index here.
 ///
 /// # Safety
-/// No other thread is within this call: drivers start at the first question, and PoCL's start does not bear two that ask at once.
+/// No other thread is inside this call: drivers initialise at the first query, and PoCL's initialisation is not
+/// thread-safe.
 pub unsafe fn devices() -> Result<Vec<InstalledDevice>, DiscoveryError> {
     let mut all = Vec::new();
     let platforms = check("clGetPlatformIDs", get_platform_ids())?;

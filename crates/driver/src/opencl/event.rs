@@ -1,4 +1,4 @@
-//! Events: the states of commands, and those that the host sets.
+//! Events: the states of commands, and user events, which the host completes.
 
 use opencl3::event as cl;
 
@@ -7,7 +7,7 @@ use super::device::from_bytes;
 use super::handle::{ContextId, Event};
 use crate::error::CallError;
 
-/// How far a command has come.
+/// The state of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Queued,
@@ -18,12 +18,12 @@ pub enum Status {
     Failed(i32),
 }
 
-/// An event that is complete when the host says so.
+/// Creates an event that the host completes.
 pub fn create_user(context: ContextId) -> Result<Event, CallError> {
     check("clCreateUserEvent", cl::create_user_event(context.raw())).map(Event::of)
 }
 
-/// Says that a user event is complete (0), or failed (a negative number).
+/// Marks a user event as complete (0), or as failed (a negative number).
 pub fn set_status(event: Event, status: i32) -> Result<(), CallError> {
     check("clSetUserEventStatus", cl::set_user_event_status(event.raw(), status))
 }
@@ -31,7 +31,7 @@ pub fn set_status(event: Event, status: i32) -> Result<(), CallError> {
 pub fn status(event: Event) -> Result<Status, CallError> {
     let bytes = cl::get_event_data(event.raw(), cl::CL_EVENT_COMMAND_EXECUTION_STATUS);
     let bytes = check("clGetEventInfo", bytes)?;
-    // A status is a signed number of four bytes.
+    // A status is a signed four-byte number.
     let number = from_bytes(&bytes) as u32 as i32;
     Ok(match number {
         cl::CL_QUEUED => Status::Queued,
@@ -53,13 +53,14 @@ pub fn retain(event: Event) -> Result<(), CallError> {
     check("clRetainEvent", unsafe { cl::retain_event(event.raw()) })
 }
 
-/// Takes one count. The command goes on.
+/// Releases one reference. The command still runs.
 pub fn release(event: Event) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clReleaseEvent", unsafe { cl::release_event(event.raw()) })
 }
 
-/// When the command of an event that has passed began and ended, in nanoseconds of the device's clock. Its queue is timed.
+/// Returns when a completed command began and ended, in nanoseconds of the device's clock. Its queue must be a
+/// profiling one.
 pub fn times_ns(event: Event) -> Result<(u64, u64), CallError> {
     let ask = |what| {
         let bytes = cl::get_event_profiling_data(event.raw(), what);

@@ -1,4 +1,4 @@
-//! Handles: numbers that OpenCL gave out as pointers to things of its own.
+//! Handles: OpenCL's pointers to its objects, as numbers.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -13,20 +13,20 @@ macro_rules! handles {
         impl $name {
             pub const NULL: Self = Self(0);
 
-            #[allow(dead_code, reason = "not every kind of handle goes both ways")]
+            #[allow(dead_code, reason = "not every kind of handle is converted in both directions")]
             pub(crate) fn of(raw: *mut c_void) -> Self {
                 Self(raw.expose_provenance())
             }
 
-            /// A handle by its number.
+            /// Makes a handle from its number.
             ///
             /// # Safety
-            /// Whoever has it vouches for what it is named in: OpenCL follows it.
+            /// Code that has the handle answers for every call that it is passed to: OpenCL dereferences it.
             pub const unsafe fn from_raw(number: usize) -> Self {
                 Self(number)
             }
 
-            /// Its number.
+            /// Returns the number.
             pub const fn as_raw(self) -> usize {
                 self.0
             }
@@ -39,17 +39,17 @@ macro_rules! handles {
 }
 
 handles! {
-    /// A vendor's driver.
+    /// A platform: a vendor's driver.
     PlatformId;
     DeviceId;
-    /// Counted, as all below: a release takes one count, and what has none left ends when nothing uses it.
+    /// Reference-counted, as all below: an object without references is deleted when no command uses it.
     ContextId;
     /// A command queue.
     Queue;
-    /// A buffer, or a part of one.
+    /// A buffer, or a sub-buffer.
     Memory;
     Program;
     Kernel;
-    /// A command's state, or one that the host sets (a user event).
+    /// The state of a command, or a user event.
     Event;
 }

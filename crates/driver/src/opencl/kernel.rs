@@ -1,7 +1,7 @@
-//! Kernels: their parameters, their arguments, their launch.
+//! Kernels: their parameters, arguments and launches.
 //!
-//! A kernel is one object with room for one set of arguments: two threads that set arguments of it and launch it need a turn
-//! each, or a kernel each.
+//! A kernel object holds one set of arguments: threads that set its arguments and launch it must take turns, or use a
+//! kernel object each.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -15,14 +15,14 @@ use super::handle::{Event, Kernel, Memory, Program, Queue};
 use super::queue::{length, list};
 use crate::error::CallError;
 
-/// Where what a parameter names lies.
+/// The address space of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressQualifier {
-    /// Memory of the device that kernels read and write.
+    /// Device memory that kernels read and write.
     Global,
-    /// Memory of the device that kernels read.
+    /// Device memory that kernels only read.
     Constant,
-    /// Memory of a group of work-items, of which an argument says the size.
+    /// Memory of a work-group. The argument is its size.
     Local,
     /// The argument itself.
     Private,
@@ -32,7 +32,7 @@ pub enum AddressQualifier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     pub qualifier: AddressQualifier,
-    /// As the source has it: `float*`, `uint`.
+    /// As in the source: `float*`, `uint`.
     pub type_name: String,
 }
 
@@ -45,19 +45,19 @@ pub fn retain(kernel: Kernel) -> Result<(), CallError> {
     check("clRetainKernel", unsafe { cl::retain_kernel(kernel.raw()) })
 }
 
-/// Takes one count. Launches of it go on.
+/// Releases one reference. Its launches still run.
 pub fn release(kernel: Kernel) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clReleaseKernel", unsafe { cl::release_kernel(kernel.raw()) })
 }
 
-/// How many parameters it has.
+/// Returns the number of parameters.
 pub fn parameter_count(kernel: Kernel) -> Result<u32, CallError> {
     let bytes = cl::get_kernel_data(kernel.raw(), cl::CL_KERNEL_NUM_ARGS);
     check("clGetKernelInfo", bytes).map(|bytes| from_bytes(&bytes) as u32)
 }
 
-/// A parameter, where the program was built so that they are known (`-cl-kernel-arg-info`).
+/// Describes a parameter, if the program was built with `-cl-kernel-arg-info`.
 pub fn parameter(kernel: Kernel, index: u32) -> Result<Parameter, CallError> {
     let ask = |what| check("clGetKernelArgInfo", cl::get_kernel_arg_data(kernel.raw(), index, what));
     let place = match from_bytes(&ask(cl::CL_KERNEL_ARG_ADDRESS_QUALIFIER)?) as u32 {
@@ -69,7 +69,7 @@ pub fn parameter(kernel: Kernel, index: u32) -> Result<Parameter, CallError> {
     Ok(Parameter { qualifier: place, type_name: device::text(&ask(cl::CL_KERNEL_ARG_TYPE_NAME)?) })
 }
 
-/// How many work-items a group of it has at the most.
+/// Returns the maximum number of work-items of a group.
 pub fn group_items_max(kernel: Kernel, device: super::DeviceId) -> Result<u64, CallError> {
     let bytes = cl::get_kernel_work_group_data(kernel.raw(), device.raw(), cl::CL_KERNEL_WORK_GROUP_SIZE);
     check("clGetKernelWorkGroupInfo", bytes).map(|bytes| from_bytes(&bytes))
@@ -77,12 +77,12 @@ pub fn group_items_max(kernel: Kernel, device: super::DeviceId) -> Result<u64, C
 
 /// Sets an argument to these bytes, which OpenCL copies.
 pub fn set_value(kernel: Kernel, index: u32, value: &[u8]) -> Result<(), CallError> {
-    // SAFETY: the call copies the bytes, whose number is told, before it returns; another number than the parameter has is
-    // refused.
+    // SAFETY: the call copies the bytes, whose number it receives, before it returns; it rejects a size other than the
+    // parameter's.
     check("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, value.len(), value.as_ptr().cast()) })
 }
 
-/// Sets an argument to a buffer, or to nothing with [`Memory::NULL`].
+/// Sets an argument to a buffer, or to null with [`Memory::NULL`].
 pub fn set_memory(kernel: Kernel, index: u32, memory: Memory) -> Result<(), CallError> {
     let raw = memory.raw();
     let start = ptr::from_ref(&raw).cast();
@@ -90,33 +90,33 @@ pub fn set_memory(kernel: Kernel, index: u32, memory: Memory) -> Result<(), Call
     check("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, size_of::<*mut c_void>(), start) })
 }
 
-/// Gives a parameter `bytes` of memory of each group.
+/// Gives a parameter `bytes` of local memory of each work-group.
 pub fn set_local(kernel: Kernel, index: u32, bytes: usize) -> Result<(), CallError> {
-    // SAFETY: for memory of a group the call takes a size and no address.
+    // SAFETY: for local memory the call takes a size and no address.
     check("clSetKernelArg", unsafe { cl::set_kernel_arg(kernel.raw(), index, bytes, ptr::null()) })
 }
 
 /// Sets an argument to an address within a block of shared virtual memory.
 pub fn set_address(kernel: Kernel, index: u32, address: u64) -> Result<(), CallError> {
     let start = ptr::with_exposed_provenance::<c_void>(address as usize);
-    // SAFETY: the call keeps the address and does not follow it.
+    // SAFETY: the call stores the address and does not dereference it.
     check("clSetKernelArgSVMPointer", unsafe { cl::set_kernel_arg_svm_pointer(kernel.raw(), index, start) })
 }
 
-/// Says which blocks of shared virtual memory launches reach beside those that arguments name.
+/// Sets which blocks of shared virtual memory launches access besides those that arguments point to.
 pub fn set_svm_pointers(kernel: Kernel, starts: &[u64]) -> Result<(), CallError> {
     let bytes = std::mem::size_of_val(starts);
-    // SAFETY: the call copies the addresses, whose length is told, and does not follow them.
+    // SAFETY: the call copies the addresses, whose length it receives, and does not dereference them.
     let set = unsafe {
         cl::set_kernel_exec_info(kernel.raw(), cl::CL_KERNEL_EXEC_INFO_SVM_PTRS, bytes, starts.as_ptr().cast())
     };
     check("clSetKernelExecInfo", set)
 }
 
-/// Launches groups of work-items with the arguments that are set.
+/// Launches work-groups with the arguments that are set.
 ///
 /// # Safety
-/// Every argument is set, and memory that the kernel reaches is there until the event is complete.
+/// Every argument is set, and memory that the kernel accesses stays allocated until the event is complete.
 pub unsafe fn launch(
     queue: Queue,
     kernel: Kernel,

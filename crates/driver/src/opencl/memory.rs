@@ -1,4 +1,4 @@
-//! Buffers and parts of them, and what moves their bytes.
+//! Buffers and sub-buffers, and commands that copy and fill them.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -15,17 +15,18 @@ use crate::error::CallError;
 
 pub use cl::{CL_MEM_READ_ONLY as READ_ONLY, CL_MEM_READ_WRITE as READ_WRITE};
 
-/// A buffer of memory of the device's.
+/// Allocates a buffer of device memory.
 pub fn create(context: ContextId, bytes: usize) -> Result<Memory, CallError> {
-    // SAFETY: no memory of the host is given.
+    // SAFETY: no host memory is given.
     let made = unsafe { cl::create_buffer(context.raw(), READ_WRITE, bytes, ptr::null_mut()) };
     check("clCreateBuffer", made).map(Memory::of)
 }
 
-/// A buffer over memory that has an address already: of shared virtual memory, or of the host.
+/// Creates a buffer over memory that has an address already: shared virtual memory, or host memory.
 ///
 /// # Safety
-/// At `start` are `bytes` bytes, which stay until the buffer has ended, and which nobody touches but as OpenCL says.
+/// At `start` are `bytes` bytes, which stay allocated until the buffer is deleted, and which are accessed only as
+/// OpenCL permits.
 pub unsafe fn create_from_host(context: ContextId, start: *mut c_void, bytes: usize) -> Result<Memory, CallError> {
     let flags = READ_WRITE | cl::CL_MEM_USE_HOST_PTR;
     // SAFETY: the caller vouches for the memory.
@@ -33,15 +34,15 @@ pub unsafe fn create_from_host(context: ContextId, start: *mut c_void, bytes: us
     check("clCreateBuffer", made).map(Memory::of)
 }
 
-/// A buffer of memory of the host's that copies are fast from and to, for [`map`].
+/// Allocates a buffer of host memory that copies are fast from and to, for [`map`].
 pub fn create_host_visible(context: ContextId, bytes: usize) -> Result<Memory, CallError> {
     let flags = READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
-    // SAFETY: no memory of the host is given.
+    // SAFETY: no host memory is given.
     let made = unsafe { cl::create_buffer(context.raw(), flags, bytes, ptr::null_mut()) };
     check("clCreateBuffer", made).map(Memory::of)
 }
 
-/// Where the host finds a buffer, for reading and writing. This waits for the queue.
+/// Maps a buffer for reading and writing by the host, and returns its address. This waits for the queue.
 pub fn map(queue: Queue, memory: Memory, bytes: usize) -> Result<NonNull<u8>, CallError> {
     let flags = cl::CL_MAP_READ | cl::CL_MAP_WRITE;
     let mut start = ptr::null_mut();
@@ -51,10 +52,10 @@ pub fn map(queue: Queue, memory: Memory, bytes: usize) -> Result<NonNull<u8>, Ca
         move_::enqueue_map_buffer(queue, memory, CL_TRUE, flags, 0, bytes, &mut start, 0, ptr::null())
     };
     super::event::release(Event::of(check("clEnqueueMapBuffer", put)?))?;
-    Ok(NonNull::new(start.cast()).expect("what is mapped does not lie at null"))
+    Ok(NonNull::new(start.cast()).expect("a mapping is not at null"))
 }
 
-/// Takes [`map`] back, in the order of the queue.
+/// Undoes [`map`], in the order of the queue.
 pub fn unmap(queue: Queue, memory: Memory, start: usize) -> Result<(), CallError> {
     let start = ptr::with_exposed_provenance_mut(start);
     // SAFETY: the driver looks the address up among those that it mapped.
@@ -62,11 +63,11 @@ pub fn unmap(queue: Queue, memory: Memory, start: usize) -> Result<(), CallError
     super::event::release(Event::of(check("clEnqueueUnmapMemObject", put)?))
 }
 
-/// A part of a buffer, which is no part itself. `flags` of 0 are the buffer's.
+/// Creates a sub-buffer of a buffer that is not a sub-buffer itself. `flags` of 0 are the buffer's.
 pub fn sub_buffer(of: Memory, flags: cl_mem_flags, offset: usize, bytes: usize) -> Result<Memory, CallError> {
     let region = cl::cl_buffer_region { origin: offset, size: bytes };
     let region = ptr::from_ref(&region).cast();
-    // SAFETY: the region outlives the call, which reads it as the kind of part says.
+    // SAFETY: the region outlives the call, which reads it as a region of a sub-buffer.
     let made = unsafe { cl::create_sub_buffer(of.raw(), flags, cl::CL_BUFFER_CREATE_TYPE_REGION, region) };
     check("clCreateSubBuffer", made).map(Memory::of)
 }
@@ -76,13 +77,13 @@ pub fn retain(memory: Memory) -> Result<(), CallError> {
     check("clRetainMemObject", unsafe { cl::retain_mem_object(memory.raw()) })
 }
 
-/// Takes one count. Memory without one ends when no command uses it.
+/// Releases one reference. Memory without references is freed when no command uses it.
 pub fn release(memory: Memory) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clReleaseMemObject", unsafe { cl::release_mem_object(memory.raw()) })
 }
 
-/// How many counts it has.
+/// Returns the number of references.
 pub fn reference_count(memory: Memory) -> Result<u64, CallError> {
     let bytes = cl::get_mem_object_data(memory.raw(), cl::CL_MEM_REFERENCE_COUNT);
     check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
@@ -96,7 +97,7 @@ pub fn bytes(memory: Memory) -> Result<u64, CallError> {
 /// Copies from the host, in the order of the queue.
 ///
 /// # Safety
-/// At `from` are `bytes` bytes, and nobody writes them until the event is complete.
+/// At `from` are `bytes` bytes, which nothing writes until the event is complete.
 pub unsafe fn write(
     queue: Queue,
     to: Memory,
@@ -106,7 +107,7 @@ pub unsafe fn write(
     after: &[Event],
 ) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the memory of the host; the list outlives the call.
+    // SAFETY: the caller vouches for the host memory; the list outlives the call.
     let put = unsafe { move_::enqueue_write_buffer(queue.raw(), to.raw(), CL_FALSE, offset, bytes, from, count, list) };
     check("clEnqueueWriteBuffer", put).map(Event::of)
 }
@@ -114,7 +115,7 @@ pub unsafe fn write(
 /// Copies to the host, in the order of the queue.
 ///
 /// # Safety
-/// At `to` is room for `bytes` bytes, which nobody touches until the event is complete.
+/// At `to` is room for `bytes` bytes, which nothing else reads or writes until the event is complete.
 pub unsafe fn read(
     queue: Queue,
     from: Memory,
@@ -124,7 +125,7 @@ pub unsafe fn read(
     after: &[Event],
 ) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the memory of the host; the list outlives the call.
+    // SAFETY: the caller vouches for the host memory; the list outlives the call.
     let put = unsafe { move_::enqueue_read_buffer(queue.raw(), from.raw(), CL_FALSE, offset, bytes, to, count, list) };
     check("clEnqueueReadBuffer", put).map(Event::of)
 }
@@ -138,14 +139,14 @@ pub fn copy(
     after: &[Event],
 ) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the list outlives the call, which takes nothing else but handles and numbers.
+    // SAFETY: the list outlives the call, which takes only handles and numbers otherwise.
     let put = unsafe {
         move_::enqueue_copy_buffer(queue.raw(), from.raw(), to.raw(), from_offset, to_offset, bytes, count, list)
     };
     check("clEnqueueCopyBuffer", put).map(Event::of)
 }
 
-/// Repeats a pattern of 1, 2, 4 or more bytes, in the order of the queue.
+/// Fills with a repeated pattern of 1, 2, 4 or more bytes, in the order of the queue.
 pub fn fill(
     queue: Queue,
     to: Memory,
@@ -155,7 +156,7 @@ pub fn fill(
     after: &[Event],
 ) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the call reads the pattern, whose length is told, before it returns; the list outlives the call.
+    // SAFETY: the call reads the pattern, whose length it receives, before it returns; the list outlives the call.
     let put = unsafe {
         let (start, size) = (pattern.as_ptr().cast(), pattern.len());
         move_::enqueue_fill_buffer(queue.raw(), to.raw(), start, size, offset, bytes, count, list)

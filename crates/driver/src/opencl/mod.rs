@@ -1,14 +1,15 @@
-//! OpenCL: what is installed, and a call for each of the functions that are used here, sorted by noun.
+//! OpenCL: discovery, and a call for each function that is used here, one module per noun.
 //!
-//! The library is found at run time by the crate `opencl3`: nothing here needs one to build, and where there is none
-//! every call answers with a code that says so. Handles are numbers, as CUDA's are here.
+//! The crate `opencl3` finds the library at run time: building does not need one, and without one every call returns a
+//! code that says so. Handles are numbers, as CUDA's are here.
 //!
 //! # What is safe here
 //!
-//! As in [`cuda`](crate::cuda), an OpenCL library follows a handle that it is given without asking whether it ever handed it out.
-//! The promise is made once: all handles come from a device's, and [`InstalledDevice::device`](discovery::InstalledDevice::device) is `unsafe`. Whoever has
-//! one vouches for every handle and address that is passed to the calls below. A call is `unsafe` beside that where it is given
-//! an address that the driver reads or writes by itself: the length behind it, and how long it stays good, only the caller knows.
+//! As in [`cuda`](crate::cuda), an OpenCL library dereferences a handle without checking that it handed it out. The
+//! promise is made once: all handles are made from a device's, and
+//! [`InstalledDevice::device`](discovery::InstalledDevice::device) is `unsafe`. Code that has one answers for every
+//! handle and address that is passed to the calls below. Apart from that, a call is `unsafe` if it takes an address
+//! that the driver reads or writes: only the caller knows the length behind it and how long it stays valid.
 
 mod backend;
 pub mod call;

@@ -12,14 +12,15 @@ use super::handle::{ContextId, Event, Queue};
 use super::queue::{length, list};
 use crate::error::CallError;
 
-/// A block that the host may touch while it is mapped. Nothing says why there was none: the code is `CL_INVALID_VALUE`.
+/// Allocates a block that the host may access while it is mapped. OpenCL does not say why it failed: the error is
+/// always `CL_INVALID_VALUE`.
 pub fn alloc(context: ContextId, bytes: usize, align: u32) -> Result<u64, CallError> {
     // SAFETY: the call takes no pointer but the handle.
     let made = unsafe { cl::svm_alloc(context.raw(), cl::CL_MEM_READ_WRITE, bytes, align) };
     check("clSVMAlloc", made).map(|start| start.expose_provenance() as u64)
 }
 
-/// A block that the host and kernels may touch at once.
+/// Allocates a block that the host and kernels may access at the same time.
 pub fn alloc_fine(context: ContextId, bytes: usize, align: u32) -> Result<u64, CallError> {
     let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_SVM_FINE_GRAIN_BUFFER;
     // SAFETY: the call takes no pointer but the handle.
@@ -27,10 +28,11 @@ pub fn alloc_fine(context: ContextId, bytes: usize, align: u32) -> Result<u64, C
     check("clSVMAlloc", made).map(|start| start.expose_provenance() as u64)
 }
 
-/// Frees a block at once: nobody waits for commands that use it.
+/// Frees a block immediately, without waiting for commands that use it.
 ///
 /// # Safety
-/// `start` is what an allocation of the context gave, or null, and neither a command nor the host uses the block any more.
+/// `start` was returned by an allocation of the context, or is null, and neither a command nor the host uses the block
+/// any more.
 pub unsafe fn free(context: ContextId, start: u64) -> Result<(), CallError> {
     // SAFETY: the caller vouches for the block.
     check("clSVMFree", unsafe { cl::svm_free(context.raw(), pointer(start)) })
@@ -39,20 +41,21 @@ pub unsafe fn free(context: ContextId, start: u64) -> Result<(), CallError> {
 /// Frees a block in the order of the queue.
 ///
 /// # Safety
-/// As for [`free`], by the time the queue comes to it.
+/// As for [`free`], when the queue reaches the command.
 pub unsafe fn free_async(queue: Queue, start: u64, after: &[Event]) -> Result<Event, CallError> {
     let starts = [pointer(start).cast_const()];
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the block; the lists outlive the call. Without a function of ours the driver frees it.
+    // SAFETY: the caller vouches for the block; the lists outlive the call. Without a callback, the driver frees the
+    // block.
     let put = unsafe { move_::enqueue_svm_free(queue.raw(), 1, starts.as_ptr(), None, ptr::null_mut(), count, list) };
     check("clEnqueueSVMFree", put).map(Event::of)
 }
 
-/// Copies between blocks, or from or to memory of the host, in the order of the queue.
+/// Copies between blocks, or from or to host memory, in the order of the queue.
 ///
 /// # Safety
-/// At both ends are `bytes` bytes; those of the host nobody writes, and those written to nobody reads, until the event is
-/// complete.
+/// At both addresses are `bytes` bytes. Until the event is complete, nothing writes those of the host, and nothing
+/// reads those that are written to.
 pub unsafe fn copy(queue: Queue, from: u64, to: u64, bytes: usize, after: &[Event]) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
     // SAFETY: the caller vouches for both ends; the list outlives the call.
@@ -63,13 +66,13 @@ pub unsafe fn copy(queue: Queue, from: u64, to: u64, bytes: usize, after: &[Even
     check("clEnqueueSVMMemcpy", put).map(Event::of)
 }
 
-/// Repeats a pattern of 1, 2, 4 or more bytes, in the order of the queue.
+/// Fills with a repeated pattern of 1, 2, 4 or more bytes, in the order of the queue.
 ///
 /// # Safety
-/// At `to` are `bytes` bytes of a block, which stays until the event is complete.
+/// At `to` are `bytes` bytes of a block, which stays allocated until the event is complete.
 pub unsafe fn fill(queue: Queue, to: u64, bytes: usize, pattern: &[u8], after: &[Event]) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the block; the pattern, whose length is told, is read before the call returns.
+    // SAFETY: the caller vouches for the block; the pattern, whose length the call receives, is read before it returns.
     let put = unsafe {
         let (start, size) = (pattern.as_ptr().cast(), pattern.len());
         move_::enqueue_svm_mem_fill(queue.raw(), pointer(to), start, size, bytes, count, list)

@@ -1,7 +1,7 @@
-//! Every call hands its arguments to its own function, in the order of C.
+//! Every call passes its arguments to its own function, in the order of C.
 //!
-//! The table here refuses everything and notes the arguments that are numbers. Each call below gives every number the
-//! value of its place among them, so what arrives is 1, 2, 3 and so on, or two of them were exchanged.
+//! The table here rejects everything and records the arguments that are numbers. Each call below passes every number as
+//! its position among them, so what arrives is 1, 2, 3 and so on, unless two were swapped.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -11,11 +11,11 @@ use std::ptr::null_mut;
 use freehold_driver::cuda::*;
 
 thread_local! {
-    /// The numbers that the last call was given.
+    /// The numbers that the last call received.
     static NUMBERS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An argument as a number; a pointer is none.
+/// An argument as a number; `None` for a pointer.
 trait Argument {
     fn number(self) -> Option<u64>;
 }
@@ -124,15 +124,15 @@ macro_rules! refusing {
 
 freehold_driver::with_functions!(refusing);
 
-/// The function that was called, after a look at what it was given.
+/// Returns the function that was called, after checking its arguments.
 fn called<T: std::fmt::Debug>(outcome: Result<T, CallError>, numbers: &[u64]) -> Function {
-    let error = outcome.expect_err("the table refuses everything");
+    let error = outcome.expect_err("the table rejects everything");
     assert_eq!(error.code, CUerror::UNKNOWN);
     assert_eq!(NUMBERS.take(), numbers, "{}", error.call);
     error.call
 }
 
-/// Makes each call in turn, and finds that it arrives as the function beside it with the numbers 1 to the one given.
+/// Makes each call in turn, and checks that it arrives as the function beside it with the numbers 1 to the one given.
 macro_rules! arrive {
     ($($function:ident $count:literal: $call:expr;)*) => {{
         let mut functions = Vec::new();

@@ -1,4 +1,4 @@
-//! What an error of a call says, and how a library without a function, or that is no driver, is met.
+//! The text of call errors, and loading a library that lacks a function or is not a driver.
 
 use std::collections::HashSet;
 use std::path::Path;

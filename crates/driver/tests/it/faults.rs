@@ -1,4 +1,4 @@
-//! Faults on demand: which call fails, what is counted, and what is left when a plan has ended.
+//! Fault injection: which call fails, what is counted, and what remains when a plan has ended.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ thread_local! {
     static REACHED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A driver with three functions that succeed.
+/// Returns a driver with three functions that succeed.
 fn fake() -> Api {
     unsafe extern "C" fn init(_: u32) -> CUresult {
         REACHED.set(REACHED.get() + 1);
@@ -193,7 +193,7 @@ fn one_plan_is_in_force_at_a_time() {
 
 #[test]
 fn a_table_that_outlives_its_plan_is_the_driver_without_faults() {
-    // A driver that no other test plans for: a plan in force for it would count the calls below.
+    // A driver that no other test uses: an active plan for it would count the calls below.
     let api = Api { cuMemAlloc_v2: alloc_at::<0xa>, ..empty() };
     let faults = Faults::plan(&api, Fault { function: None, nth: 1, code: CUerror::UNKNOWN });
     let stale = *faults.api();
@@ -226,7 +226,7 @@ fn a_panic_ends_the_plan_and_leaves_the_next_one_whole() {
 }
 
 #[test]
-#[should_panic(expected = "the first call is number 1")]
+#[should_panic(expected = "nth counts from 1")]
 fn planning_call_zero_panics() {
     Faults::plan(&fake(), Fault { function: None, nth: 0, code: CUerror::UNKNOWN });
 }

@@ -1,4 +1,4 @@
-//! How many drivers can be wrapped. Alone in its process, because a wrapped driver is remembered for good.
+//! The limit on wrapped drivers. Alone in its process, because a wrapped driver is kept until the process exits.
 
 use std::panic::catch_unwind;
 
@@ -27,7 +27,7 @@ fn a_fifth_driver_is_refused_and_a_known_one_is_not() {
             assert_eq!(driver::version(Faults::count(api).api()), Ok(number));
         }
         let refused = catch_unwind(|| drop(Faults::count(&fake(version::<5>)))).unwrap_err();
-        assert_eq!(*refused.downcast::<String>().unwrap(), "a process wraps at most 4 different drivers");
+        assert_eq!(*refused.downcast::<String>().unwrap(), "a process can wrap at most 4 different drivers");
         for (number, api) in (1..).zip(&known) {
             assert_eq!(driver::version(Faults::count(api).api()), Ok(number));
         }

@@ -1,5 +1,5 @@
-//! What a context of OpenCL's does as a backend, with memory had in either manner. Where this machine has no OpenCL these say so
-//! and pass, unless FREEHOLD_DEVICE asks for it.
+//! An OpenCL context as a backend, with each memory model. On a machine without OpenCL these tests say so and pass,
+//! unless FREEHOLD_DEVICE asks for it.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -37,7 +37,7 @@ __kernel void slow(__global uint *x, uint turns) {
 
 type Result<T> = std::result::Result<T, CallError>;
 
-/// A context of OpenCL's looks up every handle and address that it is given: tests may name any.
+/// An OpenCL context looks up every handle and address that it is given, so tests may pass any.
 struct TestContext(Context);
 
 macro_rules! safe_calls {
@@ -78,7 +78,7 @@ impl std::ops::Deref for TestContext {
     }
 }
 
-/// Contexts on the first device: one for each manner of memory that it has.
+/// Contexts on the first device: one for each memory model that it supports.
 fn contexts() -> Vec<TestContext> {
     let Some(found) = found() else { return Vec::new() };
     let mut manners = vec![MemoryModel::Buffers];
@@ -236,12 +236,12 @@ fn a_source_error_is_an_image_error_with_a_log() {
     }
 }
 
-/// How much work takes the device a while.
+/// An amount of work that takes the device a while.
 fn spin_count() -> u32 {
     at_effort(5_000_000, 20_000_000, 200_000_000)
 }
 
-/// Puts in work that takes the device a while, and gives its stream.
+/// Enqueues work that takes the device a while, and returns its stream.
 fn busy(context: &TestContext, block: u64) -> Stream {
     let stream = context.create_stream().unwrap();
     let kernel = context.kernel(load(context), c"slow").unwrap().unwrap();

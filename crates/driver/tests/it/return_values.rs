@@ -1,4 +1,4 @@
-//! What the driver writes is what the call answers.
+//! A call returns what the driver writes.
 
 use std::ffi::{c_char, c_void};
 
@@ -129,7 +129,7 @@ fn a_symbol_comes_with_its_status() {
     assert_eq!(found.status, CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT);
 }
 
-/// Writes a value as long as the attribute's, and takes the address for it.
+/// Writes a value as long as the attribute's, which is the address.
 unsafe extern "C" fn pointer_attribute(
     data: *mut c_void,
     attribute: CUpointer_attribute,
@@ -227,7 +227,7 @@ fn each_typed_attribute_asks_for_its_own() {
 
 #[test]
 fn each_yes_or_no_asks_for_its_own() {
-    /// Says yes to the attribute whose number is the address.
+    /// Writes true for the attribute whose number is the address.
     unsafe extern "C" fn yes(data: *mut c_void, attribute: CUpointer_attribute, address: CUdeviceptr) -> CUresult {
         // SAFETY: the caller keeps the conditions of `cuPointerGetAttribute`: there is room for a yes or no.
         unsafe { data.cast::<u8>().write(u8::from(u64::from(attribute.0) == address.0)) };

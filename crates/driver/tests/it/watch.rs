@@ -1,4 +1,4 @@
-//! A watched table: what its observer is told, and when. All tests of the process share its one watch.
+//! An observed table: what its observer receives, and when. All tests of the process share its one observer.
 
 use std::cell::RefCell;
 use std::panic::catch_unwind;
@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
     Api, CUdeviceptr, CUerror, CUresult, CUstream, CallError, Function, context, host, memory, stream, stream_flags,
 };
 
-/// What this thread has recorded, one line a event, and when its calls began and ended.
+/// What this thread has recorded, one line per event, and when its calls began and ended.
 #[derive(Default)]
 struct Recorded {
     lines: Vec<String>,
@@ -43,7 +43,7 @@ fn observe(event: CallEvent<'_>) {
     });
 }
 
-/// A driver with four functions that succeed; the last calls the second, as a host function could.
+/// Returns a driver with four functions that succeed; the last calls the second, as a host function could.
 fn fake() -> Api {
     unsafe extern "C" fn alloc(start: *mut CUdeviceptr, bytes: usize) -> CUresult {
         // SAFETY: the caller keeps the conditions of `cuMemAlloc`: `start` is a place for one address.
@@ -71,7 +71,7 @@ fn fake() -> Api {
     }
 }
 
-/// Takes a null for the base, as the driver does.
+/// Accepts null for the base, as the driver does.
 unsafe extern "C" fn only_bytes(_: *mut CUdeviceptr, bytes: *mut usize, _: CUdeviceptr) -> CUresult {
     // SAFETY: the caller keeps the conditions of `cuMemGetAddressRange`: `bytes` is a place for one `usize`.
     unsafe { bytes.write(512) };

@@ -1,4 +1,4 @@
-//! What a CUDA context can beyond what every device can.
+//! The optional features of a CUDA context.
 
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -87,16 +87,17 @@ impl StreamMemOps for Context {
         let (start, address) = self.with_current_relaxed(|api| {
             let start = host::alloc_with_flags(api, bytes, flags)?;
             let address = host::device_address(api, start, 0).or_else(|error| {
-                // SAFETY: the memory was made above, and nobody knows of it.
+                // SAFETY: the memory was allocated above, and nothing else knows its address.
                 unsafe { host::free(api, start) }.and(Err(error))
             })?;
             Ok((start, address))
         })?;
-        Ok((NonNull::new(start.cast()).expect("the driver allocates nothing at null"), address.0))
+        Ok((NonNull::new(start.cast()).expect("the driver never allocates at null"), address.0))
     }
 
     unsafe fn free_mapped_host(&self, start: NonNull<u8>) -> Result<()> {
-        // SAFETY: the caller vouches that nothing uses the memory any more; the driver takes all that it pinned back alike.
+        // SAFETY: the caller guarantees that nothing uses the memory any more; the driver frees all pinned memory
+        // alike.
         unsafe { self.free_host(start) }
     }
 
@@ -114,7 +115,7 @@ impl HostRegistration for Context {
     unsafe fn register(&self, start: NonNull<c_void>, bytes: usize) -> Result<()> {
         let flags = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
         self.with_current_relaxed(|api| {
-            // SAFETY: the caller vouches that the memory stays mapped until it is unregistered.
+            // SAFETY: the caller guarantees that the memory stays mapped until it is unregistered.
             unsafe { host::register(api, start.as_ptr(), bytes, flags) }
         })
     }
@@ -125,7 +126,7 @@ impl HostRegistration for Context {
 
     unsafe fn unregister(&self, start: NonNull<c_void>) -> Result<()> {
         self.with_current_relaxed(|api| {
-            // SAFETY: the caller vouches that no work uses the memory, nor will.
+            // SAFETY: the caller guarantees that no work uses the memory, now or later.
             unsafe { host::unregister(api, start.as_ptr()) }
         })
     }
@@ -134,7 +135,7 @@ impl HostRegistration for Context {
 impl Contexts for Context {
     fn create_context(&self) -> Result<Arc<dyn Backend>> {
         let raw = context::create(&self.api, self.device, 0)?;
-        // Creating a context makes it current, above the thread's own.
+        // Creating a context pushes it onto the thread's stack.
         match context::pop_current(&self.api).or_else(|_| context::pop_current(&self.api)) {
             Ok(_) => Ok(Arc::new(Self { raw, origin: Origin::Created, ..*self })),
             Err(error) => Ok(context::destroy(&self.api, raw).and(Err(error))?),
@@ -169,19 +170,20 @@ impl ForeignStreams for Context {
     unsafe fn capture_id(&self, stream: Stream) -> Result<Option<StreamCapture>> {
         self.with_stream(stream, |api, stream| match stream::capture_status(api, stream) {
             Ok(CUstreamCaptureStatus::NONE) => Ok(None),
-            // The id is written while the capture is active, and not once it is spoilt.
+            // The id is written only while the capture is active, not once it is invalidated.
             Ok(_) => capture::info(api, stream).map(|info| match info.status {
                 CUstreamCaptureStatus::ACTIVE => Some(StreamCapture::Active(info.id)),
                 CUstreamCaptureStatus::NONE => None,
                 _ => Some(StreamCapture::Invalidated),
             }),
-            // The legacy default stream waits for streams that are captured, and takes part in none.
+            // The legacy default stream waits for captured streams, and takes part in no capture.
             Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
             Err(error) => Err(error),
         })
     }
 
-    /// The driver counts captures, in all threads and contexts (H200, driver 580): so the id of an empty one tells.
+    /// Begins and ends an empty capture and returns its id: the driver numbers captures in order, across all threads
+    /// and contexts (H200, driver 580).
     fn newest_capture(&self) -> Result<u64> {
         self.with_current_relaxed(|api| {
             let probe = stream::create(api, stream_flags::NON_BLOCKING)?;

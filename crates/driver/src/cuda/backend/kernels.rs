@@ -13,10 +13,10 @@ use crate::cuda::{device, function, launch, module};
 use crate::error::LoadError;
 use crate::handle::{Kernel, Module, Stream};
 
-/// Room for what the driver says of an image that it refuses.
+/// The size of the buffer for the driver's message about a rejected image.
 const LOG_BYTES: usize = 8 << 10;
 
-/// As many parameters as are asked for: more than a kernel can have.
+/// The number of parameters to query: more than a kernel can have.
 const PARAMETERS_MAX: usize = 8192;
 
 impl Kernels for Context {
@@ -33,14 +33,14 @@ impl Kernels for Context {
             .with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize)
             .with(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES, log.len());
         let loaded = with_current(&self.api, self.raw, || {
-            // SAFETY: the caller vouches that the image ends in a NUL or is as long as its headers say; `log` has the length
-            // that is stated for it and outlives the call.
+            // SAFETY: the caller guarantees that the image ends in a NUL or is as long as its headers say; `log` has
+            // the length that is stated for it and outlives the call.
             unsafe { module::load_with(&self.api, image.as_ptr().cast(), &mut options) }
         });
         match loaded {
             Ok(module) => Ok(Module::made(module)),
             Err(error) if is_image_error(error.code) => {
-                let text = log.split(|&byte| byte == 0).next().expect("what is split has a first part");
+                let text = log.split(|&byte| byte == 0).next().expect("split yields at least one part");
                 Err(LoadError::Image { code: error.code.into(), log: String::from_utf8_lossy(text).trim_end().into() })
             }
             Err(error) => Err(LoadError::Call(error.into())),
@@ -54,7 +54,7 @@ impl Kernels for Context {
     unsafe fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
         self.with_current(|api| {
             let Some(function) = optional(module::function(api, module.into(), name))? else { return Ok(None) };
-            // Loaded now, so that no launch has to: a load waits for kernels that run.
+            // Loaded now, so that no launch has to: a load waits for running kernels.
             function::load(api, function)?;
             Ok(Some(Kernel::made(function)))
         })
@@ -73,7 +73,7 @@ impl Kernels for Context {
             let at = |index| function::parameter(api, kernel.into(), index);
             let mut parameters = Vec::new();
             while parameters.len() < PARAMETERS_MAX {
-                // A refusal means that there are no more. It is asked for twice: a launch trusts the count.
+                // An error means that there are no more. It is asked for twice, because a launch relies on the count.
                 match at(parameters.len()).or_else(|_| at(parameters.len())) {
                     Ok(parameter) => parameters.push(Parameter { bytes: Some(parameter.bytes) }),
                     Err(error) if error.code == CUerror::INVALID_VALUE => break,
@@ -129,7 +129,7 @@ impl Kernels for Context {
     ) -> Result<()> {
         let Arguments { pointers, kinds: passed } = arguments;
         let mut launch = || {
-            // SAFETY: the caller vouches for an argument of its size for each parameter; what the kernel does is its own.
+            // SAFETY: the caller vouches for an argument of its size for each parameter, and for what the kernel does.
             unsafe { launch::kernel(&self.api, kernel.into(), shape, stream.into(), pointers) }
         };
         let Some(extension) = self.extension else { return Ok(launch()?) };
@@ -140,7 +140,7 @@ impl Kernels for Context {
     }
 }
 
-/// The arguments that the kernel only reads.
+/// Returns the arguments that the kernel only reads.
 fn read_only_arguments(passed: &[ArgKind]) -> Vec<ReadArgument> {
     let read = |(parameter, passed): (usize, &ArgKind)| match *passed {
         ArgKind::ReadOnly { start, bytes } => Some(ReadArgument { start, bytes, parameter: parameter as u32, pad: 0 }),
@@ -149,7 +149,7 @@ fn read_only_arguments(passed: &[ArgKind]) -> Vec<ReadArgument> {
     passed.iter().enumerate().filter_map(read).collect()
 }
 
-/// What was looked for by a name, if there is one.
+/// Returns what was looked up by a name, or `None` if it does not exist.
 fn optional<T>(outcome: std::result::Result<T, CallError>) -> std::result::Result<Option<T>, CallError> {
     match outcome {
         Ok(found) => Ok(Some(found)),
@@ -158,7 +158,7 @@ fn optional<T>(outcome: std::result::Result<T, CallError>) -> std::result::Resul
     }
 }
 
-/// Whether a load failed because of what the image is.
+/// Returns whether a load failed because of the image.
 fn is_image_error(code: CUerror) -> bool {
     matches!(
         code,

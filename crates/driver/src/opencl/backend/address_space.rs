@@ -1,5 +1,5 @@
-//! Addresses. Shared virtual memory has its own. Buffers have none: they are given numbers here, which are translated wherever
-//! one is used.
+//! Addresses of device memory. Shared virtual memory has addresses. Buffers have none: this module assigns them
+//! numbers, and translates a number wherever it is used.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,24 +11,24 @@ use super::super::{call, kernel, memory, svm};
 use super::Result;
 use crate::error::CallError;
 
-/// How memory is had of a device.
+/// How device memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryModel {
-    /// As coarse-grained shared virtual memory, whose addresses kernels know.
+    /// As coarse-grained shared virtual memory, whose addresses kernels use.
     Svm,
-    /// As buffers. What a kernel is given begins where the device lets a part of a buffer begin.
+    /// As buffers. Memory passed to a kernel is aligned as the device requires of a sub-buffer.
     Buffers,
 }
 
-/// Where the numbers of buffers begin, and what they are multiples of: no address of the process's own is among them.
+/// The first number of a buffer, and the alignment of these numbers: outside the addresses of the process.
 const FIRST_ADDRESS: u64 = 1 << 60;
 const ADDRESS_STEP: u64 = 2 << 20;
 
-/// What is asked of shared virtual memory. Drivers need not give more.
+/// The alignment requested of shared virtual memory. Drivers need not support more.
 const ALIGN_BYTES: u32 = 128;
 
-/// What a driver whose device is the processor is asked for at the least: it takes memory from the C library, whose blocks lie
-/// together from this size on, and are there only as they are touched.
+/// The least that is requested of a driver whose device is the CPU: it uses malloc, whose blocks are contiguous from
+/// this size on, and are committed only as they are touched.
 const CPU_BYTES_MIN: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -36,10 +36,10 @@ pub(super) struct AddressSpace {
     context: ContextId,
     model: MemoryModel,
     total_bytes: u64,
-    /// What the driver is asked for at the least.
+    /// The least that is requested of the driver.
     bytes_min: u64,
     used_bytes: AtomicU64,
-    /// What was allocated, by its address.
+    /// The allocations, by address.
     blocks: RwLock<BTreeMap<u64, Block>>,
 }
 
@@ -63,7 +63,7 @@ impl AddressSpace {
 
     pub(super) fn alloc(&self, bytes: u64) -> Result<u64> {
         let before = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A driver whose device is the processor gives memory until the machine has none.
+        // A driver whose device is the CPU would allocate until the machine has no memory left.
         let made = if before.saturating_add(bytes) > self.total_bytes {
             Err(self.out_of_memory())
         } else {
@@ -108,14 +108,14 @@ impl AddressSpace {
 
     fn release(&self, address: u64, block: Block) -> Result<()> {
         match self.model {
-            // SAFETY: the address is of an allocation, which is not among the blocks any more; who frees it says that nothing
-            // uses it.
+            // SAFETY: the address is of an allocation that was just removed from the blocks; the caller guarantees that
+            // nothing uses it.
             MemoryModel::Svm => unsafe { svm::free(self.context, address) },
             MemoryModel::Buffers => memory::release(block.memory),
         }
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(super) fn close(&self) -> Result<()> {
         let blocks = std::mem::take(&mut *self.write());
         blocks.into_iter().try_for_each(|(address, block)| self.release(address, block))
@@ -125,7 +125,8 @@ impl AddressSpace {
     /// As for [`Backend::upload`](crate::Backend::upload).
     pub(super) unsafe fn upload(&self, queue: Queue, to: u64, from: *const u8, bytes: usize) -> Result<Event> {
         match self.model {
-            // SAFETY: the caller vouches for `from`; `to` lies in a block, whose owner keeps it until the queue has passed this.
+            // SAFETY: the caller vouches for `from`; `to` is in a block, whose owner keeps it until the queue has
+            // completed the copy.
             MemoryModel::Svm => unsafe {
                 svm::copy(queue, from.expose_provenance() as u64, self.check_range(to, bytes)?, bytes, &[])
             },
@@ -141,7 +142,8 @@ impl AddressSpace {
     /// As for [`Backend::download`](crate::Backend::download).
     pub(super) unsafe fn download(&self, queue: Queue, to: *mut u8, from: u64, bytes: usize) -> Result<Event> {
         match self.model {
-            // SAFETY: the caller vouches for `to`; `from` lies in a block, whose owner keeps it until the queue has passed this.
+            // SAFETY: the caller vouches for `to`; `from` is in a block, whose owner keeps it until the queue has
+            // completed the copy.
             MemoryModel::Svm => unsafe {
                 svm::copy(queue, self.check_range(from, bytes)?, to.expose_provenance() as u64, bytes, &[])
             },
@@ -155,7 +157,7 @@ impl AddressSpace {
 
     pub(super) fn copy(&self, queue: Queue, to: u64, from: u64, bytes: usize) -> Result<Event> {
         match self.model {
-            // SAFETY: both ends lie in blocks, whose owners keep them until the queue has passed this.
+            // SAFETY: both ends are in blocks, whose owners keep them until the queue has completed the copy.
             MemoryModel::Svm => unsafe {
                 svm::copy(queue, self.check_range(from, bytes)?, self.check_range(to, bytes)?, bytes, &[])
             },
@@ -167,7 +169,7 @@ impl AddressSpace {
 
     pub(super) fn fill(&self, queue: Queue, to: u64, pattern: &[u8], bytes: usize) -> Result<Event> {
         match self.model {
-            // SAFETY: these bytes lie in a block, whose owner keeps it until the queue has passed this.
+            // SAFETY: these bytes are in a block, whose owner keeps it until the queue has completed the fill.
             MemoryModel::Svm => unsafe { svm::fill(queue, self.check_range(to, bytes)?, bytes, pattern, &[]) },
             MemoryModel::Buffers => {
                 let (memory, offset) = self.resolve(to, bytes)?;
@@ -176,13 +178,13 @@ impl AddressSpace {
         }
     }
 
-    /// Sets an argument of a kernel to an address. A part of a buffer that was made for it comes back: it goes when the launch
-    /// was put in, which keeps it.
+    /// Sets an argument of a kernel to an address. Returns the sub-buffer that was made for it, if any, to release once
+    /// the launch, which keeps it alive, is enqueued.
     pub(super) fn set_argument(&self, kernel: Kernel, index: u32, address: u64) -> Result<Option<Memory>> {
         if self.model == MemoryModel::Svm {
             return kernel::set_address(kernel, index, address).map(|()| None);
         }
-        // What has no elements may lie nowhere.
+        // An empty slice may have no address.
         if address == 0 {
             return kernel::set_memory(kernel, index, Memory::NULL).map(|()| None);
         }
@@ -202,7 +204,7 @@ impl AddressSpace {
         }
     }
 
-    /// The buffer that these bytes lie in, and how far within.
+    /// Returns the buffer that contains these bytes, and their offset in it.
     fn resolve(&self, address: u64, bytes: usize) -> Result<(Memory, usize)> {
         let blocks = self.read();
         let (start, block) =
@@ -210,8 +212,8 @@ impl AddressSpace {
         Ok((block.memory, (address - start) as usize))
     }
 
-    /// The address, where these bytes lie in a block: a driver that shares addresses with the host would take any other for
-    /// memory of the host's.
+    /// Returns the address, if these bytes are in a block: a driver that shares addresses with the host would take any
+    /// other for host memory.
     fn check_range(&self, address: u64, bytes: usize) -> Result<u64> {
         match block_at(&self.read(), address, bytes) {
             Some(_) => Ok(address),
@@ -228,21 +230,21 @@ impl AddressSpace {
     }
 }
 
-/// The block that has all of these bytes, with its address.
+/// Returns the block that contains all of these bytes, with its address.
 fn block_at(blocks: &BTreeMap<u64, Block>, address: u64, bytes: usize) -> Option<(u64, Block)> {
     let (&start, &block) = blocks.range(..=address).next_back()?;
     let end = (address - start).checked_add(bytes as u64)?;
     (end <= block.bytes).then_some((start, block))
 }
 
-/// The first numbers that are nobody's, for so many bytes.
+/// Returns the start of the first unused range of this size.
 fn find_gap(blocks: &BTreeMap<u64, Block>, bytes: u64) -> u64 {
     let mut start = FIRST_ADDRESS;
     for (&taken, block) in blocks {
         if start + bytes <= taken {
             break;
         }
-        // One step more keeps the end of a block from being the next one's begin.
+        // One more byte keeps the end of a block from being the start of the next.
         start = (taken + block.bytes + 1).next_multiple_of(ADDRESS_STEP);
     }
     start

@@ -1,4 +1,4 @@
-//! Programs as modules, and kernels whose arguments are set and launched in one turn.
+//! Programs as modules, and launches that set the arguments and enqueue the kernel under one lock.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
@@ -12,11 +12,11 @@ use crate::backend::{ArgKind, Arguments, ImageKind, Kernels, LaunchConfig, Launc
 use crate::error::LoadError;
 use crate::handle::{Kernel, Module, Stream};
 
-/// Built so that what kernels take is known, and built otherwise.
+/// The option that makes the parameters of kernels known, and its absence.
 const ARG_INFO: &CStr = c"-cl-kernel-arg-info";
 const NO_ARG_INFO: &CStr = c"";
 
-/// What was loaded.
+/// The loaded modules.
 #[derive(Debug, Default)]
 pub(super) struct ModuleTable {
     last_id: AtomicU64,
@@ -28,30 +28,30 @@ pub(super) struct ModuleTable {
 #[derive(Debug)]
 struct LoadedProgram {
     program: handle::Program,
-    /// The program that says what kernels of the same names take, where `program` itself does not.
+    /// The program that describes kernels of the same names, if `program` itself does not.
     arg_info_program: Option<handle::Program>,
-    /// The kernels of it that were asked for.
+    /// The kernels that were looked up.
     kernels: Vec<Kernel>,
 }
 
 /// A kernel.
 #[derive(Debug)]
 struct KernelEntry {
-    /// Held while arguments are set and the launch is put in: there is one set of arguments.
+    /// Locked while arguments are set and the launch is enqueued: there is one set of arguments.
     raw: Mutex<handle::Kernel>,
     parameters: Vec<ParameterKind>,
 }
 
-/// What a kernel takes at a place.
+/// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParameterKind {
     /// An address of memory.
     Address,
-    /// Memory of the group, which is no argument of a launch: its shape says how much.
+    /// Local memory, which is not an argument of a launch: its configuration states the size.
     Local,
-    /// A value of so many bytes, where they are known.
+    /// A value, and its size if known.
     Value(Option<usize>),
-    /// The driver does not tell.
+    /// The driver does not report it.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ impl ModuleTable {
             let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
             unit.kernels.iter().filter_map(|kernel| kernels.remove(&kernel.0)).collect()
         };
-        // OpenCL keeps what is pending: launches of these go on.
+        // OpenCL keeps what is pending: launches of these kernels still run.
         gone.iter().try_for_each(|entry| kernel::release(*locked(&entry.raw)))?;
         unit.arg_info_program.map_or(Ok(()), program::release)?;
         program::release(unit.program)
@@ -85,7 +85,7 @@ impl ModuleTable {
         self.programs(module).map(|(program, _)| program)
     }
 
-    /// The program of a module, and the one that tells of it.
+    /// Returns the program of a module, and the one that describes its kernels.
     fn programs(&self, module: Module) -> Result<(handle::Program, Option<handle::Program>)> {
         let modules = locked(&self.modules);
         let unit = modules.get(&module.0).ok_or_else(|| call::invalid_program("clGetProgramInfo"))?;
@@ -150,7 +150,7 @@ impl Kernels for Context {
         Ok(entry.parameters.iter().filter_map(bytes).map(|bytes| Parameter { bytes }).collect())
     }
 
-    /// OpenCL tells the size of a group, whose every direction is bound by it.
+    /// OpenCL reports the size of a work-group, which limits each dimension.
     unsafe fn limits(&self, _kernel: Kernel) -> Result<LaunchLimits> {
         let items = self.device.info.group_items_max;
         Ok(LaunchLimits {
@@ -180,19 +180,20 @@ impl Kernels for Context {
         let parts = unsafe { self.set_arguments(*turn, &entry.parameters, shape, &arguments) }?;
         let put = self.streams.enqueue(stream, |queue| {
             let (groups, group) = (shape.grid.map(|count| count as usize), shape.block.map(|count| count as usize));
-            // SAFETY: every argument is set; memory that it names is its owner's to keep until the stream has passed this.
+            // SAFETY: every argument is set; the owner of memory that it points to keeps it until the stream has
+            // completed the launch.
             unsafe { kernel::launch(queue, *turn, groups, group, &[]) }
         });
-        // The launch keeps what it uses.
+        // The launch keeps what it uses alive.
         parts.into_iter().try_for_each(memory::release)?;
         put
     }
 }
 
-// How a program is made.
+// Building programs.
 impl Context {
-    /// A text that is compiled with `told`. Some drivers refuse with it what they take without: NVIDIA's 580 a text that has a
-    /// kernel without parameters.
+    /// Compiles source with the options `told`. Some drivers reject with these options what they accept without them:
+    /// NVIDIA's 580 rejects source with a kernel without parameters.
     fn build_source(&self, text: &str, told: &CStr) -> std::result::Result<LoadedProgram, LoadError> {
         if let Ok(program) = self.build(program::from_source(self.raw, text), told) {
             return Ok(LoadedProgram { program, arg_info_program: None, kernels: Vec::new() });
@@ -210,8 +211,8 @@ impl Context {
         Ok(LoadedProgram { program, arg_info_program: None, kernels: Vec::new() })
     }
 
-    /// The same text once more, in which those kernels have a parameter that have none: it is compiled with `told` where that was
-    /// what the driver refused. Nothing where it was not.
+    /// Compiles the same source again, with a parameter added to each kernel that has none, and with the options
+    /// `told`. Returns `None` if the kernels were not the reason for the rejection.
     fn build_arg_info_program(
         &self,
         program: handle::Program,
@@ -220,7 +221,7 @@ impl Context {
     ) -> Result<Option<handle::Program>> {
         let mut whole = String::new();
         for name in program::kernel_names(program)? {
-            let bare = CString::new(name.as_str()).expect("a name of OpenCL C has no zero");
+            let bare = CString::new(name.as_str()).expect("a name in OpenCL C contains no NUL");
             let raw = kernel::create(program, &bare)?;
             let count = kernel::parameter_count(raw);
             kernel::release(raw)?;
@@ -232,11 +233,11 @@ impl Context {
             return Ok(None);
         }
         whole.push_str(text);
-        // A text that is refused even so tells nothing: what its kernels take is for the driver to check.
+        // If this source is rejected too, the parameters stay unknown, and the driver checks the arguments.
         Ok(self.build(program::from_source(self.raw, &whole), told).ok())
     }
 
-    /// A program that was made, built. Of one that is refused nothing is left.
+    /// Builds a program, and releases it if it is rejected.
     fn build(&self, made: Result<handle::Program>, options: &CStr) -> std::result::Result<handle::Program, LoadError> {
         let program = made.map_err(|error| image_error(error, String::new()))?;
         let Err(error) = program::build(program, self.device.device, options) else { return Ok(program) };
@@ -247,10 +248,10 @@ impl Context {
 }
 
 impl Context {
-    /// Sets all arguments. The parts of buffers that were made for it come back.
+    /// Sets all arguments. Returns the sub-buffers that were made for them.
     ///
     /// # Safety
-    /// There is an argument for each parameter that is not memory of the group, of its size.
+    /// There is an argument for each parameter that is not local memory, of its size.
     unsafe fn set_arguments(
         &self,
         raw: handle::Kernel,
@@ -286,13 +287,14 @@ impl Context {
 }
 
 /// # Safety
-/// At `start` are so many bytes, for as long as what comes back is used.
+/// At `start` are that many bytes, for as long as the result is used.
 unsafe fn bytes_at<'a>(start: *mut c_void, bytes: usize) -> &'a [u8] {
     // SAFETY: the caller vouches for the bytes.
     unsafe { std::slice::from_raw_parts(start.cast(), bytes) }
 }
 
-/// What a kernel takes, as it says itself, or the kernel of that name of another program.
+/// Returns the kinds of a kernel's parameters, as the kernel itself reports them, or the kernel of that name in another
+/// program.
 fn parameter_kinds(
     raw: handle::Kernel,
     arg_info_program: Option<(handle::Program, &CStr)>,
@@ -305,7 +307,7 @@ fn parameter_kinds(
     taken
 }
 
-/// What a kernel says that its first parameters are.
+/// Returns the kinds of a kernel's first parameters, as it reports them.
 fn query_parameter_kinds(raw: handle::Kernel, count: u32) -> Result<Vec<ParameterKind>> {
     (0..count)
         .map(|index| match kernel::parameter(raw, index) {
@@ -320,7 +322,7 @@ fn query_parameter_kinds(raw: handle::Kernel, count: u32) -> Result<Vec<Paramete
         .collect()
 }
 
-/// How many bytes a type of OpenCL C has, where it is one that every program knows.
+/// Returns the size of a scalar or vector type of OpenCL C.
 fn scalar_bytes(name: &str) -> Option<usize> {
     let digits = name.len() - name.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
     let (scalar, count) = name.split_at(name.len() - digits);
@@ -333,7 +335,7 @@ fn scalar_bytes(name: &str) -> Option<usize> {
     };
     match count {
         "" => Some(scalar),
-        // Three lie as four do.
+        // A vector of three has the size of four.
         "3" => Some(scalar * 4),
         count => {
             count.parse::<usize>().ok().filter(|count| matches!(count, 2 | 4 | 8 | 16)).map(|count| scalar * count)
@@ -341,7 +343,7 @@ fn scalar_bytes(name: &str) -> Option<usize> {
     }
 }
 
-/// A load that failed: because of the image, as the compiler says, or for another reason.
+/// Returns the error of a failed load: the compiler's log if the image is invalid, or the call's error.
 fn image_error(error: crate::error::CallError, log: String) -> LoadError {
     if call::is_image_error(error) {
         LoadError::Image { code: error.code, log: log.into() }
@@ -364,14 +366,14 @@ mod tests {
         __kernel void nothing(void) {}
     ";
 
-    /// What a driver is given that refuses a text for what it is compiled with.
+    /// Options for a source that rejects them.
     const REFUSED: &CStr = c"-cl-kernel-arg-info -D REFUSED";
 
-    /// A context on the first device, where this machine has one.
+    /// Returns a context on the first device, if this machine has one.
     fn context() -> Option<Context> {
         static FOUND: OnceLock<std::result::Result<Vec<discovery::InstalledDevice>, discovery::DiscoveryError>> =
             OnceLock::new();
-        // SAFETY: one thread asks, and the others wait for it.
+        // SAFETY: one thread calls, and the others wait for it.
         match FOUND.get_or_init(|| unsafe { discovery::devices() }) {
             Ok(all) => Some(Context::new(all[0].clone(), MemoryModel::Buffers).unwrap()),
             Err(absence) => {
@@ -381,32 +383,32 @@ mod tests {
         }
     }
 
-    /// A kernel of a text that is compiled with [`REFUSED`].
+    /// Returns a kernel of a source compiled with [`REFUSED`].
     fn kernel(context: &Context, text: &str, name: &CStr) -> Kernel {
         let unit = context.build_source(text, REFUSED).unwrap();
         locked(&context.modules.modules).insert(1, unit);
         context.modules.last_id.store(1, Ordering::Relaxed);
-        // SAFETY: the module is there.
+        // SAFETY: the module is loaded.
         unsafe { context.kernel(Module(1), name) }.unwrap().unwrap()
     }
 
     #[test]
     fn argument_info_survives_a_rejected_build() {
         let Some(context) = context() else { return };
-        // As NVIDIA's driver does: whatever has no parameter is refused, and is taken when it has one.
+        // As NVIDIA's driver does: rejects kernels without parameters, and accepts them with one.
         let text = format!("#if defined(REFUSED) && !defined(nothing)\n#error refused\n#endif\n{KERNELS}");
         let add = kernel(&context, &text, c"add");
         assert_eq!(
             context.modules.entry(add).unwrap().parameters,
             [ParameterKind::Address, ParameterKind::Value(Some(4))]
         );
-        // SAFETY: the module is there.
+        // SAFETY: the module is loaded.
         let nothing = unsafe { context.kernel(Module(1), c"nothing") }.unwrap().unwrap();
         // SAFETY: it is a kernel of this context.
         assert_eq!(unsafe { context.parameters(nothing) }.unwrap(), []);
         let stream = context.create_stream().unwrap();
         let none = Arguments { pointers: &mut [], kinds: &[] };
-        // SAFETY: the kernel takes nothing.
+        // SAFETY: the kernel has no parameters.
         unsafe { context.launch(nothing, LaunchConfig::linear(1, 1), stream, none) }.unwrap();
         // SAFETY: the stream was made above.
         unsafe { context.wait_until_idle(stream) }.unwrap();
@@ -428,14 +430,14 @@ mod tests {
             let mut pointers = [(&raw mut x).cast(), (&raw mut more).cast()];
             let passed = [ArgKind::Address, ArgKind::Value { bytes }];
             let arguments = Arguments { pointers: &mut pointers, kinds: &passed };
-            // SAFETY: there are as many bytes as are told, and the driver refuses another number than it wants.
+            // SAFETY: there are as many bytes as stated, and the driver rejects a wrong size.
             unsafe { context.launch(add, LaunchConfig::linear(1, 1), stream, arguments) }
         };
         let refused = launch(8).unwrap_err();
         assert_eq!((refused.code.name, refused.kind), (Some("CL_INVALID_ARG_SIZE"), ErrorKind::Other));
         launch(4).unwrap();
         let mut found = [0_u8; 4];
-        // SAFETY: there is room for four bytes until the stream was waited for.
+        // SAFETY: there is room for four bytes until the stream is idle.
         unsafe { context.download(found.as_mut_ptr(), x, 4, stream) }.unwrap();
         // SAFETY: the stream was made above.
         unsafe { context.wait_until_idle(stream) }.unwrap();

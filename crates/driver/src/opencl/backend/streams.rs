@@ -1,4 +1,4 @@
-//! Queues as streams, and the last commands of them as events.
+//! Queues as streams, and their last commands as events.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub(super) struct Streams {
     context: ContextId,
     device: DeviceId,
     queues: RwLock<HashMap<u64, Arc<StreamQueue>>>,
-    /// Streams that were destroyed while they had work: some drivers' release of a queue waits for it.
+    /// Streams that were destroyed while they had work: with some drivers, releasing a queue waits for it.
     draining: Mutex<Vec<Arc<StreamQueue>>>,
     events: Mutex<HashMap<u64, EventSlot>>,
     last_event: AtomicU64,
@@ -25,19 +25,19 @@ pub(super) struct Streams {
 #[derive(Debug)]
 struct StreamQueue {
     queue: Queue,
-    /// The last command that was put in; nothing once it is known to be done. Held while commands are put in.
+    /// The last enqueued command; `None` once it is known to be done. Locked while commands are enqueued.
     last: Mutex<Option<Arc<OwnedEvent>>>,
 }
 
-/// An event of the library's.
+/// An event of the backend.
 #[derive(Debug)]
 struct EventSlot {
-    /// Nothing where it was never recorded, or is known to have passed.
+    /// `None` if it was never recorded, or is known to be complete.
     recorded: Option<Arc<OwnedEvent>>,
     is_timed: bool,
 }
 
-/// A command's event, which is given back with the last who looks at it.
+/// A command's event, released with the last reference.
 #[derive(Debug)]
 pub(super) struct OwnedEvent(handle::Event);
 
@@ -46,7 +46,7 @@ impl OwnedEvent {
         self.0
     }
 
-    /// Whether the command is done.
+    /// Returns whether the command is done.
     fn is_complete(&self) -> Result<bool> {
         match event::status(self.0)? {
             Status::Complete => Ok(true),
@@ -63,12 +63,12 @@ impl OwnedEvent {
 impl Drop for OwnedEvent {
     fn drop(&mut self) {
         if let Err(error) = event::release(self.0) {
-            tracing::warn!(target: "freehold", %error, "an event of OpenCL stays");
+            tracing::warn!(target: "freehold", %error, "could not release an OpenCL event");
         }
     }
 }
 
-/// What the host holds a stream with. It opens at the latest when it is dropped.
+/// Blocks a stream until the host opens it. Dropping it opens it.
 #[derive(Debug)]
 pub struct Latch {
     event: handle::Event,
@@ -76,7 +76,7 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Lets the stream go on.
+    /// Lets the stream continue.
     pub fn open(&self) -> Result<()> {
         if self.is_open.swap(true, Ordering::AcqRel) { Ok(()) } else { event::set_status(self.event, 0) }
     }
@@ -86,20 +86,20 @@ impl Drop for Latch {
     fn drop(&mut self) {
         let opened = self.open();
         if let Err(error) = opened.and(event::release(self.event)) {
-            tracing::warn!(target: "freehold", %error, "what a stream was held with stays");
+            tracing::warn!(target: "freehold", %error, "could not open or release an OpenCL latch");
         }
     }
 }
 
 impl StreamQueue {
-    /// Puts a command in, behind all that is there, and sends it to the device.
+    /// Enqueues a command, behind all others, and flushes the queue.
     fn enqueue(&self, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
         let mut last = locked(&self.last);
         *last = Some(Arc::new(OwnedEvent(command(self.queue)?)));
         queue::flush(self.queue)
     }
 
-    /// The last command, unless all are known to be done.
+    /// Returns the last command, unless all are known to be done.
     fn last(&self) -> Option<Arc<OwnedEvent>> {
         locked(&self.last).clone()
     }
@@ -109,7 +109,7 @@ impl StreamQueue {
         let is_idle = last.is_complete()?;
         if is_idle {
             let mut now = locked(&self.last);
-            // More may have been put in meanwhile.
+            // More may have been enqueued meanwhile.
             if now.as_ref().is_some_and(|now| Arc::ptr_eq(now, &last)) {
                 *now = None;
             }
@@ -150,7 +150,8 @@ impl Streams {
         self.release_drained()
     }
 
-    /// Gives the queues of streams back that were destroyed and have no work left. One whose work failed goes, too, and is told of.
+    /// Releases the queues of destroyed streams that have no work left. One whose work failed is released too, and its
+    /// error is returned.
     fn release_drained(&self) -> Result<()> {
         let mut failed = Ok(());
         let gone = {
@@ -177,7 +178,7 @@ impl Streams {
         self.queue(stream, "clWaitForEvents")?.wait()
     }
 
-    /// Puts a command into a stream.
+    /// Enqueues a command in a stream.
     pub(super) fn enqueue(&self, stream: Stream, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
         self.queue(stream, "clFlush")?.enqueue(command)
     }
@@ -187,7 +188,7 @@ impl Streams {
         lines.get(&stream.0).cloned().ok_or_else(|| call::invalid_queue(call))
     }
 
-    /// Waits for all work of all streams, those that were destroyed too.
+    /// Waits for all work of all streams, including destroyed ones.
     pub(super) fn synchronize(&self) -> Result<()> {
         let mut lines: Vec<_> = self.queues.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         lines.extend(locked(&self.draining).iter().cloned());
@@ -195,7 +196,7 @@ impl Streams {
         self.release_drained()
     }
 
-    /// Waits for all work, and gives all queues and events back.
+    /// Waits for all work, and releases all queues and events.
     pub(super) fn close(&self) -> Result<()> {
         self.synchronize()?;
         locked(&self.events).clear();
@@ -210,7 +211,7 @@ impl Streams {
         self.add_event(EventSlot { recorded: None, is_timed: false })
     }
 
-    /// An event for which a stream notes the time.
+    /// Creates an event that records the time.
     pub(super) fn create_timed_event(&self) -> Event {
         self.add_event(EventSlot { recorded: None, is_timed: true })
     }
@@ -241,7 +242,7 @@ impl Streams {
         let has_passed = point.is_complete()?;
         if has_passed {
             self.with_slot(event, |slot| {
-                // It may have been recorded anew meanwhile; and the time of a timed one is asked for later.
+                // It may have been recorded again meanwhile; and the time of a timed event is read later.
                 if !slot.is_timed && slot.recorded.as_ref().is_some_and(|now| Arc::ptr_eq(now, &point)) {
                     slot.recorded = None;
                 }
@@ -265,7 +266,7 @@ impl Streams {
         Ok(latch)
     }
 
-    /// Where a timed event was recorded.
+    /// Returns the command that a timed event recorded.
     pub(super) fn timed_event(&self, event: Event) -> Result<Arc<OwnedEvent>> {
         self.recorded_event(event)?.ok_or_else(|| call::invalid_event("clGetEventProfilingInfo"))
     }
