@@ -1,4 +1,4 @@
-//! How many PTX instructions a second are executed, each counted once for every thread, and what a text costs to load.
+//! Throughput of execution in PTX instructions per second, counted once per thread, and the cost of loading a text.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ fn main() {
     divan::main();
 }
 
-/// Memory of words, from address `BASE` on, that threads share.
+/// Memory of words, starting at `BASE`, that threads share.
 #[derive(Clone)]
 struct Words(Arc<[AtomicU32]>);
 
@@ -39,7 +39,7 @@ impl Memory for Words {
         lanes: u32,
         values: &mut [u64; LANES],
     ) -> Result<(), OutOfBounds> {
-        assert_eq!(width, Width::Four, "the kernels here have words of four bytes");
+        assert_eq!(width, Width::Four, "the kernels here use four-byte words");
         for lane in 0..LANES {
             if lanes >> lane & 1 != 0 {
                 values[lane] = u64::from(self.word(addresses[lane])?.load(Ordering::Relaxed));
@@ -55,7 +55,7 @@ impl Memory for Words {
         lanes: u32,
         values: &[u64; LANES],
     ) -> Result<(), OutOfBounds> {
-        assert_eq!(width, Width::Four, "the kernels here have words of four bytes");
+        assert_eq!(width, Width::Four, "the kernels here use four-byte words");
         for lane in 0..LANES {
             if lanes >> lane & 1 != 0 {
                 self.word(addresses[lane])?.store(values[lane] as u32, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Memory for Words {
     }
 }
 
-/// A launch of a kernel over memory of its own.
+/// A launch of a kernel on its own memory.
 struct Bench {
     grid: Arc<Grid>,
     memory: Words,
@@ -94,7 +94,7 @@ impl Bench {
         Self::with(text, grid, block, parameters, words, Vec::new())
     }
 
-    /// With arguments whose blocks are known.
+    /// Adds arguments whose blocks are known.
     fn with(
         text: &str,
         grid: [u32; 3],
@@ -103,15 +103,15 @@ impl Bench {
         words: usize,
         pointers: Vec<Pointer>,
     ) -> Self {
-        let unit = Unit::compile(text).expect("the text is right");
-        let image = Image::link(vec![unit]).expect("the text stands alone");
+        let unit = Unit::compile(text).expect("the text is valid");
+        let image = Image::link(vec![unit]).expect("the text needs no other");
         let (program, _) = image.relocate(&vec![BASE; image.variables().len()]);
         let launch =
             Launch { kernel: 0, grid, block, shared_bytes: 0, parameters, pointers, workspace: 0, stack_bytes: 1024 };
         Self { grid: Arc::new(Grid::new(program, launch)), memory: Words::new(words) }
     }
 
-    /// `y = a * x + y` over so many elements, in blocks that are known where `is_known`.
+    /// `y = a * x + y`, with known blocks if `is_known`.
     fn saxpy(blocks: u32, threads: u32, is_known: bool) -> Self {
         let count = blocks * threads;
         let mut parameters = Vec::new();
@@ -143,7 +143,7 @@ impl Bench {
         Self::new(text, [side / 16, side / 16, 1], [16, 16, 1], parameters, words)
     }
 
-    /// Runs all blocks on so many threads, and tells the instructions.
+    /// Runs all blocks on `threads` threads, and returns the number of instructions.
     fn run(&self, threads: usize) -> u64 {
         let (next, executed) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
@@ -164,7 +164,7 @@ impl Bench {
             }
             let mut block = self.grid.block(index);
             let slice = Slice { instructions: 100_000, nanoseconds: 0, seed: None };
-            while block.run(&mut memory, slice).expect("the kernel is right") != Progress::Done {}
+            while block.run(&mut memory, slice).expect("the kernel faulted") != Progress::Done {}
             executed.fetch_add(block.executed(), Ordering::Relaxed);
         }
     }
@@ -181,7 +181,7 @@ fn saxpy_blocks(bencher: Bencher<'_, '_>, blocks: u32) {
     Bench::saxpy(blocks, 128, false).measure(bencher, 1);
 }
 
-/// The same where the blocks of memory that it uses are known, and every access is held against them.
+/// The same with known blocks of memory, against which every access is checked.
 #[divan::bench(args = [1, 16, 256, 4096])]
 fn saxpy_known(bencher: Bencher<'_, '_>, blocks: u32) {
     Bench::saxpy(blocks, 128, true).measure(bencher, 1);
@@ -198,19 +198,19 @@ fn matmul_side(bencher: Bencher<'_, '_>, side: u32) {
     Bench::matmul(side).measure(bencher, 1);
 }
 
-/// All blocks over so many cores.
+/// All blocks on several cores.
 #[divan::bench(args = [1, 2, 4])]
 fn matmul_cores(bencher: Bencher<'_, '_>, cores: usize) {
     Bench::matmul(256).measure(bencher, cores);
 }
 
-/// A text of so many lines, all in one kernel, parsed, lowered, linked and placed.
+/// Parses, lowers, links and relocates a text of `lines` lines in one kernel.
 #[divan::bench(args = [100, 1_000, 10_000, 100_000])]
 fn load_lines(bencher: Bencher<'_, '_>, lines: usize) {
     let text = text_of(lines);
     bencher.counter(BytesCount::of_str(&text)).bench(|| {
-        let unit = Unit::compile(black_box(&text)).expect("the text is right");
-        Image::link(vec![unit]).expect("the text stands alone").relocate(&[])
+        let unit = Unit::compile(black_box(&text)).expect("the text is valid");
+        Image::link(vec![unit]).expect("the text needs no other").relocate(&[])
     });
 }
 

@@ -1,4 +1,4 @@
-//! How long a text of 10,000 lines takes to read: `cargo bench -p freehold-ptx --bench parse`.
+//! The time to parse a text of 10,000 lines: `cargo bench -p freehold-ptx --bench parse`.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ fn main() {
     divan::main();
 }
 
-/// Kernels as compilers write them, in 10,000 lines.
+/// Returns kernels as compilers write them, in 10,000 lines.
 fn text() -> String {
     let mut text = ".version 8.0\n.target sm_90\n.address_size 64\n".to_owned();
     let head =
@@ -25,7 +25,7 @@ fn text() -> String {
             break;
         }
         write!(text, ".visible .entry k{kernel}{head}{}$L__BB0_2:\n    ret;\n}}\n", block.repeat(9))
-            .expect("a string takes all text");
+            .expect("writing to a string does not fail");
     }
     while text.lines().count() < 10_000 {
         text.push_str("// end\n");
@@ -38,5 +38,5 @@ fn ten_thousand_lines(bencher: Bencher) {
     let text = text();
     bencher
         .counter(BytesCount::of_str(&text))
-        .bench(|| freehold_ptx::syntax::parse(divan::black_box(&text)).expect("the text is right").items.len());
+        .bench(|| freehold_ptx::syntax::parse(divan::black_box(&text)).expect("the text is valid").items.len());
 }

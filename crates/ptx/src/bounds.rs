@@ -1,5 +1,5 @@
-//! The blocks that the pointers among a launch's arguments led to when it was launched, and the check of each access
-//! whose address comes from them.
+//! Bounds checks: the blocks that a launch's pointer arguments refer to, and the check of each access whose address is
+//! derived from them.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use crate::program::PointerProvenance;
 /// What a launch may do with a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: it was released before the launch.
+    /// Nothing: the block was released before the launch.
     Released,
     Read,
     ReadWrite,
 }
 
-/// A block of memory that a pointer leads to.
+/// A block of memory that a pointer refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     pub start: u64,
@@ -40,12 +40,12 @@ impl Extent {
         }
     }
 
-    /// How far an access that it does not hold lies from it.
+    /// Returns the distance from the block to an access outside it.
     fn distance(&self, address: u64) -> u64 {
         self.start.saturating_sub(address).max(address.saturating_sub(self.end()))
     }
 
-    /// What is wrong with an access that it does not allow, in words.
+    /// Describes a violation, for a message.
     fn describe_violation(&self, address: u64, bytes: u64) -> String {
         let block = format!("a block of {} bytes at {:#x}", self.bytes, self.start);
         if self.contains(address, bytes) {
@@ -62,26 +62,26 @@ impl Extent {
     }
 }
 
-/// A word of a launch's arguments that is the address of memory whose blocks are known.
+/// A word of a launch's arguments that is an address in memory whose blocks are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer {
-    /// Where the word lies in the arguments, in bytes.
+    /// The offset of the word in the arguments, in bytes.
     pub offset: u32,
-    /// The addresses at which every block is known.
+    /// The addresses in which every block is known.
     pub region: Range<u64>,
-    /// The blocks that it may lead to. Without any, nothing is known of where it leads.
+    /// The blocks that it may refer to. If empty, its target is unknown.
     pub blocks: Vec<Extent>,
 }
 
-/// For each set of arguments that addresses of a kernel come from, what accesses there may do.
+/// The allowed blocks, for each set of arguments that addresses of a kernel are derived from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bounds(Vec<Option<AllowedBlocks>>);
 
-/// What accesses may do whose addresses come from one set of arguments.
+/// The blocks that addresses derived from one set of arguments may access.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowedBlocks {
     blocks: Vec<Extent>,
-    /// Beyond these nothing is known, and nothing refused here.
+    /// Accesses outside these regions are not checked.
     regions: Vec<Range<u64>>,
 }
 
@@ -99,7 +99,7 @@ impl Bounds {
         Self(limits.collect())
     }
 
-    /// Whether no access of the launch is limited.
+    /// Returns whether no access of the launch is limited.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -110,7 +110,7 @@ impl Bounds {
 }
 
 impl AllowedBlocks {
-    /// Nothing where some pointer leads nobody knows where, or none leads anywhere.
+    /// Returns `None` if the target of some pointer is unknown, or if no pointer has a target.
     fn from_pointers<'p>(pointers: impl Iterator<Item = &'p Pointer>) -> Option<Self> {
         let (mut blocks, mut regions) = (Vec::new(), Vec::new());
         for pointer in pointers {
@@ -123,13 +123,13 @@ impl AllowedBlocks {
         (!blocks.is_empty()).then_some(Self { blocks, regions })
     }
 
-    /// Whether one block holds all from the lowest address to the end of the highest access.
+    /// Returns whether one block contains everything from the lowest address to the end of the highest access.
     pub(crate) fn contains_all(&self, low: u64, high: u64, bytes: u64, write: bool) -> bool {
         let span = high.wrapping_sub(low).saturating_add(bytes);
         self.blocks.iter().any(|block| block.allows(write) && block.contains(low, span))
     }
 
-    /// Why an access is refused, in words; nothing if it is not.
+    /// Describes why an access is rejected; `None` if it is allowed.
     pub(crate) fn violation(&self, address: u64, bytes: u64, write: bool) -> Option<String> {
         if self.contains_all(address, address, bytes, write) {
             return None;
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(said(4112, 4), "4 bytes past the end of a block of 16 bytes at 0x1000");
         assert_eq!(said(4109, 4), "1 bytes past the end of a block of 16 bytes at 0x1000");
         assert_eq!(said(4095, 1), "1 bytes before the start of a block of 16 bytes at 0x1000");
-        assert_eq!(limits.violation(2 << 20, 4, true), None, "nothing is known there");
+        assert_eq!(limits.violation(2 << 20, 4, true), None, "an access outside the regions is not checked");
     }
 
     #[test]

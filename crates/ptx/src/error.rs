@@ -1,30 +1,30 @@
-//! What is wrong with a text, and where.
+//! Errors in a PTX text, with their position.
 
 use std::fmt;
 
 use crate::syntax::tree::Position;
 
-/// The first mistake of a text.
+/// The first error in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     pub at: Position,
     pub kind: ErrorKind,
-    /// What is wrong: lower case, no full stop.
+    /// The message: lower case, no full stop.
     pub message: String,
-    /// The instruction as it stands in the text, where the mistake is in one; else empty.
+    /// The instruction as written, if the error is in one; otherwise empty.
     pub instruction: String,
 }
 
-/// Whose fault it is.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The text breaks the rules of the language.
+    /// The text violates the grammar.
     Syntax,
-    /// The text keeps the rules of the language and means nothing: an unknown name, a wrong type or operand.
+    /// The text is grammatical but meaningless: an unknown name, a wrong type or operand.
     Semantic,
-    /// It is PTX, and not supported here.
+    /// Valid PTX that is not supported here.
     Unsupported,
-    /// A version or a target beyond what is supported.
+    /// A version or a target newer than what is supported.
     Version,
 }
 

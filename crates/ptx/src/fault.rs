@@ -1,13 +1,13 @@
-//! How a kernel ends that goes wrong, and where it was then.
+//! Faults: why a kernel was aborted, and where.
 
 use std::fmt;
 
-/// What a thread did that ended its kernel.
+/// What a thread did that aborted its kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub kind: FaultKind,
     pub kernel: String,
-    /// Line of the PTX text.
+    /// The line of the PTX text.
     pub line: u32,
     pub block: [u32; 3],
     pub thread: [u32; 3],
@@ -15,7 +15,7 @@ pub struct Fault {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An access where no memory is that it may use.
+    /// An access outside the memory that it may use.
     Address {
         space: &'static str,
         address: u64,
@@ -28,29 +28,29 @@ pub enum FaultKind {
         address: u64,
         bytes: u64,
     },
-    /// An address of one space given to an instruction of another.
+    /// An address of one space in an instruction of another.
     Space {
         address: u64,
     },
     Trap,
     Breakpoint,
-    /// `assert` of the program's: its text.
+    /// A failed `assert` of the program: its text.
     Assert {
         message: String,
     },
-    /// Calls nested deeper than the stack is.
+    /// Calls nested deeper than the stack allows.
     Stack {
         limit_bytes: u64,
     },
-    /// A call to where no function starts.
+    /// A call of an address where no function starts.
     Call {
         address: u64,
     },
-    /// An instruction that means nothing with these values.
+    /// An instruction that is invalid with these values.
     Instruction {
         message: String,
     },
-    /// All threads that are left wait for a barrier that none of them can complete.
+    /// All remaining threads wait for a barrier that none of them can complete.
     Deadlock {
         waiting: u32,
     },
@@ -69,7 +69,7 @@ impl fmt::Display for Fault {
             FaultKind::Misaligned { space, address, bytes } => {
                 write!(
                     f,
-                    "{place} accesses {bytes} bytes of {space} memory at {address:#x}, which is no multiple of {bytes}"
+                    "{place} accesses {bytes} bytes of {space} memory at {address:#x}, which is not a multiple of {bytes}"
                 )
             }
             FaultKind::Space { address } => write!(f, "{place}: {address:#x} is an address of another space"),
@@ -80,7 +80,10 @@ impl fmt::Display for Fault {
             FaultKind::Call { address } => write!(f, "{place} calls {address:#x}, where no function starts"),
             FaultKind::Instruction { message } => write!(f, "{place}: {message}"),
             FaultKind::Deadlock { waiting } => {
-                write!(f, "{place}: all {waiting} threads that are left wait for a barrier that none of them completes")
+                write!(
+                    f,
+                    "{place}: deadlock: all {waiting} remaining threads wait for a barrier that none of them can complete"
+                )
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Texts compiled and linked: what a module consists of before and after its variables have addresses.
+//! Compiled and linked texts: a module before and after its variables have addresses.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::program::{Code, FUNCTION_BYTES, FUNCTION_WINDOW, Signature};
 use crate::syntax;
 use crate::syntax::tree::Linkage;
 
-/// Static shared memory that a kernel can have.
+/// The maximum static shared memory of a kernel.
 const SHARED_BYTES_MAX: u64 = 48 << 10;
 
-/// One text, compiled. Names of other texts are open.
+/// One compiled text. References to names of other texts are unresolved.
 #[derive(Debug)]
 pub struct Unit {
     lowered: LoweredUnit,
@@ -22,29 +22,29 @@ pub struct Unit {
 
 impl Unit {
     /// # Errors
-    /// The first mistake in the text.
+    /// Returns the first error in the text.
     pub fn compile(text: &str) -> Result<Self, Error> {
         let module = syntax::parse(text)?;
         Ok(Self { lowered: lower::lower(&module)? })
     }
 
-    /// Names that no other text may define.
+    /// Returns the names that no other text may define.
     pub fn definitions(&self) -> impl Iterator<Item = &str> {
         let defined = |symbol: &&Symbol| symbol.linkage == Linkage::Visible && is_defined(symbol);
         self.lowered.symbols.iter().filter(defined).map(|symbol| symbol.name.as_str())
     }
 }
 
-/// Why texts do not fit together.
+/// Why texts cannot be linked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkError {
-    /// Declared and used, and nowhere defined.
+    /// Declared and used, but not defined.
     Undefined { name: String },
     /// Defined twice.
     Duplicate { name: String },
-    /// Declared in one text and defined in another as something else.
+    /// Declared in one text and defined in another with a different kind or type.
     Mismatch { name: String },
-    /// A kernel whose static shared memory is more than a block can have.
+    /// A kernel with more static shared memory than a block can have.
     SharedMemory { kernel: String, bytes: u64 },
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for LinkError {
         match self {
             Self::Undefined { name } => write!(f, "undefined reference to '{name}'"),
             Self::Duplicate { name } => write!(f, "'{name}' is defined more than once"),
-            Self::Mismatch { name } => write!(f, "'{name}' is declared and defined as different things"),
+            Self::Mismatch { name } => write!(f, "'{name}' is declared and defined with different types"),
             Self::SharedMemory { kernel, bytes } => {
                 write!(f, "kernel '{kernel}' has {bytes} bytes of shared memory, more than {SHARED_BYTES_MAX}")
             }
@@ -69,16 +69,16 @@ pub struct GlobalVariable {
     pub name: String,
     pub bytes: u64,
     pub align: u64,
-    /// Lives in constant memory: kernels do not write it.
+    /// In constant memory: kernels do not write it.
     pub constant: bool,
 }
 
-/// What the host knows of a kernel.
+/// The properties of a kernel that the host needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     pub name: String,
     pub parameters: Vec<KernelParameter>,
-    /// Bytes of all parameters with the gaps between them.
+    /// The size of all parameters, with padding.
     pub parameter_bytes: u64,
     /// Static shared memory.
     pub shared_bytes: u64,
@@ -90,9 +90,9 @@ pub struct Kernel {
     pub required_threads: Option<[u32; 3]>,
     pub min_blocks: Option<u32>,
     pub max_registers: Option<u32>,
-    /// Version of the text, as 86 for 8.6.
+    /// The version of the text: 86 for 8.6.
     pub ptx_version: u32,
-    /// As in `sm_90`: 90.
+    /// The target: 90 for `sm_90`.
     pub target: u32,
 }
 
@@ -102,16 +102,16 @@ pub struct KernelParameter {
     pub bytes: u64,
 }
 
-/// Texts linked into one. Its variables have no addresses yet.
+/// Several texts linked into one. Its variables have no addresses yet.
 #[derive(Debug)]
 pub struct Image {
     linked: Arc<Linked>,
     variables: Vec<GlobalVariable>,
-    /// What each variable starts with.
+    /// The initial contents of each variable.
     data: Vec<InitialData>,
 }
 
-/// The bytes of a variable, and the addresses to be written into them.
+/// The bytes of a variable, and the addresses to write into them.
 #[derive(Debug, Default)]
 struct InitialData {
     bytes: Vec<u8>,
@@ -119,15 +119,15 @@ struct InitialData {
     relocations: Vec<lower::Relocation>,
 }
 
-/// Everything of an image that does not depend on addresses.
+/// The part of an image that does not depend on addresses.
 #[derive(Debug)]
 pub(crate) struct Linked {
     pub(crate) functions: Vec<LinkedFunction>,
-    /// What the symbols of each unit are.
+    /// What each unit's symbols resolve to.
     pub(crate) units: Vec<Vec<Resolved>>,
     pub(crate) code: Vec<KernelCode>,
     kernels: Vec<Kernel>,
-    /// Variables of constant memory and their bytes.
+    /// Variables of constant memory and their sizes.
     constants: Vec<(usize, u64)>,
 }
 
@@ -137,33 +137,33 @@ pub(crate) struct LinkedFunction {
     pub(crate) unit: usize,
 }
 
-/// What a symbol of a unit turned out to be.
+/// What a symbol of a unit resolves to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resolved {
     Function(usize),
     Builtin(Builtin),
-    /// Index into the variables of the image.
+    /// An index into the variables of the image.
     Global(usize),
-    /// Index into the shared variables.
+    /// An index into the shared variables.
     Shared(usize),
     DynamicShared,
-    /// Declared, not defined, and not used.
+    /// Declared, but neither defined nor used.
     Unused,
 }
 
-/// Where a kernel starts, and how its shared memory is laid out.
+/// A kernel's entry point and the layout of its shared memory.
 #[derive(Debug)]
 pub(crate) struct KernelCode {
     pub(crate) function: usize,
-    /// Offset of each shared variable that the kernel can reach.
+    /// The offset of each shared variable that the kernel can access.
     pub(crate) shared: Vec<u32>,
-    /// Where dynamic shared memory starts: also the bytes before it.
+    /// The offset of dynamic shared memory, which is also the size of what precedes it.
     pub(crate) dynamic_shared: u32,
 }
 
 impl Image {
     /// # Errors
-    /// The texts do not fit together.
+    /// Returns an error if the texts cannot be linked.
     pub fn link(units: Vec<Unit>) -> Result<Self, LinkError> {
         let mut linker = Linker::new(units.into_iter().map(|unit| unit.lowered).collect());
         linker.define()?;
@@ -180,11 +180,10 @@ impl Image {
         &self.linked.kernels
     }
 
-    /// Gives the variables their addresses, in the order of [`variables`](Self::variables), and returns the program
-    /// and the bytes that each variable starts with; what is missing to its size is zero. The same image may be placed
-    /// many times.
+    /// Assigns addresses to the variables, in the order of [`variables`](Self::variables). Returns the program and the
+    /// initial bytes of each variable; the rest of a variable is zero. The same image may be relocated many times.
     pub fn relocate(&self, addresses: &[u64]) -> (Arc<Program>, Vec<Vec<u8>>) {
-        assert_eq!(addresses.len(), self.variables.len(), "every variable has an address");
+        assert_eq!(addresses.len(), self.variables.len(), "there must be one address per variable");
         let initial = self.data.iter().map(|initial| {
             let mut bytes = initial.bytes.clone();
             for relocation in &initial.relocations {
@@ -213,17 +212,18 @@ impl Image {
 #[derive(Debug)]
 pub struct Program {
     pub(crate) linked: Arc<Linked>,
-    /// Of the variables.
+    /// The addresses of the variables.
     pub(crate) addresses: Vec<u64>,
 }
 
 impl Program {
-    /// The kernels, in the order of the image's.
+    /// Returns the kernels, in the order of the image's.
     pub fn kernels(&self) -> &[Kernel] {
         &self.linked.kernels
     }
 
-    /// Where the words lie in a kernel's arguments, in bytes, that addresses of its accesses come from.
+    /// Returns the offsets, in bytes, of the words of a kernel's arguments that the addresses of its accesses are
+    /// derived from.
     pub fn pointer_words(&self, kernel: usize) -> &[u32] {
         &self.kernel_code(kernel).provenance.words
     }
@@ -232,7 +232,7 @@ impl Program {
         &self.linked.functions[self.linked.code[kernel].function].code
     }
 
-    /// Whether an address lies in a variable of constant memory.
+    /// Returns whether an address is in a variable of constant memory.
     pub(crate) fn is_constant(&self, address: u64) -> bool {
         let within = |&(variable, bytes): &(usize, u64)| address.wrapping_sub(self.addresses[variable]) < bytes;
         self.linked.constants.iter().any(within)
@@ -245,14 +245,14 @@ type Definition = (usize, usize);
 #[derive(Debug)]
 struct Linker {
     units: Vec<LoweredUnit>,
-    /// Names that units share.
+    /// Names that are visible to other units.
     names: HashMap<String, Definition>,
     resolved: Vec<Vec<Resolved>>,
-    /// First function of each unit in the list of all.
+    /// The index of each unit's first function in the list of all.
     first_function: Vec<usize>,
     variables: Vec<GlobalVariable>,
     data: Vec<InitialData>,
-    /// Bytes and alignment of each shared variable.
+    /// Size and alignment of each shared variable.
     shared: Vec<(u64, u64)>,
     dynamic_align: u64,
 }
@@ -277,7 +277,7 @@ impl Linker {
         }
     }
 
-    /// Finds for each shared name the one definition that counts.
+    /// Chooses the definition of each name that is visible to other units.
     fn define(&mut self) -> Result<(), LinkError> {
         for (unit, lowered) in self.units.iter().enumerate() {
             for (index, symbol) in lowered.symbols.iter().enumerate() {
@@ -343,7 +343,7 @@ impl Linker {
         Ok(())
     }
 
-    /// A definition, or the function that it is another name of.
+    /// Returns a definition, or the function that it is an alias of.
     fn resolve_alias(&self, (unit, index): Definition) -> &Symbol {
         let symbol = &self.units[unit].symbols[index];
         match symbol.kind {
@@ -386,7 +386,7 @@ impl Linker {
         }
     }
 
-    /// Whatever is used must be somewhere.
+    /// Checks that everything that is used is defined.
     fn check_references(&self) -> Result<(), LinkError> {
         for (unit, lowered) in self.units.iter().enumerate() {
             let from_code = lowered.functions.iter().flat_map(|code| code.mentions.iter().copied());
@@ -436,7 +436,7 @@ impl Linker {
         Ok(Image { linked: Arc::new(linked), variables: self.variables, data: self.data })
     }
 
-    /// Puts the shared variables that a kernel can reach one after the other.
+    /// Lays out the shared variables that a kernel can access.
     fn layout_shared(&self, kernel: usize, functions: &[LinkedFunction]) -> (KernelCode, u64) {
         let mut reached: HashSet<usize> = HashSet::from([kernel]);
         let mut ahead = vec![kernel];
@@ -453,7 +453,7 @@ impl Linker {
                 }
             }
             if code.calls_indirectly {
-                // Whatever has an address may be called.
+                // Any function whose address is taken may be called.
                 ahead.extend((0..functions.len()).filter(|&other| reached.insert(other)));
             }
         }
@@ -493,13 +493,13 @@ fn matches_declaration(declared: &Symbol, defined: &Symbol) -> bool {
         (SymbolKind::Variable(a), SymbolKind::Variable(b)) => {
             a.space == b.space && (a.defined || a.bytes == 0 || a.bytes == b.bytes)
         }
-        // A name that is an alias here stands for its function here.
+        // An alias here stands for its function.
         (SymbolKind::Alias(_), SymbolKind::Function { .. }) => true,
         _ => false,
     }
 }
 
-/// What a name without a definition is: one of the functions that are always there, or an open end.
+/// Resolves a name without a definition: a built-in function, or unresolved.
 fn undefined(symbol: &Symbol) -> Result<Resolved, LinkError> {
     let SymbolKind::Function { signature, .. } = &symbol.kind else { return Ok(Resolved::Unused) };
     let Some(builtin) = Builtin::from_name(&symbol.name) else { return Ok(Resolved::Unused) };

@@ -1,11 +1,11 @@
-//! The memory beyond a block: what a kernel reaches of the device, as whoever runs it provides it.
+//! Memory outside a block: the trait through which a kernel accesses the device.
 
 use std::fmt;
 
 /// Threads of a warp.
 pub const LANES: usize = 32;
 
-/// How many bytes one access has.
+/// The size of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
     One = 1,
@@ -20,7 +20,7 @@ impl Width {
     }
 }
 
-/// An access that met no memory it may use.
+/// An access outside the memory that it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfBounds {
     pub address: u64,
@@ -34,11 +34,11 @@ impl fmt::Display for OutOfBounds {
 
 impl std::error::Error for OutOfBounds {}
 
-/// Global memory. Addresses are aligned to the width: that was checked before. Only lanes whose bit is set in `lanes`
+/// Global memory. Addresses are aligned to the width; the caller checks that. Only lanes whose bit is set in `lanes`
 /// take part; values are zero-extended.
 pub trait Memory {
     /// # Errors
-    /// The first lane that strays; others may have been served.
+    /// Returns the first lane that is out of bounds; others may have been read.
     fn load(
         &mut self,
         width: Width,
@@ -47,10 +47,10 @@ pub trait Memory {
         values: &mut [u64; LANES],
     ) -> Result<(), OutOfBounds>;
 
-    /// Writes lane after lane, so that of two lanes with one address the higher one wins.
+    /// Writes lane by lane, so that of two lanes with the same address the higher one wins.
     ///
     /// # Errors
-    /// The first lane that strays; lanes before it have written.
+    /// Returns the first lane that is out of bounds; lanes before it have written.
     fn store(
         &mut self,
         width: Width,
@@ -59,11 +59,11 @@ pub trait Memory {
         values: &[u64; LANES],
     ) -> Result<(), OutOfBounds>;
 
-    /// Replaces the word (2, 4 or 8 bytes) at `address` by what `change` makes of it, as one atomic step, and returns what was there.
-    /// `change` may be called more than once.
+    /// Atomically replaces the word (2, 4 or 8 bytes) at `address` by the result of `change`, and returns the old
+    /// value. `change` may be called more than once.
     ///
     /// # Errors
-    /// The address strays.
+    /// Returns an error if the address is out of bounds.
     fn atomic_update(
         &mut self,
         width: Width,
@@ -71,15 +71,16 @@ pub trait Memory {
         change: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, OutOfBounds>;
 
-    /// Orders what came before against what comes after, for everybody.
+    /// Orders earlier accesses before later ones, for all observers.
     fn fence(&mut self);
 
-    /// Device `malloc`: zero if there is no memory.
+    /// Device `malloc`: returns zero if there is not enough memory.
     fn allocate(&mut self, bytes: u64) -> u64;
 
-    /// Device `free`: false if nothing that `allocate` gave starts at `address`.
+    /// Device `free`: returns `false` if no allocation of `allocate` starts at `address`.
     fn release(&mut self, address: u64) -> bool;
 
-    /// What lies at an address that strayed, for a message: "a freed block", "12 bytes beyond the end of a block of 64".
+    /// Describes what is at an address that is out of bounds, for a message: "a freed block", "12 bytes beyond the end
+    /// of a block of 64".
     fn describe(&mut self, address: u64) -> String;
 }

@@ -1,8 +1,8 @@
-//! What the lowering makes and the execution runs: instructions whose operands are slots of register files.
+//! The executable form of a function: instructions whose operands are slots of register files.
 //!
-//! A frame has three files: 32-bit registers (also for 8 and 16 bits, zero-extended), 64-bit registers, and
-//! predicates (a bit a lane). Constants, addresses and special registers that do not change are slots too, filled when
-//! a frame is made: an operand is always a slot.
+//! A frame has three files: 32-bit registers (also for 8 and 16 bits, zero-extended), 64-bit registers, and predicates
+//! (one bit per lane). Constants, addresses and special registers that do not change are slots too, filled when a frame
+//! is made: an operand is always a slot.
 
 mod instruction;
 mod operands;
@@ -12,50 +12,49 @@ pub(crate) use instruction::*;
 pub(crate) use operands::*;
 pub(crate) use provenance::{PointerProvenance, analyze};
 
-/// An index into one of the three files of a frame; which one, the instruction says.
+/// An index into one of the three files of a frame; the instruction determines which.
 pub(crate) type Slot = u32;
 
-/// Addresses of the generic space from here on belong to the windows below. No address of a device or a host is so
-/// large.
+/// Generic addresses from here on belong to the windows below. Every address of a device or a host is lower.
 pub(crate) const WINDOWS: u64 = 0x0000_f000_0000_0000;
 pub(crate) const FUNCTION_WINDOW: u64 = 0x0000_fb00_0000_0000;
 pub(crate) const PARAM_WINDOW: u64 = 0x0000_fc00_0000_0000;
 pub(crate) const LOCAL_WINDOW: u64 = 0x0000_fd00_0000_0000;
 pub(crate) const SHARED_WINDOW: u64 = 0x0000_fe00_0000_0000;
-/// Bytes of each window.
+/// The size of each window.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 32;
-/// Distance of the addresses of two functions.
+/// The distance between the addresses of two functions.
 pub(crate) const FUNCTION_BYTES: u64 = 16;
 
-/// A function, lowered.
+/// A lowered function.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub(crate) instructions: Vec<Instruction>,
     /// The line of the text for each instruction.
     pub(crate) lines: Vec<u32>,
-    /// Registers of each file.
+    /// The number of registers of each file.
     pub(crate) narrow: u32,
     pub(crate) wide: u32,
     pub(crate) predicates: u32,
-    /// Slots with a value from the start.
+    /// Slots that are filled when a frame is made.
     pub(crate) constants: Vec<(Reg, Constant)>,
     /// Local variables, formal parameters and call arguments of one thread.
     pub(crate) local_bytes: u32,
-    /// What the start of the frame is a multiple of.
+    /// The alignment of the frame's local memory.
     pub(crate) local_align: u32,
     pub(crate) signature: Signature,
-    /// Symbols of the unit that the code mentions.
+    /// Symbols of the unit that the code refers to.
     pub(crate) mentions: Vec<SymbolIndex>,
     /// Whether it calls through addresses.
     pub(crate) calls_indirectly: bool,
-    /// Which arguments of a launch its addresses come from.
+    /// Which launch arguments its addresses are derived from.
     pub(crate) provenance: PointerProvenance,
 }
 
 /// Index into the symbols of a unit.
 pub(crate) type SymbolIndex = u32;
 
-/// Where a value of a thread is kept.
+/// The slot of a value, and its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reg {
     Narrow(Slot),
@@ -63,7 +62,7 @@ pub(crate) enum Reg {
     Predicate(Slot),
 }
 
-/// What a slot holds from the start of a frame.
+/// The value of a slot at the start of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Constant {
     Bits(u64),
@@ -98,7 +97,7 @@ pub(crate) enum Special {
     DynamicShared,
     TotalShared,
     Env(u8),
-    /// The lanes of a warp: 32.
+    /// The number of lanes of a warp: 32.
     WarpSize,
     /// Always zero here, such as the position within a cluster of one block.
     Zero,
@@ -125,12 +124,12 @@ pub(crate) enum Timer {
     NanosecondsHigh,
 }
 
-/// The results and parameters of a function, as bytes at the start of its frame.
+/// The layout of a function's results and parameters, at the start of its frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Signature {
     pub(crate) returns: Vec<FormalParameter>,
     pub(crate) parameters: Vec<FormalParameter>,
-    /// All of them with the gaps.
+    /// The size of all of them, with padding.
     pub(crate) bytes: u32,
 }
 

@@ -29,17 +29,17 @@ pub(crate) enum Format {
 /// The modifiers of `cvt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Convert {
-    /// None where the conversion is exact. A float becomes an integer toward zero if nothing else is said.
+    /// `None` if the conversion is exact. Without a rounding mode, a float is rounded to an integer toward zero.
     pub(crate) rounding: Option<Rounding>,
-    /// The rounding is one to integers (`.rni`, `.rzi`, …), which matters if the result is a float.
+    /// Rounds to an integer (`.rni`, `.rzi`, …), which matters if the result is a float.
     pub(crate) integral: bool,
-    /// Subnormal f32, as operand or result, become zeros of their sign. Other formats are left alone.
+    /// Flushes subnormal f32 operands and results to zero. Other formats are unaffected.
     pub(crate) ftz: bool,
-    /// Floats are clamped to [0, 1] with NaN to +0, integers to the range of the destination.
+    /// Clamps floats to [0, 1] and NaN to +0, and integers to the range of the destination.
     pub(crate) sat: bool,
-    /// `.satfinite`: what is too big becomes the biggest number of its sign, even infinity.
+    /// `.satfinite`: values that are too large, even infinity, become the largest number of their sign.
     pub(crate) finite: bool,
-    /// What is negative becomes +0, NaN the canonical one.
+    /// Negative values become +0, NaN the canonical one.
     pub(crate) relu: bool,
 }
 
@@ -84,8 +84,8 @@ impl Format {
     }
 }
 
-/// What lies in `bits` above the width of `from` does not count. The result fills 64 bits: an integer is extended as its
-/// type says, as a destination register wider than the type wants it; above a float there are zeros.
+/// Converts a value. Bits of `bits` above the width of `from` are ignored. The result fills 64 bits: an integer is
+/// extended as its type requires, for a destination register wider than the type; above a float there are zeros.
 #[inline]
 pub(crate) fn convert(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
     if how.ftz || how.sat || how.finite || how.relu {
@@ -96,7 +96,7 @@ pub(crate) fn convert(to: Format, from: Format, bits: u64, how: Convert) -> u64 
         .unwrap_or_else(|| convert_exact(to, from, bits, how))
 }
 
-/// The assembler makes moves of these and a shift, which let every NaN through.
+/// Conversions that the assembler turns into moves and a shift, which preserve every NaN.
 #[inline]
 fn convert_by_move(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
     match (to, from, how.rounding) {
@@ -107,7 +107,7 @@ fn convert_by_move(to: Format, from: Format, bits: u64, how: Convert) -> Option<
     }
 }
 
-/// The conversions that are common in programs, by the processor's instructions.
+/// A fast path for frequent conversions, with the CPU's instructions.
 #[inline]
 fn convert_fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
     let value = f32::from_bits(bits as u32);
@@ -143,7 +143,7 @@ fn bits_of(value: f32) -> u64 {
     if value.is_nan() { Layout::F32.nan } else { value.to_bits().into() }
 }
 
-/// The low `width` bits, extended as the type says.
+/// Returns the low `width` bits, extended as the type requires.
 #[inline]
 fn extend(bits: u64, width: u32, signed: bool) -> u64 {
     let unused = 64 - width;
@@ -172,7 +172,7 @@ fn convert_exact(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
     }
 }
 
-/// The low `width` bits as a number.
+/// Returns the low `width` bits as a number.
 fn integer(bits: u64, width: u32, signed: bool) -> i128 {
     let unused = 128 - width;
     if signed { (i128::from(bits) << unused) >> unused } else { (u128::from(bits) << unused >> unused) as i128 }
@@ -187,7 +187,7 @@ fn range(width: u32, signed: bool) -> (i128, i128) {
     if signed { (-(1 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) }
 }
 
-/// On the way to f16 nothing is flushed, which rounding away from zero shows.
+/// A conversion to f16 does not flush, which rounding away from zero shows.
 fn operand(to: Format, from: Format, layout: Layout, bits: u64, how: Convert) -> u64 {
     let bits = bits & (layout.sign() | (layout.sign() - 1));
     if !how.ftz || from != Format::F32 || to == Format::F16 {
@@ -214,8 +214,8 @@ fn finish(to: Format, result: u64, how: Convert) -> u64 {
     result
 }
 
-/// Out of range is the nearest end of it, with `.sat` and without. NaN is 0 if neither side has 64 bits, else the
-/// destination's highest bit alone, says the document.
+/// Clamps a value out of range to the nearest end, with `.sat` and without. NaN is 0 if neither side has 64 bits, else
+/// only the destination's highest bit, as the PTX ISA states.
 fn float_to_integer(bits: u64, from: Format, layout: Layout, (width, signed): (u32, bool), how: Convert) -> u64 {
     let (least, most) = range(width, signed);
     let value = match softfloat::unpack(layout, bits) {
@@ -242,8 +242,8 @@ fn float_to_float(bits: u64, from: Layout, to: Layout, how: Convert) -> u64 {
     }
 }
 
-/// To and from double, a NaN's sign and the upper bits of its payload are kept, and it is made quiet; every other format
-/// has one NaN of its own.
+/// In a conversion to or from f64, a NaN keeps its sign and the upper bits of its payload, and is made quiet; every
+/// other conversion returns the destination's canonical NaN.
 fn nan(bits: u64, from: Layout, to: Layout) -> u64 {
     if to.sign() != Layout::F64.sign() && from.sign() != Layout::F64.sign() {
         return to.nan;

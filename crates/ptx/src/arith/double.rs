@@ -1,8 +1,8 @@
 //! f64, as the bits of a `u64`.
 //!
-//! Unlike f32, the hardware passes a NaN on: the result has the payload of an operand that is NaN, made quiet: in a quotient the
-//! first's, else the last factor's or summand's before a fused sum's addend, and only then the first's.
-//! PTX has neither `.ftz` nor `.sat` for f64, but for two approximations.
+//! Unlike for f32, the hardware propagates NaN payloads: the result has the payload of a NaN operand, made quiet. In a
+//! quotient the first operand takes precedence; otherwise the last factor or summand before the addend of a fused sum,
+//! and only then the first. PTX has neither `.ftz` nor `.sat` for f64, except for two approximations.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use super::softfloat::{self, Layout};
 use super::{MinMax, Property, Rounding};
 
-/// What arithmetic on numbers gives where there is no number.
+/// The result of an operation on numbers that has no value.
 pub(crate) const NAN: u64 = LAYOUT.nan;
 
 const LAYOUT: Layout = Layout::F64;
@@ -29,7 +29,7 @@ pub(crate) fn add(a: u64, b: u64, rounding: Rounding) -> u64 {
     canonical(sum, [b, a, a])
 }
 
-/// The sign of a NaN that is taken away stays what it was.
+/// The sign of a subtracted NaN is preserved.
 #[inline]
 pub(crate) fn sub(a: u64, b: u64, rounding: Rounding) -> u64 {
     let difference = if rounding == Rounding::Nearest {
@@ -85,8 +85,8 @@ pub(crate) fn sqrt(a: u64, rounding: Rounding) -> u64 {
     canonical(root, [a, a, a])
 }
 
-/// Only the upper 32 bits of the operand count, and only those of the result can be set: the sign, the exponent and 20
-/// bits of the fraction.
+/// Only the upper 32 bits of the operand are used, and only those of the result can be set: the sign, the exponent and
+/// 20 bits of the fraction.
 pub(crate) fn rcp_approx_ftz(a: u64) -> u64 {
     approximate_high_word(a, |x| 1.0 / x)
 }
@@ -96,7 +96,7 @@ pub(crate) fn rsqrt_approx_ftz(a: u64) -> u64 {
     approximate_high_word(a, |x| 1.0 / x.sqrt())
 }
 
-/// The document allows some error; this one is of two roundings.
+/// The PTX ISA allows some error; this function has that of two roundings.
 pub(crate) fn rsqrt_approx(a: u64) -> u64 {
     canonical((1.0 / f64::from_bits(a).sqrt()).to_bits(), [a, a, a])
 }
@@ -111,19 +111,19 @@ pub(crate) fn max(a: u64, b: u64) -> u64 {
     canonical(LAYOUT.min_max(a, b, MinMax::default(), Ordering::Greater), [b, a, a])
 }
 
-/// A NaN keeps even its sign.
+/// A NaN keeps its sign too.
 #[inline]
 pub(crate) fn abs(a: u64) -> u64 {
     canonical(a & !SIGN, [a, a, a])
 }
 
-/// A NaN keeps even its sign.
+/// A NaN keeps its sign too.
 #[inline]
 pub(crate) fn neg(a: u64) -> u64 {
     canonical(a ^ SIGN, [a, a, a])
 }
 
-/// The magnitude of `b` with the sign of `a`: PTX names the sign first.
+/// Returns the magnitude of `b` with the sign of `a`: PTX names the sign first.
 #[inline]
 pub(crate) fn copysign(a: u64, b: u64) -> u64 {
     a & SIGN | b & !SIGN
@@ -139,7 +139,7 @@ pub(crate) fn compare(a: u64, b: u64) -> Option<Ordering> {
     f64::from_bits(a).partial_cmp(&f64::from_bits(b))
 }
 
-/// The NaN that the hardware gives for `inputs`, if the result is one.
+/// Returns the NaN that the hardware gives for `inputs`, if the result is one.
 #[inline]
 fn canonical(result: u64, inputs: [u64; 3]) -> u64 {
     let mut nan = NAN;

@@ -1,6 +1,7 @@
-//! f16 and bf16, as the bits of a `u16`: one arithmetic, the format being an argument. All of it rounds to nearest.
+//! f16 and bf16, as the bits of a `u16`: one implementation with the format as an argument. All operations round to
+//! nearest.
 //!
-//! Two of them in a `u32` (f16x2, bf16x2) are made by [`pairs`].
+//! [`pairs`] applies an operation to two of them in a `u32` (f16x2, bf16x2).
 
 #[cfg(test)]
 mod tests;
@@ -10,21 +11,21 @@ use std::cmp::Ordering;
 use super::MinMax;
 use super::softfloat::{self, Layout};
 
-/// A format of 16 bits.
+/// A 16-bit format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Half {
     F16,
     Bf16,
 }
 
-/// What is done to the result of an operation. At most one of `sat` and `relu` is set.
+/// Modifiers of a result. At most one of `sat` and `relu` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct HalfMode {
-    /// Subnormal inputs and results become zeros of the same sign.
+    /// Flushes subnormal inputs and results to zeros of the same sign.
     pub(crate) ftz: bool,
-    /// Clamped to [0, 1], NaN becomes +0.
+    /// Clamps to [0, 1]; NaN becomes +0.
     pub(crate) sat: bool,
-    /// What is negative becomes +0, NaN the canonical one.
+    /// Negative values become +0, NaN the canonical one.
     pub(crate) relu: bool,
 }
 
@@ -36,7 +37,8 @@ impl Half {
         }
     }
 
-    // A double holds a product exactly, and of a sum more than twice the bits of a half: rounding it again is harmless.
+    // A double represents a product exactly, and a sum with more than twice the bits of a half: rounding twice is
+    // harmless.
 
     #[inline]
     pub(crate) fn add(self, a: u16, b: u16, mode: HalfMode) -> u16 {
@@ -69,12 +71,12 @@ impl Half {
         self.layout().min_max(a.into(), b.into(), how, Ordering::Greater) as u16
     }
 
-    /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
+    /// The PTX ISA leaves the result for a NaN open; the hardware returns its canonical one.
     pub(crate) fn abs(self, a: u16, ftz: bool) -> u16 {
         self.canonical(self.operand(a, ftz) & !SIGN)
     }
 
-    /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
+    /// The PTX ISA leaves the result for a NaN open; the hardware returns its canonical one.
     pub(crate) fn neg(self, a: u16, ftz: bool) -> u16 {
         self.canonical(self.operand(a, ftz) ^ SIGN)
     }
@@ -83,7 +85,7 @@ impl Half {
         self.value(self.operand(a, ftz)).partial_cmp(&self.value(self.operand(b, ftz)))
     }
 
-    /// Only f16's may be without `ftz`; a subnormal operand gives 1 either way.
+    /// Only f16 may be without `ftz`; a subnormal operand gives 1 either way.
     pub(crate) fn ex2_approx(self, a: u16, ftz: bool) -> u16 {
         self.approximate(a, ftz, f64::exp2)
     }
@@ -93,14 +95,14 @@ impl Half {
         self.approximate(a, false, f64::tanh)
     }
 
-    /// The exact value.
+    /// Returns the exact value.
     #[inline]
     pub(crate) fn value(self, a: u16) -> f64 {
         if self == Half::Bf16 {
             return f32::from_bits(u32::from(a) << 16).into();
         }
-        // Exponent and fraction in a double's places are off by the difference of the biases, which a multiplication
-        // puts right for subnormals too.
+        // The exponent and the fraction, moved to a double's bits, are off by the difference of the biases, which a
+        // multiplication corrects, for subnormals too.
         const BIASES: f64 = f64::from_bits((1023 + 1023 - 15) << 52);
         let magnitude = match a & !SIGN {
             0x7c01.. => f64::NAN,
@@ -110,10 +112,10 @@ impl Half {
         f64::from_bits(magnitude.to_bits() | u64::from(a & SIGN) << 48)
     }
 
-    /// The nearest of the format to `value`.
+    /// Rounds `value` to the nearest number of the format.
     #[inline]
     pub(crate) fn narrow(self, value: f64) -> u16 {
-        /// Doubles from here on have no fraction: adding it rounds to an integer.
+        /// Doubles from here on have no fraction: adding this rounds to an integer.
         const INTEGERS: f64 = f64::from_bits((1023 + 52) << 52);
         let layout = self.layout();
         let (fraction_bits, lowest) = (layout.quiet().trailing_zeros() + 1, layout.exponent_min());
@@ -128,7 +130,7 @@ impl Half {
         (if value.is_nan() { layout.nan } else { sign | magnitude }) as u16
     }
 
-    /// As [`Half::narrow`], for what no rounding has touched yet: it tells what is to be flushed.
+    /// As [`Half::narrow`], for a value that was not rounded yet: it decides what is flushed.
     #[inline]
     fn flush_exact(self, value: f64, ftz: bool) -> u16 {
         let narrow = self.narrow(value);
@@ -157,16 +159,16 @@ impl Half {
         result as u16
     }
 
-    /// The error bounds of the document (2^-9.9 of f16's `ex2`, 2^-7 of bf16's) leave room for two roundings.
+    /// The error bounds of the PTX ISA (2^-9.9 for f16's `ex2`, 2^-7 for bf16's) allow two roundings.
     fn approximate(self, a: u16, ftz: bool, function: fn(f64) -> f64) -> u16 {
         self.operand(self.narrow(function(self.value(self.operand(a, ftz)))), ftz)
     }
 }
 
-/// Both formats have their sign there.
+/// The sign bit of both formats.
 const SIGN: u16 = 0x8000;
 
-/// Does `operation` to the lower and to the upper halves of the operands.
+/// Applies `operation` to the lower and to the upper halves of the operands.
 #[inline]
 pub(crate) fn pairs<const N: usize>(operands: [u32; N], operation: impl Fn([u16; N]) -> u16) -> u32 {
     let lower = operation(operands.map(|bits| bits as u16));

@@ -1,8 +1,8 @@
-//! What an H200 answered, held against this arithmetic.
+//! Compares this arithmetic with the results of an H200.
 //!
-//! `h200.txt` has a line for each operation and operands (`L add.rn.f32 3f800000 3f800000 = 40000000`), and one for each
-//! operation with the hash of the results of pseudo-random operands (`H add.rn.f32 16384 = …`), which [`draw`] draws
-//! again.
+//! `h200.txt` has a line for each operation and operands (`L add.rn.f32 3f800000 3f800000 = 40000000`), and one for
+//! each operation with the hash of the results of pseudo-random operands (`H add.rn.f32 16384 = …`), which [`draw`]
+//! generates again.
 
 mod operation;
 
@@ -40,7 +40,7 @@ fn the_answers_to_random_values_are_the_hardwares() {
     let mut count = 0;
     let lines = RECORD.lines().filter_map(|line| line.strip_prefix("H "));
     assert!(lines.clone().count() > 500, "{} lines", lines.count());
-    // The hash of a line is of all its results: a run of little effort takes some of the lines.
+    // The hash of a line covers all its results: at low effort, only some of the lines are checked.
     for line in lines.step_by(at_effort(16, 4, 1)) {
         let (question, expected) = line.split_once(" = ").expect("a hash");
         let (name, draws) = question.split_once(' ').expect("a count");
@@ -79,7 +79,7 @@ fn mix(seed: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// A pseudo-random operand: a corner value, near one (also with few bits set), small, or anything.
+/// Returns a pseudo-random operand: a corner value, near one (also with few bits set), small, or anything.
 fn draw(kind: Kind, seed: u64) -> u64 {
     let body = mix(seed);
     let (exponent_bits, fraction_bits) = kind.bits();

@@ -1,4 +1,4 @@
-//! Integers. A module for each type has what depends on it, on the raw bits of that width; what does not is here.
+//! Integers. A module for each type has the operations that depend on it, on raw bits of that width; the rest is here.
 
 mod bits;
 #[cfg(test)]
@@ -10,7 +10,7 @@ pub(crate) use bits::{
 };
 pub(crate) use typed::{s16, s32, s64, u16, u32, u64};
 
-/// The sum and the carry out of it.
+/// Returns the sum and its carry.
 #[inline]
 pub(crate) fn add_carry32(a: u32, b: u32, carry: bool) -> (u32, bool) {
     let (sum, first) = a.overflowing_add(b);
@@ -25,7 +25,7 @@ pub(crate) fn add_carry64(a: u64, b: u64, carry: bool) -> (u64, bool) {
     (sum, first || second)
 }
 
-/// The difference and the borrow out of it, which PTX keeps in the flag that is otherwise the carry.
+/// Returns the difference and its borrow, which PTX keeps in the carry flag.
 #[inline]
 pub(crate) fn sub_borrow32(a: u32, b: u32, borrow: bool) -> (u32, bool) {
     let (difference, first) = a.overflowing_sub(b);
@@ -61,7 +61,7 @@ pub(crate) fn dp4a(a: u32, a_signed: bool, b: u32, b_signed: bool, c: u32) -> u3
     })
 }
 
-/// Two products of 16-bit parts of `a` and bytes of `b`, added to `c`: the lower two bytes, or the upper two.
+/// Two products of 16-bit parts of `a` and bytes of `b` (the lower two, or the upper two), added to `c`.
 #[inline]
 pub(crate) fn dp2a(a: u32, a_signed: bool, b: u32, b_signed: bool, upper: bool, c: u32) -> u32 {
     let first = if upper { 2 } else { 0 };

@@ -1,7 +1,7 @@
 //! The arithmetic of PTX instructions, as pure functions on the raw bits of registers.
 //!
-//! What the PTX ISA document fixes is as there. Where it leaves bits open (the payload of a NaN, a quotient by zero), the
-//! answer is that of an sm_90 GPU, and the place says so. Nothing here knows instructions, registers or lanes.
+//! Results follow the PTX ISA. Where it leaves bits open (the payload of a NaN, a quotient by zero), the result is that
+//! of an sm_90 GPU, and a comment says so. Nothing here knows instructions, registers or lanes.
 
 pub(crate) mod convert;
 pub(crate) mod double;
@@ -14,10 +14,10 @@ mod random;
 pub(crate) mod single;
 pub(crate) mod softfloat;
 
-/// Where a result between two representable ones goes.
+/// The rounding mode of an inexact result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Rounding {
-    /// `.rn`: ties to the even one.
+    /// `.rn`: ties to even.
     Nearest,
     /// `.rz`
     Zero,
@@ -33,9 +33,9 @@ pub(crate) enum Rounding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Mode {
     pub(crate) rounding: Rounding,
-    /// Subnormal inputs and results become zeros of the same sign.
+    /// Flushes subnormal inputs and results to zeros of the same sign.
     pub(crate) ftz: bool,
-    /// The result is clamped to [0, 1], NaN becomes +0.
+    /// Clamps the result to [0, 1]; NaN becomes +0.
     pub(crate) sat: bool,
 }
 
@@ -48,20 +48,20 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct MinMax {
     pub(crate) ftz: bool,
-    /// `.NaN`: one NaN is enough for the result to be one.
+    /// `.NaN`: the result is NaN if either operand is.
     pub(crate) nan: bool,
     /// The magnitudes are compared; the sign of the result is the product of the signs.
     pub(crate) xorsign_abs: bool,
 }
 
-/// The kinds of float that `testp` tells apart.
+/// The classes of floats that `testp` distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Property {
     Finite,
     Infinite,
     Number,
     NotANumber,
-    /// A zero is one, says the document.
+    /// Includes zero, as the PTX ISA states.
     Normal,
     Subnormal,
 }

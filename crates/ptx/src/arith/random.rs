@@ -1,9 +1,9 @@
-//! Random cases that shrink, from the seed of this run.
+//! Random test cases that shrink, from the seed of this run.
 
 use freehold_testing::{at_effort, report_covered, seed};
 use proptest::test_runner::{Config, RngSeed};
 
-/// As many cases as the effort asks for.
+/// Returns the number of cases for the current effort.
 pub(super) fn cases(quick: u32, moderate: u32, soak: u32) -> Config {
     let cases = at_effort(quick, moderate, soak);
     report_covered(cases.into(), "random operands");

@@ -1,7 +1,7 @@
 //! f32, as the bits of a `u32`.
 //!
-//! A NaN that arithmetic gives is always 0x7fffffff: inputs' payloads are not passed on. Rounding to nearest is done by
-//! the processor, without branches that depend on the values, so that a loop over lanes can become vector code.
+//! A NaN result is always 0x7fffffff: payloads are not propagated. Rounding to nearest uses the CPU's instructions,
+//! without branches that depend on the values, so that a loop over lanes can be vectorized.
 
 mod approximate;
 #[cfg(test)]
@@ -17,7 +17,7 @@ pub(crate) use approximate::{
     tanh_approx,
 };
 
-/// What arithmetic gives where there is no number.
+/// The result of an operation that has no value.
 pub(crate) const NAN: u32 = 0x7fff_ffff;
 
 const LAYOUT: Layout = Layout::F32;
@@ -25,15 +25,15 @@ const SIGN: u32 = 0x8000_0000;
 const SMALLEST_NORMAL: u32 = 0x0080_0000;
 const ONE: u32 = 0x3f80_0000;
 
-// An operand taken up by the first keeps a small result normal, so that it is rounded to 24 bits; the smallest normal
-// number has then become the second. An operand that becomes infinite thereby has no result that is small.
+// Scaling an operand by the first keeps a small result normal, so that it is rounded to 24 bits; the smallest normal
+// number then corresponds to the second. If an operand overflows, its result is not small.
 const FAR_UP: f32 = f32::from_bits((127 + 64) << 23);
 const SMALLEST_FAR_UP: f32 = f32::from_bits((127 - 126 + 64) << 23);
 
 #[inline]
 pub(crate) fn add(a: u32, b: u32, mode: Mode) -> u32 {
     let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
-    // A sum of normal numbers that lies below them is exact, and flushed by `finish`.
+    // A sum of normal numbers that is below them is exact, and `finish` flushes it.
     let sum = if mode.rounding == Rounding::Nearest {
         canonical(f32::from_bits(a) + f32::from_bits(b))
     } else {
@@ -76,7 +76,7 @@ pub(crate) fn div(a: u32, b: u32, mode: Mode) -> u32 {
     let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
     let quotient = if mode.rounding == Rounding::Nearest {
         let (x, y) = (f32::from_bits(a), f32::from_bits(b));
-        // No quotient of singles is so near below 1 that it is rounded to 1: comparing tells what is flushed.
+        // No quotient of two f32 below 1 is rounded to 1: a comparison decides what is flushed.
         flush_if(mode.ftz && x.abs() * FAR_UP < y.abs() * SMALLEST_FAR_UP, canonical(x / y))
     } else {
         softfloat::div(LAYOUT.with_ftz(mode.ftz), a.into(), b.into(), mode.rounding) as u32
@@ -110,19 +110,19 @@ pub(crate) fn max(a: u32, b: u32, how: MinMax) -> u32 {
     LAYOUT.min_max(a.into(), b.into(), how, Ordering::Greater) as u32
 }
 
-/// The document leaves open which NaN comes of a NaN; the hardware gives its own.
+/// The PTX ISA leaves the result for a NaN open; the hardware returns its canonical one.
 #[inline]
 pub(crate) fn abs(a: u32, ftz: bool) -> u32 {
     canonical(f32::from_bits(operand(a, ftz) & !SIGN))
 }
 
-/// The document leaves open which NaN comes of a NaN; the hardware gives its own.
+/// The PTX ISA leaves the result for a NaN open; the hardware returns its canonical one.
 #[inline]
 pub(crate) fn neg(a: u32, ftz: bool) -> u32 {
     canonical(f32::from_bits(operand(a, ftz) ^ SIGN))
 }
 
-/// The magnitude of `b` with the sign of `a`: PTX names the sign first.
+/// Returns the magnitude of `b` with the sign of `a`: PTX names the sign first.
 #[inline]
 pub(crate) fn copysign(a: u32, b: u32) -> u32 {
     a & SIGN | b & !SIGN
@@ -138,7 +138,7 @@ pub(crate) fn compare(a: u32, b: u32, ftz: bool) -> Option<Ordering> {
     f32::from_bits(operand(a, ftz)).partial_cmp(&f32::from_bits(operand(b, ftz)))
 }
 
-/// A subnormal becomes a zero of its sign.
+/// Flushes a subnormal to a zero of its sign.
 #[inline]
 pub(crate) fn flush(a: u32) -> u32 {
     if a & !SIGN < SMALLEST_NORMAL { a & SIGN } else { a }
@@ -160,7 +160,7 @@ fn finish(result: u32, mode: Mode) -> u32 {
     if mode.sat { saturate(result) } else { result }
 }
 
-/// Clamped to [+0, 1]; NaN becomes +0.
+/// Clamps to [+0, 1]; NaN becomes +0.
 #[inline]
 fn saturate(a: u32) -> u32 {
     LAYOUT.saturate(a.into()) as u32
@@ -171,15 +171,15 @@ fn canonical(value: f32) -> u32 {
     if value.is_nan() { NAN } else { value.to_bits() }
 }
 
-/// The sum, and whether with `ftz` it is to be flushed.
+/// Returns the sum, and whether `ftz` flushes it.
 #[cfg(target_feature = "fma")]
 #[inline]
 fn fused(a: f32, b: f32, c: f32) -> (f32, bool) {
     (a.mul_add(b, c), (a * FAR_UP).mul_add(b, c * FAR_UP).abs() < SMALLEST_FAR_UP)
 }
 
-/// Without an instruction of the processor for it, `mul_add` is a call for each lane. A double holds the product
-/// exactly and 29 bits of the sum beyond a single's, so that it can be rounded once more.
+/// Without an FMA instruction of the CPU, `mul_add` is a call for each lane. A double represents the product exactly
+/// and 29 more bits of the sum than an f32, so that it can be rounded once more.
 #[cfg(not(target_feature = "fma"))]
 #[inline]
 fn fused(a: f32, b: f32, c: f32) -> (f32, bool) {

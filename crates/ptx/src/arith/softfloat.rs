@@ -1,7 +1,8 @@
-//! Floats taken apart: an operation is done exactly on integers and rounded once, to any format, in any direction.
+//! Software floating point: an operation is computed exactly on integers and rounded once, to any format, in any
+//! direction.
 //!
-//! It serves every format and rounding for which the processor has no instruction, and is slower than those. Flushing,
-//! clamping and the payloads of NaN inputs are the callers' business: a NaN that comes out is the format's own.
+//! It serves every format and rounding for which the CPU has no instruction, and is slower. Callers handle flushing,
+//! clamping and the payloads of NaN inputs: a NaN result is the format's canonical one.
 
 #[cfg(test)]
 mod tests;
@@ -10,16 +11,16 @@ use std::cmp::Ordering;
 
 use super::{MinMax, Property, Rounding};
 
-/// How a binary floating-point format lays out its bits.
+/// The bit layout of a binary floating-point format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     exponent_bits: u32,
     fraction_bits: u32,
     /// The exponent of the lowest bit of a subnormal.
     exponent_min: i32,
-    /// The NaN that operations on numbers give.
+    /// The canonical NaN.
     pub(crate) nan: u64,
-    /// A result below the normal numbers becomes a zero of its sign.
+    /// Flushes a result below the normal numbers to a zero of its sign.
     flushes: bool,
 }
 
@@ -28,12 +29,12 @@ impl Layout {
         Layout { exponent_bits: 5, fraction_bits: 10, exponent_min: -24, nan: 0x7fff, flushes: false };
     pub(crate) const BF16: Layout =
         Layout { exponent_bits: 8, fraction_bits: 7, exponent_min: -133, nan: 0x7fff, flushes: false };
-    /// The upper 19 bits of a single.
+    /// The upper 19 bits of an f32.
     pub(crate) const TF32: Layout =
         Layout { exponent_bits: 8, fraction_bits: 10, exponent_min: -136, nan: 0x3ffff, flushes: false };
     pub(crate) const F32: Layout =
         Layout { exponent_bits: 8, fraction_bits: 23, exponent_min: -149, nan: 0x7fff_ffff, flushes: false };
-    /// The hardware's own NaN of doubles is negative, unlike that of every other format.
+    /// The hardware's canonical f64 NaN is negative, unlike that of every other format.
     pub(crate) const F64: Layout = Layout {
         exponent_bits: 11,
         fraction_bits: 52,
@@ -43,8 +44,8 @@ impl Layout {
     };
     pub(crate) const E5M2: Layout =
         Layout { exponent_bits: 5, fraction_bits: 2, exponent_min: -16, nan: 0x7f, flushes: false };
-    /// e4m3 spends its highest exponent on numbers. One exponent bit more, at the same bias, keeps them apart from the
-    /// infinity that the format does not have.
+    /// e4m3 uses its highest exponent for numbers. One more exponent bit, with the same bias, separates them from the
+    /// infinity that the format lacks.
     pub(crate) const E4M3_WIDE: Layout =
         Layout { exponent_bits: 5, fraction_bits: 3, exponent_min: -9, nan: 0x7f, flushes: false };
 
@@ -56,24 +57,25 @@ impl Layout {
         ((1 << self.exponent_bits) - 1) << self.fraction_bits
     }
 
-    /// The bit that tells a quiet NaN.
+    /// Returns the quiet bit of a NaN.
     pub(crate) const fn quiet(self) -> u64 {
         1 << (self.fraction_bits - 1)
     }
 
-    /// The same format where `ftz` is set. The hardware flushes what is still below the normal numbers when it has been
-    /// rounded to as many bits as they have, which is less than what would become a subnormal.
+    /// Returns the same format with `ftz`. The hardware flushes a result that is still below the normal numbers after
+    /// rounding to their number of bits, which is less than what would become a subnormal.
     pub(crate) const fn with_ftz(self, ftz: bool) -> Layout {
         Layout { flushes: ftz, ..self }
     }
 
-    /// What lies below, if it has the bits of a normal number, is flushed; from here on, it is rounded to a normal one.
+    /// Returns the bound below which a value with the bits of a normal number is flushed; from here on it is rounded to
+    /// a normal one.
     pub(crate) const fn flush_threshold(self) -> f64 {
         let smallest_normal = power_of_two(self.exponent_min + self.fraction_bits as i32);
         smallest_normal - power_of_two(self.exponent_min - 2)
     }
 
-    /// The exponent of the lowest bit of a subnormal.
+    /// Returns the exponent of the lowest bit of a subnormal.
     pub(crate) const fn exponent_min(self) -> i32 {
         self.exponent_min
     }
@@ -82,7 +84,7 @@ impl Layout {
         1 << self.fraction_bits
     }
 
-    /// The encoding of 1: its lowest bit has the exponent `-fraction_bits`.
+    /// Returns the encoding of 1: its lowest bit has the exponent `-fraction_bits`.
     const fn one(self) -> u64 {
         ((-(self.fraction_bits as i32) - self.exponent_min + 1) as u64) << self.fraction_bits
     }
@@ -95,12 +97,12 @@ impl Layout {
         bits & (self.sign() - 1) == self.infinity()
     }
 
-    /// A subnormal becomes a zero of its sign.
+    /// Flushes a subnormal to a zero of its sign.
     pub(crate) const fn flush(self, bits: u64) -> u64 {
         if bits & (self.sign() - 1) < self.smallest_normal() { bits & self.sign() } else { bits }
     }
 
-    /// Clamped to [+0, 1]; NaN becomes +0.
+    /// Clamps to [+0, 1]; NaN becomes +0.
     pub(crate) const fn saturate(self, bits: u64) -> u64 {
         if bits & self.sign() != 0 || self.is_nan(bits) {
             0
@@ -111,7 +113,7 @@ impl Layout {
         }
     }
 
-    /// What is negative becomes +0; a NaN becomes the format's own.
+    /// Negative values become +0; a NaN becomes the canonical one.
     pub(crate) const fn relu(self, bits: u64) -> u64 {
         if self.is_nan(bits) {
             self.nan
@@ -134,7 +136,7 @@ impl Layout {
         }
     }
 
-    /// `min` if `wanted` is `Less`, `max` if it is `Greater`. -0 is less than +0.
+    /// Computes `min` if `wanted` is `Less`, `max` if it is `Greater`. -0 is less than +0.
     #[inline]
     pub(crate) fn min_max(self, a: u64, b: u64, how: MinMax, wanted: Ordering) -> u64 {
         let prepare = |bits: u64| {
@@ -143,7 +145,8 @@ impl Layout {
         };
         let xorsign = if how.xorsign_abs { (a ^ b) & self.sign() } else { 0 };
         let (a, b) = (prepare(a), prepare(b));
-        // A negative float's bits, read as a signed number, run the wrong way: inverted below the sign they do not.
+        // The bits of negative floats, read as a signed number, are in reverse order: inverting the bits below the sign
+        // corrects this.
         let key = |bits: u64| {
             let signed = (bits << (63 - self.sign().trailing_zeros())) as i64;
             signed ^ ((signed >> 63) as u64 >> 1) as i64
@@ -159,20 +162,20 @@ const fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// The sum, cut off toward zero, its last bit set if anything was lost: rounding it once more, to a format that has at
-/// least two bits less, gives what rounding the exact sum gives.
+/// Returns the sum rounded to odd: truncated toward zero, with its last bit set if anything was lost. Rounding it once
+/// more, to a format with at least two bits less, gives the same as rounding the exact sum.
 #[inline]
 pub(crate) fn sum_to_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let from_b = sum - a;
     let lost = (a - (sum - from_b)) + (b - from_b);
-    // Where the sum is no number, `lost` is NaN, and the comparison false.
+    // If the sum is not a number, `lost` is NaN, and the comparison is false.
     let inexact = u64::from(lost.abs() > 0.0);
     let too_far = (lost.to_bits() ^ sum.to_bits()) >> 63 & inexact;
     f64::from_bits(sum.to_bits().wrapping_sub(too_far) | inexact)
 }
 
-/// A float's value.
+/// The value of a float.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Number {
     NaN,
@@ -180,7 +183,7 @@ pub(crate) enum Number {
     Finite(Finite),
 }
 
-/// `significand * 2^exponent`, with a sign that zero has too.
+/// `significand * 2^exponent`, with a sign, which zero has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finite {
     pub(crate) negative: bool,
@@ -188,7 +191,7 @@ pub(crate) struct Finite {
     pub(crate) significand: u128,
 }
 
-/// What rounding cuts off, against half of the last bit that stays.
+/// The truncated part, compared with half of the last remaining bit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Remainder {
     Zero,
@@ -198,7 +201,7 @@ enum Remainder {
 }
 
 impl Remainder {
-    /// Whether the magnitude that was cut off after an odd or even last bit is to grow by one.
+    /// Returns whether a truncated magnitude with an odd or even last bit is rounded up.
     fn rounds_up(self, rounding: Rounding, negative: bool, odd: bool) -> bool {
         match rounding {
             Rounding::Nearest => self == Remainder::AboveHalf || self == Remainder::Half && odd,
@@ -210,7 +213,7 @@ impl Remainder {
     }
 }
 
-/// The bits of `significand` from `shift` on, and what lies below them.
+/// Returns the bits of `significand` from `shift` on, and the remainder below them.
 fn split(significand: u128, shift: u32) -> (u128, Remainder) {
     if significand == 0 || shift == 0 {
         return (significand, Remainder::Zero);
@@ -230,15 +233,15 @@ fn split(significand: u128, shift: u32) -> (u128, Remainder) {
 }
 
 impl Finite {
-    /// The same value with its highest bit at position 125: a sum of two still fits, and for the 106 bits of a product
-    /// of doubles there remain bits enough below to tell on which side of a tie a lesser summand puts it.
+    /// Returns the same value with its highest bit at position 125: a sum of two still fits, and below the 106 bits of
+    /// a product of doubles there are enough bits left to decide on which side of a tie a smaller summand puts it.
     fn normalised(self) -> Finite {
         let up = self.significand.leading_zeros() as i32 - 2;
         let significand = if up >= 0 { self.significand << up } else { jam(self.significand, -up as u32) };
         Finite { exponent: self.exponent - up, significand, ..self }
     }
 
-    /// The nearest integer in the direction of `rounding`, with the sign of `self`.
+    /// Rounds to an integer, with the sign of `self`.
     pub(crate) fn round_to_integral(self, rounding: Rounding) -> Finite {
         if self.exponent >= 0 {
             return self;
@@ -248,16 +251,16 @@ impl Finite {
         Finite { exponent: 0, significand: kept + u128::from(carry), ..self }
     }
 
-    /// The value of an integer within `least..=most`, the nearest of those otherwise.
+    /// Returns the value of an integer, clamped to `least..=most`.
     pub(crate) fn saturating_to_int(self, least: i128, most: i128) -> i128 {
-        debug_assert!(self.exponent >= 0, "the value is an integer");
+        debug_assert!(self.exponent >= 0, "the value is not an integer");
         let fits = self.significand == 0 || (self.significand.leading_zeros() as i32) > self.exponent;
         let magnitude = if fits { (self.significand << self.exponent) as i128 } else { i128::MAX };
         (if self.negative { -magnitude } else { magnitude }).clamp(least, most)
     }
 
-    /// The sum up to a bit below all that any format keeps. An exact zero is negative only if both summands are, or if
-    /// the rounding is downward.
+    /// Returns the sum, exact up to a bit below all that any format keeps. An exact zero is negative only if both
+    /// summands are, or if rounding is downward.
     fn plus(self, other: Finite, rounding: Rounding) -> Finite {
         let zero = Finite {
             negative: if self.negative == other.negative { self.negative } else { rounding == Rounding::Down },
@@ -289,7 +292,7 @@ impl Finite {
     }
 }
 
-/// Shifts right; the lowest bit tells whether a set bit was lost.
+/// Shifts right; the lowest bit is set if a set bit was lost.
 fn jam(significand: u128, shift: u32) -> u128 {
     let lost = significand.checked_shr(shift).unwrap_or(0).checked_shl(shift).unwrap_or(0) != significand;
     significand.checked_shr(shift).unwrap_or(0) | u128::from(lost)
@@ -314,7 +317,7 @@ pub(crate) fn unpack(layout: Layout, bits: u64) -> Number {
     })
 }
 
-/// The float nearest in the direction of `rounding`.
+/// Rounds to a float.
 pub(crate) fn round(layout: Layout, rounding: Rounding, value: Finite) -> u64 {
     let sign = if value.negative { layout.sign() } else { 0 };
     if value.significand == 0 {
@@ -410,7 +413,8 @@ pub(crate) fn div(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
             }
         }
         (Number::Finite(a), Number::Finite(b)) => {
-            // 126 bits by at most 53: the quotient has 73 and more, of which 55 would do, below them the remainder's.
+            // 126 bits divided by at most 53: the quotient has at least 73 bits, of which 55 would suffice, and the
+            // remainder below them.
             let a = if a.significand == 0 { a } else { a.normalised() };
             let inexact = a.significand % b.significand != 0;
             let significand = (a.significand / b.significand) << 1 | u128::from(inexact);

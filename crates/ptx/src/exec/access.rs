@@ -1,4 +1,4 @@
-//! Reads and writes of memory, in every space, each checked.
+//! Loads and stores, in every space, with bounds checks.
 
 use super::frame::{ALL, lanes_of};
 use super::run::{LaneFault, Run, address, first, sign_extend};
@@ -13,7 +13,7 @@ use crate::program::{
     WINDOWS,
 };
 
-/// Which space an address of one lane is in, and where there.
+/// The space of one lane's address, and the offset in it.
 #[derive(Debug, Clone, Copy)]
 enum SpaceAddress {
     Global(u64),
@@ -49,7 +49,7 @@ fn resolve_space(space: MemorySpace, address: u64) -> SpaceAddress {
     }
 }
 
-/// `width` bytes from a table of bytes, or nothing beyond its end.
+/// Reads `width` bytes from a slice; `None` beyond its end.
 #[inline]
 fn read_le(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
@@ -74,8 +74,8 @@ fn write_le(bytes: &mut [u8], at: u64, width: Width, value: u64) -> Option<()> {
 }
 
 impl Run<'_> {
-    /// Reads a value for each lane. Addresses are multiples of `align`, or it is a fault.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of one access")]
+    /// Reads a value for each lane. Faults if an address is not a multiple of `align`.
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn load(
         &mut self,
         warp: &Warp,
@@ -114,7 +114,7 @@ impl Run<'_> {
         Ok(values)
     }
 
-    /// Words of shared memory for all lanes at once. False if some lane is not active or strays.
+    /// Reads words of shared memory for all lanes at once. Returns `false` if a lane is inactive or out of bounds.
     fn load_words(&self, addresses: &[u64; LANES], lanes: u32, values: &mut [u64; LANES]) -> bool {
         let (words, _) = self.shared.as_chunks::<4>();
         let highest = addresses.iter().fold(0, |highest, &address| highest.max(address));
@@ -140,7 +140,7 @@ impl Run<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is a part of one access")]
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn store(
         &mut self,
         warp: &mut Warp,
@@ -172,7 +172,7 @@ impl Run<'_> {
                 }
                 SpaceAddress::Shared(at) => write_le(self.shared, at, width, values[lane]),
                 SpaceAddress::Local(at) => write_le(warp.local_of_mut(frame, lane), at, width, values[lane]),
-                // Parameters of a kernel are read only.
+                // Parameters of a kernel are read-only.
                 SpaceAddress::Param(_) => None,
             };
             done.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))?;
@@ -180,10 +180,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Refuses an access that leaves the blocks which its address's arguments led to at the launch. The group stands at the
-    /// instruction.
+    /// Rejects an access outside the blocks that its pointer arguments referred to at the launch. The group's position
+    /// is that of the instruction.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "each is a part of one access")]
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn check_bounds(
         &self,
         warp: &Warp,
@@ -229,14 +229,14 @@ impl Run<'_> {
         let (address, what) = match spot {
             SpaceAddress::Global(address) => (address, self.memory.describe(address)),
             SpaceAddress::Shared(at) => (at, format!("the block has {} bytes", self.shared.len())),
-            SpaceAddress::Local(at) => (at, "the stack of the thread ends before".to_owned()),
-            SpaceAddress::Param(at) if write => (at, "parameters are read only".to_owned()),
+            SpaceAddress::Local(at) => (at, "the thread's stack ends before it".to_owned()),
+            SpaceAddress::Param(at) if write => (at, "parameters are read-only".to_owned()),
             SpaceAddress::Param(at) => (at, format!("there are {} bytes of parameters", self.launch.parameters.len())),
         };
         (lane, FaultKind::Address { space: spot.space(), address, bytes: width.bytes(), write, what })
     }
 
-    /// The fault of the lane whose access met no memory at `address`.
+    /// Returns the fault of the lane whose access is out of bounds at `address`.
     fn out_of_bounds_at(
         &mut self,
         addresses: &[u64; LANES],
@@ -263,7 +263,7 @@ impl Run<'_> {
                 let bytes = width.bytes() * to.len() as u64;
                 self.check_alignment(*space, &addresses, active, bytes)?;
                 self.check_bounds(warp, group, *space, &addresses, active, bytes, false)?;
-                // The addresses are copies: an element may go to the register that held them.
+                // The addresses are copies: an element may overwrite the register that had them.
                 for to in to {
                     let values = self.load(warp, index, *space, *width, &addresses, active, width.bytes())?;
                     if let Some(to) = to {
@@ -284,13 +284,13 @@ impl Run<'_> {
                     addresses = addresses.map(|address| address.wrapping_add(width.bytes()));
                 }
             }
-            _ => unreachable!("only vectors come here"),
+            _ => unreachable!("not a vector access: {op:?}"),
         }
         Ok(())
     }
 
     pub(super) fn copy(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), LaneFault> {
-        let Op::CopyAsync { to, from, bytes, source_bytes } = op else { unreachable!("only copies come here") };
+        let Op::CopyAsync { to, from, bytes, source_bytes } = op else { unreachable!("not a copy") };
         let index = warp.groups[group].frame;
         let frame = warp.frame(index);
         let (to, from) = (address(frame, to), address(frame, from));
@@ -301,7 +301,7 @@ impl Run<'_> {
             let read = u64::from(sources[lane]);
             self.check_bounds(warp, group, MemorySpace::Global, &from, 1 << lane, read, false)?;
         }
-        // Words, or bytes where a source ends within one. What the source does not have is zero.
+        // Copies words, or bytes where a source ends inside one. Bytes beyond the source are zero.
         let width = if sources.iter().all(|bytes| bytes % 4 == 0) { Width::Four } else { Width::One };
         for offset in (0..u64::from(*bytes)).step_by(width as usize) {
             let source = from.map(|address| address.wrapping_add(offset));
@@ -314,12 +314,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Addresses from space to space.
+    /// Converts addresses between spaces.
     pub(super) fn translate(&mut self, warp: &mut Warp, index: usize, op: &Op, active: u32) {
         let window = |space: MemorySpace| match space {
             MemorySpace::Shared => SHARED_WINDOW,
             MemorySpace::Local => LOCAL_WINDOW,
-            // Addresses of these are generic ones already.
+            // Addresses of these are already generic.
             MemorySpace::Global | MemorySpace::Const | MemorySpace::Generic | MemorySpace::Param => 0,
         };
         let program = self.program;
@@ -348,7 +348,7 @@ impl Run<'_> {
                 });
                 frame.write(Reg::Predicate(to), active, &values);
             }
-            _ => unreachable!("only translations come here"),
+            _ => unreachable!("not an address conversion"),
         }
     }
 
@@ -388,7 +388,7 @@ impl Run<'_> {
     }
 }
 
-/// Holds an access against what it may do: all lanes at once where one block has them all.
+/// Checks an access against its bounds: all lanes at once if one block contains them all.
 fn check_limits(
     limits: &AllowedBlocks,
     space: MemorySpace,
@@ -420,7 +420,7 @@ fn check_limits(
     Ok(())
 }
 
-/// Whether no lane needs a look at the windows.
+/// Returns whether no lane's address can be in a window.
 #[inline]
 fn is_all_global(space: MemorySpace, addresses: &[u64; LANES], lanes: u32) -> bool {
     match space {
@@ -440,7 +440,7 @@ fn width_of(kind: AtomicKind) -> Width {
     }
 }
 
-/// What an atomic operation makes of a word. Sums of singles in global memory flush subnormals.
+/// Computes the new value of an atomic operation. f32 sums in global memory flush subnormals.
 fn apply_atomic(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
     match (atomic.op, atomic.kind) {
         (AtomicOp::Exchange, _) => operand,

@@ -1,4 +1,4 @@
-//! Arithmetic of all lanes at once. Inactive lanes are computed too and not written: nothing here can fail.
+//! Integer arithmetic of all lanes at once. Inactive lanes are computed too, but not written: nothing here can fail.
 
 use super::frame::Frame;
 use crate::arith::integer::{self, s16, s32, s64, u16 as u16s, u32 as u32s, u64 as u64s};
@@ -40,7 +40,7 @@ pub(super) fn map3<A: Copy, B: Copy, C: Copy, T: Copy + Default>(
     values
 }
 
-/// Carries out an instruction on integers and bits. False if it is of another kind.
+/// Executes an instruction on integers and bits. Returns `false` if it is of another kind.
 pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
     match *op {
         Op::MoveNarrow { to, from } => {
@@ -184,8 +184,8 @@ fn narrow(op: Integer, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<
     }
 }
 
-/// Operations of 16 bits, on operands extended to 32; the result counts in its low half. What 16 bits do differently
-/// is here, the rest is as for 32.
+/// 16-bit operations on operands extended to 32 bits; the low half of the result is significant. Only operations that
+/// differ for 16 bits are here.
 fn half(op: Integer, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> {
     let two = |f: fn(u16, u16) -> u16| map2(a, b, |a, b| u32::from(f(a as u16, b as u16)));
     match op {
@@ -239,7 +239,7 @@ fn wide(op: Integer, a: &Lanes<u64>, b: &Lanes<u64>, c: &Lanes<u64>) -> Lanes<u6
         | Integer::MaxRelu
         | Integer::ShiftLeft
         | Integer::ShiftRightUnsigned
-        | Integer::ShiftRightSigned => unreachable!("the lowering makes no {op:?} of 64 bits"),
+        | Integer::ShiftRightSigned => unreachable!("the lowering never emits a 64-bit {op:?}"),
     }
 }
 

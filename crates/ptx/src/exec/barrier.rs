@@ -1,4 +1,4 @@
-//! Barriers of a block: the sixteen numbered ones, and those in words of shared memory.
+//! Barriers of a block: the sixteen numbered ones, and mbarriers in shared memory.
 
 use super::frame::{Frame, lanes_of};
 use super::run::{LaneFault, Run, address, first};
@@ -12,27 +12,27 @@ const BARRIERS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Barriers {
     states: [BarrierState; BARRIERS],
-    /// A bit for each barrier that is complete and whose threads still wait.
+    /// A bit for each completed barrier that threads still wait at.
     pub(super) complete: u32,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct BarrierState {
     arrived: u32,
-    /// Lanes that do not exist or have ended, of warps that came with all others: a count of threads is one of whole
+    /// Lanes that do not exist or have ended, of warps whose other lanes have all arrived: thread counts are in whole
     /// warps.
     exited: u32,
-    /// How many threads it is for; nothing for all of the block that are left.
+    /// The number of threads that it waits for; `None` means all remaining threads of the block.
     expected: Option<u32>,
-    /// Threads that came with a true predicate.
+    /// The number of threads that arrived with a true predicate.
     votes: u32,
-    /// Of the phase that is complete.
+    /// The arrivals of the completed phase.
     last_arrived: u32,
     last_votes: u32,
 }
 
 impl Barriers {
-    /// Looks at a barrier, and says whether it is complete now.
+    /// Checks a barrier, and returns whether it is now complete.
     fn check(&mut self, id: usize, live: u32) -> bool {
         let state = &mut self.states[id];
         let complete = match state.expected {
@@ -48,7 +48,7 @@ impl Barriers {
         true
     }
 
-    /// Looks at all barriers after threads of a warp have ended.
+    /// Checks all barriers after threads of a warp have ended.
     pub(super) fn check_all(&mut self, warp: &Warp, live: u32) -> bool {
         for (id, state) in self.states.iter_mut().enumerate() {
             let waiting = waiting(warp, id as u32);
@@ -63,7 +63,7 @@ impl Barriers {
         complete
     }
 
-    /// What a reduction at a complete barrier gives.
+    /// Returns the result of a reduction at a completed barrier.
     fn result(&self, id: usize, op: BarrierReduce) -> u64 {
         let state = &self.states[id];
         match op {
@@ -73,7 +73,7 @@ impl Barriers {
         }
     }
 
-    /// Lets the groups of a warp go on that wait for a complete barrier.
+    /// Releases the groups of a warp that wait for a completed barrier.
     pub(super) fn release(&self, warp: &mut Warp) {
         for index in 0..warp.groups.len() {
             let group = warp.groups[index];
@@ -94,21 +94,21 @@ impl Barriers {
     }
 }
 
-/// The lanes of a warp that wait at a barrier.
+/// Returns the lanes of a warp that wait at a barrier.
 fn waiting(warp: &Warp, id: u32) -> u32 {
     let here = warp.groups.iter().filter(|group| group.state == State::Barrier { id });
     here.fold(0, |lanes, group| lanes | group.lanes)
 }
 
-/// A barrier in a word of 64 bits, in a form of our own: arrivals that are pending, those of a phase, bytes that are
-/// pending, and the phase.
+/// An mbarrier in a 64-bit word, in a format of this crate: pending arrivals, arrivals per phase, pending bytes, and
+/// the phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MbarrierState {
     /// 20 bits.
     pending: u32,
     /// 20 bits.
     expected: u32,
-    /// 21 bits, signed: completions may come before their announcement.
+    /// 21 bits, signed: bytes may complete before they are announced.
     bytes: i32,
     phase: bool,
 }
@@ -157,11 +157,11 @@ impl Run<'_> {
         let id = frame.narrow[barrier.id as usize][lane];
         let invalid = |message: String| Err((lane, FaultKind::Instruction { message }));
         if id as usize >= BARRIERS {
-            return invalid(format!("barrier {id} of 0 to 15"));
+            return invalid(format!("barrier {id} is not between 0 and 15"));
         }
         let expected = barrier.threads.map(|threads| frame.narrow[threads as usize][lane]);
         if expected.is_some_and(|threads| threads == 0 || threads % LANES as u32 != 0) {
-            return invalid(format!("a barrier of {} threads, which is no multiple of 32", expected.unwrap_or(0)));
+            return invalid(format!("a barrier of {} threads, which is not a multiple of 32", expected.unwrap_or(0)));
         }
         let state = &mut self.barriers.states[id as usize];
         state.arrived += this.lanes.count_ones();
@@ -196,7 +196,7 @@ impl Run<'_> {
             return Ok(());
         }
         let addresses = address(warp.frame(index), &word.at);
-        // Lane after lane: each sees what the one before it did.
+        // Lane by lane: each sees the effect of the previous one.
         for lane in lanes_of(active) {
             let mask = 1 << lane;
             let bits = self.load(warp, index, word.space, Width::Eight, &addresses, mask, 8)?[lane];
@@ -210,21 +210,21 @@ impl Run<'_> {
     }
 }
 
-/// What one lane does to a barrier: the word afterwards.
+/// Executes one lane's operation on a barrier, and returns the new word.
 fn mbarrier_step(frame: &mut Frame, op: MbarrierOp, lane: usize, bits: u64) -> Result<u64, &'static str> {
     let narrow = |frame: &Frame, slot: u32| frame.narrow[slot as usize][lane];
     let mask = 1u32 << lane;
     if let MbarrierOp::Init { count } = op {
         let count = narrow(frame, count);
         if count == 0 || count > COUNT_MAX {
-            return Err("mbarrier.init with a count that is not between 1 and 1048575");
+            return Err("the count of mbarrier.init is not between 1 and 1048575");
         }
         return Ok(MbarrierState { pending: count, expected: count, bytes: 0, phase: false }.bits());
     }
     if let MbarrierOp::Invalidate = op {
         return Ok(0);
     }
-    let mut word = MbarrierState::from_bits(bits).ok_or("an mbarrier that was not initialised")?;
+    let mut word = MbarrierState::from_bits(bits).ok_or("the mbarrier is not initialised")?;
     match op {
         MbarrierOp::Arrive { state, count, drop, expect } => {
             let count = count.map_or(1, |count| narrow(frame, count));
@@ -234,7 +234,7 @@ fn mbarrier_step(frame: &mut Frame, op: MbarrierOp, lane: usize, bits: u64) -> R
             if let Some(state) = state {
                 frame.write(Reg::Wide(state), mask, &[word.bits(); LANES]);
             }
-            word.pending = word.pending.checked_sub(count).ok_or("more arrivals than an mbarrier expects")?;
+            word.pending = word.pending.checked_sub(count).ok_or("more arrivals than the mbarrier expects")?;
             if drop {
                 word.expected = word.expected.saturating_sub(count);
             }
@@ -246,13 +246,13 @@ fn mbarrier_step(frame: &mut Frame, op: MbarrierOp, lane: usize, bits: u64) -> R
             word = word.advance();
         }
         MbarrierOp::TestState { to, state } => {
-            let then =
-                MbarrierState::from_bits(frame.wide[state as usize][lane]).ok_or("a state that no mbarrier gave")?;
+            let then = MbarrierState::from_bits(frame.wide[state as usize][lane])
+                .ok_or("the state is not that of an mbarrier")?;
             frame.set_predicate(to, mask, if then.phase != word.phase { mask } else { 0 });
         }
         MbarrierOp::TestParity { to, parity } => {
             let parity = narrow(frame, parity) & 1 != 0;
-            // The phase with this parity is over when the current one has the other.
+            // The phase with this parity is over when the current phase has the other parity.
             frame.set_predicate(to, mask, if parity != word.phase { mask } else { 0 });
         }
         MbarrierOp::Init { .. } | MbarrierOp::Invalidate | MbarrierOp::PendingCount { .. } => {}

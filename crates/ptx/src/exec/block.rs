@@ -1,4 +1,4 @@
-//! A block on its way: its warps in turn, until all of them have ended or the slice is over.
+//! A running block: runs its warps in turn, until all have ended or the slice is used up.
 
 use super::barrier::Barriers;
 use super::run::{Run, Stop, WarpFault};
@@ -9,7 +9,7 @@ use crate::grid::{Launch, Progress, Slice};
 use crate::image::Program;
 use crate::memory::{LANES, Memory};
 
-/// Instructions that a warp goes on for before another has its turn.
+/// The number of instructions that a warp runs before the next one.
 const QUANTUM: u64 = 1024;
 
 #[derive(Debug)]
@@ -20,17 +20,17 @@ pub(crate) struct BlockState {
     started: bool,
     shared: Vec<u8>,
     barriers: Barriers,
-    /// Threads that have not ended.
+    /// The number of threads that have not ended.
     live: u32,
     pub(crate) printed: Vec<u8>,
     pub(crate) executed: u64,
-    /// The warp whose turn is next.
+    /// The next warp in turn.
     next_warp: usize,
     /// The latest time that threads have seen.
     latest_time: u64,
 }
 
-/// A small generator (splitmix64).
+/// A small random number generator (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -108,7 +108,7 @@ impl BlockState {
         Ok(if self.live == 0 { Progress::Done } else { progress })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is a part of what threads share")]
+    #[expect(clippy::too_many_arguments, reason = "all of them describe what the threads share")]
     fn run_context<'r>(
         &'r mut self,
         program: &'r Program,
@@ -153,7 +153,7 @@ impl BlockState {
         }
     }
 
-    /// The next warp that can go on: in turn, or as the generator says.
+    /// Returns the next warp that can run: in turn, or at random.
     fn next_warp(&mut self, now: u64, random: &mut Option<Random>) -> Option<usize> {
         let count = self.warps.len();
         let start = match random {
@@ -172,7 +172,7 @@ impl BlockState {
         None
     }
 
-    /// What a block is at in which no warp can go on; nothing if it never will.
+    /// Returns the state of a block in which no warp can run; `None` if none ever can.
     fn wake_or_finish(&mut self, now: u64) -> Option<Progress> {
         if self.live == 0 {
             return Some(Progress::Done);

@@ -1,4 +1,4 @@
-//! Functions that every program may call without defining them: `printf`, `assert`, `malloc` and `free` of the device.
+//! Built-in functions: device `printf`, `assert`, `malloc` and `free`.
 
 use super::call::{copy_in, copy_out};
 use super::frame::lanes_of;
@@ -19,7 +19,7 @@ pub(crate) enum Builtin {
     Free,
 }
 
-/// A text longer than this is cut.
+/// The maximum length of a string; a longer one is truncated.
 const TEXT_BYTES_MAX: usize = 4096;
 
 impl Builtin {
@@ -33,7 +33,7 @@ impl Builtin {
         }
     }
 
-    /// Bytes of the parameters and of the result.
+    /// Returns the sizes of the parameters and of the result.
     pub(crate) fn signature(self) -> (&'static [u32], &'static [u32]) {
         match self {
             Self::Printf => (&[8, 8], &[4]),
@@ -111,7 +111,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A text that ends with a zero byte, as C has it.
+    /// Reads a C string, which ends in a NUL.
     fn text(&mut self, warp: &Warp, frame: usize, lane: usize, mut at: u64) -> Result<Vec<u8>, LaneFault> {
         let mut text = Vec::new();
         while text.len() < TEXT_BYTES_MAX {
@@ -130,7 +130,7 @@ impl Run<'_> {
     }
 }
 
-/// The arguments of a `printf`: values one after the other, each aligned to its size.
+/// The arguments of a `printf`: consecutive values, each aligned to its size.
 struct Arguments<'a, 'r> {
     run: &'a mut Run<'r>,
     warp: &'a Warp,
@@ -144,7 +144,7 @@ struct Arguments<'a, 'r> {
 impl Arguments<'_, '_> {
     fn take(&mut self, width: Width) -> u64 {
         let bytes = width.bytes();
-        // An address at the end of the space wraps, and where it ends up there is nothing to read.
+        // An address at the end of the space wraps around, to where nothing can be read.
         let at = self.at.wrapping_add(bytes - 1) & !(bytes - 1);
         self.at = at.wrapping_add(bytes);
         match self.run.word(self.warp, self.frame, self.lane, at, width) {

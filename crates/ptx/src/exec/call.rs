@@ -1,4 +1,4 @@
-//! Calls: frames come and go, parameters and results are copied between them.
+//! Calls: creates and drops frames, and copies parameters and results between them.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::program::{
     SHARED_WINDOW, Special, Target,
 };
 
-/// Calls that a thread can nest: beyond, it has run away.
+/// The maximum call depth of a thread: beyond it, the recursion is taken to be endless.
 const DEPTH_MAX: u32 = 16_384;
-/// Frames that a warp can have at once.
+/// The maximum number of frames of a warp.
 const FRAMES_MAX: usize = 65_536;
 
 impl Warp {
-    /// The local memory of a lane, as far as a frame and its callers reach.
+    /// Returns the local memory of a lane, up to the end of a frame.
     pub(super) fn local_of(&self, frame: usize, lane: usize) -> &[u8] {
         let end = self.frame(frame).local_end() as usize;
         self.local.get(lane).map_or(&[][..], |bytes| &bytes[..end.min(bytes.len())])
@@ -36,7 +36,7 @@ impl Warp {
         }
     }
 
-    /// Gives lanes local memory up to `end`.
+    /// Grows the local memory of lanes to `end`.
     pub(super) fn grow_local(&mut self, lanes: u32, end: u32) {
         if end == 0 {
             return;
@@ -53,7 +53,7 @@ impl Warp {
 }
 
 impl Run<'_> {
-    /// A frame for a function, its constants in place.
+    /// Returns a frame for a function, with its constants filled in.
     pub(super) fn new_frame(&self, function: usize, local_base: u32, depth: u32, caller: Option<Caller>) -> Frame {
         let linked = &self.program.linked.functions[function];
         let code = Arc::clone(&linked.code);
@@ -144,7 +144,7 @@ impl Run<'_> {
         }
     }
 
-    /// Calls a function with the lanes of a group. Lanes that call different ones part.
+    /// Calls a function with the lanes of a group. Lanes that call different functions diverge.
     pub(super) fn call(&mut self, warp: &mut Warp, group: usize, call: &Call) -> Result<Next, LaneFault> {
         let this = warp.groups[group];
         let frame = warp.frame(this.frame);
@@ -155,7 +155,7 @@ impl Run<'_> {
                     self.builtin(warp, this.frame, builtin, call, this.lanes)?;
                     return Ok(Next::Continue(this.position + 1));
                 }
-                _ => unreachable!("the lowering calls functions"),
+                _ => unreachable!("the lowering only calls functions"),
             },
             Target::Address(slot) => {
                 let addresses = frame.wide[slot as usize];
@@ -175,7 +175,7 @@ impl Run<'_> {
         Ok(Next::Enter)
     }
 
-    /// The function at an address, if it takes and gives what the call does.
+    /// Returns the function at an address, if its signature matches the call's.
     fn function_at(&self, address: u64, call: &Call) -> Option<usize> {
         let offset = address.checked_sub(FUNCTION_WINDOW).filter(|offset| offset % FUNCTION_BYTES == 0)?;
         let function = usize::try_from(offset / FUNCTION_BYTES).ok()?;
@@ -208,22 +208,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Bytes of local memory that a thread can have. Frames here are laid out otherwise than a compiler does: what
-    /// fits there has room here.
+    /// Returns the local memory that a thread can have. Frames are laid out differently from a compiler's, so
+    /// the limit is generous: what fits on a device fits here.
     fn stack_limit(&self) -> u64 {
         u64::from(self.program.linked.functions[self.kernel.function].code.local_bytes) + 8 * self.launch.stack_bytes
     }
 
-    /// Ends a call: results go to the caller's registers or variables.
+    /// Returns from a call: copies the results to the caller's registers or variables.
     pub(super) fn finish_call(&mut self, warp: &mut Warp, group: usize) -> Result<Next, LaneFault> {
         let this = warp.groups[group];
         let base = warp.frame(this.frame).local_base;
         let Some(caller) = warp.return_to_caller(group) else {
-            unreachable!("a kernel ends with an exit");
+            unreachable!("a kernel ends with exit");
         };
         let code = Arc::clone(&warp.frame(caller.frame).code);
         let Op::Call(call) = &code.instructions[caller.position as usize].op else {
-            unreachable!("a call returns to a call");
+            unreachable!("a caller is at a call");
         };
         for (result, formal) in call.results.iter().zip(&call.signature.returns) {
             copy_out(warp, caller.frame, this.lanes, base, *result, *formal);
@@ -233,7 +233,7 @@ impl Run<'_> {
     }
 }
 
-/// Copies an argument to its place in the local memory of a callee that starts at `base`.
+/// Copies an argument into the local memory of a callee that starts at `base`.
 pub(super) fn copy_in(
     warp: &mut Warp,
     frame: usize,

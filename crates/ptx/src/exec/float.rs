@@ -9,7 +9,7 @@ use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
 use crate::program::{Compare, CompareKind, Float, Op, Reg, Relation};
 
-/// Carries out an instruction on floating-point numbers. False if it is of another kind.
+/// Executes an instruction on floating-point numbers. Returns `false` if it is of another kind.
 pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
     match *op {
         Op::Single { op, mode, to, a, b, c } => {
@@ -66,7 +66,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
             let bits = match from {
                 Reg::Narrow(slot) => mask_of(map1(&frame.narrow[slot as usize], |a| single::testp(class, a))),
                 Reg::Wide(slot) => mask_of(map1(&frame.wide[slot as usize], |a| double::testp(class, a))),
-                Reg::Predicate(_) => unreachable!("testp is for numbers"),
+                Reg::Predicate(_) => unreachable!("testp takes a number"),
             };
             frame.set_predicate(to, lanes, bits);
         }
@@ -78,7 +78,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
 fn singles(op: Float, mode: Mode, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> {
     let ftz = mode.ftz;
     match op {
-        // The common modes are named so that each loop is compiled for its own.
+        // The common modes are separate cases, so that each loop is compiled for its mode.
         Float::Add if mode == Mode::NEAREST => map2(a, b, |a, b| single::add(a, b, Mode::NEAREST)),
         Float::Sub if mode == Mode::NEAREST => map2(a, b, |a, b| single::sub(a, b, Mode::NEAREST)),
         Float::Mul if mode == Mode::NEAREST => map2(a, b, |a, b| single::mul(a, b, Mode::NEAREST)),
@@ -147,7 +147,7 @@ fn doubles(op: Float, mode: Mode, a: &Lanes<u64>, b: &Lanes<u64>, c: &Lanes<u64>
         | Float::Cos
         | Float::Exp2
         | Float::Log2
-        | Float::Tanh => unreachable!("the lowering makes no {op:?} of .f64"),
+        | Float::Tanh => unreachable!("the lowering never emits {op:?} for .f64"),
     }
 }
 
@@ -163,7 +163,7 @@ fn half(op: Float, format: Half, mode: HalfMode, a: u16, b: u16, c: u16) -> u16 
         Float::Neg => format.neg(a, mode.ftz),
         Float::Exp2 => format.ex2_approx(a, mode.ftz),
         Float::Tanh => format.tanh_approx(a),
-        _ => unreachable!("the lowering makes no {op:?} of half precision"),
+        _ => unreachable!("the lowering never emits {op:?} in half precision"),
     }
 }
 
@@ -176,7 +176,7 @@ fn convert_lanes(
     to: Reg,
     from: Reg,
 ) {
-    // The conversions of addresses and indices, which are everywhere, without the detour.
+    // A fast path for conversions of addresses and indices, which are frequent.
     let plain = !how.sat && !how.ftz;
     match (to_format, from_format, to, from) {
         (Format::U64, Format::U32, Reg::Wide(to), Reg::Narrow(from)) => {
@@ -200,7 +200,7 @@ fn convert_lanes(
         _ => {}
     }
     let values = map1(&frame.read(from), |bits| convert::convert(to_format, from_format, bits, how));
-    // A narrow result in a wider register is extended as its type says.
+    // A narrow result in a wider register is extended as its type requires.
     let extended = match to_format {
         Format::S8 => map1(&values, |value| i64::from(value as i8).cast_unsigned()),
         Format::S16 => map1(&values, |value| i64::from(value as i16).cast_unsigned()),
@@ -224,7 +224,7 @@ fn integers<T: Copy + Ord>(relation: Relation, a: &Lanes<T>, b: &Lanes<T>) -> u3
         Relation::Le => mask(|a, b| a <= b),
         Relation::Gt => mask(|a, b| a > b),
         Relation::Ge => mask(|a, b| a >= b),
-        _ => unreachable!("integers are ordered"),
+        _ => unreachable!("integers have no unordered comparison"),
     }
 }
 
@@ -249,16 +249,16 @@ fn relates(relation: Relation, order: Option<Ordering>) -> bool {
     }
 }
 
-/// The outcome of a comparison; of packed halves that of the low ones, and that of the high ones.
+/// Returns the outcome of a comparison; for packed halves, that of the low ones and that of the high ones.
 fn outcome(frame: &Frame, compare: &Compare) -> (u32, Option<u32>) {
     let relation = compare.relation;
     let narrow = |place: Reg| match place {
         Reg::Narrow(slot) => &frame.narrow[slot as usize],
-        _ => unreachable!("the lowering compares registers of the size of the type"),
+        _ => unreachable!("the lowering checks the size of compared registers"),
     };
     let wide = |place: Reg| match place {
         Reg::Wide(slot) => &frame.wide[slot as usize],
-        _ => unreachable!("the lowering compares registers of the size of the type"),
+        _ => unreachable!("the lowering checks the size of compared registers"),
     };
     let (a, b) = (compare.a, compare.b);
     let bits = match compare.kind {

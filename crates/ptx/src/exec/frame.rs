@@ -8,41 +8,41 @@ use crate::program::{Code, Reg, Slot};
 /// All lanes.
 pub(super) const ALL: u32 = u32::MAX;
 
-/// A call of a function by some lanes of a warp. Lanes that part ways within it share it: each has its column.
+/// A call of a function by some lanes of a warp. Lanes that diverge inside it share it: each has its column.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) code: Arc<Code>,
-    /// The unit whose symbols its code mentions.
+    /// The unit whose symbols its code refers to.
     pub(super) unit: usize,
     pub(super) narrow: Vec<[u32; LANES]>,
     pub(super) wide: Vec<[u64; LANES]>,
     pub(super) predicates: Vec<u32>,
     /// The carry bit of each lane.
     pub(super) carry: u32,
-    /// Where its local memory starts in that of each lane.
+    /// The offset of its local memory in each lane's local memory.
     pub(super) local_base: u32,
-    /// Calls below this one.
+    /// The number of calls below this one.
     pub(super) depth: u32,
     pub(super) caller: Option<Caller>,
-    /// Groups that are in it, and frames that it called.
+    /// The number of groups in it and of frames that it called.
     pub(super) references: u32,
 }
 
-/// Where a call returns to.
+/// The return address of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller {
     pub(super) frame: usize,
-    /// The call itself.
+    /// The position of the call instruction.
     pub(super) position: u32,
 }
 
 impl Frame {
-    /// Where the local memory of this frame ends.
+    /// Returns the end of this frame's local memory.
     pub(super) fn local_end(&self) -> u32 {
         self.local_base + self.code.local_bytes
     }
 
-    /// A value of each lane, zero-extended.
+    /// Returns a register of each lane, zero-extended.
     #[inline]
     pub(super) fn read(&self, reg: Reg) -> [u64; LANES] {
         match reg {
@@ -55,7 +55,7 @@ impl Frame {
         }
     }
 
-    /// Writes the low bits that the place holds.
+    /// Writes the low bits, as many as the register has.
     #[inline]
     pub(super) fn write(&mut self, reg: Reg, lanes: u32, values: &[u64; LANES]) {
         match reg {
@@ -84,7 +84,7 @@ impl Frame {
         *slot = *slot & !lanes | bits & lanes;
     }
 
-    /// Exchanges all registers of some lanes with another call of the same function.
+    /// Swaps all registers of some lanes with another frame of the same function.
     pub(super) fn swap_lanes(&mut self, other: &mut Self, lanes: u32) {
         for lane in lanes_of(lanes) {
             for (a, b) in self.narrow.iter_mut().zip(&mut other.narrow) {
@@ -100,7 +100,7 @@ impl Frame {
         }
     }
 
-    /// The lanes for which a predicate holds.
+    /// Returns the lanes in which a predicate is true.
     #[inline]
     pub(super) fn holds(&self, predicate: Slot, negated: bool) -> u32 {
         let bits = self.predicates[predicate as usize];
@@ -122,7 +122,7 @@ fn write_lanes<T: Copy>(file: &mut [[T; LANES]], to: Slot, lanes: u32, values: [
     }
 }
 
-/// The lanes of a mask, lowest first.
+/// Returns the lanes of a mask, lowest first.
 pub(super) fn lanes_of(mut lanes: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if lanes == 0 {

@@ -1,10 +1,11 @@
-//! What lanes of a warp tell each other. The lanes that take part are those of one group.
+//! Communication between lanes of a warp: shuffles, votes, matches and reductions. The lanes that take part are those
+//! of one group.
 
 use super::frame::{Frame, lanes_of};
 use crate::memory::LANES;
 use crate::program::{Op, ReduceOp, ShuffleMode, VoteMode};
 
-/// Carries out an instruction across the active lanes.
+/// Executes an instruction across the active lanes.
 pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
     match *op {
         Op::Shuffle { mode, to, valid, a, b, c, members } => {
@@ -15,7 +16,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
             let values = std::array::from_fn(|lane| {
                 let (source, valid) = source_lane(mode, lane as u32, b[lane], c[lane]);
                 inside |= u32::from(valid) << lane;
-                // A lane that does not take part has nothing to give.
+                // A lane that does not take part has no value.
                 let present = active & members[lane] & (1 << source) != 0;
                 if present { a[source as usize] } else { a[lane] }
             });
@@ -82,11 +83,11 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
                 frame.write_narrow(to, active, leaders);
             }
         }
-        _ => unreachable!("only instructions across lanes come here"),
+        _ => unreachable!("not an instruction across lanes"),
     }
 }
 
-/// The lane that a shuffle reads from, and whether it lies within the segment.
+/// Returns the lane that a shuffle reads from, and whether it is in the segment.
 fn source_lane(mode: ShuffleMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (b, clamp, segment) = (b & 0x1f, c & 0x1f, c >> 8 & 0x1f);
     let highest = lane & segment | clamp & !segment;

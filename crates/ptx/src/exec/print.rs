@@ -1,16 +1,16 @@
-//! The formats of C's `printf`, without C.
+//! C's `printf` formats, in Rust.
 
-/// Where the values come from, one after the other.
+/// The source of the values.
 pub(super) trait ArgumentSource {
-    /// 4 bytes.
+    /// Returns the next 4-byte value.
     fn word(&mut self) -> u32;
-    /// 8 bytes: also doubles and addresses.
+    /// Returns the next 8-byte value: also doubles and addresses.
     fn long(&mut self) -> u64;
-    /// The text at an address.
+    /// Returns the string at an address.
     fn text(&mut self, at: u64) -> Vec<u8>;
 }
 
-/// More columns than a field is padded to.
+/// The maximum width of a padded field.
 const WIDTH_MAX: usize = 4096;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -26,7 +26,7 @@ struct FormatSpec {
     short: u32,
 }
 
-/// The text, and how many values it took.
+/// Formats a string. Returns the text, and the number of values used.
 pub(super) fn format(format: &[u8], source: &mut impl ArgumentSource) -> (Vec<u8>, u32) {
     let mut out = Vec::with_capacity(format.len());
     let mut count = 0;
@@ -52,7 +52,7 @@ pub(super) fn format(format: &[u8], source: &mut impl ArgumentSource) -> (Vec<u8
     (out, count)
 }
 
-/// Flags, width, precision and length, and how many bytes they have.
+/// Parses flags, width, precision and length. Returns them and their size in bytes.
 fn parse_spec(text: &[u8], source: &mut impl ArgumentSource, count: &mut u32) -> (FormatSpec, usize) {
     let mut field = FormatSpec::default();
     let mut at = 0;
@@ -99,7 +99,7 @@ fn parse_spec(text: &[u8], source: &mut impl ArgumentSource, count: &mut u32) ->
     }
 }
 
-/// Writes one value. False if there is no such conversion.
+/// Writes one value. Returns `false` if the conversion does not exist.
 fn convert(conversion: u8, field: FormatSpec, source: &mut impl ArgumentSource, out: &mut Vec<u8>) -> bool {
     let (sign, body, is_number) = match conversion {
         b'd' | b'i' => {
@@ -154,7 +154,7 @@ fn convert(conversion: u8, field: FormatSpec, source: &mut impl ArgumentSource, 
         }
         _ => return false,
     };
-    // A precision of an integer says how many digits it has at least, and then zeros do not fill the width.
+    // The precision of an integer is its minimum number of digits, and then zeros do not fill the width.
     pad(out, field, sign, body.as_bytes(), is_number && field.precision.is_none());
     true
 }
@@ -198,7 +198,7 @@ fn digits(value: u64, base: u64, upper: bool, precision: Option<usize>) -> Strin
     "0".repeat(missing) + &text
 }
 
-/// A number that is not negative.
+/// Formats a number that is not negative.
 fn float(value: f64, conversion: u8, field: FormatSpec) -> String {
     if value.is_nan() {
         return "nan".to_owned();
@@ -212,7 +212,7 @@ fn float(value: f64, conversion: u8, field: FormatSpec) -> String {
         b'e' => exponential(value, precision, field),
         b'g' => {
             let precision = precision.max(1);
-            // The exponent that the number has when it is rounded to so many digits.
+            // The exponent of the number after rounding to this many digits.
             let rounded = format!("{value:.*e}", precision - 1);
             let exponent: i32 = rounded.split('e').nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
             let text = if exponent < -4 || exponent >= precision as i32 {
@@ -238,7 +238,7 @@ fn exponential(value: f64, precision: usize, field: FormatSpec) -> String {
     format!("{}e{sign}{:02}", with_point(mantissa.to_owned(), field), exponent.abs())
 }
 
-/// Without the zeros at the end of the fraction.
+/// Removes the zeros at the end of the fraction.
 fn without_zeros(text: &str) -> String {
     let (mantissa, exponent) =
         text.split_once('e').map_or((text, None), |(mantissa, exponent)| (mantissa, Some(exponent)));
@@ -249,7 +249,7 @@ fn without_zeros(text: &str) -> String {
     exponent.map_or_else(|| mantissa.to_owned(), |exponent| format!("{mantissa}e{exponent}"))
 }
 
-/// `%a`, with as many digits as the number needs or as the precision says.
+/// Formats `%a`, with as many digits as the number needs or the precision states.
 fn hexadecimal(value: f64, precision: Option<usize>) -> String {
     let bits = value.to_bits();
     let (raw, mut fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));

@@ -1,4 +1,4 @@
-//! The instructions of a warp, one after the other: control flow, and what each other kind is handed to.
+//! Executes the instructions of a warp: control flow here, every other kind in its module.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::image::{KernelCode, Program};
 use crate::memory::{LANES, Memory};
 use crate::program::{Op, Reg, Timer};
 
-/// Cycles of the clock that a nanosecond has.
+/// The clock rate, in cycles per nanosecond.
 const CYCLES_PER_NANOSECOND: u64 = 2;
 
-/// What the threads of a block share while one of its warps runs.
+/// The state that the threads of a block share while one of its warps runs.
 pub(super) struct Run<'r> {
     pub(super) program: &'r Program,
     pub(super) kernel: &'r KernelCode,
     pub(super) launch: &'r Launch,
-    /// What accesses may do whose addresses come from the arguments.
+    /// The blocks that addresses derived from the arguments may access.
     pub(super) bounds: &'r Bounds,
     pub(super) block: [u32; 3],
     pub(super) block_index: u64,
@@ -30,16 +30,16 @@ pub(super) struct Run<'r> {
     pub(super) memory: &'r mut dyn Memory,
     pub(super) barriers: &'r mut Barriers,
     pub(super) printed: &'r mut Vec<u8>,
-    /// Threads of the block that have not ended.
+    /// The number of threads of the block that have not ended.
     pub(super) live: &'r mut u32,
-    /// Instructions so far, counted for each thread.
+    /// The number of instructions so far, counted for each thread.
     pub(super) executed: &'r mut u64,
-    /// The time when the slice began, and instructions since then.
+    /// The time when the slice began, and the instructions since then.
     pub(super) nanoseconds: u64,
     pub(super) since: &'r mut u64,
 }
 
-/// A fault, the lane that made it, and the line where.
+/// A fault, the lane that caused it, and its line.
 #[derive(Debug)]
 pub(super) struct WarpFault {
     pub(super) lane: usize,
@@ -50,24 +50,24 @@ pub(super) struct WarpFault {
 /// A fault of a lane.
 pub(super) type LaneFault = (usize, FaultKind);
 
-/// How a group goes on after an instruction that can part lanes.
+/// How a group continues after an instruction at which lanes can diverge.
 pub(super) enum Next {
-    /// All its lanes, at this position of the same frame.
+    /// All its lanes continue at this position of the same frame.
     Continue(u32),
-    /// The group stays; what it does next is to be decided.
+    /// The group stays; the scheduler decides what runs next.
     Reschedule,
-    /// The group stays, in another frame.
+    /// The group continues in another frame.
     Enter,
-    /// The group is no more.
+    /// The group has ended.
     Exited,
-    /// A barrier of the block is complete: whoever waits for it goes on.
+    /// A barrier of the block is complete: the lanes that wait for it continue.
     BarrierComplete,
 }
 
 /// Why a warp stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Its turn is over, or nothing in it can go on.
+    /// Its quantum is used up, or none of its groups can run.
     QuantumEnd,
     /// A barrier of the block is complete.
     BarrierComplete,
@@ -94,7 +94,8 @@ impl Run<'_> {
         Ok(Stop::QuantumEnd)
     }
 
-    /// Runs a group until it parts, waits or ends, or the time `end` is reached. True if a barrier was completed.
+    /// Runs a group until it diverges, waits or ends, or the time `end` is reached. Returns whether a barrier was
+    /// completed.
     fn group(&mut self, warp: &mut Warp, group: usize, end: u64) -> Result<bool, WarpFault> {
         loop {
             let (index, lanes) = (warp.groups[group].frame, warp.groups[group].lanes);
@@ -145,7 +146,7 @@ impl Run<'_> {
         }
     }
 
-    /// Memory, control, and whatever lanes do together. The group's position is that of the instruction.
+    /// Executes memory, control and cross-lane instructions. The group's position is that of the instruction.
     fn special(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<Next, LaneFault> {
         let position = warp.groups[group].position;
         let index = warp.groups[group].frame;
@@ -239,12 +240,12 @@ impl Run<'_> {
                 diverge(warp, group, active);
                 return self.arrive(warp, group, barrier);
             }
-            _ => unreachable!("every instruction is executed somewhere: {op:?}"),
+            _ => unreachable!("no module executes {op:?}"),
         }
         Ok(go)
     }
 
-    /// Nanoseconds, as threads see them: they go on with what is executed.
+    /// Returns the time in nanoseconds, as threads see it: it advances with executed instructions.
     pub(super) fn now(&self) -> u64 {
         self.nanoseconds + *self.since
     }
@@ -276,7 +277,7 @@ impl Run<'_> {
             let lane = first(left);
             let index = indices[lane];
             let Some(&target) = targets.get(index as usize) else {
-                let message = format!("brx.idx with index {index}, and only {} targets", targets.len());
+                let message = format!("index {index} of brx.idx is out of range: it has {} targets", targets.len());
                 return Err((lane, FaultKind::Instruction { message }));
             };
             let same = lanes_of(left).filter(|&lane| indices[lane] == index).fold(0, |lanes, lane| lanes | 1 << lane);
@@ -309,12 +310,12 @@ impl Run<'_> {
     }
 }
 
-/// The lowest lane of a mask.
+/// Returns the lowest lane of a mask.
 pub(super) fn first(lanes: u32) -> usize {
     lanes.trailing_zeros() as usize % LANES
 }
 
-/// Leaves lanes that do not take part in an instruction behind it, in a group of their own.
+/// Moves lanes that do not take part in an instruction past it, into a group of their own.
 fn diverge(warp: &mut Warp, group: usize, active: u32) {
     let this = warp.groups[group];
     if this.lanes != active {
@@ -334,7 +335,7 @@ fn branch(warp: &mut Warp, group: usize, taken: u32, target: u32) -> Next {
     Next::Reschedule
 }
 
-/// Whether the lanes of a group that an instruction names are all here; those whose partners are elsewhere wait.
+/// Returns whether all lanes that an instruction names are in the group; lanes whose partners are elsewhere wait.
 fn converge(warp: &mut Warp, group: usize, members: u32) -> bool {
     let this = warp.groups[group];
     let members = warp.frame(this.frame).narrow[members as usize];
@@ -355,7 +356,8 @@ fn converge(warp: &mut Warp, group: usize, members: u32) -> bool {
     true
 }
 
-/// Lets a group meet those that wait at the same instruction in other calls of the function, if then nobody is missing.
+/// Merges a group with those that wait at the same instruction in other calls of the function, if this makes the set of
+/// lanes complete.
 fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
     let this = warp.groups[group];
     let code = Arc::clone(&warp.frame(this.frame).code);
@@ -373,9 +375,9 @@ fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
     if here.len() == 1 || here.iter().any(lacks) {
         return;
     }
-    // One call borrows the columns of the others' lanes for the instruction: it may have columns of its own for them,
-    // since they may have come from it.
-    let mut common = warp.frames[this.frame].take().expect("a group is in a frame that lives");
+    // One frame borrows the columns of the others' lanes for the instruction: it may have columns of its own for them,
+    // if they were split off from it.
+    let mut common = warp.frames[this.frame].take().expect("a group's frame exists");
     let mut swap = |common: &mut Frame| {
         for other in here.iter().filter(|other| other.frame != this.frame) {
             common.swap_lanes(warp.frame_mut(other.frame), other.lanes);
@@ -393,7 +395,7 @@ fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
     }
 }
 
-/// `bar.warp.sync`: unlike other meetings, lanes may come to it at different places.
+/// `bar.warp.sync`: unlike at other instructions, lanes may arrive at different positions.
 fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
     warp.groups[group].state = State::Converging;
     let wanted = |warp: &Warp, index: usize| {
@@ -425,7 +427,7 @@ pub(super) fn address(frame: &Frame, at: &crate::program::Address) -> [u64; LANE
     match at.base {
         Reg::Narrow(slot) => frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32))),
         Reg::Wide(slot) => frame.wide[slot as usize].map(|base| base.wrapping_add_signed(at.offset)),
-        Reg::Predicate(_) => unreachable!("an address is a number"),
+        Reg::Predicate(_) => unreachable!("an address is not a predicate"),
     }
 }
 

@@ -1,14 +1,14 @@
-//! A warp: 32 threads, in groups that stand at the same instruction of the same call.
+//! A warp: 32 threads, in groups of lanes that are at the same instruction of the same call.
 //!
-//! Lanes that part ways become groups of their own, and one again where they meet. The group that is deepest in calls
-//! and then earliest in the code goes first, so that others wait for it where they would meet it; but none waits
-//! longer than a while, so that a lane that spins for another ends.
+//! Lanes that diverge become groups of their own, and merge again at the same position. The group that is deepest in
+//! calls, and then earliest in the code, runs first, so that the others meet it there. A group that has not run for a
+//! while runs first, so that a lane that spins for another makes progress.
 
 use super::frame::{Caller, Frame};
 
-/// After so many instructions of others a group that could go on does.
+/// A group that could run gets a turn after this many instructions of others.
 const STARVATION_LIMIT: u64 = 512;
-/// How far it goes then before the others have a turn again.
+/// The number of instructions of such a turn.
 const STARVED_QUANTUM: u64 = 256;
 
 #[derive(Debug, Default)]
@@ -16,37 +16,37 @@ pub(super) struct Warp {
     pub(super) groups: Vec<Group>,
     pub(super) frames: Vec<Option<Frame>>,
     free: Vec<usize>,
-    /// Threads that have not ended.
+    /// A mask of the threads that have not ended.
     pub(super) alive: u32,
     /// Local memory of each lane.
     pub(super) local: Vec<Vec<u8>>,
     /// Instructions of this warp so far.
     pub(super) time: u64,
-    /// The group that has a turn of its own, and until when.
+    /// The group with such a turn, and its end.
     boosted: Option<(u64, u64)>,
     groups_created: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
-    /// Never the same for two groups of a warp.
+    /// Unique among the groups of a warp.
     pub(super) id: u64,
     pub(super) position: u32,
     pub(super) lanes: u32,
     pub(super) frame: usize,
     pub(super) state: State,
-    /// When it last ran, in instructions of the warp.
+    /// The warp's instruction count when the group last ran.
     last_ran: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Ready,
-    /// At a barrier of the block; it stands at the instruction until that is complete.
+    /// At a barrier of the block; its position is the instruction until the barrier is complete.
     Barrier {
         id: u32,
     },
-    /// At an instruction for which lanes of the warp meet.
+    /// At an instruction at which lanes of the warp converge.
     Converging,
     /// Until a time in nanoseconds.
     Sleeping {
@@ -62,11 +62,11 @@ impl Warp {
     }
 
     pub(super) fn frame(&self, index: usize) -> &Frame {
-        self.frames[index].as_ref().expect("a group is in a frame that lives")
+        self.frames[index].as_ref().expect("a group's frame exists")
     }
 
     pub(super) fn frame_mut(&mut self, index: usize) -> &mut Frame {
-        self.frames[index].as_mut().expect("a group is in a frame that lives")
+        self.frames[index].as_mut().expect("a group's frame exists")
     }
 
     pub(super) fn add_frame(&mut self, frame: Frame) -> usize {
@@ -82,7 +82,7 @@ impl Warp {
         }
     }
 
-    /// A group of its own for lanes that part ways. The frame has one more user.
+    /// Adds a group for lanes that diverge, which takes a reference to the frame.
     pub(super) fn add_group(&mut self, position: u32, lanes: u32, frame: usize) {
         self.frame_mut(frame).references += 1;
         self.groups_created += 1;
@@ -90,7 +90,7 @@ impl Warp {
         self.groups.push(group);
     }
 
-    /// A user of a frame is gone; frames that nobody uses any more go, callers after callees.
+    /// Drops a reference to a frame; frames without references are removed, callers after callees.
     pub(super) fn release_frame(&mut self, mut index: usize) {
         loop {
             let frame = self.frame_mut(index);
@@ -108,7 +108,7 @@ impl Warp {
         }
     }
 
-    /// Takes a group back from its frame to the caller's.
+    /// Moves a group from its frame back to the caller's.
     pub(super) fn return_to_caller(&mut self, group: usize) -> Option<Caller> {
         let index = self.groups[group].frame;
         let caller = self.frame(index).caller?;
@@ -125,7 +125,7 @@ impl Warp {
         self.release_frame(frame);
     }
 
-    /// Joins a group with another that stands at the same place, if there is one.
+    /// Merges a group with another at the same position, if there is one.
     pub(super) fn merge(&mut self, group: usize) {
         let this = self.groups[group];
         let can_merge = |state: State| matches!(state, State::Ready | State::Converging);
@@ -144,7 +144,7 @@ impl Warp {
         self.remove_group(group);
     }
 
-    /// Lanes that meet look again: somebody ended or came.
+    /// Makes converging lanes check again, because a lane ended or arrived.
     pub(super) fn wake_converging(&mut self) {
         for group in &mut self.groups {
             if group.state == State::Converging {
@@ -153,7 +153,7 @@ impl Warp {
         }
     }
 
-    /// Wakes groups whose sleep is over, and says when the next one's is.
+    /// Wakes groups whose sleep is over, and returns when the next one's ends.
     pub(super) fn wake_sleepers(&mut self, now: u64) -> Option<u64> {
         let mut next = None;
         for group in &mut self.groups {
@@ -172,7 +172,7 @@ impl Warp {
         self.groups.iter().any(|group| group.state == State::Ready)
     }
 
-    /// The group that goes on next.
+    /// Returns the group that runs next.
     pub(super) fn next_group(&mut self) -> Option<usize> {
         if let [group] = self.groups.as_slice() {
             return (group.state == State::Ready).then_some(0);
@@ -195,7 +195,7 @@ impl Warp {
             .map(|(index, _)| index)
     }
 
-    /// Notes that a group ran until now.
+    /// Records that a group ran until now.
     pub(super) fn note_run(&mut self, group: usize) {
         self.groups[group].last_ran = self.time;
     }

@@ -1,4 +1,4 @@
-//! Arithmetic on integers and floating-point numbers.
+//! Lowers arithmetic on integers and floating-point numbers.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
@@ -14,7 +14,7 @@ impl<'m> Builder<'_, 'm> {
         Mode { rounding, ftz: modifiers.has("ftz"), sat: modifiers.has("sat") }
     }
 
-    /// An integer instruction on 16, 32 or 64 bits.
+    /// Lowers an integer instruction on 16, 32 or 64 bits.
     pub(super) fn integer(
         &mut self,
         op: Integer,
@@ -48,7 +48,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    /// A floating-point instruction of any format.
+    /// Lowers a floating-point instruction of any format.
     fn float(
         &mut self,
         op: Float,
@@ -59,11 +59,11 @@ impl<'m> Builder<'_, 'm> {
         from: &[&Operand<'m>],
     ) -> Result<(), Error> {
         if mode.rounding == Rounding::NearestAway {
-            return Err(self.error("'.rna' does not belong here"));
+            return Err(self.error("'.rna' is not allowed here"));
         }
         if ty == Type::F64 {
             if mode.ftz && !matches!(op, Float::RcpApprox | Float::RsqrtApprox) || mode.sat {
-                return Err(self.error("'.ftz' and '.sat' are not for .f64"));
+                return Err(self.error("'.ftz' and '.sat' are not allowed for .f64"));
             }
             let to = self.wide_target(to, ty)?;
             let mut slots = [0; 3];
@@ -92,15 +92,15 @@ impl<'m> Builder<'_, 'm> {
             _ => return Err(self.wrong_type(ty)),
         };
         if mode.rounding != Rounding::Nearest {
-            return Err(self.error("half precision rounds to nearest"));
+            return Err(self.error("half precision allows only '.rn'"));
         }
         self.emit(Op::Half { op, format, packed, mode, relu, to, a, b, c });
         Ok(())
     }
 
-    /// The mode of an instruction that must say how it rounds.
+    /// Returns the mode of an instruction that requires a rounding mode.
     fn rounded_mode(&self, modifiers: &mut Modifiers<'_>) -> Result<Mode, Error> {
-        let rounding = modifiers.rounding().ok_or_else(|| self.error("the instruction needs a rounding"))?;
+        let rounding = modifiers.rounding().ok_or_else(|| self.error("the instruction requires a rounding mode"))?;
         Ok(Mode { rounding, ftz: modifiers.has("ftz"), sat: modifiers.has("sat") })
     }
 
@@ -132,7 +132,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let sat = modifiers.has("sat");
         if sat && ty != Type::S32 {
-            return Err(self.error("'.sat' is for .s32"));
+            return Err(self.error("'.sat' requires .s32"));
         }
         let op = match (opcode, sat) {
             ("add", false) => Integer::Add,
@@ -148,7 +148,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// An instruction on pairs of 16 bits.
+    /// Lowers an instruction on pairs of 16 bits.
     fn pairs(&mut self, op: Integer, extend: Extend, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
         let (a, b) = (self.narrow(a, Type::B32)?, self.narrow(b, Type::B32)?);
@@ -299,7 +299,7 @@ impl<'m> Builder<'_, 'm> {
             _ => return Err(self.error("expected '.lo', '.hi' or '.wide'")),
         };
         if sat && op != Integer::MadHighSat {
-            return Err(self.error("'.sat' is for 'mad.hi.s32'"));
+            return Err(self.error("'.sat' requires 'mad.hi.s32'"));
         }
         self.integer(op, ty, to, [Some(a), Some(b), Some(c)])
     }
@@ -319,7 +319,7 @@ impl<'m> Builder<'_, 'm> {
                 ("max", Extend::Sign, false) => Integer::MaxSigned,
                 ("min", Extend::Zero, false) => Integer::MinUnsigned,
                 ("max", Extend::Zero, false) => Integer::MaxUnsigned,
-                _ => return Err(self.error(format!("'{opcode}' has no such type"))),
+                _ => return Err(self.error(format!("'{opcode}' does not have this type"))),
             };
             return self.pairs(op, extend, operands);
         }
@@ -328,7 +328,7 @@ impl<'m> Builder<'_, 'm> {
             let (approx, full) = (modifiers.has("approx"), modifiers.has("full"));
             let (nan, xorsign) = (modifiers.has("NaN"), modifiers.has("xorsign"));
             if xorsign && !modifiers.has("abs") {
-                return Err(self.error("'.xorsign' comes with '.abs'"));
+                return Err(self.error("'.xorsign' requires '.abs'"));
             }
             let mode = match opcode {
                 "div" if !approx && !full => self.rounded_mode(modifiers)?,
@@ -387,7 +387,7 @@ impl<'m> Builder<'_, 'm> {
             sat: modifiers.has("sat"),
         };
         if mode.sat {
-            return Err(self.error("'.sat' does not belong here"));
+            return Err(self.error("'.sat' is not allowed here"));
         }
         let precise = matches!(ty, Type::F32 | Type::F64) && !approx;
         let half = matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);
@@ -407,7 +407,7 @@ impl<'m> Builder<'_, 'm> {
             _ => return Err(self.wrong_type(ty)),
         };
         if matches!(op, Float::Sqrt | Float::Rcp) && rounded.is_none() {
-            return Err(self.error("expected a rounding or '.approx'"));
+            return Err(self.error("expected a rounding mode or '.approx'"));
         }
         self.float(op, ty, mode, false, to, &[a])
     }
@@ -462,7 +462,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// `.b16`, `.b32` and `.b64` only.
+    /// Accepts only `.b16`, `.b32` and `.b64`.
     pub(super) fn untyped(&self, ty: Type) -> Result<(), Error> {
         match ty {
             Type::B16 | Type::B32 | Type::B64 => Ok(()),

@@ -1,4 +1,4 @@
-//! Instructions on bits, and moves.
+//! Lowers bit operations and moves.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
@@ -56,7 +56,7 @@ impl<'m> Builder<'_, 'm> {
             self.emit(Op::Narrow { op, half: None, to, a, b: amount, c: 0 });
             return Ok(());
         }
-        // The amount has 32 bits and must not be taken for 16.
+        // The amount has 32 bits and must not be truncated to 16.
         let extended = self.new_narrow();
         let left = self.constant_narrow(16);
         if ty.is_signed() {
@@ -96,7 +96,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let mode = self.funnel_mode(modifiers)?;
         if self.some_type(modifiers)? != Type::B32 {
-            return Err(self.error("the instruction is for .b32"));
+            return Err(self.error("the instruction requires .b32"));
         }
         let [to, a, b, c] = self.operands(operands)?;
         let op = if left { Bits::FunnelLeft(mode) } else { Bits::FunnelRight(mode) };
@@ -115,7 +115,7 @@ impl<'m> Builder<'_, 'm> {
     fn lop3(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let logic = modifiers.take(super::compare::logic_of);
         if self.some_type(modifiers)? != Type::B32 {
-            return Err(self.error("the instruction is for .b32"));
+            return Err(self.error("the instruction requires .b32"));
         }
         let (to, a, b, c, table, rest) = match operands {
             [to, a, b, c, Operand::Integer(table @ 0..=255), rest @ ..] => (to, a, b, c, *table as u8, rest),
@@ -142,7 +142,7 @@ impl<'m> Builder<'_, 'm> {
                 self.emit(Op::Logic { op, to: predicate, a: any, a_negated: false, b: with, b_negated: with_negated });
                 Ok(())
             }
-            _ => Err(self.error("a predicate comes in and goes out, or neither")),
+            _ => Err(self.error("expected both a source and a destination predicate, or neither")),
         }
     }
 
@@ -220,7 +220,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn permute(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         if self.some_type(modifiers)? != Type::B32 {
-            return Err(self.error("the instruction is for .b32"));
+            return Err(self.error("the instruction requires .b32"));
         }
         let mode = modifiers.take(|word| {
             Some(match word {
@@ -338,7 +338,7 @@ impl<'m> Builder<'_, 'm> {
         match (to, from) {
             (Reg::Narrow(to), Reg::Narrow(from)) => self.emit(Op::MoveNarrow { to, from }),
             (Reg::Wide(to), Reg::Wide(from)) => self.emit(Op::MoveWide { to, from }),
-            _ => return Err(self.error("the two sides differ in size")),
+            _ => return Err(self.error("the operands differ in size")),
         }
         Ok(())
     }
@@ -375,7 +375,7 @@ impl<'m> Builder<'_, 'm> {
     }
 }
 
-/// Special registers that change, and their bits.
+/// Returns the special registers that change, and their width in bits.
 fn timer(name: &str) -> Option<(Timer, u32)> {
     Some(match name {
         "%clock" | "%clock_lo" => (Timer::Clock, 32),

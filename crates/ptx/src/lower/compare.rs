@@ -1,4 +1,4 @@
-//! Comparisons, and what is chosen by them.
+//! Lowers comparisons and selections.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
@@ -9,7 +9,7 @@ use crate::program::{Compare, CompareKind, Integer, Logic, Op, Reg, Relation, Sl
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
-    /// What `setp` and `set` share: the comparison up to its results.
+    /// Lowers the common part of `setp` and `set`: the comparison without its results.
     fn comparison(
         &mut self,
         modifiers: &mut Modifiers<'m>,
@@ -42,7 +42,7 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.error("integers have no unordered comparison"));
         }
         if ty.is_untyped() && !matches!(relation, Relation::Eq | Relation::Ne) {
-            return Err(self.error("bits are only equal or not"));
+            return Err(self.error("untyped bits can only be compared with '.eq' or '.ne'"));
         }
         let combine = match combine {
             None => None,
@@ -168,7 +168,7 @@ impl<'m> Builder<'_, 'm> {
                 _ => return None,
             })
         });
-        let class = class.ok_or_else(|| self.error("expected a class of numbers"))?;
+        let class = class.ok_or_else(|| self.error("expected a class of numbers such as '.finite'"))?;
         let ty = self.some_type(modifiers)?;
         if !matches!(ty, Type::F32 | Type::F64) {
             return Err(self.wrong_type(ty));

@@ -1,4 +1,4 @@
-//! Branches, calls, and the ends of threads.
+//! Lowers branches, calls and exits.
 
 use super::SymbolKind;
 use super::function::Builder;
@@ -54,7 +54,7 @@ impl<'m> Builder<'_, 'm> {
                 );
             }
             _ => {
-                // What a grid depends on is over when it starts.
+                // The grids that this one depends on are finished when it starts.
                 let _modifiers = modifiers.has_any(&["launch_dependents", "wait"]);
             }
         }
@@ -93,14 +93,14 @@ impl<'m> Builder<'_, 'm> {
         let (target, signature) = if self.is_register(callee) {
             let slot = self.wide(&Operand::Name(callee), Type::B64)?;
             let [Operand::Name(prototype)] = rest else {
-                return Err(self.error("a call through a register names a prototype"));
+                return Err(self.error("a call through a register requires a prototype"));
             };
             let signature = self.prototype(prototype)?;
             self.calls_indirectly = true;
             (Target::Address(slot), signature)
         } else {
             let symbol = self.find_symbol(callee).filter(|&symbol| self.is_function(symbol));
-            let symbol = symbol.ok_or_else(|| self.error(format!("'{callee}' is no function")))?;
+            let symbol = symbol.ok_or_else(|| self.error(format!("'{callee}' is not a function")))?;
             (Target::Symbol(symbol), self.signature_of(symbol))
         };
         let results = self.arguments(results, &signature.returns)?;
@@ -109,7 +109,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    /// A prototype, or a list of functions that all have the same one.
+    /// Returns a prototype, or that of a list of functions that all have the same one.
     fn prototype(&mut self, name: &str) -> Result<Signature, Error> {
         if let Some(signature) = self.find_prototype(name) {
             return Ok(signature.clone());
@@ -130,7 +130,11 @@ impl<'m> Builder<'_, 'm> {
 
     fn arguments(&mut self, operands: &[Operand<'m>], formals: &[FormalParameter]) -> Result<Vec<Argument>, Error> {
         if operands.len() != formals.len() {
-            return Err(self.error(format!("the function takes {} of these, found {}", formals.len(), operands.len())));
+            return Err(self.error(format!(
+                "expected {} operands for the function, found {}",
+                formals.len(),
+                operands.len()
+            )));
         }
         operands.iter().zip(formals).map(|(operand, formal)| self.argument(operand, *formal)).collect()
     }
@@ -144,7 +148,7 @@ impl<'m> Builder<'_, 'm> {
             && let Some(Variable::Frame { offset, bytes, is_param: true }) = self.find_variable(name)
         {
             if bytes != formal.bytes {
-                return Err(self.error(format!("'{name}' has {bytes} bytes, and the function wants {}", formal.bytes)));
+                return Err(self.error(format!("'{name}' has {bytes} bytes, but the function takes {}", formal.bytes)));
             }
             return Ok(Argument::Frame { offset, bytes });
         }
@@ -153,7 +157,7 @@ impl<'m> Builder<'_, 'm> {
             2 => Type::B16,
             4 => Type::B32,
             8 => Type::B64,
-            bytes => return Err(self.error(format!("a parameter of {bytes} bytes is given as a variable"))),
+            bytes => return Err(self.error(format!("a parameter of {bytes} bytes must be passed as a variable"))),
         };
         self.source_as(operand, ty, formal.bytes < 4).map(Argument::Register)
     }

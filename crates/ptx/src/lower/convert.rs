@@ -1,4 +1,4 @@
-//! `cvt`, and addresses from space to space.
+//! Lowers `cvt`, and conversions of addresses between spaces.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
@@ -58,7 +58,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    /// Two integers, saturated, side by side; of small ones more than two, shifted in.
+    /// Packs two integers with saturation; of small ones more than two, shifted in.
     fn pack(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>], sat: bool) -> Result<(), Error> {
         let small = |word| match word {
             "u2" => Some((2, false)),
@@ -90,7 +90,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    /// The way to the small floats takes `.satfinite`, the way back does not.
+    /// A conversion to an 8-bit float takes `.satfinite`; one from it does not.
     fn cvt_fp8(
         &mut self,
         format: Fp8,
@@ -99,7 +99,7 @@ impl<'m> Builder<'_, 'm> {
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
         if how.rounding != Some(Rounding::Nearest) || how.integral {
-            return Err(self.error("the conversion needs '.rn'"));
+            return Err(self.error("the conversion requires '.rn'"));
         }
         let (ty, relu) = (self.some_type(modifiers)?, how.relu);
         match (ty, how.finite, operands) {
@@ -129,20 +129,20 @@ impl<'m> Builder<'_, 'm> {
         };
         let same = to == from && to.is_float();
         if !to.is_float() && from.is_float() && !how.integral {
-            return Err(self.error("a conversion to an integer needs '.rni', '.rzi', '.rmi' or '.rpi'"));
+            return Err(self.error("a conversion to an integer requires '.rni', '.rzi', '.rmi' or '.rpi'"));
         }
         if narrows && how.rounding.is_none() {
-            return Err(self.error("the conversion needs a rounding"));
+            return Err(self.error("the conversion requires a rounding mode"));
         }
         if how.rounding.is_some() && !narrows && !(same && how.integral) {
-            // Widening is exact: a rounding there is refused as the assembler does.
+            // Widening is exact: a rounding mode is rejected, as the assembler does.
             let widening_bf16 = from == Type::Bf16;
             if !widening_bf16 {
-                return Err(self.error("the conversion is exact and takes no rounding"));
+                return Err(self.error("the conversion is exact and takes no rounding mode"));
             }
         }
         if how.rounding == Some(Rounding::NearestAway) && !how.integral {
-            return Err(self.error("'.rna' does not belong here"));
+            return Err(self.error("'.rna' is not allowed here"));
         }
         Ok(())
     }

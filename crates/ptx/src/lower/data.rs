@@ -1,11 +1,11 @@
-//! What variables start with.
+//! Lowers the initial values of variables.
 
 use super::unit::{Data, Relocation};
 use super::{Lowering, SymbolKind, Variable, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::{Initial, Position, Type, Variable as Declared};
 
-/// Bytes of initial values that a text can carry for one variable: more cannot be written in one.
+/// The maximum size of a variable with initial values.
 const INITIAL_BYTES_MAX: u64 = 1 << 30;
 
 impl<'m> Lowering<'m> {
@@ -39,8 +39,8 @@ struct Writer<'l, 'm> {
 }
 
 impl Writer<'_, '_> {
-    /// Writes values one after the other. Braces within braces change nothing: what an inner one leaves out is not
-    /// skipped, as an assembler for hardware has it.
+    /// Writes values one after the other. Nested braces have no effect: values that an inner list omits are not
+    /// skipped, as in the hardware's assembler.
     fn write(&mut self, initial: &Initial<'_>) -> Result<(), Error> {
         let offset = self.data.bytes.len() as u64;
         match initial {

@@ -1,4 +1,4 @@
-//! One function: its names, its registers and constants, and the list of its instructions.
+//! Lowers one function: its names, registers and constants, and the list of its instructions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,19 +13,19 @@ use crate::syntax::tree::{
     self, Function, FunctionKind, Operand, Parameter, Position, Space, Statement, Type, Variable as Declared,
 };
 
-/// Bytes of local memory that a frame can have.
+/// The maximum local memory of a frame.
 const LOCAL_BYTES_MAX: u64 = 512 << 10;
 
-/// What a call takes of the stack at least, and what it is a multiple of.
+/// The minimum stack size of a call, and its unit.
 const CALL_BYTES: u64 = 16;
 
-/// A function while it is lowered.
+/// A function that is being lowered.
 #[derive(Debug)]
 pub(super) struct Builder<'l, 'm> {
     pub(super) unit: &'l mut Lowering<'m>,
     function: &'m Function<'m>,
     pub(super) scopes: Vec<Scope<'m>>,
-    /// Places of registers that were declared many at once, by family and index.
+    /// Slots of registers that were declared as a range, by range and index.
     pub(super) members: HashMap<(u32, u32), Reg>,
     range_count: u32,
     instructions: Vec<Instruction>,
@@ -34,20 +34,20 @@ pub(super) struct Builder<'l, 'm> {
     wide: u32,
     predicates: u32,
     pub(super) constants: HashMap<(RegisterFile, Constant), Reg>,
-    /// Where each label stands.
+    /// The position of each label.
     labels: Vec<Option<u32>>,
-    /// Names of labels that are branched to.
+    /// Names of labels that are branch targets.
     reached: HashSet<&'m str>,
     local_bytes: u64,
-    /// The largest alignment among what the frame holds.
+    /// The largest alignment in the frame.
     local_align: u64,
-    /// Of local variables alone.
+    /// The size of the local variables alone.
     declared_local_bytes: u64,
     /// Empty for a kernel.
     signature: Signature,
     pub(super) mentions: Vec<SymbolIndex>,
     pub(super) calls_indirectly: bool,
-    /// The instruction at hand.
+    /// The position of the current instruction.
     pub(super) at: Position,
     line: u32,
 }
@@ -77,7 +77,7 @@ impl RegisterFile {
     }
 }
 
-/// Lowers a function and tells the bytes of its local variables.
+/// Lowers a function, and returns the size of its local variables.
 pub(super) fn lower<'m>(
     unit: &mut Lowering<'m>,
     function: &'m Function<'m>,
@@ -132,7 +132,7 @@ pub(super) fn lower<'m>(
     Ok((code, builder.declared_local_bytes as u32))
 }
 
-/// Names of labels that instructions branch to, so that others cost nothing.
+/// Collects the names of labels that instructions branch to, so that other labels cost nothing.
 fn collect_targets<'m>(statements: &'m [Statement<'m>], into: &mut HashSet<&'m str>) {
     for statement in statements {
         match statement {
@@ -153,7 +153,7 @@ impl<'m> Builder<'_, 'm> {
         self.function.kind == FunctionKind::Kernel
     }
 
-    /// Bytes of the stack that a call takes: never none, so that calls without end come to the end of the stack.
+    /// Returns the stack size of a call: never zero, so that an endless recursion exhausts the stack.
     fn frame_bytes(&self) -> u32 {
         let least = if self.is_kernel() { 0 } else { CALL_BYTES };
         self.local_bytes.max(least).next_multiple_of(CALL_BYTES) as u32
@@ -171,7 +171,7 @@ impl<'m> Builder<'_, 'm> {
         self.scopes.last_mut().expect("a function has a scope")
     }
 
-    /// Gives the formal parameters their places, and registers among them their first values.
+    /// Assigns slots to the formal parameters, and initialises registers among them.
     fn parameters(&mut self) -> Result<(), Error> {
         let function = self.function;
         if self.is_kernel() {
@@ -211,7 +211,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    /// Returns from a function: results in registers go to their places in the frame first.
+    /// Lowers a return: results in registers are first copied to their places in the frame.
     pub(super) fn emit_return(&mut self) -> Result<(), Error> {
         if self.is_kernel() {
             self.emit(Op::Exit);
@@ -245,7 +245,7 @@ impl<'m> Builder<'_, 'm> {
                 let label = self.labels.len() as Label;
                 self.labels.push(None);
                 if self.scope().labels.insert(name, label).is_some() {
-                    return Err(semantic_error(*at, format!("label '{name}' stands twice")));
+                    return Err(semantic_error(*at, format!("label '{name}' is defined twice")));
                 }
             }
             if let Statement::Targets { name, targets, .. } = statement {
@@ -398,7 +398,7 @@ impl<'m> Builder<'_, 'm> {
             Some(guard) => {
                 let register = self.find_register(guard.register);
                 let Some(Register { reg: Reg::Predicate(predicate), .. }) = register else {
-                    return Err(self.error(format!("'{}' is no predicate", guard.register)));
+                    return Err(self.error(format!("'{}' is not a predicate", guard.register)));
                 };
                 Some(Guard { predicate, negated: guard.negated })
             }
@@ -407,7 +407,7 @@ impl<'m> Builder<'_, 'm> {
         let mut modifiers = Modifiers::new(&instruction.modifiers);
         self.select(instruction.opcode, &mut modifiers, &instruction.operands)?;
         if let Some(word) = modifiers.unused() {
-            return Err(self.error(format!("'.{word}' does not belong to '{}' here", instruction.opcode)));
+            return Err(self.error(format!("'.{word}' is not allowed on '{}' here", instruction.opcode)));
         }
         if let Some(guard) = guard {
             for instruction in &mut self.instructions[first..] {
@@ -422,7 +422,7 @@ impl<'m> Builder<'_, 'm> {
         self.lines.push(self.line);
     }
 
-    /// Puts positions where branches had labels.
+    /// Replaces the labels of branches by positions.
     fn resolve_labels(&mut self) -> Result<(), Error> {
         let end = self.instructions.len() as u32;
         let position = |labels: &[Option<u32>], label: u32| labels[label as usize].unwrap_or(end);

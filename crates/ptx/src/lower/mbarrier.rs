@@ -1,4 +1,4 @@
-//! Barriers that live in shared memory.
+//! Lowers operations on barriers in shared memory.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
@@ -28,7 +28,7 @@ impl<'m> Builder<'_, 'm> {
         let (expects, parity) = (modifiers.has("expect_tx"), modifiers.has("parity"));
         let _no_complete = modifiers.has("noComplete");
         if modifiers.ty() != Some(Type::B64) {
-            return Err(self.error("a barrier has .b64"));
+            return Err(self.error("the type of an mbarrier must be .b64"));
         }
         let (at, op) = match (action, operands) {
             ("pending_count", [to, state]) => {
@@ -80,8 +80,8 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    /// `cp.async.mbarrier.arrive`: all copies are done already, so it arrives. Without `.noinc` the expected count
-    /// rises by what arrives, and nothing changes.
+    /// `cp.async.mbarrier.arrive`: all copies are already done, so it just arrives. Without `.noinc`, the expected
+    /// count would rise by the same number, so nothing changes.
     pub(super) fn cp_async_mbarrier_arrive(
         &mut self,
         modifiers: &mut Modifiers<'m>,

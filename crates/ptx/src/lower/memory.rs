@@ -1,4 +1,4 @@
-//! Loads, stores, atomics, fences.
+//! Lowers loads, stores, atomics and fences.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
@@ -27,7 +27,7 @@ impl<'m> Builder<'_, 'm> {
                     return Err(self.error("expected a cache"));
                 }
                 let [at] = self.operands(operands)?;
-                // The address is looked at, and nothing is read.
+                // The address is checked, but nothing is read.
                 self.address(at, MemorySpace::Generic).map(|_| ())
             }
             _ => Err(self.unsupported(format!("'{opcode}' is not supported"))),
@@ -49,7 +49,7 @@ impl<'m> Builder<'_, 'm> {
             self.truncate_signed(to, ty);
             return Ok(());
         }
-        // The assembler takes a single element in braces.
+        // The assembler accepts a single element in braces.
         let register = match to {
             Operand::Vector(parts) if parts.len() == 1 => &parts[0],
             _ => to,
@@ -121,7 +121,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// Parameters of functions lie in the frame.
+    /// Parameters of functions are in the frame.
     fn access_address(
         &mut self,
         at: &Operand<'m>,
@@ -195,7 +195,7 @@ impl<'m> Builder<'_, 'm> {
             None => vec![None; vector].into(),
             Some(to) => self.target_vector(to, ty, vector)?,
         };
-        // What was there is kept aside first: a target may be the operand of a later element.
+        // The old values are kept first: a target may be the operand of a later element.
         let mut kept = Vec::new();
         for (&operand, &to) in values.iter().zip(&targets) {
             let aside = to.map(|to| Ok((to, self.new_register(ty)?.reg))).transpose()?;
@@ -259,7 +259,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    /// `cp.async` copies at once: whoever waits for it waits for nothing.
+    /// `cp.async` copies immediately, so that waiting for it does nothing.
     fn copy(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         if !modifiers.has("async") || modifiers.has("bulk") || modifiers.has("reduce") {
             return Err(self.unsupported("only 'cp.async' of up to 16 bytes is supported"));

@@ -1,5 +1,5 @@
-//! Tree to program: names become slots and symbols, modifiers become instructions, and what means nothing is refused with
-//! its place in the text.
+//! Lowers a syntax tree to a program: names become slots and symbols, opcodes and modifiers become instructions.
+//! Anything without a meaning is rejected, with its position in the text.
 
 mod arithmetic;
 mod bits;
@@ -29,17 +29,17 @@ use crate::syntax::tree::{
 
 pub(crate) use unit::{LoweredUnit, Relocation, Symbol, SymbolKind, Variable, VariableSpace};
 
-/// Bytes of kernel parameters that a launch can carry.
+/// The maximum size of a kernel's parameters.
 const PARAMETER_BYTES_MAX: u64 = 32_764;
-/// Bytes of shared memory that a block can have.
+/// The maximum shared memory of a block.
 const SHARED_BYTES_MAX: u64 = 227 << 10;
-/// Bytes that a variable can have.
+/// The maximum size of a variable.
 const VARIABLE_BYTES_MAX: u64 = 1 << 40;
 
 /// Lowers a whole text.
 ///
 /// # Errors
-/// The first mistake.
+/// Returns the first error.
 pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
     let mut lowering = Lowering { module, symbols: Vec::new(), names: HashMap::new() };
     lowering.declare_all()?;
@@ -69,14 +69,14 @@ pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
     Ok(LoweredUnit { symbols: lowering.symbols, functions, kernels })
 }
 
-/// A number of registers such as a compiler might need: it grows with what the text declares, up to what a thread
-/// can have.
+/// Estimates the number of registers that a compiler would use: it grows with the declared registers, up to the maximum
+/// of a thread.
 fn estimate_registers(code: &crate::program::Code) -> u32 {
     let modifiers = code.narrow + 2 * code.wide;
     (8 + modifiers / 4).next_multiple_of(2).clamp(8, 255)
 }
 
-/// The unit while it is lowered.
+/// A unit that is being lowered.
 #[derive(Debug)]
 struct Lowering<'m> {
     module: &'m Module<'m>,
@@ -113,11 +113,11 @@ impl<'m> Lowering<'m> {
             if let Item::Alias { at, name, of } = item {
                 let target = *self.names.get(of).ok_or_else(|| semantic_error(*at, format!("unknown name '{of}'")))?;
                 if !matches!(self.symbols[target as usize].kind, SymbolKind::Function { .. }) {
-                    return Err(semantic_error(*at, format!("'{of}' is no function")));
+                    return Err(semantic_error(*at, format!("'{of}' is not a function")));
                 }
                 match self.names.get(name) {
                     Some(&declared) if declared == target => {
-                        return Err(semantic_error(*at, format!("'{name}' is another name of itself")));
+                        return Err(semantic_error(*at, format!("'{name}' is an alias of itself")));
                     }
                     Some(&declared) => self.symbols[declared as usize].kind = SymbolKind::Alias(target),
                     None => {
@@ -147,7 +147,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// Enters a symbol; a declaration and a definition of one thing become one.
+    /// Adds a symbol; a declaration and a definition of the same name are merged.
     fn declare(&mut self, at: Position, name: &'m str, symbol: Symbol) -> Result<(), Error> {
         let Some(&index) = self.names.get(name) else {
             self.names.insert(name, self.symbols.len() as SymbolIndex);
@@ -158,7 +158,7 @@ impl<'m> Lowering<'m> {
         match (&mut before.kind, symbol.kind) {
             (SymbolKind::Function { signature: first, .. }, SymbolKind::Function { signature: second, .. }) => {
                 if *first != second {
-                    return Err(semantic_error(at, format!("'{name}' was declared with other parameters")));
+                    return Err(semantic_error(at, format!("'{name}' was declared with different parameters")));
                 }
             }
             (SymbolKind::Variable(first), SymbolKind::Variable(second)) => {
@@ -169,7 +169,7 @@ impl<'m> Lowering<'m> {
                     *first = second;
                 }
             }
-            _ => return Err(semantic_error(at, format!("'{name}' is already something else"))),
+            _ => return Err(semantic_error(at, format!("'{name}' is already defined as something else"))),
         }
         if before.linkage == Linkage::Extern || before.linkage == Linkage::Local {
             before.linkage = symbol.linkage;
@@ -177,7 +177,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// A variable of the unit: also one that stands in a function and lives beyond it.
+    /// Lowers a variable of the unit, which may be declared inside a function.
     fn variable(&mut self, variable: &Declared<'m>) -> Result<Symbol, Error> {
         let (bytes, align) = size(variable)?;
         let home = match variable.space {
@@ -186,13 +186,16 @@ impl<'m> Lowering<'m> {
             Space::Shared if variable.linkage == Linkage::Extern => VariableSpace::DynamicShared,
             Space::Shared => VariableSpace::Shared,
             Space::Register | Space::Local | Space::Param => {
-                return Err(semantic_error(variable.at, format!("'{}' cannot live outside a function", variable.name)));
+                return Err(semantic_error(
+                    variable.at,
+                    format!("'{}' is not allowed outside a function", variable.name),
+                ));
             }
         };
         if home == VariableSpace::Shared && bytes > SHARED_BYTES_MAX {
             return Err(semantic_error(
                 variable.at,
-                format!("{bytes} bytes of shared memory are more than {SHARED_BYTES_MAX}"),
+                format!("{bytes} bytes of shared memory exceed the maximum of {SHARED_BYTES_MAX}"),
             ));
         }
         let defined = variable.linkage != Linkage::Extern || home == VariableSpace::DynamicShared;
@@ -206,7 +209,7 @@ impl<'m> Lowering<'m> {
         let mut end = 0u64;
         for parameter in &function.parameters {
             let Parameter::Param(variable) = parameter else {
-                return Err(semantic_error(function.at, "a kernel takes its parameters in .param space"));
+                return Err(semantic_error(function.at, "the parameters of a kernel must be in .param space"));
             };
             let (bytes, align) = size(variable)?;
             let offset = end.next_multiple_of(align);
@@ -237,10 +240,13 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// Bytes and alignment of a variable.
+/// Returns the size and the alignment of a variable.
 fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
     if variable.ty == Type::Pred {
-        return Err(semantic_error(variable.at, format!("'{}' cannot be a predicate in memory", variable.name)));
+        return Err(semantic_error(
+            variable.at,
+            format!("'{}' is a predicate, which cannot be in memory", variable.name),
+        ));
     }
     let element = u64::from(variable.ty.bytes()) * u64::from(variable.vector);
     let too_large =
@@ -258,12 +264,15 @@ fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
     let natural = element.next_power_of_two();
     let align = variable.align.map_or(natural, |align| u64::from(align).max(natural));
     if !align.is_power_of_two() || align > 1 << 20 {
-        return Err(semantic_error(variable.at, format!("an alignment of {align} is no power of two up to 1048576")));
+        return Err(semantic_error(
+            variable.at,
+            format!("an alignment of {align} is not a power of two up to 1048576"),
+        ));
     }
     Ok((bytes, align))
 }
 
-/// Where the results and parameters of a function lie in its frame.
+/// Returns the layout of a function's results and parameters in its frame.
 fn signature(returns: &[Parameter<'_>], parameters: &[Parameter<'_>]) -> Result<Signature, Error> {
     let mut end = 0u64;
     let mut reg = |parameter: &Parameter<'_>| {

@@ -1,4 +1,4 @@
-//! The modifiers after an opcode: each is taken once, and what is left over is a mistake.
+//! The modifiers of an opcode: each is taken once, and a remaining one is an error.
 
 use crate::arith::Rounding;
 use crate::program::{MemorySpace, Relation};
@@ -11,7 +11,7 @@ pub(super) struct Modifiers<'t> {
     taken: u64,
 }
 
-/// More modifiers than any instruction has.
+/// The maximum number of modifiers of an instruction.
 pub(super) const MODIFIERS_MAX: usize = 32;
 
 impl<'t> Modifiers<'t> {
@@ -20,7 +20,7 @@ impl<'t> Modifiers<'t> {
         Self { modifiers, taken: 0 }
     }
 
-    /// Takes the first word that `meaning` knows.
+    /// Takes the first word for which `meaning` returns a value.
     pub(super) fn take<T>(&mut self, meaning: impl Fn(&'t str) -> Option<T>) -> Option<T> {
         for (index, word) in self.modifiers.iter().enumerate() {
             if self.taken >> index & 1 == 0
@@ -109,8 +109,8 @@ impl<'t> Modifiers<'t> {
         })
     }
 
-    /// Order, scope, caching and eviction of a memory access. Here every access is at least as strong as the weakest
-    /// of them asks for, and caches do not show: the modifiers are checked to exist and mean nothing more.
+    /// Skips order, scope, caching and eviction of a memory access. Every access here is at least as strong as these
+    /// require, and caches are not modelled, so the words are only checked to exist.
     pub(super) fn skip_memory_qualifiers(&mut self) {
         const KNOWN: [&str; 24] = [
             "weak", "relaxed", "acquire", "release", "acq_rel", "sc", "volatile", "mmio", "cta", "cluster", "gpu",
@@ -119,13 +119,13 @@ impl<'t> Modifiers<'t> {
         while self.has_any(&KNOWN) || self.take(|word| is_hint(word).then_some(())).is_some() {}
     }
 
-    /// The first word that nobody took.
+    /// Returns the first word that was not taken.
     pub(super) fn unused(&self) -> Option<&'t str> {
         self.modifiers.iter().enumerate().find(|(index, _)| self.taken >> index & 1 == 0).map(|(_, word)| *word)
     }
 }
 
-/// Hints for caches, which carry no operand of their own.
+/// Returns whether a word is a cache hint without an operand.
 fn is_hint(word: &str) -> bool {
     let hint = word.strip_prefix("L1::").or_else(|| word.strip_prefix("L2::"));
     hint.is_some_and(|hint| {
@@ -160,7 +160,7 @@ pub(super) fn type_of(word: &str) -> Option<Type> {
 }
 
 impl Type {
-    /// Bits of a value; 1 for a predicate.
+    /// Returns the width of a value in bits; 1 for a predicate.
     pub(crate) fn bits(self) -> u32 {
         match self {
             Self::Pred => 1,
@@ -192,7 +192,7 @@ impl Type {
         !self.is_integer() && !self.is_untyped() && self != Self::Pred
     }
 
-    /// Whether an instruction of this type takes a register of that one: sizes are compared elsewhere.
+    /// Returns whether an instruction of this type accepts a register of that type. Sizes are compared elsewhere.
     pub(super) fn agrees_with(self, register: Self) -> bool {
         let same_kind = (self.is_integer() && register.is_integer()) || self == register;
         self.is_untyped() || register.is_untyped() || same_kind

@@ -1,4 +1,4 @@
-//! Operands: what names, literals and addresses in an instruction stand for.
+//! Lowers operands: names, literals and addresses.
 
 use super::function::{Builder, RegisterFile};
 use super::modifiers::Modifiers;
@@ -20,7 +20,7 @@ impl<'m> Builder<'_, 'm> {
         self.lookup(name).is_some()
     }
 
-    /// A register, which has a place from now on.
+    /// Returns a register, and assigns its slot at the first use.
     pub(super) fn find_register(&mut self, name: &str) -> Option<Register> {
         let (family, index) = match self.lookup(name)? {
             FoundRegister::One(register) => return Some(register),
@@ -34,7 +34,7 @@ impl<'m> Builder<'_, 'm> {
         Some(Register { ty: family.ty, reg })
     }
 
-    /// The elements of a vector: those in braces, or those of a register of a vector type.
+    /// Returns the elements of a vector: those in braces, or those of a register of a vector type.
     fn elements(&self, operand: &Operand<'m>) -> Option<Vec<Element<'m>>> {
         match operand {
             Operand::Vector(parts) => Some(parts.iter().cloned().map(Element::Operand).collect()),
@@ -50,7 +50,7 @@ impl<'m> Builder<'_, 'm> {
         self.elements(operand).is_some()
     }
 
-    /// The places that a vector is read from.
+    /// Returns the slots that a vector is read from.
     pub(super) fn source_vector(&mut self, operand: &Operand<'m>, ty: Type, count: usize) -> Result<Box<[Reg]>, Error> {
         let elements = self.elements_exactly(operand, count)?;
         let regs = elements.iter().map(|element| match element {
@@ -60,7 +60,7 @@ impl<'m> Builder<'_, 'm> {
         regs.collect()
     }
 
-    /// The places that a vector is written to; nothing where an element is not wanted.
+    /// Returns the slots that a vector is written to; `None` for an element that is discarded.
     pub(super) fn target_vector(
         &mut self,
         operand: &Operand<'m>,
@@ -76,7 +76,7 @@ impl<'m> Builder<'_, 'm> {
         regs.collect()
     }
 
-    /// Cuts what a signed load extended to 32 bits to the registers that are smaller: they hold zeros above.
+    /// Truncates what a signed load extended to 32 bits for registers that are smaller: their upper bits are zero.
     pub(super) fn truncate_signed(&mut self, to: &Operand<'m>, ty: Type) {
         if !ty.is_signed() {
             return;
@@ -157,21 +157,22 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn constant_narrow(&mut self, value: u32) -> Slot {
         match self.constant(RegisterFile::Narrow, Constant::Bits(u64::from(value))) {
             Reg::Narrow(slot) => slot,
-            _ => unreachable!("a constant lies in the file it was asked for"),
+            _ => unreachable!("a constant is in the requested register file"),
         }
     }
 
     pub(super) fn constant_predicate(&mut self, value: bool) -> Slot {
         match self.constant(RegisterFile::Predicate, Constant::Bits(if value { u64::MAX } else { 0 })) {
             Reg::Predicate(slot) => slot,
-            _ => unreachable!("a constant lies in the file it was asked for"),
+            _ => unreachable!("a constant is in the requested register file"),
         }
     }
 
-    /// The address of a variable or function as a constant. `generic` as `mov` and `cvta` differ for shared and local.
+    /// Returns the address of a variable or function as a constant. `generic` distinguishes `cvta` from `mov`, which
+    /// differ for shared and local variables.
     pub(super) fn address_of(&mut self, name: &str, addend: i64, generic: bool) -> Option<Constant> {
         Some(match self.find_variable(name) {
-            // A frame address keeps its offset within 32 bits.
+            // The offset of a frame address fits 32 bits.
             Some(Variable::Frame { offset, is_param, .. }) => {
                 Constant::Local { offset: offset.wrapping_add(addend as u32), generic: generic || is_param }
             }
@@ -186,7 +187,7 @@ impl<'m> Builder<'_, 'm> {
         })
     }
 
-    /// A source operand of a type; a register may be wider where `relaxed`.
+    /// Returns a source operand of a type; with `relaxed`, a register may be wider.
     pub(super) fn source_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         let file = RegisterFile::of(ty).ok_or_else(|| self.unsupported("operands of 128 bits"))?;
         let constant = match *operand {
@@ -203,7 +204,9 @@ impl<'m> Builder<'_, 'm> {
             }
             Operand::Sum(name, addend) => {
                 if self.is_register(name) {
-                    return Err(self.error(format!("'{name}' is a register: only an address can be added to")));
+                    return Err(
+                        self.error(format!("'{name}' is a register: an offset can only be added to an address"))
+                    );
                 }
                 self.address_of(name, addend, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
             }
@@ -211,7 +214,7 @@ impl<'m> Builder<'_, 'm> {
                 if ty.is_float() && !matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) =>
             {
                 return Err(self.error(
-                    format!("{value} is an integer, and '.{ty:?}' wants a floating-point number").to_lowercase(),
+                    format!("{value} is an integer, expected a floating-point number of type .{ty:?}").to_lowercase(),
                 ));
             }
             Operand::Integer(value) => Constant::Bits(truncate(value, ty)),
@@ -238,7 +241,7 @@ impl<'m> Builder<'_, 'm> {
             return Ok(register.reg);
         }
         let (is, wants) = (format!("{:?}", register.ty).to_lowercase(), format!("{ty:?}").to_lowercase());
-        Err(self.error(format!("'{name}' is .{is}, and the instruction wants .{wants}")))
+        Err(self.error(format!("'{name}' is .{is}, expected .{wants}")))
     }
 
     pub(super) fn source(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Reg, Error> {
@@ -259,7 +262,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// A predicate, perhaps negated.
+    /// Returns a predicate, and whether it is negated.
     pub(super) fn predicate(&mut self, operand: &Operand<'m>) -> Result<(Slot, bool), Error> {
         let (name, negated) = match *operand {
             Operand::Name(name) => (name, false),
@@ -269,17 +272,17 @@ impl<'m> Builder<'_, 'm> {
         };
         match self.find_register(name) {
             Some(Register { reg: Reg::Predicate(slot), .. }) => Ok((slot, negated)),
-            Some(_) => Err(self.error(format!("'{name}' is no predicate"))),
+            Some(_) => Err(self.error(format!("'{name}' is not a predicate"))),
             None => Err(self.error(format!("unknown name '{name}'"))),
         }
     }
 
-    /// A register to write; one to throw away for `_`.
+    /// Returns a register to write; an unused one for `_`.
     pub(super) fn target_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         match *operand {
             Operand::Name(name) => match self.find_register(name) {
                 Some(register) => self.checked(name, register, ty, relaxed),
-                None => Err(self.error(format!("'{name}' is no register"))),
+                None => Err(self.error(format!("'{name}' is not a register"))),
             },
             Operand::Sink => Ok(self.new_register(ty)?.reg),
             _ => Err(self.error(format!("expected a register to write to, found {}", kind_of(operand)))),
@@ -314,7 +317,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// The type of a register operand; a register's size decides for instructions that have no type of their own.
+    /// Returns the type of a register operand, which determines the size for instructions without a type.
     pub(super) fn register_type(&self, operand: &Operand<'m>) -> Option<Type> {
         match operand {
             Operand::Name(name) => self.lookup(name).map(|found| match found {
@@ -325,7 +328,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// The space that a variable lies in; nothing for other names.
+    /// Returns the space of a variable; `None` for other names.
     pub(super) fn space_of(&self, name: &str) -> Option<MemorySpace> {
         let symbol = match self.find_variable(name) {
             Some(Variable::Kernel { .. } | Variable::Frame { is_param: true, .. }) => return Some(MemorySpace::Param),
@@ -357,7 +360,7 @@ impl<'m> Builder<'_, 'm> {
                     };
                 }
                 if space != MemorySpace::Generic && self.space_of(name).is_some_and(|lies| lies != space) {
-                    return Err(self.error(format!("'{name}' lies in another space")));
+                    return Err(self.error(format!("'{name}' is in another space")));
                 }
                 let generic = matches!(space, MemorySpace::Generic | MemorySpace::Param);
                 let constant =
@@ -367,7 +370,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// The operands, exactly so many.
+    /// Checks that there are exactly `N` operands, and returns them.
     pub(super) fn operands<'o, const N: usize>(
         &self,
         operands: &'o [Operand<'m>],
@@ -376,7 +379,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn some_type(&self, modifiers: &mut Modifiers<'_>) -> Result<Type, Error> {
-        modifiers.ty().ok_or_else(|| self.error("the instruction needs a type"))
+        modifiers.ty().ok_or_else(|| self.error("the instruction requires a type"))
     }
 
     pub(super) fn width(&self, ty: Type) -> Result<Width, Error> {
@@ -425,7 +428,7 @@ pub(super) fn kind_of(operand: &Operand<'_>) -> &'static str {
     }
 }
 
-/// Special registers whose value a thread keeps.
+/// Returns a special register whose value a thread keeps.
 fn special(name: &str) -> Option<Special> {
     let name = name.strip_prefix('%').or((name == "WARP_SZ").then_some(name))?;
     let (stem, component) = match name.rsplit_once('.') {

@@ -1,18 +1,18 @@
-//! What names mean within a function: registers, variables, labels, prototypes.
+//! The names in a function: registers, variables, labels, prototypes.
 
 use std::collections::HashMap;
 
 use crate::program::{Reg, Signature, SymbolIndex};
 use crate::syntax::tree::Type;
 
-/// Number of a label within a function.
+/// The number of a label in a function.
 pub(super) type Label = u32;
 
-/// Names of one `{ }`.
+/// The names of one `{ }` block.
 #[derive(Debug, Default)]
 pub(super) struct Scope<'t> {
     pub(super) registers: HashMap<&'t str, Register>,
-    /// `%r<5>` by its stem: the registers are made one after the other.
+    /// `%r<5>`, by its stem.
     pub(super) ranges: HashMap<&'t str, RegisterRange>,
     /// Registers of a vector type: their elements.
     pub(super) vectors: HashMap<&'t str, Vec<Register>>,
@@ -28,17 +28,16 @@ pub(super) struct Register {
     pub(super) reg: Reg,
 }
 
-/// Registers of one declaration. They get their places when they are first mentioned: what is declared and not used
-/// costs nothing.
+/// Registers of one ranged declaration. A register gets its slot at its first use: unused ones cost nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RegisterRange {
     pub(super) ty: Type,
     pub(super) count: u32,
-    /// Never the same for two families of a function.
+    /// Unique among the ranges of a function.
     pub(super) id: u32,
 }
 
-/// What a name stands for among registers.
+/// A register that a name refers to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FoundRegister {
     One(Register),
@@ -47,11 +46,11 @@ pub(super) enum FoundRegister {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Variable {
-    /// In the frame of each call. Addresses of parameters are generic ones.
+    /// In the frame of each call. Addresses of parameters are generic.
     Frame { offset: u32, bytes: u32, is_param: bool },
     /// A parameter of the kernel.
     Kernel { offset: u32 },
-    /// Of the whole unit.
+    /// A variable of the unit.
     Symbol(SymbolIndex),
 }
 

@@ -1,11 +1,11 @@
-//! Which instruction an opcode is: the one list of opcodes, each with the family that lowers it.
+//! The list of opcodes, each with the family that lowers it.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
 use crate::error::Error;
 use crate::syntax::tree::Operand;
 
-/// The first target that has an instruction, where not every one has.
+/// Returns the first target that supports an instruction.
 fn first_target(opcode: &str) -> u32 {
     match opcode {
         "lop3" => 50,
@@ -27,7 +27,7 @@ impl<'m> Builder<'_, 'm> {
     ) -> Result<(), Error> {
         let (target, since) = (self.unit.module.target, first_target(opcode));
         if target < since {
-            return Err(self.error(format!("'{opcode}' needs sm_{since} or higher, and the target is sm_{target}")));
+            return Err(self.error(format!("'{opcode}' needs sm_{since} or higher, but the target is sm_{target}")));
         }
         match opcode {
             "add" | "sub" => self.sum(opcode, modifiers, operands),

@@ -1,4 +1,4 @@
-//! What a text defines, lowered, with names of other texts open.
+//! A lowered text, in which references to other texts are unresolved.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::image::Kernel;
 use crate::program::{Code, Signature, SymbolIndex};
 use crate::syntax::tree::Linkage;
 
-/// One text, lowered.
+/// One lowered text.
 #[derive(Debug)]
 pub(crate) struct LoweredUnit {
     pub(crate) symbols: Vec<Symbol>,
@@ -29,7 +29,7 @@ pub(crate) enum SymbolKind {
         code: Option<usize>,
     },
     Variable(Variable),
-    /// Another name of a function.
+    /// An alias of a function.
     Alias(SymbolIndex),
 }
 
@@ -42,31 +42,31 @@ pub(crate) struct Variable {
     pub(crate) initial: Data,
 }
 
-/// Where a variable of a whole unit lives.
+/// The memory that a variable of the unit is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VariableSpace {
     Global,
     Const,
     Shared,
-    /// Shared memory whose size the launch says.
+    /// Shared memory whose size the launch states.
     DynamicShared,
 }
 
-/// What a variable starts with. Bytes beyond are zero.
+/// The initial bytes of a variable. The rest is zero.
 #[derive(Debug, Default)]
 pub(crate) struct Data {
     pub(crate) bytes: Vec<u8>,
     pub(crate) relocations: Vec<Relocation>,
 }
 
-/// The address of a symbol, to be written into a variable.
+/// The address of a symbol to write into a variable.
 #[derive(Debug)]
 pub(crate) struct Relocation {
     pub(crate) offset: u64,
-    /// Bytes to write.
+    /// The number of bytes to write.
     pub(crate) bytes: u32,
     pub(crate) symbol: SymbolIndex,
     pub(crate) addend: i64,
-    /// Which byte of the address, as a mask; zero for all.
+    /// A mask of the byte of the address to write; zero for all.
     pub(crate) mask: u64,
 }

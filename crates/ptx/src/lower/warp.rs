@@ -1,4 +1,4 @@
-//! Instructions by which threads meet: barriers of the block, and everything that looks across a warp.
+//! Lowers instructions that synchronize threads: barriers of the block, and operations across a warp.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
@@ -74,7 +74,7 @@ impl<'m> Builder<'_, 'm> {
             _ => return Err(self.error("wrong operands")),
         };
         if let Operand::Integer(16..) = id {
-            return Err(self.error("barriers have the numbers 0 to 15"));
+            return Err(self.error("the number of a barrier must be between 0 and 15"));
         }
         let id = self.narrow(id, Type::U32)?;
         let threads = threads.map(|threads| self.narrow(threads, Type::U32)).transpose()?;

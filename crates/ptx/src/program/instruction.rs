@@ -1,4 +1,4 @@
-//! An instruction: what it does, and to which slots.
+//! An instruction: the operation and its slots.
 
 use super::*;
 use crate::arith::convert::{Convert, Format, Fp8};
@@ -20,7 +20,7 @@ pub(crate) struct Guard {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Falls into a place that branches come to.
+    /// The target of branches. Does nothing.
     Label,
     Branch {
         target: u32,
@@ -37,7 +37,7 @@ pub(crate) enum Op {
     Sleep {
         nanoseconds: Slot,
     },
-    /// Lets other warps go on.
+    /// Lets other warps run.
     Yield,
 
     MoveNarrow {
@@ -53,7 +53,7 @@ pub(crate) enum Op {
         from: Slot,
         negated: bool,
     },
-    /// Parts of a register, low ones first; `None` where a part is not wanted.
+    /// Parts of a register, low ones first; `None` for a part that is discarded.
     Split {
         from: Reg,
         part_bits: u32,
@@ -69,7 +69,7 @@ pub(crate) enum Op {
         to: Reg,
     },
 
-    /// Integers of 32 bits; of 16 bits where `half` says how operands are extended.
+    /// 32-bit integers, or 16-bit ones, where `half` states how operands are extended.
     Narrow {
         op: Integer,
         half: Option<Extend>,
@@ -93,7 +93,7 @@ pub(crate) enum Op {
         b: Slot,
         c: Slot,
     },
-    /// 32 (or 16) bits times as many, and a 64-bit (or 32-bit) sum.
+    /// A product of two 32-bit (or 16-bit) values plus a 64-bit (or 32-bit) sum.
     Widening {
         signed: bool,
         half: bool,
@@ -125,7 +125,7 @@ pub(crate) enum Op {
         c: Slot,
         d: Slot,
     },
-    /// Sums with a carry bit.
+    /// Sums with carry.
     Carry {
         op: CarryOp,
         reads: bool,
@@ -171,7 +171,7 @@ pub(crate) enum Op {
         to: Reg,
         from: Reg,
     },
-    /// Two singles to a pair of halves: `a` becomes the high one.
+    /// Two f32 to a pair of halves: `a` becomes the high one.
     ConvertPair {
         format: Half,
         how: Convert,
@@ -184,7 +184,7 @@ pub(crate) enum Op {
         to: Slot,
         a: Slot,
     },
-    /// Of two f32, or without `b` of a pair of f16.
+    /// From two f32, or, without `b`, from a pair of f16.
     PackEighths {
         format: Fp8,
         relu: bool,
@@ -236,7 +236,7 @@ pub(crate) enum Op {
         to: Reg,
         at: Address,
     },
-    /// From the arguments of the launch, the same for all lanes.
+    /// Loads from the arguments of the launch, the same for all lanes.
     LoadParameter {
         width: Width,
         signed: bool,
@@ -271,13 +271,13 @@ pub(crate) enum Op {
         bytes: u32,
         source_bytes: Option<Slot>,
     },
-    /// Whether a generic address lies in a space.
+    /// Tests whether a generic address is in a space.
     IsSpace {
         space: MemorySpace,
         to: Slot,
         from: Reg,
     },
-    /// An address of a space to a generic one, or back.
+    /// Converts an address of a space to a generic one, or back.
     ToGeneric {
         space: MemorySpace,
         to: Reg,
@@ -292,7 +292,7 @@ pub(crate) enum Op {
     ActiveMask {
         to: Slot,
     },
-    /// Waits until the lanes of a mask are here.
+    /// Waits until the lanes of a mask have arrived.
     WarpBarrier {
         members: Slot,
     },

@@ -1,10 +1,10 @@
-//! What instructions of one family differ in: which operation, comparison, space or mode.
+//! The variants within each family of instructions: operations, comparisons, spaces and modes.
 
 use super::*;
 use crate::arith::half::Half;
 use crate::arith::integer::{FunnelMode, Permutation};
 
-/// How 16 bits become 32.
+/// How 16 bits are extended to 32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extend {
     Zero,
@@ -15,7 +15,7 @@ pub(crate) enum Extend {
 pub(crate) enum Integer {
     Add,
     Sub,
-    /// Signed, to the bounds.
+    /// Signed, saturating.
     AddSat,
     SubSat,
     Mul,
@@ -44,9 +44,9 @@ pub(crate) enum Integer {
     Or,
     Xor,
     Not,
-    /// Logical: 1 for 0, else 0.
+    /// Logical not: 1 for 0, else 0.
     CNot,
-    /// Amounts of 32 and more empty the register; only for 32 and 16 bits, see `ShiftWide`.
+    /// A shift by 32 or more yields zero; only for 32 and 16 bits, see `ShiftWide`.
     ShiftLeft,
     ShiftRightUnsigned,
     ShiftRightSigned,
@@ -59,13 +59,13 @@ pub(crate) enum Shift {
     RightSigned,
 }
 
-/// Bit operations of 32 bits.
+/// 32-bit bit operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bits {
     Lop3(u8),
     ExtractUnsigned,
     ExtractSigned,
-    /// Of the highest bit, or how far it is from the top.
+    /// The position of the highest bit, or its distance from the top.
     Find {
         signed: bool,
         shift_amount: bool,
@@ -102,7 +102,7 @@ pub(crate) enum Bits {
     },
     Mask(FunnelMode),
     NthSet,
-    /// `a` and `b` saturated to so many bits, `b` lowest, and what fits of `c` above.
+    /// `a` and `b` saturated to this many bits, `b` lowest, and the part of `c` that fits above.
     Pack {
         bits: u32,
         signed: bool,
@@ -134,7 +134,7 @@ pub(crate) enum BitsWide {
 pub(crate) enum CarryOp {
     Add,
     Sub,
-    /// Low or high half of a product, and a sum.
+    /// The low or high half of a product, plus a sum.
     MadLow,
     MadHigh {
         signed: bool,
@@ -182,7 +182,7 @@ pub(crate) struct Compare {
     pub(crate) a: Reg,
     pub(crate) b: Reg,
     pub(crate) combine: Option<(Logic, Slot, bool)>,
-    /// The outcome, and that of its opposite; of packed types the two halves.
+    /// The outcome, and its opposite; for packed types the two halves.
     pub(crate) to: Option<Slot>,
     pub(crate) second: Option<Slot>,
 }
@@ -209,7 +209,7 @@ pub(crate) enum Relation {
     Le,
     Gt,
     Ge,
-    /// True also if one is NaN.
+    /// Also true if an operand is NaN.
     Equ,
     Neu,
     Ltu,
@@ -228,7 +228,7 @@ pub(crate) enum MemorySpace {
     Const,
     Shared,
     Local,
-    /// Parameters of the kernel; addresses are generic ones.
+    /// Parameters of the kernel; their addresses are generic.
     Param,
 }
 
@@ -243,11 +243,11 @@ pub(crate) struct Atomic {
     pub(crate) space: MemorySpace,
     pub(crate) op: AtomicOp,
     pub(crate) kind: AtomicKind,
-    /// Nothing for `red`.
+    /// `None` for `red`.
     pub(crate) to: Option<Reg>,
     pub(crate) at: Address,
     pub(crate) operand: Reg,
-    /// What `cas` compares with is `operand`; this is what it writes.
+    /// The value that `cas` writes; it compares with `operand`.
     pub(crate) swap: Option<Reg>,
 }
 
@@ -328,7 +328,7 @@ pub(crate) enum BarrierReduce {
     Or,
 }
 
-/// An instruction on a barrier that lives in a word of shared memory.
+/// An operation on a barrier in a word of shared memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Mbarrier {
     pub(crate) space: MemorySpace,
@@ -342,7 +342,7 @@ pub(crate) enum MbarrierOp {
         count: Slot,
     },
     Invalidate,
-    /// `drop` lowers the count of the phases to come; `expect` announces bytes first.
+    /// `drop` lowers the count of later phases; `expect` announces bytes first.
     Arrive {
         state: Option<Slot>,
         count: Option<Slot>,
@@ -355,7 +355,7 @@ pub(crate) enum MbarrierOp {
     CompleteBytes {
         bytes: Slot,
     },
-    /// Whether the phase of a state (wide), or of a parity (narrow), is over.
+    /// Tests whether the phase of a state (wide), or of a parity (narrow), is over.
     TestState {
         to: Slot,
         state: Slot,
@@ -364,7 +364,7 @@ pub(crate) enum MbarrierOp {
         to: Slot,
         parity: Slot,
     },
-    /// Not an access: how many arrivals a state lacks.
+    /// Not an access: the number of arrivals that a state still needs.
     PendingCount {
         to: Slot,
         state: Slot,
@@ -385,10 +385,10 @@ pub(crate) enum Target {
     Address(Slot),
 }
 
-/// What a caller gives for a formal parameter, or takes a result into.
+/// An argument that a caller passes for a parameter, or the place for a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Argument {
-    /// Bytes of the caller's frame.
+    /// Bytes in the caller's frame.
     Frame {
         offset: u32,
         bytes: u32,

@@ -1,8 +1,9 @@
-//! Which words of a launch's arguments an address comes from: a static analysis of a kernel's registers.
+//! Pointer provenance: a static analysis of a kernel's registers that finds which words of a launch's arguments an
+//! address is derived from.
 //!
-//! The order of instructions is not looked at: a register may hold what any instruction that writes it puts there. So the
-//! answer holds on every path, and the analysis takes memory in proportion to the registers. Only 64-bit registers are
-//! followed: 32 bits are an offset, never a whole pointer, until they are joined to 64.
+//! The analysis is flow-insensitive: a register may have the value of any instruction that writes it. So the result
+//! holds on every path, and the analysis needs memory proportional to the number of registers. Only 64-bit registers
+//! are tracked: 32 bits are an offset, never a whole pointer, until they are joined to 64.
 
 use std::collections::HashMap;
 
@@ -10,44 +11,44 @@ use super::*;
 use crate::arith::convert::Format;
 use crate::memory::Width;
 
-/// Words of the arguments that are told apart. An address that comes from one more is of unknown provenance.
+/// The maximum number of words that are distinguished. An address derived from another one is of unknown provenance.
 const WORDS_MAX: usize = 64;
 
-/// Passes over the instructions before all addresses are taken to be of unknown provenance: one for each register that a
-/// loop hands on against the order of the text, and as a rule three.
+/// The maximum number of passes over the instructions; after it, all addresses are of unknown provenance. Three passes
+/// are typical; a loop adds one for each register that it carries against the order of the text.
 const PASSES_MAX: usize = 32;
 
-/// What the addresses of a kernel's accesses come from.
+/// The provenance of the addresses of a kernel's accesses.
 #[derive(Debug, Default)]
 pub(crate) struct PointerProvenance {
-    /// Where the words lie in the arguments, in bytes: at multiples of 8.
+    /// The offsets of the words in the arguments, in bytes: multiples of 8.
     pub(crate) words: Vec<u32>,
-    /// Sets of words that addresses come from: a bit for each word. None is empty.
+    /// Sets of words that addresses are derived from: a bit for each word. None is empty.
     pub(crate) sets: Vec<u64>,
-    /// For each instruction the number of its address's set, counted from 1. Zero where there is no address, or one that may
-    /// come from elsewhere too. Empty where all are zero.
+    /// For each instruction, the number of its address's set, from 1. Zero if it has no address, or one that may have
+    /// another origin too. Empty if all are zero.
     set_by_instruction: Vec<u16>,
 }
 
 impl PointerProvenance {
-    /// The set that the address of an instruction comes from.
+    /// Returns the set that the address of an instruction is derived from.
     pub(crate) fn pointer_set(&self, position: u32) -> Option<usize> {
         let number = *self.set_by_instruction.get(position as usize)?;
         usize::from(number).checked_sub(1)
     }
 }
 
-/// What a 64-bit register may hold.
+/// The possible origins of a 64-bit register's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Provenance {
-    /// The words that it may have been computed from.
+    /// The words that it may be derived from.
     words: u64,
-    /// Whether it may be a pointer that comes from none of them.
+    /// Whether it may be a pointer that is not derived from any of them.
     is_unknown: bool,
 }
 
 impl Provenance {
-    /// A number that is not a pointer, or is one that never changes.
+    /// A number that is not a pointer, or a pointer that never changes.
     const NUMBER: Self = Self { words: 0, is_unknown: false };
     const UNKNOWN: Self = Self { words: 0, is_unknown: true };
 
@@ -55,22 +56,22 @@ impl Provenance {
         Self { words: self.words | other.words, is_unknown: self.is_unknown || other.is_unknown }
     }
 
-    /// Of a product, a quotient or shifted bits: no longer a pointer that came from memory.
+    /// For a product, a quotient or shifted bits: no longer a pointer that was loaded from memory.
     fn scaled(self) -> Self {
         Self { is_unknown: false, ..self }
     }
 }
 
 struct ProvenanceAnalysis {
-    /// Registers that always hold the address of an argument: where that lies.
+    /// Registers that always have the address of an argument, and its offset.
     arguments: HashMap<Reg, u64>,
     words: Vec<u32>,
-    /// What each 64-bit register may hold.
+    /// The possible origins of each 64-bit register.
     wide: Vec<Provenance>,
     has_changed: bool,
 }
 
-/// Finds out where the addresses of a function come from. One that is not a kernel has no arguments of a launch.
+/// Analyzes a function. One that is not a kernel has no launch arguments.
 pub(crate) fn analyze(instructions: &[Instruction], constants: &[(Reg, Constant)], wide: u32) -> PointerProvenance {
     let arguments = constants.iter().filter_map(|&(place, constant)| match constant {
         Constant::Bits(bits) => Some((place, bits.wrapping_sub(PARAM_WINDOW))).filter(|&(_, at)| at < WINDOW_BYTES),
@@ -131,7 +132,7 @@ impl ProvenanceAnalysis {
         slots.iter().fold(Provenance::NUMBER, |joined, &slot| joined.or(self.wide[slot as usize]))
     }
 
-    /// The word of the arguments at an offset.
+    /// Returns the origin of the word of the arguments at an offset.
     fn word(&mut self, offset: u64) -> Provenance {
         let Ok(offset) = u32::try_from(offset) else { return Provenance::UNKNOWN };
         let known = self.words.iter().position(|&word| word == offset);
@@ -145,7 +146,7 @@ impl ProvenanceAnalysis {
         Provenance { words: 1 << index, is_unknown: false }
     }
 
-    /// Where in the arguments an address lies that is a constant.
+    /// Returns the offset in the arguments of a constant address.
     fn argument_at(&self, at: &Address) -> Option<u64> {
         self.arguments.get(&at.base)?.checked_add_signed(at.offset)
     }
@@ -158,7 +159,7 @@ impl ProvenanceAnalysis {
         }
     }
 
-    /// What a load puts into a register. Fewer than 8 bytes are not a pointer.
+    /// Returns the origin of a loaded value. Fewer than 8 bytes are not a pointer.
     fn provenance_of_load(&mut self, width: Width, argument: Option<u64>) -> Provenance {
         match argument {
             _ if width != Width::Eight => Provenance::NUMBER,
@@ -167,7 +168,8 @@ impl ProvenanceAnalysis {
         }
     }
 
-    /// Notes what an instruction writes to 64-bit registers. Every instruction is named, so that a new one is not forgotten.
+    /// Records what an instruction writes to 64-bit registers. The match is exhaustive, so that a new instruction is
+    /// not forgotten.
     fn visit(&mut self, op: &Op) {
         match op {
             Op::MoveWide { to, from } => self.assign(Reg::Wide(*to), self.provenance_of_wide(&[*from])),
@@ -202,7 +204,7 @@ impl ProvenanceAnalysis {
             Op::ToGeneric { to, from, .. } | Op::FromGeneric { to, from, .. } => {
                 self.assign(*to, self.provenance_of(*from))
             }
-            // Two halves make a pointer of which nobody knows where it comes from.
+            // Two halves make a pointer of unknown origin.
             Op::Join { to, .. } => self.assign(*to, Provenance::UNKNOWN),
             Op::Split { to, .. } => to.iter().flatten().for_each(|&to| self.assign(to, Provenance::UNKNOWN)),
             Op::LoadParameter { width, to, offset, .. } => {
@@ -230,9 +232,9 @@ impl ProvenanceAnalysis {
                     }
                 }
             }
-            // What these write to 64-bit registers is a float, a time or a state, and not a pointer.
+            // These write a float, a time or a state to 64-bit registers, not a pointer.
             Op::Double { .. } | Op::Read { .. } | Op::BarrierWord(_) => {}
-            // These write none.
+            // These write no 64-bit register.
             Op::Label | Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap => {}
             Op::Breakpoint | Op::Sleep { .. } | Op::Yield | Op::Fence | Op::Store { .. } | Op::StoreVector { .. } => {}
             Op::CopyAsync { .. } | Op::IsSpace { .. } | Op::Compare(_) | Op::Test { .. } | Op::Logic { .. } => {}
@@ -272,7 +274,7 @@ impl ProvenanceAnalysis {
     }
 }
 
-/// The 64-bit register that holds the address of an access beyond the block, if that is what the instruction is.
+/// Returns the 64-bit register with the address, if the instruction is an access outside the block.
 fn address_of(op: &Op) -> Option<Slot> {
     let (space, at) = match op {
         Op::Load { space, at, .. }
@@ -298,7 +300,8 @@ mod tests {
     use super::*;
     use crate::image::{Image, Unit};
 
-    /// How many accesses beyond the block a text's kernels have, and of how many the provenance is known.
+    /// Returns the number of accesses outside the block in a text's kernels, and how many of them have a known
+    /// provenance.
     fn accesses(text: &str) -> (usize, usize) {
         let image = Image::link(vec![Unit::compile(text).unwrap()]).unwrap();
         let (program, _) = image.relocate(&vec![1 << 20; image.variables().len()]);
@@ -315,7 +318,7 @@ mod tests {
     #[test]
     fn the_origin_of_nine_of_ten_accesses_of_compiled_kernels_is_known() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../softcuda/tests/kernels");
-        // A bundle runs where the sources are not.
+        // A test bundle runs on a machine without the sources.
         let Ok(entries) = fs::read_dir(folder) else { return };
         let (mut all, mut known) = (0, 0);
         for entry in entries {
@@ -325,7 +328,7 @@ mod tests {
                 (all, known) = (all + some, known + told);
             }
         }
-        // The others are variables of modules, memory of `malloc`, spilled registers and functions that are called.
-        assert!(all > 2000 && 10 * known >= 9 * all, "of {known} of {all}");
+        // The others are variables of modules, memory of `malloc`, spilled registers and called functions.
+        assert!(all > 2000 && 10 * known >= 9 * all, "the provenance of {known} of {all} accesses is known");
     }
 }

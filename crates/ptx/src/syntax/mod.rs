@@ -1,4 +1,4 @@
-//! The language: text to tokens to tree.
+//! The grammar: text to tokens to a syntax tree.
 
 mod lexer;
 mod parser;

@@ -1,9 +1,8 @@
-//! The syntax tree: what a PTX text says, name by name, before anything is known of what the names mean.
+//! The syntax tree: the structure of a PTX text, with names that are not resolved yet.
 //!
-//! It borrows from the text. Instructions are kept as words: which words make an instruction is known to the lowering
-//! alone.
+//! It borrows from the text. Instructions are kept as words: only the lowering knows which words make an instruction.
 
-/// A place in the text, both counted from 1.
+/// A position in the text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
     pub line: u32,
@@ -16,7 +15,7 @@ pub struct Position {
 pub struct Module<'a> {
     /// Major and minor.
     pub version: (u32, u32),
-    /// As in `sm_90`: 90.
+    /// The target: 90 for `sm_90`.
     pub target: u32,
     pub items: Vec<Item<'a>>,
 }
@@ -35,7 +34,7 @@ pub enum Item<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Linkage {
-    /// Known in this text alone.
+    /// Visible only in this text.
     #[default]
     Local,
     Visible,
@@ -44,7 +43,7 @@ pub enum Linkage {
     Common,
 }
 
-/// Where a variable lives, or an instruction looks for it.
+/// The space of a variable or of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     Register,
@@ -80,33 +79,33 @@ pub enum Type {
     Pred,
 }
 
-/// A variable of any space but registers; also a parameter of a function.
+/// A variable outside registers, or a parameter of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable<'a> {
     pub at: Position,
     pub linkage: Linkage,
     pub space: Space,
-    /// In bytes, where the text says so.
+    /// In bytes, if stated.
     pub align: Option<u32>,
     pub ty: Type,
     /// Elements of a vector type: 1, 2 or 4 (8 from version 8.8 on).
     pub vector: u32,
-    /// Whether the text says that it is the address of memory of the device: `.ptr` or `.ptr .global`.
+    /// Whether it is declared as the address of device memory: `.ptr` or `.ptr .global`.
     pub is_pointer: bool,
     pub name: &'a str,
-    /// Lengths of the dimensions, outermost first; `None` where the brackets are empty.
+    /// Lengths of the dimensions, outermost first; `None` for empty brackets.
     pub dimensions: Vec<Option<u64>>,
     pub initial: Option<Initial<'a>>,
 }
 
-/// What a variable is initialised with.
+/// An initial value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Initial<'a> {
     Integer(u64),
     /// The bits of a `0f` or `0d` literal, or of a decimal one (as `f64`).
     Single(u32),
     Double(u64),
-    /// `name`, `name+8`, `generic(name)+8`; `mask` as in `0xff00(name)`, zero where there is none.
+    /// `name`, `name+8`, `generic(name)+8`; `mask` as in `0xff00(name)`, zero if there is none.
     Address {
         at: Position,
         name: &'a str,
@@ -134,7 +133,7 @@ pub struct Function<'a> {
     pub returns: Vec<Parameter<'a>>,
     pub parameters: Vec<Parameter<'a>>,
     pub noreturn: bool,
-    /// `.maxntid`, with 1 for what is not said.
+    /// `.maxntid`, with 1 for omitted values.
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`
     pub required_threads: Option<[u32; 3]>,
@@ -142,7 +141,7 @@ pub struct Function<'a> {
     pub min_blocks: Option<u32>,
     /// `.maxnreg`
     pub max_registers: Option<u32>,
-    /// Nothing for a declaration.
+    /// `None` for a declaration.
     pub body: Option<Vec<Statement<'a>>>,
 }
 
@@ -159,19 +158,19 @@ pub enum Statement<'a> {
         at: Position,
         name: &'a str,
     },
-    /// `.reg .b32 %r<5>;` with `count` 5, or `.reg .b32 x;` with none.
+    /// `.reg .b32 %r<5>;` with `count` 5, or `.reg .b32 x;` without one.
     Registers {
         at: Position,
         ty: Type,
         vector: u32,
         names: Vec<(&'a str, Option<u32>)>,
     },
-    /// `.local`, `.shared`, `.param`, and also `.global` or `.const` within a function.
+    /// `.local`, `.shared`, `.param`, and also `.global` or `.const` in a function.
     Variable(Variable<'a>),
-    /// `{ ... }`: names within hide those outside.
+    /// `{ ... }`: names inside hide those outside.
     Block(Vec<Statement<'a>>),
     Instruction(Instruction<'a>),
-    /// `label: .branchtargets a, b, c;`, and `.calltargets` alike.
+    /// `label: .branchtargets a, b, c;`, and likewise `.calltargets`.
     Targets {
         at: Position,
         name: &'a str,
@@ -196,7 +195,7 @@ pub struct Instruction<'a> {
     /// `global`, `v2`, `f32`: without the dots; a qualifier with colons is one word (`L1::evict_last`).
     pub modifiers: Vec<&'a str>,
     pub operands: Vec<Operand<'a>>,
-    /// From the guard to before the semicolon, as it stands in the text.
+    /// From the guard to before the semicolon, as written.
     pub text: &'a str,
 }
 

@@ -1,23 +1,23 @@
-//! Accesses whose addresses come from arguments of the launch stay within the blocks that these led to; all others are
-//! left to the memory's own check.
+//! Accesses whose addresses are derived from launch arguments must stay in the blocks that these refer to; all others
+//! are left to the memory's own check.
 
 use crate::common::{BASE, Flat, Outcome, launch_known};
 
 use freehold_ptx::{Access, Extent, Fault, FaultKind, Pointer};
 
-/// Blocks of 16, 32 and 24 bytes in one chunk of 4096, which is all memory there is.
+/// Blocks of 16, 32 and 24 bytes in one chunk of 4096, which is the whole memory.
 const FIRST: Extent = Extent { start: BASE + 512, bytes: 16, access: Access::ReadWrite };
 const SECOND: Extent = Extent { start: BASE + 1024, bytes: 32, access: Access::ReadWrite };
 const THIRD: Extent = Extent { start: BASE + 1536, bytes: 24, access: Access::ReadWrite };
 
-/// The block that a word leads to.
+/// Returns the block that a word refers to.
 fn known(word: u64) -> Option<Pointer> {
     let holds = |block: &Extent| (block.start..block.start + 512).contains(&word);
     let blocks = [FIRST, SECOND, THIRD].into_iter().find(holds).into_iter().collect();
     (BASE..BASE + 4096).contains(&word).then_some(Pointer { offset: 0, region: BASE..BASE + 4096, blocks })
 }
 
-/// Runs a kernel of 64-bit parameters `a`, `b`, … with one thread. `%a`, `%b`, … hold them.
+/// Runs a kernel with 64-bit parameters `a`, `b`, … and one thread. `%a`, `%b`, … have their values.
 fn run_on(body: &str, words: &[u64], memory: Flat) -> Result<Outcome, Fault> {
     let names = ["a", "b", "c", "d"];
     let names = &names[..words.len()];
@@ -35,10 +35,10 @@ fn run(body: &str, words: &[u64]) -> Result<Outcome, Fault> {
     run_on(body, words, Flat::new(4096))
 }
 
-/// What lies at the address of the fault, in words.
+/// Returns the description of the faulting address.
 #[track_caller]
 fn refused(outcome: Result<Outcome, Fault>) -> String {
-    match outcome.expect_err("the access leaves its block").kind {
+    match outcome.expect_err("the access should have left its block").kind {
         FaultKind::Address { space: "global", what, .. } => what,
         other => panic!("{other:?}"),
     }
@@ -139,7 +139,7 @@ fn the_origin_follows_what_is_done_to_an_address() {
 
 #[test]
 fn an_offset_that_was_loaded_leaves_the_origin_what_it_is() {
-    // The index lies in the block itself: 4 elements of 4 bytes, of which the one behind the last is meant.
+    // The index is in the block itself: 4 elements of 4 bytes, of which the one after the last is accessed.
     for index in [
         "ld.global.u32 %r1, [%a]; mad.wide.u32 %x1, %r1, 4, %a;",
         "ld.global.u64 %x2, [%a]; shl.b64 %x3, %x2, 2; add.s64 %x1, %a, %x3;",
@@ -161,7 +161,7 @@ fn a_pointer_that_was_loaded_leads_anywhere() {
         let body = format!("ld.global.u64 %x1, [%a]; {moves} st.global.u32 [%x1], %r0;");
         served(run_on(&body, &[FIRST.start], memory.clone()));
     }
-    // Halves that are joined, and what went through local memory, too.
+    // Also joined halves, and values that went through local memory.
     let halves = "mov.b64 {%r1, %r2}, %b; mov.b64 %x1, {%r1, %r2}; st.global.u32 [%x1+64], %r0;";
     served(run(halves, &[FIRST.start, SECOND.start]));
     let spilled = "{ .local .align 8 .b8 place[8]; st.local.u64 [place], %b; ld.local.u64 %x1, [place]; } \
@@ -183,7 +183,7 @@ fn a_pointer_that_was_chosen_of_two_leads_to_either_block() {
         let what = refused(run(&body(bytes), &words));
         assert_eq!(what, format!("4 bytes past the end of a block of {bytes} bytes at {:#x}", chosen.start));
     }
-    // From the one to the other block by their difference.
+    // From one block to the other by their difference.
     served(run("sub.s64 %x1, %b, %a; add.s64 %x2, %a, %x1; st.global.u32 [%x2], %r0;", &[FIRST.start, SECOND.start]));
 }
 

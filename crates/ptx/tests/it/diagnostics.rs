@@ -1,15 +1,15 @@
-//! What is wrong with a text is said with its line, its column and the instruction.
+//! Errors in a text, with line, column and instruction.
 
 use crate::common;
 
 use freehold_ptx::{ErrorKind, Image, LinkError, Unit};
 
-/// Line, column and message of the first mistake of a kernel's body; line 1 is the body's first.
+/// Returns line, column and message of the first error in a kernel's body; line 1 is the body's first.
 #[track_caller]
 fn mistake(body: &str) -> (u32, u32, String) {
     let head = ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\n.reg .b64 %rd<9>;\n";
     let text = common::with_head(&format!("{head}{body}\nret;\n}}\n"));
-    let error = Unit::compile(&text).expect_err("the text is refused");
+    let error = Unit::compile(&text).expect_err("the text is rejected");
     let lines_before = text.split(body).next().expect("the body is in the text").lines().count() as u32;
     (error.at.line - lines_before, error.at.column, error.message)
 }
@@ -25,9 +25,9 @@ fn an_unknown_instruction_is_reported_with_its_position() {
 #[test]
 fn the_instruction_stands_in_the_error() {
     let text = common::with_head(".entry k() {\n.reg .b32 %r<2>;\n\t@!%q  mov.u32   %r1,\n 1;\n}");
-    let error = Unit::compile(&text).expect_err("%q is no register");
+    let error = Unit::compile(&text).expect_err("%q is not a register");
     assert_eq!(error.instruction, "@!%q mov.u32 %r1, 1");
-    assert_eq!(error.to_string(), "line 6, column 2: '%q' is no predicate: @!%q mov.u32 %r1, 1");
+    assert_eq!(error.to_string(), "line 6, column 2: '%q' is not a predicate: @!%q mov.u32 %r1, 1");
 }
 
 #[test]
@@ -35,47 +35,50 @@ fn names_must_be_declared() {
     assert_eq!(mistake("add.s32 %r1, %r2, %r9;"), (1, 1, "unknown name '%r9'".to_owned()));
     assert_eq!(mistake("bra nowhere;"), (1, 1, "unknown label 'nowhere'".to_owned()));
     assert_eq!(mistake("ld.global.u32 %r1, [nothing];"), (1, 1, "unknown name 'nothing'".to_owned()));
-    assert_eq!(mistake("call nobody;"), (1, 1, "'nobody' is no function".to_owned()));
+    assert_eq!(mistake("call nobody;"), (1, 1, "'nobody' is not a function".to_owned()));
 }
 
 #[test]
 fn a_label_of_an_inner_scope_is_not_seen_outside() {
     assert_eq!(mistake("{ inside: mov.u32 %r1, 1; }\nbra inside;"), (2, 1, "unknown label 'inside'".to_owned()));
-    assert_eq!(mistake("twice:\ntwice: mov.u32 %r1, 1;").2, "label 'twice' stands twice");
+    assert_eq!(mistake("twice:\ntwice: mov.u32 %r1, 1;").2, "label 'twice' is defined twice");
 }
 
 #[test]
 fn types_and_sizes_of_registers_must_fit() {
-    assert_eq!(mistake("add.s32 %r1, %rd1, 1;").2, "'%rd1' is .b64, and the instruction wants .s32");
-    assert_eq!(mistake("add.s32 %r1, %f1, 1;").2, "'%f1' is .f32, and the instruction wants .s32");
-    assert_eq!(mistake("add.f32 %f1, %f2, 1;").2, "1 is an integer, and '.f32' wants a floating-point number");
-    assert_eq!(mistake("selp.b32 %r1, %r2, %r3, %r4;").2, "'%r4' is no predicate");
+    assert_eq!(mistake("add.s32 %r1, %rd1, 1;").2, "'%rd1' is .b64, expected .s32");
+    assert_eq!(mistake("add.s32 %r1, %f1, 1;").2, "'%f1' is .f32, expected .s32");
+    assert_eq!(mistake("add.f32 %f1, %f2, 1;").2, "1 is an integer, expected a floating-point number of type .f32");
+    assert_eq!(mistake("selp.b32 %r1, %r2, %r3, %r4;").2, "'%r4' is not a predicate");
 }
 
 #[test]
 fn unknown_modifiers_are_rejected() {
-    assert_eq!(mistake("add.rz.s32 %r1, %r2, %r3;").2, "'.rz' does not belong to 'add' here");
+    assert_eq!(mistake("add.rz.s32 %r1, %r2, %r3;").2, "'.rz' is not allowed on 'add' here");
     assert_eq!(mistake("mul.s32 %r1, %r2, %r3;").2, "expected '.lo', '.hi' or '.wide'");
-    assert_eq!(mistake("cvt.u32.f32 %r1, %f1;").2, "a conversion to an integer needs '.rni', '.rzi', '.rmi' or '.rpi'");
-    assert_eq!(mistake("setp.lt.b32 %p1, %r1, %r2;").2, "bits are only equal or not");
+    assert_eq!(
+        mistake("cvt.u32.f32 %r1, %f1;").2,
+        "a conversion to an integer requires '.rni', '.rzi', '.rmi' or '.rpi'"
+    );
+    assert_eq!(mistake("setp.lt.b32 %p1, %r1, %r2;").2, "untyped bits can only be compared with '.eq' or '.ne'");
     assert_eq!(mistake("add.s32 %r1, %r2;").2, "expected 3 operands, found 2");
-    assert_eq!(mistake("bar.sync 16;").2, "barriers have the numbers 0 to 15");
+    assert_eq!(mistake("bar.sync 16;").2, "the number of a barrier must be between 0 and 15");
 }
 
 #[test]
 fn unsupported_ptx_is_reported_as_such() {
     let text =
         common::with_head(".entry k() { .reg .b32 %r<9>; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r2]; }");
-    let error = Unit::compile(&text).expect_err("ldmatrix is refused");
+    let error = Unit::compile(&text).expect_err("ldmatrix is rejected");
     assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Unsupported, "'ldmatrix' is not supported"));
 }
 
 #[test]
 fn a_name_is_defined_once() {
     let text = common::with_head(".global .u32 a;\n.global .u32 a;");
-    assert_eq!(Unit::compile(&text).expect_err("a is there twice").message, "'a' is defined twice");
+    assert_eq!(Unit::compile(&text).expect_err("a is defined twice").message, "'a' is defined twice");
     let text = common::with_head(".entry k() { ret; }\n.entry k() { ret; }");
-    assert_eq!(Unit::compile(&text).expect_err("k is there twice").message, "'k' is defined twice");
+    assert_eq!(Unit::compile(&text).expect_err("k is defined twice").message, "'k' is defined twice");
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn a_variable_takes_no_more_values_than_it_has_elements() {
 }
 
 fn linked(texts: &[&str]) -> Result<Image, LinkError> {
-    Image::link(texts.iter().map(|text| Unit::compile(&common::with_head(text)).expect("the text is right")).collect())
+    Image::link(texts.iter().map(|text| Unit::compile(&common::with_head(text)).expect("the text is valid")).collect())
 }
 
 #[test]
@@ -140,20 +143,20 @@ fn parameters_lie_as_their_sizes_demand() {
     assert_eq!(kernel.parameter_bytes, 40);
 }
 
-/// A kernel with registers of all kinds, and a head.
+/// Returns a kernel with a head and registers of all kinds.
 fn kernel(before: &str, body: &str) -> String {
     common::with_head(&common::kernel(before, body))
 }
 
-/// What is wrong with a text.
+/// Returns the error message of a text.
 fn refusal(text: &str) -> String {
-    Unit::compile(text).expect_err("the text is refused").to_string()
+    Unit::compile(text).expect_err("the text is rejected").to_string()
 }
 
 #[test]
 fn a_function_is_not_an_alias_of_itself() {
     let text = common::with_head(".visible .func f(); .alias f, f;\n.visible .entry k() { call f; ret; }");
-    assert_eq!(refusal(&text), "line 4, column 28: 'f' is another name of itself");
+    assert_eq!(refusal(&text), "line 4, column 28: 'f' is an alias of itself");
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn an_address_lies_in_the_space_of_the_instruction() {
         "atom.global.add.u32 %r1, [s+4], 1;",
         ".local .u32 l; ld.param.u32 %r1, [l];",
     ] {
-        assert!(refusal(&kernel(before, body)).contains("lies in another space"), "{body}");
+        assert!(refusal(&kernel(before, body)).contains("is in another space"), "{body}");
     }
     let right =
         "ld.global.u32 %r1, [g]; ld.shared.u32 %r1, [s]; ld.const.u32 %r1, [c]; ld.u32 %r1, [s]; ld.u32 %r1, [g];";
@@ -185,9 +188,9 @@ fn an_address_lies_in_the_space_of_the_instruction() {
 #[test]
 fn div_and_fma_require_a_rounding_mode() {
     for body in ["div.f32 %f1, %f2, %f3;", "fma.f32 %f1, %f2, %f3, %f4;", "mad.f64 %g1, %g2, %g3, %g4;"] {
-        assert!(refusal(&kernel("", body)).contains("the instruction needs a rounding"), "{body}");
+        assert!(refusal(&kernel("", body)).contains("the instruction requires a rounding mode"), "{body}");
     }
-    assert!(refusal(&kernel("", "add.rna.f32 %f1, %f2, %f3;")).contains("'.rna' does not belong here"));
+    assert!(refusal(&kernel("", "add.rna.f32 %f1, %f2, %f3;")).contains("'.rna' is not allowed here"));
     assert!(
         Unit::compile(&kernel("", "div.rn.f32 %f1, %f2, %f3; add.f32 %f1, %f2, %f3; mul.f64 %g1, %g2, %g3;")).is_ok()
     );

@@ -1,19 +1,19 @@
-//! What kernels do in corners: values, parameters and spaces against the ISA, meetings of threads, and inputs that must
-//! not panic.
+//! Corner cases of kernels: values, parameters and spaces against the PTX ISA, convergence of threads, and inputs that
+//! must not panic.
 
 use crate::common;
 
 use common::{Outcome, Size, kernel, launch, launch_linked};
 use freehold_ptx::{Fault, FaultKind};
 
-/// Bytes of memory that each kernel has.
+/// The size of each kernel's memory.
 const BYTES: usize = 16 << 10;
 
 fn run(text: &str, threads: u32) -> Result<Outcome, Fault> {
     launch(text, 1, threads, BYTES, None)
 }
 
-/// The first words of the memory after a kernel has run, which are the same in any order of its warps.
+/// Returns the first words of the memory after a kernel has run; they must be the same in any order of its warps.
 fn words(text: &str, threads: u32, count: usize) -> Vec<u32> {
     common::words(text, 1, threads, BYTES / 4)[..count].to_vec()
 }
@@ -79,7 +79,7 @@ fn endless_recursion_without_locals_is_a_fault_of_the_stack() {
         registers += &format!("mov.u32 %a{index}, {index}; ");
     }
     let before = format!(".func f() {{ .reg .b32 %a<200>; {registers} call f; ret; }}");
-    let fault = run(&kernel(&before, "call f;"), 32).expect_err("a fault").to_string();
+    let fault = run(&kernel(&before, "call f;"), 32).expect_err("the kernel should fault").to_string();
     assert!(fault.contains("stack"), "{fault}");
 }
 
@@ -117,7 +117,7 @@ fn threads_of_three_dimensions_know_where_they_are() {
     let body = "mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mov.u32 %r4, %ntid.x; mov.u32 %r5, %ntid.y; \
                 mad.lo.u32 %r6, %r3, %r5, %r2; mad.lo.u32 %r6, %r6, %r4, %r1; mul.wide.u32 %d1, %r6, 4; add.u64 %d1, %d1, %out; st.global.u32 [%d1], %r6;";
     let size = Size { grid: 1, block: [3, 5, 7], bytes: BYTES };
-    let memory = launch_linked(&[&kernel("", body)], size, None).expect("the kernel is right").memory;
+    let memory = launch_linked(&[&kernel("", body)], size, None).expect("the kernel faulted").memory;
     assert_eq!(memory.bytes[4 * 104], 104);
 }
 
@@ -207,7 +207,7 @@ fn a_comparison_gives_itself_and_its_opposite_combined() {
 #[test]
 fn a_kernel_that_calls_itself_through_its_address_runs_out_of_stack() {
     let body = "mov.u64 %d1, k; P: .callprototype _ (); call %d1, (), P;";
-    let fault = run(&kernel("", body), 1).expect_err("the stack ends");
+    let fault = run(&kernel("", body), 1).expect_err("the stack is exhausted");
     assert!(matches!(fault.kind, FaultKind::Stack { .. }), "{fault}");
 }
 

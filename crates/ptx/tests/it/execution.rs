@@ -1,11 +1,11 @@
-//! How threads go their ways, meet and end.
+//! Execution of threads: divergence, convergence, barriers, calls, faults.
 
 use crate::common;
 
 use common::{launch, words};
 use freehold_ptx::{Fault, FaultKind};
 
-/// A kernel with registers and the address of thread `%i`'s word in `%at`.
+/// Returns a kernel with registers and the address of thread `%i`'s word in `%at`.
 fn kernel(body: &str) -> String {
     format!(
         ".visible .entry k(.param .u64 p)\n{{\n.reg .pred %p<9>;\n.reg .b32 %r<20>, %i;\n.reg .b64 %rd<20>, %at, %base;\n\
@@ -15,7 +15,7 @@ fn kernel(body: &str) -> String {
 
 #[track_caller]
 fn fault(body: &str) -> Fault {
-    launch(&kernel(body), 1, 64, 256, None).expect_err("the kernel goes wrong")
+    launch(&kernel(body), 1, 64, 256, None).expect_err("the kernel should fault")
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn diverged_lanes_reconverge() {
 
 #[test]
 fn a_lane_that_spins_for_another_of_its_warp_ends() {
-    // Lane 0 waits for what lane 31 writes after a loop of its own.
+    // Lane 0 waits for a value that lane 31 writes after a loop.
     let text = kernel(
         "setp.eq.u32 %p1, %i, 0;\n@!%p1 bra work;\nwait: ld.volatile.global.u32 %r1, [%base+124];\n\
          setp.eq.u32 %p2, %r1, 0;\n@%p2 bra wait;\nbra end;\n\
@@ -43,7 +43,7 @@ fn a_lane_that_spins_for_another_of_its_warp_ends() {
 
 #[test]
 fn every_lane_of_a_warp_gets_a_lock_once() {
-    // The lock is word 0, what it guards is word 1.
+    // The lock is word 0, the word that it guards is word 1.
     let text = kernel(
         "again: atom.cas.b32 %r1, [%base], 0, 1;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra again;\n\
          ld.volatile.global.u32 %r2, [%base+4];\nadd.u32 %r2, %r2, 1;\nst.volatile.global.u32 [%base+4], %r2;\n\
@@ -54,7 +54,7 @@ fn every_lane_of_a_warp_gets_a_lock_once() {
 
 #[test]
 fn blocks_that_wait_for_each_other_end() {
-    // Each block waits until the block after it has come; the last one waits for nobody.
+    // Each block waits until the block after it has arrived; the last one does not wait.
     let text = kernel(
         "mov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %nctaid.x;\nadd.u32 %r3, %r1, 1;\nmad.wide.u32 %rd1, %r1, 4, %base;\n\
          setp.ge.u32 %p1, %r3, %r2;\n@%p1 bra mine;\nwait: ld.acquire.gpu.global.u32 %r4, [%rd1+4];\n\
@@ -65,7 +65,7 @@ fn blocks_that_wait_for_each_other_end() {
 
 #[test]
 fn a_barrier_in_a_loop_holds_all_warps_together() {
-    // A sum that travels round the block, one thread a round.
+    // A sum that is passed around the block, one thread per round.
     let text = kernel(
         ".shared .b32 sum[1];\n.reg .b32 %a;\nmov.u32 %a, sum;\nmov.u32 %r1, 0;\nsetp.eq.u32 %p1, %i, 0;\n\
          @%p1 st.shared.u32 [%a], 1;\nloop: bar.sync 0;\nsetp.eq.u32 %p2, %r1, %i;\nld.shared.u32 %r2, [%a];\n\
@@ -145,7 +145,7 @@ fn an_access_starts_at_a_multiple_of_its_size() {
 #[test]
 fn calls_without_end_run_out_of_stack() {
     let text = format!(".func f() {{ .local .b32 a[4]; call f; ret; }}\n{}", kernel("call f;"));
-    let fault = launch(&text, 1, 32, 128, None).expect_err("the stack ends");
+    let fault = launch(&text, 1, 32, 128, None).expect_err("the stack is exhausted");
     assert!(matches!(fault.kind, FaultKind::Stack { .. }), "{fault}");
 }
 
@@ -191,7 +191,7 @@ fn threads_that_sleep_wake() {
 
 #[test]
 fn lanes_that_come_to_a_barrier_one_by_one_are_counted_once() {
-    // Lanes take ways of different lengths to the same barrier, round after round, and count themselves behind it.
+    // Lanes take paths of different lengths to the same barrier, round after round, and count themselves after it.
     let text = kernel(
         ".shared .b32 s[1];\n.reg .b32 %a;\nmov.u32 %a, s;\nmov.u32 %r1, 0;\n\
          round: and.b32 %r2, %i, 3;\nadd.u32 %r2, %r2, %r1;\nway: setp.eq.u32 %p1, %r2, 0;\n@%p1 bra there;\n\

@@ -1,15 +1,15 @@
-//! The conversions whose operand or result is not one of the plain types: pairs, 8-bit floats, tf32.
+//! Conversions with an operand or result that is not a plain type: pairs, 8-bit floats, tf32.
 
 use super::{Convert, Format, convert};
 use crate::arith::Rounding;
 use crate::arith::softfloat::{self, Finite, Layout, Number};
 
-/// A float of 8 bits.
+/// An 8-bit float.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Fp8 {
     /// No infinities, one NaN (of either sign), numbers up to 448.
     E4m3,
-    /// As IEEE's formats, numbers up to 57344.
+    /// Like the IEEE formats, numbers up to 57344.
     E5m2,
 }
 
@@ -19,8 +19,8 @@ pub(crate) fn pack_halves(to: Format, upper: u32, lower: u32, how: Convert) -> u
     half(upper) << 16 | half(lower)
 }
 
-/// `cvt.rna.tf32.f32`: a single of which the lowest 13 bits are zero. The hardware cuts them off a NaN as well, even if
-/// what remains is infinity.
+/// `cvt.rna.tf32.f32`: an f32 whose lowest 13 bits are zero. The hardware truncates a NaN too, even if infinity
+/// remains.
 pub(crate) fn tf32(a: u32, how: Convert) -> u32 {
     let a = if how.relu { Layout::F32.relu(a.into()) as u32 } else { a };
     let rounding = how.rounding.unwrap_or(Rounding::Nearest);
@@ -30,8 +30,8 @@ pub(crate) fn tf32(a: u32, how: Convert) -> u32 {
     }
 }
 
-/// `cvt.rn.satfinite{.relu}.e4m3x2.f32 d, upper, lower`. What is too big becomes the biggest number, even
-/// infinity.
+/// `cvt.rn.satfinite{.relu}.e4m3x2.f32 d, upper, lower`. Values that are too large, even infinity, become the largest
+/// number.
 pub(crate) fn pack_fp8(to: Fp8, upper: u32, lower: u32, relu: bool) -> u16 {
     let eighth = |bits: u32| {
         let bits = if relu { Layout::F32.relu(bits.into()) } else { bits.into() };
@@ -58,7 +58,7 @@ pub(crate) fn pack_fp8_from_halves(to: Fp8, pair: u32, relu: bool) -> u16 {
     pack_fp8(to, single(pair >> 16), single(pair), relu)
 }
 
-/// `cvt.rn{.relu}.f16x2.e4m3x2`: every number of the small formats is one of f16.
+/// `cvt.rn{.relu}.f16x2.e4m3x2`: f16 represents every number of the small formats.
 pub(crate) fn unpack_fp8(from: Fp8, pair: u16, relu: bool) -> u32 {
     let half = |bits: u16| {
         let value = match (from, bits & 0x7f) {

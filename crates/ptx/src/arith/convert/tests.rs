@@ -1,4 +1,4 @@
-//! Conversions at their corners, and between all pairs of formats.
+//! Corner cases of conversions, and all pairs of formats.
 
 use freehold_testing::at_effort;
 use proptest::prelude::*;
@@ -188,7 +188,7 @@ fn narrowing_rounds_and_overflows() {
 #[test]
 fn every_small_float_survives_the_way_through_a_bigger_one() {
     for small in [F16, Bf16] {
-        let NumberClass::Float(layout) = small.class() else { panic!("a float") };
+        let NumberClass::Float(layout) = small.class() else { panic!("not a float") };
         for bits in 0..=0xffff {
             for big in [F32, F64] {
                 let there = convert(big, small, bits, PLAIN);
@@ -230,7 +230,7 @@ fn the_fast_conversions_are_the_exact_ones() {
     }
 }
 
-/// What a conversion gives must be a value of the destination, extended as its type says.
+/// The result of a conversion must be a value of the destination, extended as its type requires.
 #[test]
 fn every_pair_of_formats_gives_a_value_of_the_destination() {
     let corners = [0, 1, 0x7f, 0x80, 0xff, 0x7c00, 0x7fff, 0x8000, 0x7f80_0000, 0xffc0_0000, 1 << 63, u64::MAX];
@@ -284,7 +284,7 @@ fn a_nan_keeps_its_payload_to_and_from_double_only() {
     assert_eq!(convert(F64, F32, 0xff81_2345, PLAIN), 0xfff8_2468_a000_0000);
     assert_eq!(convert(F64, F32, 0xff81_2345, Convert { ftz: true, ..PLAIN }), 0x7fff_ffff_e000_0000);
     assert_eq!(convert(F16, F32, 0xff81_2345, NEAREST), 0x7fff);
-    // Moves, which let it through.
+    // Moves, which preserve it.
     assert_eq!(convert(F32, F32, 0xff81_2345, PLAIN), 0xff81_2345);
     assert_eq!(convert(F32, Bf16, 0xff81, PLAIN), 0xff81_0000);
 }

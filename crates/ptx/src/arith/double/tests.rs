@@ -1,4 +1,4 @@
-//! The corners of f64, by their bits.
+//! Corner cases of f64, as bits.
 
 use super::*;
 

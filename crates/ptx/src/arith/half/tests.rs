@@ -1,4 +1,4 @@
-//! f16 and bf16 by their bits, and all values of the one against arithmetic in f64.
+//! f16 and bf16, as bits, and all values of f16 against arithmetic in f64.
 
 use freehold_testing::at_effort;
 use proptest::prelude::*;
@@ -12,11 +12,11 @@ const FTZ: HalfMode = HalfMode { ftz: true, ..PLAIN };
 const SAT: HalfMode = HalfMode { sat: true, ..PLAIN };
 const RELU: HalfMode = HalfMode { relu: true, ..PLAIN };
 
-/// The f16 nearest to `exact`, found by search among all of them.
+/// Finds the nearest f16 to `exact` by searching all of them.
 fn nearest(exact: f64) -> u16 {
     let magnitude = exact.abs();
     let above = (0..0x7c00).partition_point(|&bits: &u16| Half::F16.value(bits) < magnitude);
-    // Half a step beyond the biggest number lies infinity.
+    // Half a step beyond the largest number is infinity.
     let limit = 65520.0;
     let bits = if magnitude >= limit {
         0x7c00
@@ -83,7 +83,7 @@ fn a_fused_sum_is_rounded_once() {
     assert_eq!(Half::F16.fma(0x3c01, 0x3c01, 0xbc02, PLAIN), 0x0010);
     // (1 + 2^-7)^2 - (1 + 2^-6) = 2^-14.
     assert_eq!(Half::Bf16.fma(0x3f81, 0x3f81, 0xbf82, PLAIN), 0x3880);
-    // 13 * 21 = 273 lies between 272 and 274: 2^-100 decides.
+    // 13 * 21 = 273 is between 272 and 274: 2^-100 decides.
     assert_eq!(Half::Bf16.fma(0x4150, 0x41a8, 0x0d80, PLAIN), 0x4389);
     assert_eq!(Half::Bf16.fma(0x4150, 0x41a8, 0, PLAIN), 0x4388);
 }
@@ -141,7 +141,7 @@ proptest! {
     #[test]
     fn the_way_through_doubles_is_exact(a in any::<u16>(), b in any::<u16>(), c in any::<u16>(), near in any::<bool>()) {
         for half in [Half::F16, Half::Bf16] {
-            // The product's own size, so that the sum cancels or is a tie.
+            // As large as the product, so that the sum cancels or is a tie.
             let c = if near { half.mul(a, b, PLAIN) ^ SIGN ^ (c & 0x801f) } else { c };
             let [x, y, z] = [a, b, c].map(u64::from);
             let layout = half.layout();

@@ -1,4 +1,4 @@
-//! An operation by its PTX name: its operands' types, and its answer.
+//! Evaluates an operation by its PTX name: the types of its operands, and its result.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Bits of the exponent and of the fraction; an integer has fraction only.
+    /// Returns the bits of the exponent and of the fraction; an integer has only a fraction.
     pub(super) fn bits(self) -> (u32, u32) {
         match self {
             Kind::Single => (8, 23),
@@ -30,7 +30,7 @@ impl Kind {
     }
 }
 
-/// A name taken apart.
+/// A parsed name.
 struct Name<'a> {
     verb: &'a str,
     parts: Vec<&'a str>,
@@ -102,7 +102,7 @@ fn kind(part: &str) -> Option<Kind> {
     })
 }
 
-/// The result as it lies in the destination register: of 16, 32 or 64 bits, 8-bit types having 32.
+/// Returns the result as in the destination register: 16, 32 or 64 bits, 32 for 8-bit types.
 pub(super) fn evaluate(name: &str, values: [u64; 3]) -> Option<u64> {
     let name = Name::new(name);
     match name.verb {
@@ -325,7 +325,7 @@ fn permutation(part: &str) -> Option<Permutation> {
     })
 }
 
-/// What each module of a type has.
+/// The operations of every type.
 macro_rules! common {
     ($module:ident, $raw:ty, $name:expr, $values:expr) => {{
         use integer::$module as of;
@@ -348,7 +348,7 @@ macro_rules! common {
     }};
 }
 
-/// What modules of signed types have besides.
+/// The additional operations of signed types.
 macro_rules! signs {
     ($module:ident, $raw:ty, $name:expr, $values:expr) => {{
         use integer::$module as of;
@@ -361,7 +361,7 @@ macro_rules! signs {
     }};
 }
 
-/// What modules of types of 32 and 64 bits have besides.
+/// The additional operations of 32-bit and 64-bit types.
 macro_rules! fields {
     ($module:ident, $unsigned:ident, $name:expr, $values:expr) => {{
         use integer::$module as of;
@@ -379,7 +379,7 @@ macro_rules! fields {
     }};
 }
 
-/// What modules of types of 32 bits have besides.
+/// The additional operations of 32-bit types.
 macro_rules! factors {
     ($module:ident, $name:expr, $values:expr) => {{
         use integer::$module as of;
@@ -395,7 +395,7 @@ macro_rules! factors {
     }};
 }
 
-/// Operations of 16 bits that are not of their own are done with 32.
+/// 16-bit operations without an implementation of their own use 32 bits.
 fn eval_typed(name: &Name, values: [u64; 3]) -> Option<u64> {
     let [a, b, _] = values.map(|value| value as u16);
     let is_shift = matches!(name.verb, "shl" | "shr");
@@ -433,7 +433,7 @@ fn eval_typed_as(name: &Name, type_name: &str, values: [u64; 3]) -> Option<u64> 
     }
 }
 
-/// How far two approximations may lie apart: the document's bound on one of them, twice.
+/// The tolerance between two approximations: twice the bound that the PTX ISA states for one.
 pub(super) struct Tolerance {
     relative: f64,
     absolute: f64,
@@ -459,7 +459,7 @@ pub(super) fn tolerance(name: &str) -> Option<Tolerance> {
 }
 
 impl Tolerance {
-    /// Special values must be the same; the document bounds no sine of an angle beyond a turn.
+    /// Special values must be equal; the PTX ISA states no bound for the sine of an angle beyond a turn.
     pub(super) fn holds(&self, name: &str, values: [u64; 3], a: u64, b: u64) -> bool {
         let name = Name::new(name);
         let value = |bits: u64| match name.last() {

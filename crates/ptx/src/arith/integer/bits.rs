@@ -1,26 +1,26 @@
-//! Bits without a number's meaning: fields, masks, permutations.
+//! Bit operations: fields, masks, permutations.
 
-/// What an amount or a position of 32 and more means: 32, or its lowest five bits.
+/// How an amount or a position of 32 and more is treated: as 32, or modulo 32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FunnelMode {
     Clamp,
     Wrap,
 }
 
-/// The modes of `prmt` in which the two lowest bits of the selector choose one of four arrangements.
+/// The modes of `prmt` in which the two lowest bits of the selector choose one of four permutations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Permutation {
-    /// `.f4e`: four bytes upward.
+    /// `.f4e`: four consecutive bytes, ascending.
     Forward,
-    /// `.b4e`: four bytes downward.
+    /// `.b4e`: four consecutive bytes, descending.
     Backward,
-    /// `.rc8`: one byte, everywhere.
+    /// `.rc8`: one byte, repeated.
     ReplicateByte,
-    /// `.ecl`: the bytes below the chosen one become it.
+    /// `.ecl`: the bytes below the chosen one are replaced by it.
     ClampLeft,
-    /// `.ecr`: the bytes above the chosen one become it.
+    /// `.ecr`: the bytes above the chosen one are replaced by it.
     ClampRight,
-    /// `.rc16`: one half, twice.
+    /// `.rc16`: one half, repeated.
     ReplicateHalf,
 }
 
@@ -31,24 +31,24 @@ fn amount(mode: FunnelMode, amount: u32) -> u32 {
     }
 }
 
-/// The upper 32 bits of `upper:lower`, shifted left.
+/// Returns the upper 32 bits of `upper:lower`, shifted left.
 #[inline]
 pub(crate) fn shf_left(lower: u32, upper: u32, shift: u32, mode: FunnelMode) -> u32 {
     let both = u64::from(upper) << 32 | u64::from(lower);
     (both << amount(mode, shift) >> 32) as u32
 }
 
-/// The lower 32 bits of `upper:lower`, shifted right.
+/// Returns the lower 32 bits of `upper:lower`, shifted right.
 #[inline]
 pub(crate) fn shf_right(lower: u32, upper: u32, shift: u32, mode: FunnelMode) -> u32 {
     let both = u64::from(upper) << 32 | u64::from(lower);
     (both >> amount(mode, shift)) as u32
 }
 
-/// `target` with its `length` bits from `start` on replaced by the lowest of `a`. Of both only the lowest byte counts.
+/// Replaces `length` bits of `target` from `start` on by the lowest of `a`. Only the lowest byte of both is used.
 #[inline]
 pub(crate) fn bfi32(a: u32, target: u32, start: u32, length: u32) -> u32 {
-    // A field that begins within the word and ends beyond it is cut off there.
+    // A field that begins inside the word and ends beyond it is truncated.
     let (start, length) = (start & 0xff, length & 0xff);
     if start >= 32 {
         return target;
@@ -56,7 +56,7 @@ pub(crate) fn bfi32(a: u32, target: u32, start: u32, length: u32) -> u32 {
     bfi64(a.into(), target.into(), start, length) as u32
 }
 
-/// As [`bfi32`], but all bits of both count: the assembler makes shifts of it.
+/// As [`bfi32`], but all bits of both are used: the assembler turns it into shifts.
 #[inline]
 pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
     if start >= 64 || length == 0 {
@@ -66,7 +66,7 @@ pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
     target & !mask | a << start & mask
 }
 
-/// Bit by bit what `table` says of the three operands' bits: `a`'s counts 4, `b`'s 2, `c`'s 1.
+/// Applies `table` to the three operands bit by bit: the bit of `a` has weight 4, that of `b` 2, that of `c` 1.
 #[inline]
 pub(crate) fn lop3(a: u32, b: u32, c: u32, table: u8) -> u32 {
     let mut result = 0;
@@ -78,8 +78,8 @@ pub(crate) fn lop3(a: u32, b: u32, c: u32, table: u8) -> u32 {
     result
 }
 
-/// Each of the selector's four lowest nibbles chooses one of eight bytes, or with its highest bit that byte's sign eight
-/// times.
+/// Each of the selector's four lowest nibbles chooses one of eight bytes or, if its highest bit is set, that byte's
+/// sign bit eight times.
 #[inline]
 pub(crate) fn prmt(a: u32, b: u32, selector: u32) -> u32 {
     let bytes = u64::from(b) << 32 | u64::from(a);
@@ -105,7 +105,7 @@ pub(crate) fn prmt_mode(a: u32, b: u32, selector: u32, mode: Permutation) -> u32
     prmt(a, b, (0..4).fold(0, |selector, i| selector | nibble(i) << (4 * i)))
 }
 
-/// `length` ones from the bit `start` on.
+/// Returns `length` ones from bit `start` on.
 #[inline]
 pub(crate) fn bmsk(start: u32, length: u32, mode: FunnelMode) -> u32 {
     let (start, length) = (amount(mode, start), amount(mode, length));
@@ -113,27 +113,27 @@ pub(crate) fn bmsk(start: u32, length: u32, mode: FunnelMode) -> u32 {
     ones(start + length) & !ones(start)
 }
 
-/// The lowest `width` bits of `a`.
+/// Returns the lowest `width` bits of `a`.
 #[inline]
 pub(crate) fn szext_u32(a: u32, width: u32, mode: FunnelMode) -> u32 {
     (u64::from(a) & ((1 << amount(mode, width)) - 1)) as u32
 }
 
-/// The lowest `width` bits of `a`, extended by the highest of them.
+/// Returns the lowest `width` bits of `a`, sign-extended.
 #[inline]
 pub(crate) fn szext_s32(a: u32, width: u32, mode: FunnelMode) -> u32 {
     let unused = 64 - amount(mode, width);
     if unused == 64 { 0 } else { ((i64::from(a) << unused) >> unused) as u32 }
 }
 
-/// The position of the `offset`-th set bit of `mask`, counted from `base`: upward and from 1, or downward and from -1;
-/// `base` itself counts. 0 asks whether it is set. `u32::MAX` if there is none.
+/// Returns the position of the `offset`-th set bit of `mask`, counted from `base`: upward from 1, or downward from -1;
+/// `base` itself counts. An offset of 0 tests `base` only. `u32::MAX` if there is none.
 pub(crate) fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     let is_set = |position: &u32| mask >> position & 1 == 1;
     if base >= 32 {
         return u32::MAX;
     }
-    // Its magnitude is no number of the type: the assembler's routine has it end at once.
+    // Its magnitude overflows the type: the assembler's routine returns immediately.
     if offset == i32::MIN {
         return 0;
     }

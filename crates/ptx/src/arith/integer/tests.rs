@@ -1,4 +1,4 @@
-//! Integers at their corners, and fields against the document's definition bit by bit.
+//! Corner cases of integers, and bit fields against the definition in the PTX ISA.
 
 use proptest::prelude::*;
 
@@ -202,7 +202,7 @@ fn carries_and_borrows_come_out() {
     assert_eq!(s32::mad_hi_sat(0x4000_0000, 0x4000_0000, 0x7fff_ffff), 0x7fff_ffff);
 }
 
-/// `bfe` as the document defines it, a bit at a time.
+/// `bfe` as the PTX ISA defines it, bit by bit.
 fn field(a: u64, width: u32, signed: bool, start: u32, length: u32) -> u64 {
     let bit = |position: u32| a >> position & 1;
     let sign = if signed && length > 0 { bit((start + length - 1).min(width - 1)) } else { 0 };
@@ -212,7 +212,7 @@ fn field(a: u64, width: u32, signed: bool, start: u32, length: u32) -> u64 {
     })
 }
 
-/// `bfi` as the document defines it, a bit at a time.
+/// `bfi` as the PTX ISA defines it, bit by bit.
 fn inserted(a: u64, target: u64, width: u32, start: u32, length: u32) -> u64 {
     (0..length)
         .filter(|i| start + i < width && *i < 64)
@@ -230,7 +230,7 @@ proptest! {
         prop_assert_eq!(u64::bfe(a, start, length), field(a, 64, false, start, length));
         prop_assert_eq!(s64::bfe(a, start, length), field(a, 64, true, start, length));
         prop_assert_eq!(bfi64(a, target, start, length), inserted(a, target, 64, start, length));
-        // Of words' fields only the lowest byte counts.
+        // For fields of 32 bits only the lowest byte is used.
         let (first, count) = (start % 256, length % 256);
         prop_assert_eq!(u64::from(u32::bfe(low, start, length)), field(low.into(), 32, false, first, count));
         prop_assert_eq!(u64::from(s32::bfe(low, start, length)), field(low.into(), 32, true, first, count));

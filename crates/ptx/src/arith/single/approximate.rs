@@ -1,9 +1,9 @@
-//! The approximations of f32. The document bounds their error and leaves the bits open; these are the exact values,
-//! computed in f64 and rounded to nearest, with the document's special values.
+//! The approximations of f32. The PTX ISA bounds their error and leaves the bits open; these are the exact values,
+//! computed in f64 and rounded to nearest, with the special values of the PTX ISA.
 
 use super::{NAN, SIGN, canonical, operand};
 
-/// Where |b| is beyond 2^126, the hardware's 1/b is flushed: the quotient is 0, and NaN if `a` is infinite.
+/// If |b| is above 2^126, the hardware flushes 1/b: the quotient is 0, and NaN if `a` is infinite.
 pub(crate) fn div_approx(a: u32, b: u32, ftz: bool) -> u32 {
     const BIGGEST: u32 = 0x7e80_0000;
     const INFINITY: u32 = 0x7f80_0000;
@@ -34,7 +34,7 @@ pub(crate) fn sqrt_approx(a: u32, ftz: bool) -> u32 {
     approximate(a, ftz, f64::sqrt)
 }
 
-/// A subnormal counts as the zero of its sign, with `ftz` and without: the document's table says so.
+/// A subnormal is treated as a zero of its sign, with `ftz` and without, as the table of the PTX ISA states.
 pub(crate) fn sin_approx(a: u32, ftz: bool) -> u32 {
     approximate(super::flush(a), ftz, f64::sin)
 }

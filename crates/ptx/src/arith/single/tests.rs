@@ -1,4 +1,4 @@
-//! The corners of f32, by their bits, and the fast paths against exact arithmetic.
+//! Corner cases of f32, as bits, and the fast paths against exact arithmetic.
 
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ fn a_difference_of_equals_is_negative_only_when_rounding_down() {
 
 #[test]
 fn a_tie_rounds_to_even_or_by_the_rounding_mode() {
-    // 1 + 2^-24 lies in the middle of 1 and the next number.
+    // 1 + 2^-24 is halfway between 1 and the next number.
     let half_step = 0x3380_0000;
     assert_eq!(add(ONE, half_step, NEAREST), 0x3f80_0000);
     assert_eq!(add(0x3f80_0001, half_step, NEAREST), 0x3f80_0002);
@@ -88,7 +88,7 @@ fn a_fused_sum_is_rounded_once() {
     // 1 + 2^-24 is a tie; a last bit far below decides it.
     assert_eq!(fma(0x3f80_0001, 0x3380_0000, ONE, NEAREST), 0x3f80_0001);
     assert_eq!(fma(0x3f7f_ffff, 0x3380_0000, ONE, NEAREST), 0x3f80_0000);
-    // The tie is missed by 2^-70, which a double does not see beside 1.
+    // The tie is missed by 2^-70, which a double cannot represent beside 1.
     assert_eq!(fma(0x3f80_0001, 0x337f_fffe, 0x3f80_0001, NEAREST), 0x3f80_0001);
 }
 
@@ -248,7 +248,7 @@ fn an_approximate_quotient_by_a_huge_divisor_is_zero() {
     assert_eq!(div_full(ONE, 0, false), INFINITY);
 }
 
-/// Bits of which many are near one and have few digits, so that sums cancel and ties come up.
+/// Bits that are often near one with few digits, so that sums cancel and ties occur.
 fn operand_bits() -> impl Strategy<Value = u32> {
     prop_oneof![
         any::<u32>(),

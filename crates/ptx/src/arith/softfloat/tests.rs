@@ -1,4 +1,4 @@
-//! Exactness, against an independent implementation of the same standard.
+//! Exactness, against an independent implementation of IEEE 754.
 
 use proptest::prelude::*;
 use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
@@ -20,12 +20,12 @@ fn reference_rounding(rounding: Rounding) -> Round {
     }
 }
 
-/// The bits, all NaNs being one.
+/// Returns the bits, with one canonical NaN.
 fn bits<F: Float>(layout: Layout, value: F) -> u64 {
     if value.is_nan() { layout.nan } else { value.to_bits() as u64 }
 }
 
-/// Holds `add`, `mul`, `fma` and `div` against the reference for three operands.
+/// Compares `add`, `mul`, `fma` and `div` with the reference for three operands.
 fn agree<F: Float>(layout: Layout, [a, b, c]: [u64; 3]) -> Result<(), TestCaseError> {
     let [x, y, z] = [a, b, c].map(|bits| F::from_bits(bits.into()));
     for rounding in ROUNDINGS {
@@ -43,7 +43,7 @@ fn agree<F: Float>(layout: Layout, [a, b, c]: [u64; 3]) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// Any bits; few bits set near one, so that sums cancel and ties come up; the neighbourhood of zero and of infinity.
+/// Arbitrary bits; few bits near one, so that sums cancel and ties occur; numbers near zero and infinity.
 fn operand(layout: Layout) -> impl Strategy<Value = u64> {
     let all = layout.sign() | (layout.sign() - 1);
     let near = layout.one() - (4 << layout.fraction_bits)..layout.one() + (4 << layout.fraction_bits);

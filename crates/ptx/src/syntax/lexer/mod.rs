@@ -1,7 +1,7 @@
-//! Text to tokens. It knows how words, numbers and marks are spelled, and nothing of how they follow each other.
+//! Splits a text into tokens. It knows the spelling of words, numbers and punctuation, and not their order.
 //!
-//! Blanks, comments, lines of the C preprocessor (`#line`) and lines of old debug information (`@@dwarf`) are left out.
-//! What is no token becomes [`Kind::Bad`], so that whoever asks for tokens in advance reports mistakes in their order.
+//! Blanks, comments, C preprocessor lines (`#line`) and lines of old debug information (`@@dwarf`) are skipped. Invalid
+//! input becomes a token of the kind [`TokenKind::Bad`], so that a parser with lookahead reports errors in order.
 
 mod number;
 #[cfg(test)]
@@ -9,14 +9,14 @@ mod tests;
 
 use super::tree::Position;
 
-/// What a token is, with the value of a number.
+/// The kind of a token, with the value of a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum TokenKind {
     /// `add`, `%r1`, `$L__BB0_1`, `_`
     Word,
     /// `.global`, `.2d`, `.L1::no_allocate`: with its dot.
     Dotted,
-    /// `unsigned` where a `U` follows or the value needs all 64 bits.
+    /// `unsigned` if a `U` follows or the value needs all 64 bits.
     Integer {
         value: u64,
         unsigned: bool,
@@ -28,7 +28,7 @@ pub(super) enum TokenKind {
     /// With its quotes.
     Text,
     Punct(Punct),
-    /// What is wrong with it.
+    /// An invalid token, and why.
     Bad(&'static str),
     End,
 }
@@ -70,7 +70,7 @@ pub(super) enum Punct {
 }
 
 impl Punct {
-    /// As it is written.
+    /// Returns its spelling.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Comma => ",",
@@ -108,7 +108,7 @@ impl Punct {
         }
     }
 
-    /// The longest mark that starts with these two bytes.
+    /// Returns the longest punctuation that starts with these two bytes.
     fn from_bytes(first: u8, second: u8) -> Option<Self> {
         Some(match (first, second) {
             (b'<', b'=') => Self::LessEquals,
@@ -158,7 +158,7 @@ pub(super) struct Token<'a> {
 }
 
 impl Token<'_> {
-    /// Offset of the byte behind it.
+    /// Returns the offset of the byte after it.
     pub(super) fn end(&self) -> usize {
         self.start + self.text.len()
     }
@@ -179,7 +179,7 @@ impl<'a> Lexer<'a> {
         Self { text, next: 0, line: 1, line_start: 0 }
     }
 
-    /// The next token; [`Kind::End`] for ever once the text is over.
+    /// Returns the next token; [`TokenKind::End`] forever at the end of the text.
     pub(super) fn token(&mut self) -> Token<'a> {
         if let Some(open_comment) = self.skip_blanks() {
             return open_comment;
@@ -197,18 +197,18 @@ impl<'a> Lexer<'a> {
         Token { kind, text: &self.text[start..self.next], start, at }
     }
 
-    /// The byte so many after the next one; zero beyond the end.
+    /// Returns the byte `offset` after the next one; zero beyond the end.
     fn byte(&self, offset: usize) -> u8 {
         self.text.as_bytes().get(self.next + offset).copied().unwrap_or(0)
     }
 
-    /// Where the next byte stands.
+    /// Returns the position of the next byte.
     fn position(&self) -> Position {
         let column = u32::try_from(self.next - self.line_start + 1).unwrap_or(u32::MAX);
         Position { line: self.line, column }
     }
 
-    /// Skips to the next token. A comment that is never closed is given back as one.
+    /// Skips to the next token. Returns an unterminated comment as a token.
     fn skip_blanks(&mut self) -> Option<Token<'a>> {
         loop {
             match (self.byte(0), self.byte(1)) {
@@ -235,18 +235,18 @@ impl<'a> Lexer<'a> {
         self.line_start = self.next;
     }
 
-    /// Skips to before the end of the line.
+    /// Skips to the end of the line.
     fn skip_line(&mut self) {
         let rest = &self.text[self.next..];
         self.next += rest.find('\n').unwrap_or(rest.len());
     }
 
-    /// Whether only blanks stand before the next byte in its line.
+    /// Returns whether only blanks precede the next byte in its line.
     fn starts_line(&self) -> bool {
         self.text[self.line_start..self.next].bytes().all(|byte| byte.is_ascii_whitespace())
     }
 
-    /// Skips a comment; false if it is never closed.
+    /// Skips a comment; returns `false` if it is unterminated.
     fn skip_comment(&mut self) -> bool {
         self.next += 2;
         while self.next < self.text.len() {
@@ -274,7 +274,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A dot and its word, or a number that starts with its point.
+    /// Reads a dot and its word, or a number that starts with its point.
     fn dotted(&mut self) -> TokenKind {
         match self.byte(1) {
             b'0'..=b'9' if self.is_fraction() => self.number(),
@@ -294,7 +294,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Whether the dot starts a number. Behind a word it does not, nor where letters follow: `.2d` is a modifier.
+    /// Returns whether the dot starts a number. After a word it does not, nor if letters follow: `.2d` is a modifier.
     fn is_fraction(&self) -> bool {
         let behind_word = self.next > 0 && is_word(self.text.as_bytes()[self.next - 1]);
         let mut offset = 1;
@@ -304,7 +304,7 @@ impl<'a> Lexer<'a> {
         !behind_word && (matches!(self.byte(offset), b'e' | b'E') || !is_word(self.byte(offset)))
     }
 
-    /// A text in quotes, to the next quotation mark: there is no escape, and it may go over lines.
+    /// Reads a string in quotes, to the next quotation mark: there is no escape, and it may span lines.
     fn quoted(&mut self) -> TokenKind {
         self.next += 1;
         loop {
@@ -322,16 +322,16 @@ impl<'a> Lexer<'a> {
 
     fn punct(&mut self, first: u8) -> TokenKind {
         let Some(punct) = Punct::from_bytes(first, self.byte(1)) else {
-            // The whole character is taken, so that the next token starts at one.
+            // The whole character is skipped, so that the next token starts at a character boundary.
             self.next += self.text[self.next..].chars().next().map_or(1, char::len_utf8);
-            return TokenKind::Bad("no token of PTX starts with this character");
+            return TokenKind::Bad("no PTX token starts with this character");
         };
         self.next += punct.text().len();
         TokenKind::Punct(punct)
     }
 }
 
-/// Whether a word goes on with this byte.
+/// Returns whether a byte can be part of a word.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }

@@ -3,7 +3,7 @@
 use super::{Lexer, TokenKind, is_word};
 
 impl Lexer<'_> {
-    /// A number; the next byte is a digit, or a point with one behind it.
+    /// Reads a number; the next byte is a digit, or a point followed by one.
     pub(super) fn number(&mut self) -> TokenKind {
         let kind = match (self.byte(0), self.byte(1)) {
             (b'0', b'x' | b'X') => self.integer(2, 16),
@@ -22,12 +22,16 @@ impl Lexer<'_> {
         };
         if is_word(self.byte(0)) {
             self.skip_word();
-            return if let TokenKind::Bad(_) = kind { kind } else { TokenKind::Bad("a number runs into a word") };
+            return if let TokenKind::Bad(_) = kind {
+                kind
+            } else {
+                TokenKind::Bad("a number is followed directly by a word")
+            };
         }
         kind
     }
 
-    /// An integer of this base behind so many bytes of prefix.
+    /// Reads an integer of this base after a prefix of `prefix` bytes.
     fn integer(&mut self, prefix: usize, base: u32) -> TokenKind {
         self.next += prefix;
         let mut value = Some(0u64);
@@ -48,7 +52,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Exactly so many hexadecimal digits behind a prefix of two bytes.
+    /// Reads exactly `digits` hexadecimal digits after a prefix of two bytes.
     fn bits(&mut self, digits: usize) -> Option<u64> {
         self.next += 2;
         let first = self.next;
@@ -58,7 +62,7 @@ impl Lexer<'_> {
         right.then(|| u64::from_str_radix(text, 16).ok()).flatten()
     }
 
-    /// Whether digits are followed by a point, or by an exponent.
+    /// Returns whether the digits are followed by a point or an exponent.
     fn is_decimal_float(&self) -> bool {
         let mut offset = 0;
         while self.byte(offset).is_ascii_digit() {

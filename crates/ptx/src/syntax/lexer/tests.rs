@@ -1,8 +1,8 @@
-//! Tokens as they are spelled, and what is no token.
+//! The spelling of tokens, and input that is not a token.
 
 use super::*;
 
-/// Kinds and texts of all tokens before the end.
+/// Returns the kinds and texts of all tokens before the end.
 fn tokens(text: &str) -> Vec<(TokenKind, &str)> {
     let mut lexer = Lexer::new(text);
     let mut tokens = Vec::new();
@@ -42,7 +42,7 @@ fn words_start_with_a_letter_an_underscore_a_dollar_or_a_percent() {
 
 #[test]
 fn a_lone_dollar_is_not_a_token_and_a_lone_percent_is_an_operator() {
-    assert_eq!(kind("$"), TokenKind::Bad("no token of PTX starts with this character"));
+    assert_eq!(kind("$"), TokenKind::Bad("no PTX token starts with this character"));
     assert_eq!(kind("%"), TokenKind::Punct(Punct::Percent));
     assert_eq!(texts("7 % 4"), ["7", "%", "4"]);
 }
@@ -90,12 +90,12 @@ fn an_integer_that_needs_all_64_bits_is_unsigned() {
 
 #[test]
 fn a_number_does_not_run_into_a_word() {
-    assert_eq!(kind("12ab"), TokenKind::Bad("a number runs into a word"));
+    assert_eq!(kind("12ab"), TokenKind::Bad("a number is followed directly by a word"));
     assert_eq!(kind("09"), TokenKind::Bad("a number without a digit"));
-    assert_eq!(kind("018"), TokenKind::Bad("a number runs into a word"));
+    assert_eq!(kind("018"), TokenKind::Bad("a number is followed directly by a word"));
     assert_eq!(kind("0x"), TokenKind::Bad("a number without a digit"));
     assert_eq!(kind("0b2"), TokenKind::Bad("a number without a digit"));
-    assert_eq!(kind("12u"), TokenKind::Bad("a number runs into a word"));
+    assert_eq!(kind("12u"), TokenKind::Bad("a number is followed directly by a word"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn decimal_floats_are_doubles() {
     assert_eq!(kind("2e3"), TokenKind::Double(2000f64.to_bits()));
     assert_eq!(kind("2.5E-1"), TokenKind::Double(0.25f64.to_bits()));
     assert_eq!(kind("1e400"), TokenKind::Bad("the number is too large for double precision"));
-    assert_eq!(kind("1e"), TokenKind::Bad("a number runs into a word"));
+    assert_eq!(kind("1e"), TokenKind::Bad("a number is followed directly by a word"));
     assert_eq!(kind("08.5"), TokenKind::Double(8.5f64.to_bits()));
 }
 
@@ -124,11 +124,11 @@ fn decimal_floats_are_doubles() {
 fn the_longest_punctuation_wins() {
     assert_eq!(texts("<<=>>==!=&&&|||"), ["<<", "=", ">>", "==", "!=", "&&", "&", "||", "|"]);
     for text in [",", ";", ":", "?", "@", "=", "(", ")", "[", "]", "{", "}", "+", "-", "*", "/", "%", "!", "~", "&"] {
-        let TokenKind::Punct(punct) = kind(text) else { panic!("{text} is a mark") };
+        let TokenKind::Punct(punct) = kind(text) else { panic!("{text} is not punctuation") };
         assert_eq!(punct.text(), text);
     }
     for text in ["|", "^", "<", ">", "<=", ">=", "==", "!=", "&&", "||", "<<", ">>"] {
-        let TokenKind::Punct(punct) = kind(text) else { panic!("{text} is a mark") };
+        let TokenKind::Punct(punct) = kind(text) else { panic!("{text} is not punctuation") };
         assert_eq!(punct.text(), text);
     }
 }
@@ -141,7 +141,7 @@ fn comments_and_foreign_lines_are_left_out() {
 
 #[test]
 fn a_foreign_line_starts_its_line() {
-    assert_eq!(tokens("a # b")[1].0, TokenKind::Bad("no token of PTX starts with this character"));
+    assert_eq!(tokens("a # b")[1].0, TokenKind::Bad("no PTX token starts with this character"));
     assert_eq!(texts("a @@b"), ["a", "@", "@", "b"]);
 }
 

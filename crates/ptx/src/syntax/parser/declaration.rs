@@ -1,11 +1,11 @@
-//! Variables and registers: space, alignment, type, name, dimensions.
+//! Parses variables and registers: space, alignment, type, name, dimensions.
 
 use super::initial::Length;
 use super::{Parser, Punct, REGISTERS_MAX, TokenKind, semantic_error, unsupported};
 use crate::error::Error;
 use crate::syntax::tree::{Linkage, Parameter, Space, Statement, Type, Variable};
 
-/// What stands between a declaration's space and its names.
+/// The part of a declaration between its space and its names.
 pub(super) struct VariableType {
     pub(super) align: Option<u32>,
     pub(super) ty: Type,
@@ -14,14 +14,14 @@ pub(super) struct VariableType {
 }
 
 impl VariableType {
-    /// How many values an initial vector has; nothing for a scalar.
+    /// Returns the number of initial values of a vector; `None` for a scalar.
     fn exact_length(&self) -> Option<Length> {
         (self.vector != 1).then_some(Length::Exactly(self.vector))
     }
 }
 
 impl<'a> Parser<'a> {
-    /// Takes the space that a declaration starts with, if one is next.
+    /// Takes the space that starts a declaration, if one is next.
     pub(super) fn space(&mut self) -> Result<Option<Space>, Error> {
         let space = match self.dotted() {
             ".const" => Space::Const,
@@ -38,7 +38,7 @@ impl<'a> Parser<'a> {
         Ok(Some(space))
     }
 
-    /// The variables of one declaration behind its space, to its semicolon.
+    /// Parses the variables of one declaration, from after its space to its semicolon.
     pub(super) fn variables(
         &mut self,
         linkage: Linkage,
@@ -51,13 +51,13 @@ impl<'a> Parser<'a> {
             let at = self.token.at;
             if self.accept(Punct::Equals) {
                 if linkage == Linkage::Extern || !matches!(space, Space::Global | Space::Const) {
-                    return semantic_error(at, format!("'{}' may have no initial value", variable.name));
+                    return semantic_error(at, format!("'{}' cannot have an initial value", variable.name));
                 }
                 let lengths = variable.dimensions.iter().copied();
                 let lengths: Vec<_> = lengths.map(Length::Most).chain(shape.exact_length()).collect();
                 variable.initial = Some(self.initial(&lengths)?);
             } else if linkage != Linkage::Extern && variable.dimensions.first() == Some(&None) {
-                return semantic_error(variable.at, format!("the length of '{}' is not known", variable.name));
+                return semantic_error(variable.at, format!("the length of '{}' is unknown", variable.name));
             }
             keep(variable);
             if !self.accept(Punct::Comma) {
@@ -156,7 +156,7 @@ impl<'a> Parser<'a> {
         };
         self.advance();
         if vector != 1 && (ty == Type::Pred || type_bytes(ty) * i64::from(vector) > 16) {
-            return semantic_error(at, format!("there are no vectors of {vector} {word}"));
+            return semantic_error(at, format!("there is no vector of {vector} {word}"));
         }
         let is_pointer = self.dotted() == ".ptr" && self.pointer()?;
         Ok(VariableType { align, ty, vector, is_pointer })
@@ -167,13 +167,13 @@ impl<'a> Parser<'a> {
         let at = self.token.at;
         let align = self.integer("an alignment")?;
         if !align.is_power_of_two() {
-            return Err(Error::syntax(at, format!("the alignment {align} is no power of two")));
+            return Err(Error::syntax(at, format!("the alignment {align} is not a power of two")));
         }
         Ok(align)
     }
 
-    /// `.ptr .global .align 4`: what a kernel's parameter points to. Whether that is memory of the device, which is addressed alike in
-    /// all kernels.
+    /// Parses `.ptr .global .align 4`, which describes what a kernel's parameter points to. Returns whether that is
+    /// device memory, which has the same addresses in all kernels.
     fn pointer(&mut self) -> Result<bool, Error> {
         self.advance();
         let is_device_memory = !matches!(self.dotted(), ".const" | ".local" | ".shared" | ".param");
@@ -186,7 +186,7 @@ impl<'a> Parser<'a> {
         Ok(is_device_memory)
     }
 
-    /// The name and the dimensions.
+    /// Parses the name and the dimensions.
     fn variable(&mut self, linkage: Linkage, space: Space, shape: &VariableType) -> Result<Variable<'a>, Error> {
         let at = self.token.at;
         // The parameters of a prototype have no names.
@@ -195,7 +195,7 @@ impl<'a> Parser<'a> {
             return semantic_error(at, format!("'{name}' is a predicate, which is always a register"));
         }
         if self.is(Punct::Less) {
-            return unsupported(self.token.at, "numbered names are supported for registers alone");
+            return unsupported(self.token.at, "numbered names are supported only for registers");
         }
         let mut bytes = type_bytes(shape.ty) * i64::from(shape.vector);
         let mut dimensions = Vec::new();
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
         Ok(Variable { at, linkage, space, align, ty, vector, is_pointer, name, dimensions, initial: None })
     }
 
-    /// The length of a dimension. Zero says as little as empty brackets do.
+    /// Parses the length of a dimension. Zero means the same as empty brackets.
     fn length(&mut self) -> Result<Option<u64>, Error> {
         match self.token.kind {
             TokenKind::Punct(Punct::CloseBracket) => Ok(None),
@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The types of variables. Registers of `.bf16` values are `.b16`.
+/// Returns the type of a variable. Registers for `.bf16` values are `.b16`.
 fn type_of(word: &str) -> Option<Type> {
     Some(match word {
         ".b8" => Type::B8,

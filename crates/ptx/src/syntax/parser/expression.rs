@@ -1,10 +1,10 @@
-//! Constant expressions: read and evaluated in one go, with the 64-bit types that the language gives them.
+//! Parses and evaluates constant expressions, with the 64-bit types of the language.
 
 use super::{Parser, Position, Punct, TokenKind};
 use crate::error::Error;
 use crate::syntax::tree::{Initial, Operand};
 
-/// What a constant expression comes to.
+/// The value of a constant expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value {
     Signed(i64),
@@ -13,7 +13,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The 64 bits of an integer.
+    /// Returns the 64 bits of an integer.
     pub(super) fn as_bits(self) -> Option<u64> {
         match self {
             Self::Signed(value) => Some(value as u64),
@@ -43,7 +43,7 @@ impl From<Value> for Operand<'_> {
     }
 }
 
-/// How tightly an operator of two operands binds; nothing for other marks.
+/// Returns the precedence of a binary operator; `None` for other punctuation.
 fn precedence(kind: TokenKind) -> Option<(u32, Punct)> {
     let TokenKind::Punct(punct) = kind else { return None };
     let strength = match punct {
@@ -85,7 +85,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `+8`, `+-8`, `+2*4`: what is added to a name. Zero if there is nothing.
+    /// Parses `+8`, `+-8`, `+2*4`: the offset of a name. Zero if there is none.
     pub(super) fn addend(&mut self) -> Result<i64, Error> {
         if !self.accept(Punct::Plus) {
             return Ok(0);
@@ -93,11 +93,11 @@ impl Parser<'_> {
         let at = self.token.at;
         match self.expression()?.as_bits() {
             Some(bits) => Ok(bits as i64),
-            None => Err(Error::syntax(at, "what is added to an address is an integer")),
+            None => Err(Error::syntax(at, "the offset of an address must be an integer")),
         }
     }
 
-    /// Operators of two operands that bind at least so tightly.
+    /// Parses binary operators of at least this precedence.
     fn operation(&mut self, precedence_min: u32) -> Result<Value, Error> {
         let mut left = self.factor()?;
         while let Some((strength, punct)) = precedence(self.token.kind) {
@@ -111,7 +111,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// A number, a sign and its factor, a cast, or parentheses.
+    /// Parses a number, a sign and its factor, a cast, or parentheses.
     fn factor(&mut self) -> Result<Value, Error> {
         let at = self.token.at;
         match self.token.kind {
@@ -124,7 +124,7 @@ impl Parser<'_> {
                 Ok(Value::Double(f64::from_bits(bits)))
             }
             TokenKind::Single(_) => {
-                Err(Error::syntax(at, "an exact single precision number may not be calculated with"))
+                Err(Error::syntax(at, "an exact single precision number cannot be part of an expression"))
             }
             TokenKind::Punct(punct @ (Punct::Plus | Punct::Minus | Punct::Bang | Punct::Tilde)) => {
                 self.advance();
@@ -146,13 +146,13 @@ impl Parser<'_> {
         }
     }
 
-    /// `.s64) factor`: what follows the parenthesis that opens a cast.
+    /// Parses `.s64) factor`: the rest of a cast after its opening parenthesis.
     fn cast(&mut self) -> Result<Value, Error> {
         let signed = self.advance().text == ".s64";
         self.expect(Punct::CloseParenthesis)?;
         let at = self.token.at;
         let Some(bits) = self.nested(Self::factor)?.as_bits() else {
-            return Err(Error::syntax(at, "only integers are cast"));
+            return Err(Error::syntax(at, "only integers can be cast"));
         };
         Ok(if signed { Value::Signed(bits as i64) } else { Value::Unsigned(bits) })
     }
@@ -195,12 +195,12 @@ fn apply(at: Position, punct: Punct, left: Value, right: Value) -> Result<Value,
         (Value::Double(left), Value::Double(right)) => apply_doubles(at, punct, left, right),
         _ => match (left.as_bits(), right.as_bits()) {
             (Some(left), Some(right)) => apply_unsigned(at, punct, left, right),
-            _ => Err(Error::syntax(at, "an integer and a floating-point number are not calculated with each other")),
+            _ => Err(Error::syntax(at, "integers and floating-point numbers cannot be mixed in an expression")),
         },
     }
 }
 
-/// The result has the type of the left operand; bits that leave the word are lost, also when all of them do.
+/// The result has the type of the left operand. Bits that are shifted out are lost, even if all of them are.
 fn shift(at: Position, punct: Punct, left: Value, right: Value) -> Result<Value, Error> {
     let Some(count) = right.as_bits() else {
         return Err(not_an_integer(at, punct));
@@ -262,7 +262,7 @@ fn compared<T: PartialOrd>(punct: Punct, left: &T, right: &T) -> i64 {
 }
 
 fn not_an_integer(at: Position, punct: Punct) -> Error {
-    Error::syntax(at, format!("'{}' is an operator of integers", punct.text()))
+    Error::syntax(at, format!("'{}' is an operator for integers only", punct.text()))
 }
 
 fn division_by_zero(at: Position) -> Error {

@@ -1,19 +1,18 @@
-//! Functions: their heads and the directives that follow.
+//! Parses functions: their heads and directives.
 
 use super::{Parser, Punct, TokenKind, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::{Function, FunctionKind, Linkage, Parameter};
 
-/// Directives behind a kernel's parameters that say nothing the tree has a place for, with how many integers follow at
-/// most.
+/// Directives of a kernel that the tree does not represent, with the maximum number of integers after each.
 const IGNORED_OF_KERNELS: &[(&str, usize)] =
     &[(".maxclusterrank", 1), (".reqnctapercluster", 3), (".explicitcluster", 0), (".blocksareclusters", 0)];
 
-/// The same for functions of the device and prototypes.
+/// The same for device functions and prototypes.
 const IGNORED_OF_FUNCTIONS: &[(&str, usize)] = &[(".abi_preserve", 1), (".abi_preserve_control", 1)];
 
 impl<'a> Parser<'a> {
-    /// A function from its `.entry` or `.func` on.
+    /// Parses a function, from `.entry` or `.func` on.
     pub(super) fn function(&mut self, linkage: Linkage) -> Result<Function<'a>, Error> {
         let kind = if self.advance().text == ".entry" { FunctionKind::Kernel } else { FunctionKind::Device };
         while self.dotted() == ".attribute" {
@@ -50,7 +49,7 @@ impl<'a> Parser<'a> {
             }
         }
         if function.noreturn && !function.returns.is_empty() {
-            return semantic_error(at, format!("'{name}' does not return, and returns something"));
+            return semantic_error(at, format!("'{name}' is .noreturn, but has a return value"));
         }
         if self.accept(Punct::Semicolon) {
             return Ok(function);
@@ -59,13 +58,13 @@ impl<'a> Parser<'a> {
             return self.expected("'{' or ';'");
         }
         if linkage == Linkage::Extern {
-            return semantic_error(self.token.at, format!("'{name}' is .extern and has a body"));
+            return semantic_error(self.token.at, format!("'{name}' is .extern, but has a body"));
         }
         function.body = Some(self.block()?);
         Ok(function)
     }
 
-    /// `(.param .b32 a, .reg .b32 b)`, also with nothing in it.
+    /// Parses `(.param .b32 a, .reg .b32 b)`, which may be empty.
     pub(super) fn parameters(&mut self) -> Result<Vec<Parameter<'a>>, Error> {
         self.expect(Punct::OpenParenthesis)?;
         let mut parameters = Vec::new();
@@ -92,12 +91,12 @@ impl<'a> Parser<'a> {
             _ => self.skip_directive(IGNORED_OF_KERNELS)?,
         }
         if function.max_threads.is_some() && function.required_threads.is_some() {
-            return semantic_error(at, "a kernel has .maxntid or .reqntid, not both");
+            return semantic_error(at, "a kernel cannot have both .maxntid and .reqntid");
         }
         Ok(())
     }
 
-    /// One directive of a function or a prototype: whether it says that the function does not return.
+    /// Parses one directive of a function or a prototype. Returns whether it is `.noreturn`.
     pub(super) fn function_directive(&mut self) -> Result<bool, Error> {
         let noreturn = self.dotted() == ".noreturn";
         match self.dotted() {
@@ -122,15 +121,15 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A directive with up to `count_max` integers, none of them zero.
+    /// Parses a directive with up to `count_max` integers, none of which may be zero.
     fn positive(&mut self, count_max: usize) -> Result<[u32; 3], Error> {
         let word = self.advance().text;
         let at = self.token.at;
         let integers = self.integers(count_max)?;
-        if integers.contains(&0) { semantic_error(at, format!("{word} of zero")) } else { Ok(integers) }
+        if integers.contains(&0) { semantic_error(at, format!("{word} must not be zero")) } else { Ok(integers) }
     }
 
-    /// One to `count_max` integers, with 1 for those that are not said.
+    /// Parses one to `count_max` integers, with 1 for omitted ones.
     fn integers(&mut self, count_max: usize) -> Result<[u32; 3], Error> {
         let mut integers = [1; 3];
         for (index, integer) in integers.iter_mut().take(count_max).enumerate() {
@@ -143,15 +142,15 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A kernel's parameters lie in memory, and it is known how large they are.
+/// Checks that a kernel's parameters are in memory and of known size.
 fn check_kernel_parameters(parameters: &[Parameter<'_>]) -> Result<(), Error> {
     for parameter in parameters {
         match parameter {
             Parameter::Register { at, name, .. } => {
-                return semantic_error(*at, format!("'{name}' is a register: a kernel's parameters are .param"));
+                return semantic_error(*at, format!("'{name}' is a register: a kernel's parameters must be .param"));
             }
             Parameter::Param(variable) if variable.dimensions.first() == Some(&None) => {
-                return semantic_error(variable.at, format!("the length of '{}' is not known", variable.name));
+                return semantic_error(variable.at, format!("the length of '{}' is unknown", variable.name));
             }
             Parameter::Param(_) => {}
         }

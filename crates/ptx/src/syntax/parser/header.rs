@@ -1,12 +1,12 @@
-//! `.version`, `.target` and `.address_size`, which stand at the start of every text.
+//! Parses `.version`, `.target` and `.address_size` at the start of a text.
 
 use super::{Parser, Punct, Token, TokenKind};
 use crate::error::{Error, ErrorKind};
 
-/// The newest version of the language that is supported.
+/// The newest PTX version that is supported.
 const VERSION_MAX: (u32, u32) = (9, 0);
 
-/// The targets behind `sm_` or `compute_`, with the version of the language that each came with.
+/// The targets, after `sm_` or `compute_`, with the PTX version that introduced each.
 const TARGETS: &[(&str, u32, (u32, u32))] = &[
     ("10", 10, (1, 0)),
     ("11", 11, (1, 0)),
@@ -36,11 +36,11 @@ const TARGETS: &[(&str, u32, (u32, u32))] = &[
     ("90a", 90, (8, 0)),
 ];
 
-/// Words that may stand beside the target.
+/// Options that may follow the target.
 const TARGET_OPTIONS: &[&str] = &["texmode_unified", "texmode_independent", "debug"];
 
 impl Parser<'_> {
-    /// The version and the target.
+    /// Parses the head. Returns the version and the target.
     pub(super) fn header(&mut self) -> Result<((u32, u32), u32), Error> {
         let version = self.version()?;
         if self.dotted() != ".target" {
@@ -73,7 +73,7 @@ impl Parser<'_> {
         Ok(version)
     }
 
-    /// `.target sm_90, debug`: the number of the highest target named.
+    /// Parses `.target sm_90, debug`. Returns the highest target.
     fn target(&mut self, version: (u32, u32)) -> Result<u32, Error> {
         let mut highest = 0;
         loop {
@@ -88,7 +88,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The number of the target that is next.
+    /// Returns the number of the next target.
     fn target_number(&self, version: (u32, u32)) -> Result<u32, Error> {
         let Token { text: word, at, .. } = self.token;
         let number = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_"));
@@ -108,7 +108,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Addresses have 64 bits, whether the text says so or not.
+    /// Addresses have 64 bits, whether the text states it or not.
     fn address_size(&mut self) -> Result<(), Error> {
         if self.dotted() != ".address_size" {
             return Ok(());

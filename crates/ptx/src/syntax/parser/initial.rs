@@ -1,20 +1,20 @@
-//! What a variable starts with.
+//! Parses the initial values of a variable.
 
 use super::{Parser, Punct, TokenKind, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::Initial;
 
-/// How many values a list of initial values has.
+/// The number of values in a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Length {
-    /// An array's: those that are left out are zero. Any number where the array has no length.
+    /// Of an array: omitted ones are zero. Any number if the array has no length.
     Most(Option<u64>),
-    /// A vector's.
+    /// Of a vector.
     Exactly(u32),
 }
 
 impl<'a> Parser<'a> {
-    /// Values in as many lists of lists as there are `lengths`, outermost first.
+    /// Parses values, nested in as many lists as there are `lengths`, outermost first.
     pub(super) fn initial(&mut self, lengths: &[Length]) -> Result<Initial<'a>, Error> {
         match lengths {
             [] => self.initial_scalar(),
@@ -41,9 +41,11 @@ impl<'a> Parser<'a> {
             return self.expected("',' or '}'");
         }
         match length {
-            Length::Most(None) if values.is_empty() => semantic_error(at, "an array of unknown length without a value"),
+            Length::Most(None) if values.is_empty() => {
+                semantic_error(at, "an array of unknown length requires an initial value")
+            }
             Length::Exactly(count) if values.len() != count as usize => {
-                semantic_error(at, format!("a vector of {count} elements has {count} initial values"))
+                semantic_error(at, format!("a vector of {count} elements requires {count} initial values"))
             }
             _ => Ok(Initial::List(values)),
         }
@@ -77,7 +79,7 @@ impl<'a> Parser<'a> {
         Ok(Initial::Address { at, name, generic, addend, mask: 0 })
     }
 
-    /// `0xff00(name)`: the byte of an address that the mask names.
+    /// Parses `0xff00(name)`: the byte of an address that the mask selects.
     fn initial_mask(&mut self, bits: u64) -> Result<Initial<'a>, Error> {
         if bits == 0 || bits >> bits.trailing_zeros() != 0xff || !bits.trailing_zeros().is_multiple_of(8) {
             return self.expected("a mask of one byte such as 0xff00");

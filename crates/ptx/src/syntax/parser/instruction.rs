@@ -1,11 +1,11 @@
-//! Instructions: guard, opcode, modifiers, operands.
+//! Parses instructions: guard, opcode, modifiers, operands.
 
 use super::{Parser, Punct, TokenKind, unsupported};
 use crate::error::Error;
 use crate::syntax::tree::{Base, Guard, Instruction, Operand};
 
 impl<'a> Parser<'a> {
-    /// An instruction to its semicolon. A mistake in it carries its text.
+    /// Parses an instruction to its semicolon. An error in it carries its text.
     pub(super) fn instruction(&mut self) -> Result<Instruction<'a>, Error> {
         let start = self.token.start;
         self.instruction_at(start).map_err(|mut error| {
@@ -38,7 +38,7 @@ impl<'a> Parser<'a> {
         Ok(Instruction { at, guard, opcode, modifiers, operands, text })
     }
 
-    /// The text of a wrong instruction: to its semicolon, or to the end of the line with the mistake.
+    /// Returns the text of an invalid instruction: to its semicolon, or to the end of the line with the error.
     fn instruction_text(&self, start: usize) -> String {
         const SHOWN_MAX: usize = 400;
         let rest = &self.text[start..];
@@ -54,7 +54,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `p` or `!p` behind the at sign.
+    /// Parses `p` or `!p` after the at sign.
     fn guard(&mut self) -> Result<Guard<'a>, Error> {
         let negated = self.accept(Punct::Bang);
         Ok(Guard { register: self.name("a predicate")?, negated })
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Scalar operands between the mark that is next and `close`.
+    /// Parses scalar operands between the next token and `close`.
     fn operand_list(&mut self, close: Punct) -> Result<Vec<Operand<'a>>, Error> {
         self.advance();
         let mut operands = Vec::new();
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         if self.accept(close) { Ok(operands) } else { self.expected(&format!("',' or '{}'", close.text())) }
     }
 
-    /// A name, a sum, a negated name, a constant, or `_`.
+    /// Parses a name, a sum, a negated name, a constant, or `_`.
     fn scalar(&mut self) -> Result<Operand<'a>, Error> {
         match (self.token.kind, self.lookahead.kind) {
             (TokenKind::Word, _) if self.token.text == "_" => {
@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A word with the `.x` that stands directly behind it: `%tid.x` is one name.
+    /// Parses a word and a directly adjacent `.x`: `%tid.x` is one name.
     fn dotted_name(&mut self) -> &'a str {
         let name = self.advance();
         if self.token.kind != TokenKind::Dotted || self.token.start != name.end() {
@@ -153,7 +153,7 @@ impl<'a> Parser<'a> {
                 _ => return self.expected("an address"),
             }
             let Some(bits) = self.expression()?.as_bits() else {
-                return Err(Error::syntax(at, "an address is an integer"));
+                return Err(Error::syntax(at, "an address must be an integer"));
             };
             (Base::Integer(bits), 0)
         };

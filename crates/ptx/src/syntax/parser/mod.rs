@@ -1,7 +1,8 @@
-//! Tokens to tree. It knows how a text is put together, and leaves to the lowering what names and words mean.
+//! Parses tokens into a tree. It knows the structure of a text, and leaves the meaning of names and words to the
+//! lowering.
 //!
-//! What the tree has no place for (debug information, pragmas, attributes) is checked to be well formed and dropped.
-//! Whatever nests is bounded by [`NESTING_MAX`], so that no text can exhaust the stack.
+//! What the tree does not represent (debug information, pragmas, attributes) is checked to be well formed and dropped.
+//! Nesting is limited by [`NESTING_MAX`], so that no text can exhaust the stack.
 
 mod declaration;
 mod expression;
@@ -18,30 +19,30 @@ use super::lexer::{Lexer, Punct, Token, TokenKind};
 use super::tree::{Item, Linkage, Module, Position, Space};
 use crate::error::{Error, ErrorKind};
 
-/// How deep blocks, initialisers and constant expressions may nest.
+/// The maximum nesting of blocks, initialisers and constant expressions.
 const NESTING_MAX: u32 = 64;
 
-/// Registers that one declaration may have. All of a text may have one more for each of its bytes: a text that uses its
-/// registers is longer than they are many, and one that does not cannot make whoever reads it work without bounds.
+/// The maximum number of registers in one declaration. A whole text may declare one more for each of its bytes: a text
+/// that uses its registers is longer than their number, and one that does not use them cannot cause unbounded work.
 const REGISTERS_MAX: u32 = 1_000_000;
 
-/// Reads a whole text.
+/// Parses a whole text.
 ///
 /// # Errors
-/// The first mistake in the text.
+/// Returns the first error in the text.
 pub fn parse(text: &str) -> Result<Module<'_>, Error> {
     check_ascii(text)?;
     Parser::new(text).module()
 }
 
-/// Letters beyond ASCII have no place in a text, not even in its comments.
+/// Rejects characters that are not ASCII, even in comments.
 fn check_ascii(text: &str) -> Result<(), Error> {
     let Some(start) = text.bytes().position(|byte| !byte.is_ascii()) else { return Ok(()) };
     let before = &text[..start];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
     let [line, column] = [line, start - line_start + 1].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-    Err(Error::new(Position { line, column }, ErrorKind::Syntax, "a character beyond ASCII"))
+    Err(Error::new(Position { line, column }, ErrorKind::Syntax, "a character that is not ASCII"))
 }
 
 struct Parser<'a> {
@@ -50,9 +51,9 @@ struct Parser<'a> {
     token: Token<'a>,
     /// The token after `token`.
     lookahead: Token<'a>,
-    /// Offset of the byte behind the last token taken.
+    /// The offset of the byte after the last token taken.
     taken_end: usize,
-    /// How deep the place being read is nested.
+    /// The current nesting.
     nesting: u32,
     /// Registers declared so far.
     registers: usize,
@@ -85,13 +86,13 @@ impl<'a> Parser<'a> {
                 Ok(())
             }
             word @ (".version" | ".target" | ".address_size") => {
-                Err(Error::syntax(self.token.at, format!("{word} may stand only at the start of the text, and once")))
+                Err(Error::syntax(self.token.at, format!("{word} is allowed only once, at the start of the text")))
             }
             _ => self.definition(module),
         }
     }
 
-    /// A function, or the variables of one declaration.
+    /// Parses a function, or the variables of one declaration.
     fn definition(&mut self, module: &mut Module<'a>) -> Result<(), Error> {
         while self.dotted() == ".attribute" {
             self.skip_attribute()?;
@@ -107,7 +108,7 @@ impl<'a> Parser<'a> {
             return self.expected("a variable or a function");
         };
         if linkage == Linkage::Common && space != Space::Global {
-            return semantic_error(at, "only global variables are .common");
+            return semantic_error(at, "only global variables can be .common");
         }
         self.variables(linkage, space, |variable| module.items.push(Item::Variable(variable)))
     }
@@ -150,12 +151,12 @@ impl<'a> Parser<'a> {
         self.token.kind == TokenKind::Punct(punct)
     }
 
-    /// The word that starts with a dot, if one is next; else nothing.
+    /// Returns the next word if it starts with a dot, else an empty string.
     fn dotted(&self) -> &'a str {
         if self.token.kind == TokenKind::Dotted { self.token.text } else { "" }
     }
 
-    /// Takes the mark if it is next.
+    /// Takes the next token if it is `punct`.
     fn accept(&mut self, punct: Punct) -> bool {
         let is = self.is(punct);
         if is {
@@ -168,7 +169,7 @@ impl<'a> Parser<'a> {
         if self.accept(punct) { Ok(()) } else { self.expected(&format!("'{}'", punct.text())) }
     }
 
-    /// A word that names something: not `_`.
+    /// Parses a word that names something: not `_`.
     fn name(&mut self, what: &str) -> Result<&'a str, Error> {
         if self.token.text == "_" { self.expected(what) } else { self.word(what) }
     }
@@ -177,7 +178,7 @@ impl<'a> Parser<'a> {
         if self.token.kind == TokenKind::Word { Ok(self.advance().text) } else { self.expected(what) }
     }
 
-    /// A plain integer of at most 32 bits.
+    /// Parses a plain integer of at most 32 bits.
     fn integer(&mut self, what: &str) -> Result<u32, Error> {
         let TokenKind::Integer { value, .. } = self.token.kind else {
             return self.expected(what);
@@ -189,7 +190,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// The error that something else stands where `what` should.
+    /// Returns the error that another token was found instead of `what`.
     fn expected<T>(&self, what: &str) -> Result<T, Error> {
         let Token { kind, text, at, .. } = self.token;
         let found = match kind {
@@ -200,7 +201,7 @@ impl<'a> Parser<'a> {
         Err(Error::syntax(at, format!("expected {what}, found {found}")))
     }
 
-    /// Reads something one level deeper.
+    /// Parses something one level deeper.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.nesting == NESTING_MAX {
             return Err(Error::syntax(self.token.at, format!("nested more than {NESTING_MAX} deep")));
@@ -220,7 +221,7 @@ fn unsupported<T>(at: Position, message: impl Into<String>) -> Result<T, Error> 
     Err(Error::new(at, ErrorKind::Unsupported, message))
 }
 
-/// The start of a token in quotes: tokens can be as long as the text.
+/// Returns the start of a token in quotes: tokens can be as long as the text.
 fn quote(text: &str) -> String {
     const SHOWN_MAX: usize = 60;
     let line = text.lines().next().unwrap_or("");

@@ -1,4 +1,4 @@
-//! What is read and dropped: debug information, pragmas, attributes.
+//! Parses what is checked and dropped: debug information, pragmas, attributes.
 
 use super::{Parser, Punct, TokenKind};
 use crate::error::Error;
@@ -67,7 +67,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Integers, or one place with what is added to it or taken from it.
+    /// Skips integers, or one label with an offset or a difference.
     fn skip_data(&mut self) -> Result<(), Error> {
         self.advance();
         if !matches!(self.token.kind, TokenKind::Word | TokenKind::Dotted) {

@@ -1,4 +1,4 @@
-//! What stands in the body of a function.
+//! Parses the body of a function.
 
 use super::{Parser, Punct, TokenKind};
 use crate::error::Error;
@@ -48,7 +48,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A label, or one of the lists that have a label for a name.
+    /// Parses a label, or one of the lists that a label names.
     fn label(&mut self) -> Result<Statement<'a>, Error> {
         let at = self.token.at;
         let name = self.name("a label")?;

@@ -1,4 +1,4 @@
-//! What the tests of the parser share: texts around the part that a test is about.
+//! Shared by the parser's tests: a text around the part under test.
 
 use super::*;
 use crate::syntax::tree::*;
@@ -19,7 +19,7 @@ fn with_module(rest: &str, check: impl FnOnce(&Module<'_>)) {
     }
 }
 
-/// The only item of a text, a variable.
+/// Passes the only item of a text, a variable, to `check`.
 fn with_variable(declaration: &str, check: impl FnOnce(&Variable<'_>)) {
     with_module(declaration, |module| match module.items.as_slice() {
         [Item::Variable(variable)] => check(variable),
@@ -27,7 +27,7 @@ fn with_variable(declaration: &str, check: impl FnOnce(&Variable<'_>)) {
     });
 }
 
-/// The only item of a text, a function.
+/// Passes the only item of a text, a function, to `check`.
 fn with_function(text: &str, check: impl FnOnce(&Function<'_>)) {
     with_module(text, |module| match module.items.as_slice() {
         [Item::Function(function)] => check(function),
@@ -35,14 +35,14 @@ fn with_function(text: &str, check: impl FnOnce(&Function<'_>)) {
     });
 }
 
-/// The statements of a kernel with this body, which starts in line 5.
+/// Passes the statements of a kernel with this body, which starts in line 5, to `check`.
 fn with_body(body: &str, check: impl FnOnce(&[Statement<'_>])) {
     with_function(&format!(".entry k() {{\n{body}\n}}"), |function| {
         check(function.body.as_ref().expect("the kernel has a body"));
     });
 }
 
-/// The only statement of a body, an instruction.
+/// Passes the only statement of a body, an instruction, to `check`.
 fn with_instruction(text: &str, check: impl FnOnce(&Instruction<'_>)) {
     with_body(text, |statements| match statements {
         [Statement::Instruction(instruction)] => check(instruction),
@@ -50,17 +50,17 @@ fn with_instruction(text: &str, check: impl FnOnce(&Instruction<'_>)) {
     });
 }
 
-/// The operands of `x <operands>;`.
+/// Passes the operands of `x <operands>;` to `check`.
 fn with_operands(operands: &str, check: impl FnOnce(&[Operand<'_>])) {
     with_instruction(&format!("x {operands};"), |instruction| check(&instruction.operands));
 }
 
-/// The mistake of a text whose line 4 this is.
+/// Returns the error of a text whose line 4 is `rest`.
 fn mistake(rest: &str) -> Error {
-    parse(&text(rest)).expect_err("the text is wrong")
+    parse(&text(rest)).expect_err("the text is invalid")
 }
 
-/// The mistake of a kernel whose body starts in line 5.
+/// Returns the error of a kernel whose body starts in line 5.
 fn mistake_in_body(body: &str) -> Error {
     mistake(&format!(".entry k() {{\n{body}\n}}"))
 }

@@ -1,18 +1,18 @@
-//! A device of plain bytes, and a way to run a kernel on it.
+//! A device of plain bytes, and functions that run a kernel on it.
 
 use std::sync::Arc;
 
 use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, OutOfBounds, Pointer, Progress, Slice, Unit, Width};
 use freehold_testing::{print_seed, seeds};
 
-/// Where the bytes start.
+/// The address of the first byte.
 pub(crate) const BASE: u64 = 0x1000_0000;
 
-/// Bytes that a kernel can reach.
+/// Bytes that a kernel can access.
 #[derive(Debug, Clone)]
 pub(crate) struct Flat {
     pub(crate) bytes: Vec<u8>,
-    /// Address and bytes of what `malloc` gave, at the end of all.
+    /// Address and size of the allocations of `malloc`, at the end of the memory.
     heap: Vec<(u64, u64)>,
 }
 
@@ -103,20 +103,20 @@ impl Memory for Flat {
     }
 }
 
-/// What a launch left behind.
+/// The results of a launch.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) memory: Flat,
     pub(crate) printed: String,
 }
 
-/// A text with a head, so that tests can begin with the kernel.
+/// Adds a head to a text, so that tests can begin with the kernel.
 pub(crate) fn with_head(text: &str) -> String {
     format!(".version 8.6\n.target sm_90\n.address_size 64\n{text}")
 }
 
-/// A kernel that has the address of the memory in `%out`, that plus four times the thread's index in `%at`, the index in
-/// `%tid`, and registers of all kinds.
+/// Returns a kernel with the address of the memory in `%out`, that plus four times the thread's index in `%at`, the
+/// index in `%tid`, and registers of all kinds.
 pub(crate) fn kernel(before: &str, body: &str) -> String {
     format!(
         "{before}\n.visible .entry k(.param .u64 p) {{\n.reg .pred %p<9>; .reg .b16 %h<20>; .reg .b32 %r<20>; \
@@ -125,12 +125,12 @@ pub(crate) fn kernel(before: &str, body: &str) -> String {
     )
 }
 
-/// How a launch of a test is.
+/// The size of a test's launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) grid: u32,
     pub(crate) block: [u32; 3],
-    /// Bytes that the kernel's one parameter, if it has one, is the address of.
+    /// The size of the memory whose address is the kernel's only parameter, if it has one.
     pub(crate) bytes: usize,
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn launch(text: &str, grid: u32, block: u32, bytes: usize, seed: Opti
     launch_linked(&[text], Size { grid, block: [block, 1, 1], bytes }, seed)
 }
 
-/// Compiles texts, each given a head, links them and launches the first kernel.
+/// Compiles texts, each after adding a head, links them and launches the first kernel.
 pub(crate) fn launch_linked(texts: &[&str], size: Size, seed: Option<u64>) -> Result<Outcome, Fault> {
     let compiled = |text: &&str| Unit::compile(&with_head(text)).unwrap_or_else(|error| panic!("{error}"));
     let image = Image::link(texts.iter().map(compiled).collect()).unwrap_or_else(|error| panic!("{error}"));
@@ -148,7 +148,7 @@ pub(crate) fn launch_linked(texts: &[&str], size: Size, seed: Option<u64>) -> Re
     let (program, initial) = image.relocate(&addresses);
     for (address, initial) in addresses.iter().zip(&initial) {
         for (offset, byte) in initial.iter().enumerate() {
-            memory.set(address + offset as u64, Width::One, u64::from(*byte)).expect("a variable has its bytes");
+            memory.set(address + offset as u64, Width::One, u64::from(*byte)).expect("a variable is in memory");
         }
     }
     let mut parameters = BASE.to_le_bytes().to_vec();
@@ -170,8 +170,8 @@ fn one_kernel(size: Size, parameters: Vec<u8>, pointers: Vec<Pointer>) -> Launch
     }
 }
 
-/// Compiles a text and launches its first kernel with words as arguments, over memory whose blocks are known as far as
-/// `known` says of a word.
+/// Compiles a text and launches its first kernel with words as arguments. `known` returns the block that a word refers
+/// to, if it is known.
 pub(crate) fn launch_known(
     text: &str,
     words: &[u64],
@@ -190,7 +190,7 @@ pub(crate) fn launch_known(
     run(&Arc::new(Grid::new(program, one_kernel(size, parameters, pointers))), memory, None)
 }
 
-/// Runs the blocks in turn, a slice each, until all have ended.
+/// Runs the blocks in turn, one slice at a time, until all have ended.
 fn run(grid: &Arc<Grid>, mut memory: Flat, seed: Option<u64>) -> Result<Outcome, Fault> {
     let mut blocks: Vec<_> = (0..grid.blocks()).map(|index| grid.block(index)).collect();
     let mut printed = Vec::new();
@@ -213,7 +213,7 @@ fn run(grid: &Arc<Grid>, mut memory: Flat, seed: Option<u64>) -> Result<Outcome,
     Ok(Outcome { memory, printed: String::from_utf8(printed).expect("the kernel prints text") })
 }
 
-/// The same, where nothing goes wrong.
+/// The same, for a kernel that does not fault.
 pub(crate) fn words(text: &str, grid: u32, block: u32, count: usize) -> Vec<u32> {
     let outcome = launch(text, grid, block, 4 * count, None).unwrap_or_else(|fault| panic!("{fault}"));
     for seed in seeds(2, 5, 200) {

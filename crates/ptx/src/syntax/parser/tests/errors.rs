@@ -1,4 +1,4 @@
-//! Mistakes: what is said of them, and where.
+//! Errors: their messages and positions.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn a_mistake_in_an_instruction_carries_its_text() {
     syntax(".section .debug_info {}", at(5, 1), "expected a statement or '}', found '.section'", "");
     syntax("mov {a b}, c;", at(5, 8), "expected ',' or '}', found 'b'", "mov {a b}, c");
     syntax("call (a b), c;", at(5, 9), "expected ',' or ')', found 'b'", "call (a b), c");
-    syntax("mov a, 12z;", at(5, 8), "a number runs into a word: '12z'", "mov a, 12z");
+    syntax("mov a, 12z;", at(5, 8), "a number is followed directly by a word: '12z'", "mov a, 12z");
     syntax("a b,\n c d,\n e;", at(6, 4), "expected ',' or ';', found 'd'", "a b,\n c d,");
 }
 
@@ -55,7 +55,7 @@ fn unsupported_ptx_is_not_a_syntax_error() {
         &mistake(".global .b32 r<4>;"),
         ErrorKind::Unsupported,
         at(4, 15),
-        "numbered names are supported for registers alone",
+        "numbered names are supported only for registers",
         "",
     );
 }
@@ -72,8 +72,8 @@ fn a_declaration_error_names_what_is_missing() {
         (".global .v8 .b8 x;", 9, "expected a type, found '.v8'"),
         (".global .b32 ;", 14, "expected a name, found ';'"),
         (".global .b32 x y;", 16, "expected ',' or ';', found 'y'"),
-        (".global .align 3 .b32 x;", 16, "the alignment 3 is no power of two"),
-        (".global .align 0 .b32 x;", 16, "the alignment 0 is no power of two"),
+        (".global .align 3 .b32 x;", 16, "the alignment 3 is not a power of two"),
+        (".global .align 0 .b32 x;", 16, "the alignment 0 is not a power of two"),
         (".global .align 4294967296 .b32 x;", 16, "4294967296 is too large for an alignment"),
         (".global .b32 x[-1];", 16, "expected the length of the dimension, found '-'"),
         (".global .b32 x[2*2];", 17, "expected ']', found '*'"),
@@ -109,21 +109,21 @@ fn a_declaration_error_names_what_is_missing() {
 #[test]
 fn semantic_errors_are_not_syntax_errors() {
     let cases = [
-        (".common .shared .b32 x;", 9, "only global variables are .common"),
-        (".extern .global .b32 x = 1;", 24, "'x' may have no initial value"),
-        (".shared .b32 x = 1;", 16, "'x' may have no initial value"),
-        (".global .b32 x[];", 14, "the length of 'x' is not known"),
-        (".global .b32 x[0];", 14, "the length of 'x' is not known"),
+        (".common .shared .b32 x;", 9, "only global variables can be .common"),
+        (".extern .global .b32 x = 1;", 24, "'x' cannot have an initial value"),
+        (".shared .b32 x = 1;", 16, "'x' cannot have an initial value"),
+        (".global .b32 x[];", 14, "the length of 'x' is unknown"),
+        (".global .b32 x[0];", 14, "the length of 'x' is unknown"),
         (".global .b32 x[2][0];", 19, "only the first dimension may have no length"),
         (".global .pred x;", 15, "'x' is a predicate, which is always a register"),
-        (".global .v4 .f64 x;", 9, "there are no vectors of 4 .f64"),
-        (".entry k(.param .b8 p[]);", 21, "the length of 'p' is not known"),
-        (".entry k(.reg .b32 p);", 20, "'p' is a register: a kernel's parameters are .param"),
-        (".entry k() .maxntid 1, 0;", 21, ".maxntid of zero"),
-        (".entry k() .maxnreg 0;", 21, ".maxnreg of zero"),
-        (".entry k() .maxntid 1 .reqntid 1;", 23, "a kernel has .maxntid or .reqntid, not both"),
-        (".extern .func f() {}", 19, "'f' is .extern and has a body"),
-        (".func (.reg .b32 r) f() .noreturn;", 21, "'f' does not return, and returns something"),
+        (".global .v4 .f64 x;", 9, "there is no vector of 4 .f64"),
+        (".entry k(.param .b8 p[]);", 21, "the length of 'p' is unknown"),
+        (".entry k(.reg .b32 p);", 20, "'p' is a register: a kernel's parameters must be .param"),
+        (".entry k() .maxntid 1, 0;", 21, ".maxntid must not be zero"),
+        (".entry k() .maxnreg 0;", 21, ".maxnreg must not be zero"),
+        (".entry k() .maxntid 1 .reqntid 1;", 23, "a kernel cannot have both .maxntid and .reqntid"),
+        (".extern .func f() {}", 19, "'f' is .extern, but has a body"),
+        (".func (.reg .b32 r) f() .noreturn;", 21, "'f' is .noreturn, but has a return value"),
     ];
     for (text, column, message) in cases {
         check(&mistake(text), ErrorKind::Semantic, at(4, column), message, "");
@@ -167,7 +167,7 @@ fn a_text_has_at_most_a_million_registers_more_than_bytes() {
     check(&mistake(&functions(bytes + 2)), ErrorKind::Syntax, at(4, 65), &message, "");
 }
 
-/// A text that nests `count` times.
+/// Returns a text that nests `count` times.
 fn nest(count: usize, before: &str, open: &str, middle: &str, close: &str, after: &str) -> String {
     format!("{before}{}{middle}{}{after}", open.repeat(count), close.repeat(count))
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn kind_of(text: &str) -> (ErrorKind, Position, String) {
-    let error = parse(text).expect_err("the header is wrong");
+    let error = parse(text).expect_err("the header is invalid");
     (error.kind, error.at, error.message)
 }
 
@@ -20,7 +20,7 @@ fn addresses_of_32_bits_and_letters_beyond_ascii_are_mistakes() {
     let narrow = kind_of(".version 6.0\n.target sm_30\n.address_size 32");
     assert_eq!(narrow, (ErrorKind::Semantic, at(3, 15), "addresses of 32 bits are not supported".to_owned()));
     let letter = kind_of(".version 6.0\n// caf\u{e9}\n.target sm_30");
-    assert_eq!(letter, (ErrorKind::Syntax, at(2, 7), "a character beyond ASCII".to_owned()));
+    assert_eq!(letter, (ErrorKind::Syntax, at(2, 7), "a character that is not ASCII".to_owned()));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn unsupported_versions_and_targets_are_not_syntax_errors() {
         (".version 9.1", Version, at(1, 10), "version 9.1 is newer than 9.0"),
         (".version 10.0", Version, at(1, 10), "version 10.0 is newer than 9.0"),
         (".version 8", Syntax, at(1, 10), "expected a version such as 8.4, found '8'"),
-        (".version 8.x", Syntax, at(1, 10), "a number runs into a word: '8.x'"),
+        (".version 8.x", Syntax, at(1, 10), "a number is followed directly by a word: '8.x'"),
         (".version 8.0\n.target sm_100a", Version, at(2, 9), "target sm_100a is newer than sm_90"),
         (".version 8.0\n.target sm_120f", Version, at(2, 9), "target sm_120f is newer than sm_90"),
         (".version 8.0\n.target h100", Syntax, at(2, 9), "expected a target such as sm_90, found 'h100'"),
@@ -68,11 +68,11 @@ fn a_header_is_complete_and_first() {
 
 #[test]
 fn nothing_of_the_header_comes_again() {
-    assert_eq!(mistake(".target sm_90").message, ".target may stand only at the start of the text, and once");
+    assert_eq!(mistake(".target sm_90").message, ".target is allowed only once, at the start of the text");
     let error = mistake("\n  .version 8.0");
     assert_eq!(error.at, at(5, 3));
-    assert_eq!(error.message, ".version may stand only at the start of the text, and once");
-    assert_eq!(mistake(".address_size 64").message, ".address_size may stand only at the start of the text, and once");
+    assert_eq!(error.message, ".version is allowed only once, at the start of the text");
+    assert_eq!(mistake(".address_size 64").message, ".address_size is allowed only once, at the start of the text");
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn initial_values_are_nested_as_the_dimensions_are() {
         (".global .b8 x[2][2] = {1, 2};", 24, "expected '{', found '1'"),
         (".global .b8 x[2] = 1;", 20, "expected '{', found '1'"),
         (".global .b8 x = {1};", 17, "expected a constant, found '{'"),
-        (".global .b8 x[] = {};", 19, "an array of unknown length without a value"),
-        (".global .v4 .b8 x = {1, 2};", 21, "a vector of 4 elements has 4 initial values"),
+        (".global .b8 x[] = {};", 19, "an array of unknown length requires an initial value"),
+        (".global .v4 .b8 x = {1, 2};", 21, "a vector of 4 elements requires 4 initial values"),
     ];
     for (text, column, message) in cases {
         let error = mistake(text);
