@@ -1,5 +1,5 @@
-//! Child processes: a test binary that starts itself again for one of its tests, where the test spoils its process, looks at
-//! what all of a process shares, or chooses what a driver reads when it starts.
+//! Child processes: a test binary that starts itself again for one of its tests, because the test ruins its process,
+//! inspects state that is shared in a process, or chooses what a driver reads when it starts.
 
 use std::env;
 use std::io::Read;
@@ -10,33 +10,33 @@ use std::time::Duration;
 
 use crate::HANG_TIMEOUT;
 
-/// Names, in a child, the test that it was started for.
+/// In a child, the name of the test that it was started for.
 const CHILD: &str = "FREEHOLD_TEST_CHILD";
 
-/// After this a child that has not ended is killed: later than what it waits for itself.
+/// A child that has not ended after this is killed; longer than the child's own timeout.
 const CHILD_STUCK: Duration = Duration::from_secs(4 * HANG_TIMEOUT.as_secs());
 
-/// What a child has left behind.
+/// The result of a child.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
     pub status: ExitStatus,
     /// The lines that it printed with [`report_line`].
     pub reported: Vec<String>,
-    /// All that it printed.
+    /// All of its output.
     pub output: String,
 }
 
 impl Outcome {
-    /// Whether the child ran its test, which passed.
+    /// Returns whether the child ran its test, and the test passed.
     pub fn passed(&self) -> bool {
         self.status.success() && self.output.contains("1 passed")
     }
 
-    /// Prints what the child has covered, and its seeds, as this process's own.
+    /// Prints what the child has covered, and its seeds, as those of this process.
     pub fn report(&self) {
         for line in self.output.lines() {
-            // The harness leaves its own line open before a test.
+            // The harness does not end its own line before a test.
             if let Some(start) = line.find("covered: ").or_else(|| line.find("FREEHOLD_SEED=")) {
                 println!("{}", &line[start..]);
             }
@@ -44,45 +44,45 @@ impl Outcome {
     }
 }
 
-/// Whether this process is the child for the test `name`.
+/// Returns whether this process is the child for the test `name`.
 pub fn is_child(name: &str) -> bool {
     env::var_os(CHILD).is_some_and(|child| child == name)
 }
 
-/// Prints a line of a child's for its parent.
+/// Prints a line of a child for its parent.
 pub fn report_line(line: &str) {
-    // The harness leaves its own line open before a test.
+    // The harness does not end its own line before a test.
     println!("\n|{line}");
 }
 
-/// Runs the test `name` of this binary in a process of its own, with variables of the environment.
+/// Runs the test `name` of this binary in a process of its own, with environment variables.
 ///
 /// # Panics
-/// Where the process does not end.
+/// If the process does not end.
 pub fn run(name: &str, variables: &[(&str, &str)]) -> Outcome {
     let mut command = command_for_test(name);
     command.env(CHILD, name).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the test binary starts again");
+    let mut child = command.spawn().expect("cannot start the test binary");
     let printed = read_all(child.stdout.take().expect("the output is piped"));
     let complained = read_all(child.stderr.take().expect("the output is piped"));
     let mut texts = [printed, complained].map(|news| {
         news.recv_timeout(CHILD_STUCK).unwrap_or_else(|_| {
             let killed = child.kill();
-            panic!("{name} does not end in a process of its own: {killed:?}")
+            panic!("{name} timed out in a process of its own: {killed:?}")
         })
     });
-    let status = child.wait().expect("a child can be waited for");
+    let status = child.wait().expect("cannot wait for the child");
     let said = texts[0].lines().filter_map(|line| line.strip_prefix('|')).map(str::to_owned).collect();
     Outcome { status, reported: said, output: std::mem::take(&mut texts[0]) + &texts[1] }
 }
 
-/// All that comes out of a pipe, once it is closed.
+/// Reads a pipe until it is closed.
 fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (done, news) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes).expect("a pipe can be read");
-        // Nobody listens any more where the test has given up.
+        pipe.read_to_end(&mut bytes).expect("cannot read the pipe");
+        // The receiver is gone if the test has timed out.
         drop(done.send(String::from_utf8_lossy(&bytes).into_owned()));
     });
     news
@@ -91,16 +91,16 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
 /// Runs the body of the test `name` in a process of its own.
 ///
 /// # Panics
-/// Where the body does.
+/// If the body panics.
 #[track_caller]
 pub fn run_in_child(name: &str, body: impl FnOnce()) {
     run_in_child_with(name, &[], body);
 }
 
-/// [`run_in_child`] with variables of the environment.
+/// [`run_in_child`] with environment variables.
 ///
 /// # Panics
-/// Where the body does.
+/// If the body panics.
 #[track_caller]
 pub fn run_in_child_with(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     if is_child(name) {
@@ -112,11 +112,11 @@ pub fn run_in_child_with(name: &str, variables: &[(&str, &str)], body: impl FnOn
     outcome.report();
 }
 
-/// A command that runs one test of this binary and shows what it prints. `name` is the test's function: no two tests of a
-/// binary that are started this way share a name.
+/// Returns a command that runs one test of this binary and shows its output. `name` is the test's function: tests that
+/// are started this way have unique names in their binary.
 ///
 /// # Panics
-/// Where the binary does not have exactly one such test.
+/// If the binary does not have exactly one such test.
 pub fn command_for_test(name: &str) -> Command {
     let mut command = this_binary();
     command.args(["--exact", &path_of(name), "--nocapture", "--test-threads=1"]).stdin(Stdio::null());
@@ -124,18 +124,19 @@ pub fn command_for_test(name: &str) -> Command {
 }
 
 fn this_binary() -> Command {
-    Command::new(env::current_exe().expect("a running program has a path"))
+    Command::new(env::current_exe().expect("cannot find the test binary"))
 }
 
-/// The path of a test, as the test harness spells it. A process that was started for one test has it among its arguments.
+/// Returns the path of a test, as the test harness spells it. A process that was started for one test has it among its
+/// arguments.
 fn path_of(name: &str) -> String {
     let is_path = |path: &str| path == name || path.strip_suffix(name).is_some_and(|modules| modules.ends_with("::"));
     let is_exact = env::args().any(|argument| argument == "--exact");
     if let Some(path) = env::args().skip(1).find(|path| is_exact && is_path(path)) {
         return path;
     }
-    let listed = this_binary().args(["--list", "--format", "terse"]).output().expect("a running program starts again");
-    let listed = String::from_utf8(listed.stdout).expect("names of tests are text");
+    let listed = this_binary().args(["--list", "--format", "terse"]).output().expect("cannot start the test binary");
+    let listed = String::from_utf8(listed.stdout).expect("names of tests are UTF-8");
     let mut found = listed.lines().filter_map(|line| line.strip_suffix(": test")).filter(|path| is_path(path));
     let path = found.next().unwrap_or_else(|| panic!("this binary has no test {name}"));
     assert_eq!(found.next(), None, "this binary has several tests {name}");
@@ -162,7 +163,7 @@ mod tests {
         }
         let outcome = run(NAME, &[("FREEHOLD_TEST_GREETING", "hello")]);
         assert!(outcome.passed(), "{}", outcome.output);
-        let (process, greeting) = outcome.reported[0].split_once(' ').expect("the child says two words");
+        let (process, greeting) = outcome.reported[0].split_once(' ').expect("the child prints two words");
         assert_eq!(greeting, "Ok(\"hello\")");
         assert_ne!(process, std::process::id().to_string());
     }

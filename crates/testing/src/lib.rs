@@ -41,26 +41,26 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// After this long a test that waits for an event reports that it is stuck. No passing test comes near it, even with
-/// every core oversubscribed.
+/// The time after which a test that waits for an event reports that it is stuck. No passing test comes near it, even
+/// with every core oversubscribed.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How much a test does.
+/// How much work a test does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// Before each commit.
     Quick,
     /// In CI.
     Moderate,
-    /// For as long as somebody has time.
+    /// As long as time permits.
     Soak,
 }
 
 impl Effort {
-    /// The effort that `FREEHOLD_EFFORT` sets, [`Quick`](Self::Quick) without it.
+    /// Returns the effort that `FREEHOLD_EFFORT` sets, [`Quick`](Self::Quick) without it.
     ///
     /// # Panics
-    /// Where the variable is set to something else.
+    /// If the variable has another value.
     pub fn current() -> Self {
         static EFFORT: OnceLock<Effort> = OnceLock::new();
         *EFFORT.get_or_init(|| match std::env::var("FREEHOLD_EFFORT").as_deref() {
@@ -71,7 +71,7 @@ impl Effort {
         })
     }
 
-    /// The value for this effort.
+    /// Returns the value for this effort.
     pub fn pick<T>(self, quick: T, moderate: T, soak: T) -> T {
         match self {
             Self::Quick => quick,
@@ -81,20 +81,20 @@ impl Effort {
     }
 }
 
-/// The value for the current effort.
+/// Returns the value for the current effort.
 pub fn at_effort<T>(quick: T, moderate: T, soak: T) -> T {
     Effort::current().pick(quick, moderate, soak)
 }
 
-/// The seed of this run, which is printed: `FREEHOLD_SEED`, else a fixed one, else (when soaking) a fresh one.
+/// Returns the seed of this run and prints it: `FREEHOLD_SEED`, else a fixed one or, when soaking, a fresh one.
 pub fn seed() -> u64 {
     let seed = env_seed().unwrap_or_else(|| if Effort::current() == Effort::Soak { random_seed() } else { 0x5eed });
     print_seed(seed);
     seed
 }
 
-/// As many seeds as the current effort asks for. `FREEHOLD_SEED` names the only one; without it they count from 1 or, when
-/// soaking, from a fresh number.
+/// Returns as many seeds as the current effort requires. `FREEHOLD_SEED` is the only one if it is set; otherwise they
+/// count from 1 or, when soaking, from a fresh number.
 pub fn seeds(quick: u64, moderate: u64, soak: u64) -> RangeInclusive<u64> {
     if let Some(seed) = env_seed() {
         return seed..=seed;
@@ -105,27 +105,27 @@ pub fn seeds(quick: u64, moderate: u64, soak: u64) -> RangeInclusive<u64> {
     first..=last
 }
 
-/// Prints a seed in the form in which `cargo xtask` finds it and a shell takes it.
+/// Prints a seed in a form that `cargo xtask` finds and a shell accepts.
 pub fn print_seed(seed: u64) {
     println!("FREEHOLD_SEED={seed}");
 }
 
-/// The seed to replay, where one is given.
+/// Returns the seed to replay, if one is set.
 ///
 /// # Panics
-/// Where it is not a number.
+/// If it is not a number.
 pub fn env_seed() -> Option<u64> {
     let text = std::env::var("FREEHOLD_SEED").ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("FREEHOLD_SEED is {text:?}: expected a number")))
 }
 
-/// A number of the clock's, small enough that seeds can be counted from it and read aloud.
+/// Returns a number derived from the clock, small enough to count seeds from it and to read aloud.
 fn random_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     Random(now).next() >> 24
 }
 
-/// Reports what a test has covered: `cargo xtask soak` adds up the counts of equal words.
+/// Reports what a test has covered: `cargo xtask soak` adds up the counts of the same words.
 pub fn report_covered(count: u64, what: &str) {
     println!("covered: {count} {what}");
 }

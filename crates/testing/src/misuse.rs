@@ -1,4 +1,4 @@
-//! Programs that must not compile: written into one crate, a function each, and held against what the compiler says of each.
+//! Programs that must not compile: one function each in a common crate, compared with the compiler's errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,37 +6,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-/// What a program tries, the code of the error that it must meet, and its text.
+/// What a program tries, the error code that it must get, and its text.
 pub type Program = (&'static str, &'static str, &'static str);
 
 /// A crate of programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Programs {
-    /// The imports and items that all of them share, among them a `Result` called `R`.
+    /// The imports and items that all of them share, including a `Result` called `R`.
     pub head: &'static str,
-    /// The parameters that each of them is given.
+    /// The parameters of each program.
     pub given: &'static str,
-    /// The libraries that they name. The test was built with all of them.
+    /// The libraries that they use. The test was built with all of them.
     pub libraries: &'static [&'static str],
 }
 
 impl Programs {
-    /// The errors, as `CODE MESSAGE`, by the number of the program that they are in. `None` on a machine without a compiler.
+    /// Returns the errors, as `CODE MESSAGE`, by the number of the program that they are in. `None` on a machine
+    /// without a compiler.
     ///
     /// # Panics
-    /// Where files cannot be written, or the compiler says something that is not understood.
+    /// If files cannot be written, or the compiler's output is not understood.
     pub fn errors(&self, programs: &[&str]) -> Option<BTreeMap<usize, Vec<String>>> {
         // Line 1 is the head, and each program has one line.
         let mut text = self.head.replace('\n', " ") + "\n";
         for (number, program) in programs.iter().enumerate() {
             writeln!(text, "fn program_{number}{} -> R {{ {program} Ok(()) }}", self.given.replace('\n', " "))
-                .expect("a string takes any text");
+                .expect("writing to a string does not fail");
         }
-        let test = std::env::current_exe().expect("a test has a path");
-        let deps = test.parent().expect("a test lies in a folder");
+        let test = std::env::current_exe().expect("cannot find the test binary");
+        let deps = test.parent().expect("a file is in a folder");
         let source = std::env::temp_dir().join(format!("freehold-misuse-{}-{}.rs", std::process::id(), text.len()));
-        std::fs::write(&source, text).expect("the temporary folder takes a file");
-        // A file that stays where it is put: a compiler that root runs replaces /dev/null.
+        std::fs::write(&source, text).expect("cannot write the source");
+        // An explicit output file: a compiler that runs as root would replace /dev/null.
         let metadata = source.with_extension("rmeta");
         let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let mut command = Command::new(compiler);
@@ -47,12 +48,12 @@ impl Programs {
             command.arg("--extern").arg(format!("{name}={}", library(deps, name).display()));
         }
         let compiled = command.arg(&source).stdin(Stdio::null()).output();
-        std::fs::remove_file(&source).expect("the source is ours");
+        std::fs::remove_file(&source).expect("cannot remove the source");
         if metadata.exists() {
-            std::fs::remove_file(&metadata).expect("the metadata is ours");
+            std::fs::remove_file(&metadata).expect("cannot remove the metadata");
         }
         let Ok(compiled) = compiled else {
-            println!("not compiled: this machine has no compiler");
+            println!("skipped: this machine has no compiler");
             return None;
         };
         let mut found: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -66,10 +67,10 @@ impl Programs {
         Some(found)
     }
 
-    /// Asserts that each program meets its error, and no other.
+    /// Asserts that each program gets its error, and no other.
     ///
     /// # Panics
-    /// Where one does not.
+    /// If one does not.
     pub fn assert_refused(&self, programs: &[Program]) {
         let texts: Vec<&str> = programs.iter().map(|&(_, _, text)| text).collect();
         let Some(found) = self.errors(&texts) else { return };
@@ -89,23 +90,23 @@ impl Programs {
     /// Asserts that all programs compile.
     ///
     /// # Panics
-    /// Where one does not.
+    /// If one does not.
     pub fn assert_compile(&self, programs: &[&str]) {
         let found = self.errors(programs).unwrap_or_default();
         assert!(found.is_empty(), "{found:?}");
     }
 }
 
-/// The newest of the libraries of a crate that this test was built with.
+/// Returns the newest library of a crate that this test was built with.
 fn library(deps: &Path, name: &str) -> PathBuf {
     let prefix = format!("lib{name}-");
     let built = |path: &Path| path.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let all = deps.read_dir().expect("the folder can be read").filter_map(|entry| Some(entry.ok()?.path()));
+    let all = deps.read_dir().expect("cannot read the folder").filter_map(|entry| Some(entry.ok()?.path()));
     let is_it = |path: &PathBuf| {
         path.file_name().is_some_and(|file| {
             let file = file.to_string_lossy();
             file.starts_with(&prefix) && file.ends_with(".rlib")
         })
     };
-    all.filter(is_it).max_by_key(|path| built(path)).expect("the library was built before its test")
+    all.filter(is_it).max_by_key(|path| built(path)).expect("the library was not built")
 }

@@ -1,12 +1,12 @@
-//! A small generator of random numbers, for programs that need no shrinking.
+//! A small random number generator, for tests that need no shrinking.
 
-/// SplitMix64, from the seed that it holds.
+/// SplitMix64, with its state.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "it has no end, and is no iterator")]
+    /// Returns the next number.
+    #[expect(clippy::should_implement_trait, reason = "it never ends, and is not an iterator")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -15,12 +15,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number less than `end`.
+    /// Returns a number less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// One of the choices.
+    /// Returns one of the choices.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }

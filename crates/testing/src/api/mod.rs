@@ -1,11 +1,11 @@
-//! The public interface of the crates, read from their sources: `api.txt` beside each `Cargo.toml`, and the list of unsafe functions in
-//! `docs/unsafe.md`. Both are checked in, so that a change of a signature is seen in a review, and a test fails where they differ
-//! from the source.
+//! The public interface of the crates, read from their sources: `api.txt` beside each `Cargo.toml`, and the list of
+//! unsafe functions in `docs/unsafe.md`. Both are checked in, so that a review shows a changed signature, and a test
+//! fails if they differ from the source.
 //!
-//! `FREEHOLD_WRITE_API=1 cargo test -p freehold-testing api` writes them anew.
+//! `FREEHOLD_WRITE_API=1 cargo test -p freehold-testing api` rewrites them.
 //!
-//! Everything that says `pub` is listed, by the module that it is written in: the lint `unreachable_pub` sees to it that nothing says so
-//! which others cannot reach. What macros make is listed as the text of the macro and of its call.
+//! Every `pub` item is listed, under the module that declares it: the lint `unreachable_pub` ensures that each can be
+//! reached from outside. What macros generate is listed as the text of the macro and of its call.
 
 mod scan;
 
@@ -14,19 +14,20 @@ use std::path::{Path, PathBuf};
 
 use self::scan::PublicItem;
 
-/// The crates that programs use, in the order of the page on unsafe functions. `freehold-libcuda` has its exports.
+/// The crates that programs use, in the order of the page on unsafe functions. `freehold-libcuda` is covered by its
+/// exports.
 const CRATES: [&str; 8] = ["freehold", "broker", "mpi", "remote", "capi", "driver", "softcuda", "ptx"];
 
 const VARIABLE: &str = "FREEHOLD_WRITE_API";
 
-/// What stands around the list in `docs/unsafe.md`.
+/// The markers around the list in `docs/unsafe.md`.
 const BEGIN: &str = "<!-- The list is written by the tests: see crates/testing/src/api/mod.rs. -->\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The lines of a crate's `api.txt`: a heading for each module with what it has below it.
+/// Returns the lines of a crate's `api.txt`: a heading for each module, and its items below it.
 fn render(items: &[PublicItem]) -> String {
     let (mut text, mut module) = (String::new(), None);
     for item in items {
@@ -40,7 +41,7 @@ fn render(items: &[PublicItem]) -> String {
     text
 }
 
-/// The unsafe functions of all crates, as a list of a page: those of the library first.
+/// Returns the unsafe functions of all crates, as a Markdown list: those of the library first.
 fn unsafe_list() -> String {
     let mut text = String::new();
     for name in CRATES {
@@ -56,7 +57,7 @@ fn unsafe_list() -> String {
             let within = if owner.is_empty() { String::new() } else { format!("`{owner}`: ") };
             text.push_str(&format!("- {within}`{declared}`\n"));
             if item.safety.is_empty() {
-                assert_eq!(name, "capi", "{declared} has a contract");
+                assert_eq!(name, "capi", "{declared} has no # Safety section");
                 text.push_str("  As its comment in `freehold.h` says.\n");
             }
             for line in &item.safety {
@@ -67,7 +68,7 @@ fn unsafe_list() -> String {
     text
 }
 
-/// Without the links of rustdoc, which lead nowhere on a page.
+/// Removes rustdoc links, which have no target on a page.
 fn strip_links(line: &str) -> String {
     let mut text = String::new();
     let mut left = line;
@@ -80,10 +81,10 @@ fn strip_links(line: &str) -> String {
     text + left
 }
 
-/// Compares a file with what it should be, or writes it.
+/// Compares a file with its expected contents, or writes it.
 fn assert_file(path: &Path, wanted: &str) {
     if std::env::var_os(VARIABLE).is_some() {
-        return fs::write(path, wanted).expect("the file can be written");
+        return fs::write(path, wanted).expect("cannot write the file");
     }
     let found = fs::read_to_string(path).unwrap_or_default();
     let (mut old, mut new) = (found.lines(), wanted.lines());
@@ -116,8 +117,8 @@ mod tests {
     #[test]
     fn the_page_on_unsafe_lists_every_public_unsafe_function_with_its_contract() {
         let path = root().join("docs/unsafe.md");
-        let page = fs::read_to_string(&path).expect("there is a page");
-        let (before, _) = page.split_once(BEGIN).expect("the page has a place for the list");
+        let page = fs::read_to_string(&path).expect("cannot read the page");
+        let (before, _) = page.split_once(BEGIN).expect("the page lacks the marker of the list");
         let list = unsafe_list();
         assert!(list.contains("pub unsafe fn kernel(&self, name: &str) -> Result<Kernel>"), "{list}");
         assert_file(&path, &format!("{before}{BEGIN}{list}"));

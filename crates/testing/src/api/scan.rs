@@ -1,5 +1,5 @@
-//! A reader of Rust's items: enough of the grammar to tell what a source file declares, and no more. It knows names and texts, not
-//! types.
+//! A parser for Rust items: just enough of the grammar to find what a source file declares. It knows names and texts,
+//! not types.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,21 +10,21 @@ use crate::source::blank_non_code;
 /// A line of the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PublicItem {
-    /// `block` for what `src/block.rs` says, `crate` for `src/lib.rs`.
+    /// `block` for items of `src/block.rs`, `crate` for `src/lib.rs`.
     pub(super) module: String,
-    /// Indented below what it is within.
+    /// Indented below its container.
     pub(super) line: String,
-    /// What it is and what it is within, where it is an unsafe function: `impl S` or nothing, and the signature.
+    /// For an unsafe function: its container (`impl S`, or empty) and its signature.
     pub(super) unsafe_fn: Option<[String; 2]>,
-    /// What the `# Safety` of its documentation says, line by line.
+    /// The `# Safety` section of its documentation, line by line.
     pub(super) safety: Vec<String>,
 }
 
-/// Everything public that the sources in a folder declare, from `lib.rs` on.
+/// Returns everything public that the sources in a folder declare, from `lib.rs` on.
 pub(super) fn public_items(src: &Path) -> Vec<PublicItem> {
     let mut all = Vec::new();
     scan_file(src, &src.join("lib.rs"), "crate", &mut all);
-    // An impl of a trait is of the interface if the type or the trait is.
+    // A trait impl belongs to the interface if the type or the trait does.
     let is_type =
         |line: &str| ["pub struct ", "pub enum ", "pub trait ", "pub union "].iter().any(|kind| line.contains(kind));
     let known: BTreeSet<String> =
@@ -38,7 +38,7 @@ pub(super) fn public_items(src: &Path) -> Vec<PublicItem> {
     all
 }
 
-/// The name behind `struct`, `enum` or `trait`.
+/// Returns the name after `struct`, `enum` or `trait`.
 fn item_name(line: &str) -> String {
     let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.find(|word| matches!(*word, "struct" | "enum" | "trait" | "union"));
@@ -69,7 +69,7 @@ fn scan_file(folder: &Path, path: &Path, module: &str, all: &mut Vec<PublicItem>
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Container {
     Module,
-    /// All of whose items are public.
+    /// All of its items are public.
     Trait,
     Impl,
 }
@@ -78,22 +78,23 @@ struct Reader<'a> {
     text: String,
     code: Vec<u8>,
     module: String,
-    /// Those in files of their own.
+    /// The modules that have files of their own.
     modules: Vec<String>,
-    /// The trait or the impl that is read.
+    /// The trait or the impl that is being read.
     owner: String,
     all: &'a mut Vec<PublicItem>,
 }
 
 impl Reader<'_> {
-    /// Reads the items between two places.
+    /// Reads the items between two positions.
     fn items(&mut self, mut at: usize, end: usize, within: Container) {
         while let Some(start) = self.next_code(at, end) {
             let docs_from = at;
             let (mut head, mut is_test, mut attributes) = (start, false, String::new());
             while self.code[head] == b'#' {
-                let close = self
-                    .matching(head + self.code[head..].iter().position(|&byte| byte == b'[').expect("an attribute"));
+                let close = self.matching(
+                    head + self.code[head..].iter().position(|&byte| byte == b'[').expect("an attribute has brackets"),
+                );
                 let attribute = &self.text[head..close];
                 is_test |=
                     attribute.starts_with("#[cfg(") && (attribute.contains("test") || attribute.contains("loom"));
@@ -115,7 +116,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Where an item's body begins, if it has one, and where the item ends.
+    /// Returns where an item's body begins, if it has one, and where the item ends.
     fn item_extent(&self, head: usize, end: usize) -> (Option<usize>, usize) {
         let (mut at, text) = (head, self.declaration(head, end));
         let is_use = text.starts_with("use ") || text.starts_with("pub use ") || text.starts_with("pub(crate) use ");
@@ -136,7 +137,7 @@ impl Reader<'_> {
         (None, end)
     }
 
-    /// The first words of an item.
+    /// Returns the first words of an item.
     fn declaration(&self, head: usize, end: usize) -> String {
         // The bracket of `pub(crate)` is a part of them.
         let from = if self.code[head..end].starts_with(b"pub(") { self.matching(head + 3) } else { head };
@@ -172,7 +173,7 @@ impl Reader<'_> {
                 }
             },
             [word, ..] if word.ends_with('!') => {
-                // Of other calls it is not known whether what they make is public.
+                // It is not known whether other calls generate public items.
                 let has_to_say = ["macro_rules!", "thread_local!"].iter().any(|name| word.starts_with(name));
                 let is_told =
                     if has_to_say { self.text[head..after].contains("pub ") } else { within == Container::Module };
@@ -185,7 +186,7 @@ impl Reader<'_> {
             ["struct", ..] | ["union", ..] if is_pub => self.scan_struct(declared, body, after, attributes),
             ["enum", ..] if is_pub => {
                 self.add(format!("{attributes}{declared}"));
-                let body = body.expect("an enum has variants");
+                let body = body.expect("an enum has a body");
                 for variant in self.public_fields(body, after) {
                     self.add(format!("    {variant}"));
                 }
@@ -237,7 +238,7 @@ impl Reader<'_> {
                     self.add(format!("    {field}"));
                 }
             }
-            // What is private is nobody's business.
+            // Private fields are not listed.
             None => {
                 let (name, fields) = declared.split_once('(').unwrap_or((declared, ")"));
                 let fields: Vec<&str> =
@@ -247,7 +248,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What stands between the commas of a body, without comments and attributes.
+    /// Returns the parts of a body between commas, without comments and attributes.
     fn public_fields(&self, body: usize, after: usize) -> Vec<String> {
         let (mut parts, mut from, mut at) = (Vec::new(), body + 1, body + 1);
         while at < after {
@@ -269,7 +270,7 @@ impl Reader<'_> {
         self.all.push(PublicItem { module: self.module.clone(), line, unsafe_fn: None, safety: Vec::new() });
     }
 
-    /// The lines of a macro or of its call, as they are written. The unsafe functions that it makes are told from their first words.
+    /// Lists a macro or its call as written. Unsafe functions that it generates are recognised by their first words.
     fn lines(&mut self, head: usize, after: usize) {
         let (mut at, mut docs_from, mut owner) = (head, head, String::new());
         for written in self.text[head..after].to_owned().split_inclusive('\n') {
@@ -282,7 +283,7 @@ impl Reader<'_> {
             if line.starts_with("impl") {
                 owner = line.trim_end_matches('{').trim_end().to_owned();
             } else if line.contains("pub ") && line.contains("unsafe ") && line.contains(" fn ") {
-                let from = start + written.find("pub ").expect("it is there");
+                let from = start + written.find("pub ").expect("the line contains it");
                 let (body, end) = self.item_extent(from, after);
                 let declared = collapse_whitespace(&without_comments(&self.text[from..body.unwrap_or(end - 1)]));
                 let safety = self.safety(docs_from, start);
@@ -295,21 +296,21 @@ impl Reader<'_> {
         }
     }
 
-    /// What the documentation before an item says below `# Safety`.
+    /// Returns the `# Safety` section of the documentation before an item.
     fn safety(&self, from: usize, head: usize) -> Vec<String> {
         let docs = self.text[from..head].lines().filter_map(|line| line.trim().strip_prefix("///")).map(str::trim);
         let below = docs.skip_while(|line| *line != "# Safety").skip(1);
         below.take_while(|line| !line.starts_with('#')).map(str::to_owned).filter(|line| !line.is_empty()).collect()
     }
 
-    /// The next place that is not blank.
+    /// Returns the next position that is not blank.
     fn next_code(&self, at: usize, end: usize) -> Option<usize> {
         let length = self.code[at..end].iter().position(|byte| !byte.is_ascii_whitespace())?;
-        // What an attribute of the file or an unmatched bracket leaves behind.
+        // Skips what an attribute of the file or an unmatched bracket leaves.
         Some(at + length).filter(|&found| self.code[found] != b'}')
     }
 
-    /// The place behind the bracket that closes the one at a place.
+    /// Returns the position after the bracket that closes the one at `open`.
     fn matching(&self, open: usize) -> usize {
         let mut depth = 0_usize;
         for (at, byte) in self.code.iter().enumerate().skip(open) {
@@ -348,7 +349,7 @@ fn without_attributes(text: &str) -> String {
     left.to_owned()
 }
 
-/// With one space for each gap, and no comma that only ends a line.
+/// Collapses whitespace to single spaces, and removes a trailing comma before a line's end.
 fn collapse_whitespace(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.replace("( ", "(").replace(", )", ")").replace(" )", ")").replace("< ", "<").replace(", >", ">")
