@@ -1,4 +1,4 @@
-//! A journal of any words is recovered from, and who is found in it is served, and ended.
+//! Recovers from a journal of arbitrary words, then serves and ends the clients found in it.
 
 #![no_main]
 

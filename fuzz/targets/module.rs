@@ -1,4 +1,4 @@
-//! Any text is compiled, linked, placed and run for a while, or refused on the way.
+//! Compiles, links, relocates and briefly runs an arbitrary text, or rejects it on the way.
 
 #![no_main]
 
@@ -11,13 +11,13 @@ use freehold_ptx::{
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
-/// Where the memory starts.
+/// The start of the memory.
 const START: u64 = 0x7000_0000_0000;
 const BYTES: usize = 64 << 10;
-/// What a caller grants a thread at most.
+/// The maximum stack of a thread.
 const LOCAL_BYTES_MAX: u64 = 64 << 10;
 const PARAMETER_BYTES_MAX: u64 = 4096;
-/// Slices that each kernel gets, of so many instructions.
+/// The number of slices of each kernel, and the instructions of each.
 const SLICES: u64 = 4;
 const INSTRUCTIONS: u64 = 500;
 
@@ -53,7 +53,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     shuffle::change(data, size, max_size, seed)
 });
 
-/// Addresses for the variables, one behind the other, and the bytes they take; nothing if they do not fit.
+/// Returns consecutive addresses for the variables, and their total size; `None` if they do not fit.
 fn addresses(image: &Image) -> Option<(Vec<u64>, u64)> {
     let mut next = 0u64;
     let mut addresses = Vec::new();
@@ -65,13 +65,13 @@ fn addresses(image: &Image) -> Option<(Vec<u64>, u64)> {
     Some((addresses, next))
 }
 
-/// Arguments that are addresses of the memory where they are read as such.
+/// Returns arguments that are addresses in the memory.
 fn parameters(bytes: usize) -> Vec<u8> {
     let address = (START + 1024).to_le_bytes();
     address.iter().copied().cycle().take(bytes).collect()
 }
 
-/// What is known of an argument: every other one leads to a block, and of the rest nobody knows.
+/// Describes an argument: every other one refers to a block, and the target of the rest is unknown.
 fn pointer(offset: u32) -> Pointer {
     let block = Extent { start: START + 1024, bytes: 4096, access: Access::ReadWrite };
     let blocks = if offset % 16 == 0 { vec![block] } else { Vec::new() };
@@ -97,7 +97,7 @@ fn run(grid: &Arc<Grid>, memory: &mut Ram) {
 
 struct Ram {
     bytes: Vec<u8>,
-    /// Where the next allocation starts, in bytes from the start.
+    /// The offset of the next allocation.
     next: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Any text is read, or refused with a mistake that lies within it.
+//! Parses an arbitrary text, or rejects it with an error whose position is in the text.
 
 #![no_main]
 
@@ -7,9 +7,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let Err(error) = syntax::parse(text) else { return };
-    let line = text.split('\n').nth(error.at.line as usize - 1).expect("the mistake is in a line of the text");
-    assert!((1..=line.len() as u32 + 1).contains(&error.at.column), "{error} is not in its line");
+    let line = text.split('\n').nth(error.at.line as usize - 1).expect("the error is in a line of the text");
+    assert!((1..=line.len() as u32 + 1).contains(&error.at.column), "the column of {error} is outside its line");
     let instruction = error.instruction.strip_suffix("...").unwrap_or(&error.instruction);
-    assert!(text.contains(instruction), "{error} has an instruction that is not in the text");
-    assert!(error.message.len() < 500, "{error} says too much");
+    assert!(text.contains(instruction), "the instruction of {error} is not in the text");
+    assert!(error.message.len() < 500, "the message of {error} is too long");
 });

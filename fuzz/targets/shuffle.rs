@@ -1,9 +1,9 @@
-//! Changes of a text that leave most of it right: lines and words change places. Changes byte by byte seldom get past
+//! Mutations that leave most of a text valid: lines and words change places. Mutations of single bytes seldom get past
 //! the parser.
 
 use libfuzzer_sys::fuzzer_mutate;
 
-/// Changes the first `size` bytes of `data`, which has room for `max_size`, and returns how many they are now.
+/// Mutates the first `size` bytes of `data`, which has room for `max_size`, and returns the new size.
 pub fn change(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     let mut random = Random(u64::from(seed) << 1 | 1);
     let changed = match std::str::from_utf8(&data[..size]) {
@@ -22,7 +22,7 @@ pub fn change(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     }
 }
 
-/// Puts a line, or a copy of it, elsewhere, or leaves it out.
+/// Moves, copies or removes a line.
 fn move_line(text: &str, random: &mut Random) -> Option<String> {
     let mut lines: Vec<&str> = text.lines().collect();
     let from = random.below(lines.len());
@@ -36,7 +36,7 @@ fn move_line(text: &str, random: &mut Random) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-/// Puts one of the text's words, or one that is often a corner case, in the place of another.
+/// Replaces a word by another of the text, or by one that is often a corner case.
 fn replace_word(text: &str, random: &mut Random) -> Option<String> {
     const CORNERS: &[&str] = &[
         "0",
@@ -172,7 +172,7 @@ fn replace_word(text: &str, random: &mut Random) -> Option<String> {
     Some(format!("{}{other}{}", &text[..start], &text[end..]))
 }
 
-/// Where the words of a text start and end.
+/// Returns the start and the end of each word.
 fn words(text: &str) -> Vec<(usize, usize)> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'%' | b'-');
     let mut words = Vec::new();
@@ -190,11 +190,11 @@ fn words(text: &str) -> Vec<(usize, usize)> {
     words
 }
 
-/// A generator of numbers that follow from a seed.
+/// A random number generator with a seed.
 struct Random(u64);
 
 impl Random {
-    /// A number below `bound`, or zero.
+    /// Returns a number below `bound`; zero if `bound` is zero.
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) as usize % bound.max(1)

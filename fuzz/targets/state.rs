@@ -1,4 +1,4 @@
-//! Any bytes are read as requests and events, and every rule of the broker's state holds after each.
+//! Interprets arbitrary bytes as requests and events, and checks every invariant of the broker's state after each.
 
 #![no_main]
 

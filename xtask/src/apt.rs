@@ -1,15 +1,15 @@
-//! Debian packages that tests need, installed together, as this user where that is root, else through sudo.
+//! Debian packages that tests need, installed together: directly if this user is root, else through sudo.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::command::{Failure, command, run_quiet};
 
-/// What a package is needed for is there when this is.
+/// Something whose presence shows that a package is installed.
 enum InstalledMarker {
     Program(&'static str),
     File(&'static str),
-    /// A file of such a name below `/usr/lib`.
+    /// A file of this name below `/usr/lib`.
     Library(&'static str),
 }
 
@@ -29,7 +29,7 @@ impl InstalledMarker {
 const PACKAGES: &[(InstalledMarker, &str)] = &[
     (InstalledMarker::Program("mpicc.openmpi"), "openmpi-bin libopenmpi-dev"),
     (InstalledMarker::Program("mpicc.mpich"), "mpich libmpich-dev"),
-    // What bindgen looks for.
+    // Required by bindgen.
     (InstalledMarker::Library("libclang.so*"), "libclang-dev"),
     (InstalledMarker::File("/etc/OpenCL/vendors/pocl.icd"), "pocl-opencl-icd ocl-icd-libopencl1"),
     (InstalledMarker::Program("valgrind"), "valgrind"),

@@ -1,7 +1,6 @@
-//! `cargo xtask bundle`: one folder to take to a machine that has a GPU and no Rust.
+//! `cargo xtask bundle`: a folder to copy to a machine that has a GPU and no Rust.
 //!
-//! How hardware records and GPU figures are made, by anybody: build the bundle, copy it over, run `run.sh` in it,
-//! read `report/`.
+//! To make hardware records and GPU figures: build the bundle, copy it over, run `run.sh` in it, read `report/`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,17 +10,17 @@ use crate::command::{Failure, cargo, output, root};
 use crate::library;
 use crate::programs::{self, Kind, Program};
 
-/// It is packed to a third of this before it travels.
+/// The maximum size. Compression reduces it to a third before it is copied.
 const SIZE_MAX_BYTES: u64 = 128 << 20;
 
-/// Settings of cargo for programs that travel.
+/// Cargo settings for programs in the bundle.
 const STRIPPED: [(&str, &str); 2] =
     [("CARGO_PROFILE_RELEASE_STRIP", "symbols"), ("CARGO_PROFILE_BENCH_STRIP", "symbols")];
 
-/// Folders of programs that are compiled or interpreted there. They lie in the bundle as they do here.
+/// Folders of programs that are compiled or interpreted on the target, at the same paths as here.
 const FOLDERS: [&str; 2] = ["bench/peers", "examples/python"];
 
-/// Tests of the software driver alone say nothing of a GPU, and stay here. The script leaves out more by their names.
+/// Tests of the software driver alone do not need a GPU, and are left out. The script excludes more by their names.
 fn needs_device(program: &Program) -> bool {
     program.name != "softcuda.soft"
         && !["ptx.", "libcuda.", "testing."].iter().any(|part| program.name.starts_with(part))
@@ -31,10 +30,10 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     let folder = root().join(folder);
     let told = |error: std::io::Error| format!("{} cannot be written: {error}", folder.display());
     if folder.exists() {
-        // Only what this task once made is removed: its script says so in its second line.
+        // Only a bundle is removed: its script identifies it in its second line.
         let script = fs::read_to_string(folder.join("run.sh")).unwrap_or_default();
         if script.lines().nth(1) != include_str!("bundle.sh").lines().nth(1) {
-            return Err(format!("{} exists and is no bundle: name another folder", folder.display()));
+            return Err(format!("{} exists and is not a bundle: name another folder", folder.display()));
         }
         fs::remove_dir_all(&folder).map_err(told)?;
     }
@@ -70,7 +69,7 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The files of a folder, with what they may do; not the folders in it.
+/// Copies the files of a folder, with their permissions; not its subfolders.
 fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -82,7 +81,7 @@ fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Builds everything stripped, and says what came out.
+/// Builds everything stripped, and returns the programs.
 fn build() -> Result<Vec<Program>, Failure> {
     let arguments = ["--release", "--message-format=json-render-diagnostics", "--package", "freehold-cli"];
     let binary = output(cargo(&["build"]).args(arguments).envs(STRIPPED))?;

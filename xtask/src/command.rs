@@ -5,33 +5,33 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What went wrong, as a sentence.
+/// A failure, as a sentence.
 pub(crate) type Failure = String;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in the repository")
 }
 
-/// The folder in which cargo builds.
+/// Returns the folder in which cargo builds.
 pub(crate) fn target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     root().join(target)
 }
 
-/// A command in the root of the repository.
+/// Returns a command in the root of the repository.
 pub(crate) fn command(program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Cargo, the one that runs this task.
+/// Returns a command for the cargo that runs this task.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
 
-/// Cargo with a progress bar on a terminal, and elsewhere without a line for each crate.
+/// As [`cargo`], with a progress bar on a terminal, and otherwise without a line for each crate.
 pub(crate) fn cargo_build(arguments: &[&str]) -> Command {
     let mut cargo = cargo(arguments);
     if !std::io::stderr().is_terminal() {
@@ -42,25 +42,25 @@ pub(crate) fn cargo_build(arguments: &[&str]) -> Command {
 
 /// Runs a command to its end; anything but success is a failure.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
-    let status = command.status().map_err(|error| format!("{} does not start: {error}", text(command)))?;
+    let status = command.status().map_err(|error| format!("cannot start {}: {error}", text(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{} failed with {status}", text(command))) }
 }
 
-/// Runs a command to its end and gives back what it printed.
+/// Runs a command to its end and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     let output = command
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| format!("{} does not start: {error}", text(command)))?;
+        .map_err(|error| format!("cannot start {}: {error}", text(command)))?;
     if !output.status.success() {
         return Err(format!("{} failed with {}", text(command), output.status));
     }
-    String::from_utf8(output.stdout).map_err(|_| format!("{} did not print text", text(command)))
+    String::from_utf8(output.stdout).map_err(|_| format!("the output of {} is not UTF-8", text(command)))
 }
 
-/// Runs a command whose words matter only when it fails.
+/// Runs a command whose output is shown only if it fails.
 pub(crate) fn run_quiet(command: &mut Command) -> Result<(), Failure> {
-    let output = command.output().map_err(|error| format!("{command:?} does not start: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }

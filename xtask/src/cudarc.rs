@@ -1,4 +1,4 @@
-//! The step of `cargo xtask test` that runs the tests of the crate cudarc, as its authors wrote them, on our library.
+//! The step of `cargo xtask test` that runs the test suite of the crate cudarc, unmodified, on the software driver.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,19 +20,19 @@ const FEATURES: &str = "std,dynamic-loading,driver,nvrtc,cuda-12090,f16";
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "driver::safe::core::tests::test_default_pinned_host_reads_are_faster_than_write_combined",
-        "compares two timings: to the software device all memory of the host is cached",
+        "compares two timings: for the software device all host memory is cached",
     ),
     (
         "driver::safe::core::tests::test_pinned_copy_is_faster",
-        "compares two timings: the software device copies from pinned and pageable memory by the same means",
+        "compares two timings: the software device copies from pinned and pageable memory in the same way",
     ),
     (
         "driver::safe::launch::tests::test_par_launch",
-        "compares two timings: that two kernels at once are faster needs two idle cores",
+        "compares two timings: two concurrent kernels are faster only with two idle cores",
     ),
 ];
 
-/// Builds the tests: each runs in a process of its own, so that those which spoil their process are run too.
+/// Builds the tests. Each runs in a process of its own, so that those that ruin their process run too.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let work = target().join("cudarc");
     let (source, compiler) = (source(&work)?, install(&CUDA_12)?);
@@ -42,7 +42,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let names = names(&program)?;
     for (name, _) in EXCEPTIONS {
         if !names.iter().any(|found| found == name) {
-            return Err(format!("cudarc has no test {name} any more"));
+            return Err(format!("cudarc no longer has a test {name}"));
         }
     }
     let chosen = names.iter().filter(|name| !EXCEPTIONS.iter().any(|(exception, _)| exception == name));
@@ -54,7 +54,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     Ok(chosen.map(case).collect())
 }
 
-/// One test, on two devices, since some need them.
+/// Runs one test, with two devices, because some tests need them.
 fn test(program: &Path, source: &Path, libraries: &Path, name: &str) -> Command {
     let mut command = Command::new(freehold());
     command.args(["run", "--device", "soft", "--"]).arg(program).args(["--include-ignored", "--exact", name]);
@@ -63,7 +63,7 @@ fn test(program: &Path, source: &Path, libraries: &Path, name: &str) -> Command 
     command
 }
 
-/// A copy of the crate's source, to build in: what cargo keeps is not to be written to.
+/// Copies the crate's source to build in, because cargo's own copy must not be changed.
 fn source(work: &Path) -> Result<PathBuf, Failure> {
     let copy = work.join(format!("cudarc-{VERSION}"));
     if copy.join("complete").exists() {
@@ -81,10 +81,10 @@ fn source(work: &Path) -> Result<PathBuf, Failure> {
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo's metadata: {error}"))?;
     let found = metadata["packages"].as_array().into_iter().flatten().find(|package| package["name"] == "cudarc");
     let kept = found.and_then(|package| Path::new(package["manifest_path"].as_str()?).parent());
-    let kept = kept.ok_or("cargo does not say where cudarc is")?;
+    let kept = kept.ok_or("cargo metadata does not contain cudarc")?;
     run(Command::new("rm").arg("-rf").arg(&copy))?;
     run(Command::new("cp").arg("-r").arg(kept).arg(&copy))?;
-    // The copy lies within this repository, to whose workspace it does not belong.
+    // The copy is inside this repository, but does not belong to its workspace.
     let manifest = copy.join("Cargo.toml");
     let text =
         fs::read_to_string(&manifest).map_err(|error| format!("{} cannot be read: {error}", manifest.display()))?;
@@ -94,26 +94,26 @@ fn source(work: &Path) -> Result<PathBuf, Failure> {
     Ok(copy)
 }
 
-/// Has the kernel that keeps a stream busy do so for less long: a million rounds are nothing to a GPU and a minute here.
+/// Shortens the kernel that keeps a stream busy: a million iterations take no time on a GPU and a minute here.
 fn patch_iteration_counts(path: &Path) -> Result<(), Failure> {
     let (long, short) = ("i < 1000000;", "i < 20000;");
     let text = fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     if !text.contains(long) {
-        return Err(format!("cudarc has no kernel with {long:?} any more"));
+        return Err(format!("cudarc no longer has a kernel with {long:?}"));
     }
     write(path, &text.replace(long, short))
 }
 
-/// A folder with NVRTC under the name by which cudarc asks for it.
+/// Creates a folder with NVRTC under the name that cudarc loads.
 fn nvrtc(work: &Path, compiler: &Path) -> Result<PathBuf, Failure> {
     let (from, to) = (compiler.join("nvidia/cuda_nvrtc/lib"), work.join("lib"));
-    fs::create_dir_all(&to).map_err(|error| format!("{} cannot be made: {error}", to.display()))?;
+    fs::create_dir_all(&to).map_err(|error| format!("cannot create {}: {error}", to.display()))?;
     link(&from.join("libnvrtc.so.12"), &to.join("libnvrtc.so"))?;
     link(&from.join("libnvrtc-builtins.so.12.9"), &to.join("libnvrtc-builtins.so.12.9"))?;
     Ok(to)
 }
 
-/// A test includes `cuda_fp16.h`, which it expects in `/usr/include`; NVRTC looks into the current folder too.
+/// A test includes `cuda_fp16.h`, which it expects in `/usr/include`; NVRTC also searches the current folder.
 fn headers(source: &Path, compiler: &Path) -> Result<(), Failure> {
     let folder = compiler.join("nvidia/cuda_runtime/include");
     let told = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
@@ -128,17 +128,17 @@ fn link(to: &Path, at: &Path) -> Result<(), Failure> {
     if at.is_symlink() {
         fs::remove_file(at).map_err(|error| format!("{} cannot be removed: {error}", at.display()))?;
     }
-    symlink(to, at).map_err(|error| format!("{} cannot be made: {error}", at.display()))
+    symlink(to, at).map_err(|error| format!("cannot create {}: {error}", at.display()))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let folder = path.parent().expect("a file lies in a folder");
+    let folder = path.parent().expect("a file is in a folder");
     fs::create_dir_all(folder)
         .and_then(|()| fs::write(path, text))
         .map_err(|error| format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Builds the tests: the program that holds them.
+/// Builds the tests, and returns the test program.
 fn build(source: &Path, work: &Path) -> Result<PathBuf, Failure> {
     let mut build = cargo(&["test", "--quiet", "--lib", "--no-run", "--no-default-features", "--features", FEATURES]);
     build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(work.join("target"));

@@ -1,5 +1,5 @@
-//! Fuzz targets: built once with the coverage instrumentation that libFuzzer reads, which `cargo fuzz` would ask for too, and
-//! run for a while each. The folder `fuzz` is laid out for `cargo fuzz`, which nobody has to install for this.
+//! Fuzz targets: built once with the coverage instrumentation that libFuzzer needs (the same as that of `cargo fuzz`),
+//! and run for a while each. The folder `fuzz` is laid out for `cargo fuzz`, but does not need it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::runner::Case;
 
 struct Target {
     name: &'static str,
-    /// Where the texts are that a run starts with: those ending in `.ptx`, up to a size.
+    /// The folders with the initial inputs: files ending in `.ptx`, up to a size.
     seeds: &'static [&'static str],
     options: &'static [&'static str],
 }
@@ -28,22 +28,22 @@ const TARGETS: &[Target] = &[
 
 const SEED_BYTES_MAX: u64 = 8 << 10;
 
-/// What has the compiler count edges and comparisons, as libFuzzer wants them. The targets reach no unsafe code but the words
-/// of a mapped file, so that they need no sanitizer; without one, a stable compiler serves.
+/// Makes the compiler count edges and comparisons for libFuzzer. The only unsafe code that the targets reach accesses
+/// the words of a mapped file, so they need no sanitizer; without one, a stable compiler suffices.
 const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// What libFuzzer is told. A text that takes long or much memory fails like one that panics.
+/// The options of libFuzzer. An input that takes long or much memory fails like one that panics.
 const OPTIONS: &[&str] =
     &["-timeout=60", "-rss_limit_mb=2048", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
 
-/// Builds the targets: a run of each, from the same seed each time.
+/// Builds the targets, and returns a run of each, with the same seed each time.
 pub(crate) fn cases(each: Duration) -> Result<Vec<Case>, Failure> {
     cases_with_seed(each, 1)
 }
 
-/// A run of each from a seed that no run had before.
+/// Returns a run of each target, with a fresh seed.
 pub(crate) fn fresh_cases(each: Duration) -> Result<Vec<Case>, Failure> {
     cases_with_seed(each, SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32))
 }
@@ -64,7 +64,7 @@ fn cases_with_seed(each: Duration, seed: u32) -> Result<Vec<Case>, Failure> {
         .collect()
 }
 
-/// The folder of the targets.
+/// Builds the targets, and returns their folder.
 fn build() -> Result<PathBuf, Failure> {
     let version = output(&mut command("rustc", &["-vV"]))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc does not name its host")?;
@@ -74,14 +74,14 @@ fn build() -> Result<PathBuf, Failure> {
     Ok(folder.join(host).join("release"))
 }
 
-/// Where inputs are kept that make a target fail.
+/// Returns the folder for inputs that make a target fail.
 fn artifacts() -> PathBuf {
     let folder = root().join("target/fuzz/found");
     let _ = fs::create_dir_all(&folder);
     folder
 }
 
-/// A folder with the texts to start with, made anew: what an earlier run found does not count.
+/// Creates a folder with the initial inputs: what an earlier run found is discarded.
 fn corpus(target: &str, seeds: &[&str]) -> Result<PathBuf, Failure> {
     let folder = root().join("target/corpus").join(target);
     if folder.exists() {

@@ -1,5 +1,5 @@
-//! The step of `cargo xtask test` in which Python's gRPC, which pip brings, speaks to a gate: a client of another make, which knows
-//! nothing of ours but what the gate tells it.
+//! The step of `cargo xtask test` in which Python's gRPC, installed by pip, calls a remote server: an independent
+//! client, which knows only what the server tells it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -51,28 +51,28 @@ fn peer() -> Result<(), Failure> {
     outcome
 }
 
-/// A broker with a gate, which ends with this.
+/// A broker with a remote server, which is stopped when this is dropped.
 struct Serve(Child);
 
 impl Serve {
     fn start(freehold: &Path, folder: &Path) -> Result<(Self, String), Failure> {
-        let mut serve = command(freehold.to_str().ok_or("the path is no text")?, &["serve"]);
+        let mut serve = command(freehold.to_str().ok_or("the path is not UTF-8")?, &["serve"]);
         serve.args(["--memory", "64MiB", "--device", "soft", "--listen", "127.0.0.1:0", "--token-file", "token"]);
         serve.args(["--tls", "cert.pem", "key.pem"]).arg("--socket").arg(folder.join("broker"));
         serve.env("FREEHOLD_SOFT_MACHINE", "grpc-peer").current_dir(folder).stdout(Stdio::piped());
         let mut serve = Self(serve.spawn().map_err(|error| format!("freehold serve: {error}"))?);
-        let output = serve.0.stdout.take().ok_or("it is piped")?;
+        let output = serve.0.stdout.take().ok_or("the output is not piped")?;
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
         let port = lines
             .find_map(|line| line.strip_prefix("clients elsewhere find it at https://127.0.0.1:").map(str::to_owned));
-        let port = port.ok_or("freehold serve did not start: what it says above is why")?;
+        let port = port.ok_or("freehold serve did not start: see its output above")?;
         Ok((serve, format!("localhost:{port}")))
     }
 }
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // The keeper ends its broker when it is told to, and not when it is killed.
+        // The broker's parent process ends the broker on SIGTERM, but not if it is killed.
         let told = command("kill", &["-TERM", &self.0.id().to_string()]).status();
         if told.is_ok_and(|told| told.success()) {
             let _ = self.0.wait();

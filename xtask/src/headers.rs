@@ -1,5 +1,5 @@
-//! The step of `cargo xtask test` in which NVIDIA's headers, which pip brings, say whether our library has every symbol
-//! and whether our C header agrees.
+//! The step of `cargo xtask test` that compares the software driver with NVIDIA's headers, installed by pip: whether
+//! the library exports every symbol, and whether the C header agrees.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) const HEADERS_12: Packages = Packages {
 const HEADERS_13: Packages =
     Packages { folder: "headers-13", names: &["nvidia-cuda-runtime==13.0.88", "nvidia-cuda-profiler-api==13.0.85"] };
 
-/// Headers that NVIDIA's include and pip does not bring, with what those need of them.
+/// Headers that NVIDIA's include and pip does not install, with the declarations that are needed.
 const OTHERS: &[(&str, &str)] = &[
     ("GL/gl.h", "typedef unsigned int GLuint; typedef unsigned int GLenum;"),
     (
@@ -33,7 +33,8 @@ const OTHERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every form of every function: as programs see them, with older forms, with per-thread default streams.
+/// Every version of every function: as programs see them, the older versions, and those with per-thread default
+/// streams.
 const VIEWS: &[&str] = &["-DPLAIN", "-D__CUDA_API_VERSION_INTERNAL", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM"];
 
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
@@ -42,13 +43,13 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     Ok(vec![Case::call("CUDA headers", "cargo xtask test --only headers", compare_symbols)])
 }
 
-/// Compares with the headers of both versions.
+/// Compares with the headers of both CUDA versions.
 fn compare_symbols() -> Result<(), Failure> {
     let (old, new) = (install(&HEADERS_12)?, install(&HEADERS_13)?);
     let work = target().join("headers");
     for (name, text) in OTHERS {
         let path = work.join(name);
-        fs::create_dir_all(path.parent().expect("a header lies in a folder"))
+        fs::create_dir_all(path.parent().expect("a header is in a folder"))
             .and_then(|()| fs::write(&path, text))
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
@@ -62,13 +63,13 @@ fn compare_symbols() -> Result<(), Failure> {
             documented.extend(declared(&work, folders, view)?);
         }
     }
-    println!("NVIDIA's headers have {} symbols, our library {}", documented.len(), exported.len());
+    println!("NVIDIA's headers have {} symbols, the library {}", documented.len(), exported.len());
     let missing: Vec<_> = documented.difference(&exported).cloned().collect();
     let extra: Vec<_> = exported.difference(&documented).cloned().collect();
     if missing.is_empty() && extra.is_empty() {
         return Ok(());
     }
-    Err(format!("our library lacks {missing:?} and has {extra:?} besides"))
+    Err(format!("the library lacks {missing:?}, and has {extra:?} that the headers lack"))
 }
 
 fn exported(library: &Path) -> Result<BTreeSet<String>, Failure> {
@@ -76,7 +77,7 @@ fn exported(library: &Path) -> Result<BTreeSet<String>, Failure> {
     Ok(listed.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect())
 }
 
-/// The functions that the headers declare in one view of them.
+/// Returns the functions that the headers declare in one view.
 fn declared(work: &Path, folders: &[PathBuf], view: &str) -> Result<BTreeSet<String>, Failure> {
     let names = ["cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h"];
     let source = source(work, &names)?;
@@ -94,7 +95,7 @@ fn declared(work: &Path, folders: &[PathBuf], view: &str) -> Result<BTreeSet<Str
     Ok(found)
 }
 
-/// C allows a function to be declared twice only where both agree.
+/// C allows a function to be declared twice only if both declarations agree.
 fn compare_declarations(work: &Path, folders: &[PathBuf]) -> Result<(), Failure> {
     let source = source(work, &["cuda.h", "freehold_cuda.h"])?;
     let ours = root().join("crates/libcuda/include");

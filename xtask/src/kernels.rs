@@ -1,5 +1,5 @@
-//! `cargo xtask kernels`: the PTX of the test data and of the example, made from its sources by NVIDIA's compilers and by Numba, which pip
-//! brings; and the step of `cargo xtask test` in which ptxas accepts it all.
+//! `cargo xtask kernels`: compiles the PTX of the test data and of the example from its sources, with NVIDIA's
+//! compilers and with Numba, installed by pip; and the step of `cargo xtask test` in which ptxas checks all of it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -33,17 +33,17 @@ const NUMBA: Packages = Packages {
 const PTXAS_12: Packages = Packages { folder: "ptxas-12", names: &["nvidia-cuda-nvcc-cu12==12.9.86"] };
 const PTXAS_13: Packages = Packages { folder: "ptxas-13", names: &["nvidia-cuda-nvcc==13.0.88"] };
 
-/// What to do with the PTX that was made.
+/// What to do with the compiled PTX.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputMode {
     Write,
     Compare,
 }
 
-/// Makes all PTX anew from its sources.
+/// Compiles all PTX from its sources.
 pub(crate) fn make(mode: OutputMode) -> Result<(), Failure> {
     let made = tools().join("made");
-    fs::create_dir_all(&made).map_err(|error| format!("{} cannot be made: {error}", made.display()))?;
+    fs::create_dir_all(&made).map_err(|error| format!("cannot create {}: {error}", made.display()))?;
     let mut sources: Vec<(&Packages, PathBuf)> = Vec::new();
     for path in files(&["cu", "ll", "py"])? {
         sources.push((compiler(&path)?, path));
@@ -67,9 +67,9 @@ pub(crate) fn make(mode: OutputMode) -> Result<(), Failure> {
             }
         }
     }
-    println!("{} kernels compiled, {} of them other than before", sources.len(), differing.len());
+    println!("{} kernels compiled, {} of them changed", sources.len(), differing.len());
     if mode == OutputMode::Compare && !differing.is_empty() {
-        return Err(format!("not what the compilers make:\n{}", differing.join("\n")));
+        return Err(format!("these files differ from the compilers' output:\n{}", differing.join("\n")));
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     Ok(vec![Case::call("ptxas", "cargo xtask test --only ptxas", assemble)])
 }
 
-/// Has ptxas look at all of this PTX.
+/// Makes ptxas check all PTX.
 pub(crate) fn assemble() -> Result<(), Failure> {
     let (old, new) = (install(&PTXAS_12)?, install(&PTXAS_13)?);
     let (old, new) = (assembler(&old)?, assembler(&new)?);
@@ -93,10 +93,10 @@ pub(crate) fn assemble() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where kernels lie: those of the test data, and those of the example.
+/// The folders with kernels: those of the test data, and those of the example.
 const FOLDERS: [&str; 2] = ["crates/softcuda/tests/kernels", "examples/mesh/kernels"];
 
-/// The files with kernels whose names end so.
+/// Returns the files with these extensions.
 fn files(extensions: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for folder in FOLDERS.map(|folder| root().join(folder)) {
@@ -116,7 +116,8 @@ fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
 }
 
-/// The packages that compile a source: Numba's for Python, else those of CUDA 12 unless it asks for 13.
+/// Returns the packages that compile a source: Numba's for Python, else those of CUDA 12, or of 13 if the source asks
+/// for it.
 fn compiler(path: &Path) -> Result<&'static Packages, Failure> {
     if path.extension().is_some_and(|extension| extension == "py") {
         return Ok(&NUMBA);
@@ -126,7 +127,7 @@ fn compiler(path: &Path) -> Result<&'static Packages, Failure> {
     Ok(if wanted.split_whitespace().any(|word| word == "cuda13") { &CUDA_13 } else { &CUDA_12 })
 }
 
-/// PTX without the lines in which the compiler names itself.
+/// Returns the PTX without the lines in which the compiler names itself.
 fn code_lines(ptx: &str) -> Vec<&str> {
     ptx.lines().filter(|line| !line.starts_with("//")).collect()
 }
@@ -136,7 +137,7 @@ fn assembler(folder: &Path) -> Result<PathBuf, Failure> {
         .iter()
         .map(|inner| folder.join(inner))
         .find(|path| path.exists())
-        .ok_or_else(|| format!("there is no ptxas in {}", folder.display()))
+        .ok_or_else(|| format!("no ptxas in {}", folder.display()))
 }
 
 fn compile(packages: &Path, made: &Path, source: &Path) -> Result<(), Failure> {
@@ -148,7 +149,7 @@ fn check_with_ptxas(ptxas: &Path, path: &Path) -> Result<(), Failure> {
     run_quiet(Command::new(ptxas).args(["-arch=sm_90", "--compile-only", "-o", "/dev/null"]).arg(path))
 }
 
-/// Does the work for each item, on all cores, and tells all failures.
+/// Calls `work` for each item, on all cores, and returns all failures.
 fn for_each_parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {

@@ -11,7 +11,7 @@ pub(crate) struct Library {
     pub(crate) header: PathBuf,
 }
 
-/// Builds the library with these settings of cargo, and leaves it beside its header where cargo puts what it builds.
+/// Builds the library with these cargo settings, and copies it, with its header, into cargo's target folder.
 pub(crate) fn make(settings: &[(&str, &str)]) -> Result<Library, Failure> {
     run(cargo(&["build", "--release", "--package", "freehold-capi"]).envs(settings.iter().copied()))?;
     let folder = target().join("release");
@@ -21,7 +21,7 @@ pub(crate) fn make(settings: &[(&str, &str)]) -> Result<Library, Failure> {
     Ok(library)
 }
 
-/// A file that is new: a process that has the old one open keeps what it has.
+/// Replaces a file by a new one: a process that has the old one open keeps it.
 fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     let new = to.with_extension("new");
     fs::copy(from, &new)

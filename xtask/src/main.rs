@@ -55,36 +55,36 @@ struct Arguments {
 enum Task {
     /// Run before each commit: formatting, lints, and all tests at quick effort
     Check {
-        /// Only the steps whose names contain WORDS
+        /// Run only the steps whose names contain WORDS
         #[arg(long, value_name = "WORDS", default_value = "")]
         only: String,
     },
     /// Run everything that must pass: tests at moderate effort, other projects' test suites, examples, lab, docs, fuzz targets
     Test {
-        /// Only the steps whose names contain WORDS
+        /// Run only the steps whose names contain WORDS
         #[arg(long, value_name = "WORDS", default_value = "")]
         only: String,
     },
     /// Run random tests and fuzz targets with fresh seeds for a while, and report what was covered
     Soak {
-        /// How long to start new tests; those that run are finished
+        /// How long to start new tests; running ones are finished
         #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
         minutes: u64,
-        /// Only the tests and fuzz targets whose names contain WORDS
+        /// Run only the tests and fuzz targets whose names contain WORDS
         #[arg(long, value_name = "WORDS", default_value = "")]
         only: String,
     },
     /// Build the C interface: libfreehold.so and freehold.h, side by side
     Library,
-    /// Make a folder with the binary, the tests and a script, to run on a machine that has a GPU and no Rust
+    /// Create a folder with the binary, the tests and a script, to run on a machine that has a GPU and no Rust
     Bundle {
-        /// Where to make it; an older bundle there is replaced
+        /// The folder to create; an older bundle there is replaced
         #[arg(default_value = "bundle")]
         folder: std::path::PathBuf,
     },
-    /// Make the PTX of the test data and of the example anew from its sources, with compilers that pip brings
+    /// Rebuild the PTX of the test data and of the example from its sources, with compilers installed by pip
     Kernels {
-        /// Only say what would change
+        /// Only report what would change
         #[arg(long)]
         check: bool,
     },

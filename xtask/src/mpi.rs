@@ -1,4 +1,5 @@
-//! The crate for MPI, which alone needs MPI to build, and its tests: with Open MPI all of them, with MPICH every operation once.
+//! The MPI crate, the only one that needs MPI to build, and its tests: all of them with Open MPI, and every operation
+//! once with MPICH.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +9,13 @@ use crate::command::{Failure, cargo, cargo_build, output, run, target};
 use crate::programs::{self, Kind, Program};
 use crate::runner::{Case, folder};
 
-/// The compilers by which the crate's build finds a library.
+/// The compilers through which the crate's build finds a library.
 pub(crate) const OPEN_MPI: &str = "mpicc.openmpi";
 const MPICH: &str = "mpicc.mpich";
 
 const PACKAGE: &str = "freehold-mpi";
 
-/// What is built for one MPI library; all else serves both.
+/// The packages that are built for one MPI library; all others serve both.
 const BUILT_PER_LIBRARY: [&str; 3] = ["mpi-sys", "mpi", PACKAGE];
 
 pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
@@ -27,20 +28,21 @@ pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// Builds for MPICH, which overwrites the program that tests with Open MPI start: that is put back.
+/// Builds for MPICH. This overwrites the program that tests with Open MPI start, which is then restored.
 pub(crate) fn mpich() -> Result<Vec<Case>, Failure> {
     let (program, copy) = (target().join("debug").join(PACKAGE), folder().join(PACKAGE));
     copy_file(&program, &copy)?;
     let programs = build(MPICH, &["--test", "it"])?;
     copy_file(&copy, &program)?;
     let program = programs.iter().find(|program| program.package == PACKAGE && program.target == "it");
-    let program = program.ok_or("cargo built no tests of MPI")?;
+    let program = program.ok_or("cargo built no MPI tests")?;
     let tests = program.tests()?;
     let operations = tests.iter().filter(|test| test.starts_with("operations::"));
     Ok(operations.map(|test| program.case(test, &[("MPICC", MPICH)])).collect())
 }
 
-/// The programs of the crate, built with a library's compiler. All packages are named, so that the others stay as they are.
+/// Builds the programs of the crate with a library's compiler. All packages are named, so that the others are not
+/// rebuilt.
 fn build(compiler: &str, targets: &[&str]) -> Result<Vec<Program>, Failure> {
     apt::packages()?;
     let last = target().join("mpi-library");
@@ -55,7 +57,7 @@ fn build(compiler: &str, targets: &[&str]) -> Result<Vec<Program>, Failure> {
     Ok(programs::programs(&messages).filter(|program| program.package == PACKAGE).collect())
 }
 
-/// A copy of a program that the build for another library leaves alone.
+/// Copies a program, so that the build for another library does not overwrite it.
 fn keep_copy(program: &Program) -> Result<Program, Failure> {
     let path = folder().join(&program.name);
     copy_file(&program.path, &path)?;

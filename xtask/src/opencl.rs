@@ -1,4 +1,4 @@
-//! OpenCL on PoCL, which runs on any processor: the backend, the library's contract, and the lab.
+//! OpenCL on PoCL, which runs on any CPU: the backend, the library's contract, and the lab.
 
 use crate::apt;
 use crate::command::{Failure, command};
@@ -8,7 +8,7 @@ use crate::runner::Case;
 /// How device memory is allocated.
 const MEMORY_MODELS: [&str; 2] = ["svm", "buffers"];
 
-/// The tests of a program that have a word in their names, in one process, because PoCL takes long to start.
+/// Returns the tests of a program whose names contain a word, in one process, because PoCL takes long to start.
 fn tests(program: &Program, word: &str, model: &str) -> Case {
     let mut command = program.command();
     let variables = [("FREEHOLD_DEVICE", "opencl"), ("FREEHOLD_OPENCL_MEMORY", model)];

@@ -1,4 +1,4 @@
-//! What pip brings: packages of pinned versions, each group in a folder of its own, installed once.
+//! Packages installed by pip: pinned versions, each group in a folder of its own, installed once.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::process::Stdio;
 
 use crate::command::{Failure, command, run, target};
 
-/// Packages of pip that belong together.
+/// Packages that belong together.
 pub(crate) struct Packages {
     pub(crate) folder: &'static str,
     pub(crate) names: &'static [&'static str],
 }
 
-/// The folder for what pip brings.
+/// Returns the folder for packages.
 pub(crate) fn tools() -> PathBuf {
     target().join("kernels")
 }

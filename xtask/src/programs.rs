@@ -1,4 +1,4 @@
-//! Programs that cargo builds, as its messages tell of them, and the tests in them.
+//! Programs that cargo builds, read from its messages, and the tests in them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,15 +12,15 @@ use crate::runner::Case;
 /// A program that cargo built.
 #[derive(Clone)]
 pub(crate) struct Program {
-    /// The folder of its package and its target, as in `softcuda.contract`; of a binary or an example, the target alone.
+    /// The folder of its package and its target, as in `softcuda.contract`; for a binary or an example only the target.
     pub(crate) name: String,
     pub(crate) package: String,
     pub(crate) target: String,
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
-    /// Of its package: tests run there.
+    /// The folder of its package, where tests run.
     pub(crate) folder: PathBuf,
-    /// What tells cargo of this program alone, as in `--test it`.
+    /// The cargo arguments that select this program, as in `--test it`.
     pub(crate) cargo_args: String,
 }
 
@@ -33,20 +33,20 @@ pub(crate) enum Kind {
 }
 
 impl Program {
-    /// The program, to be run where cargo would run it.
+    /// Returns a command for the program, in the folder where cargo would run it.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder);
         command
     }
 
-    /// The names of its tests.
+    /// Returns the names of its tests.
     pub(crate) fn tests(&self) -> Result<Vec<String>, Failure> {
         let listed = output(self.command().args(["--list", "--format", "terse"]))?;
         Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// A test of it in a process of its own, with variables of the environment.
+    /// Returns a case that runs one of its tests in a process of its own, with environment variables.
     pub(crate) fn case(&self, test: &str, variables: &[(&str, &str)]) -> Case {
         let mut command = self.command();
         command.args(["--exact", test, "--nocapture"]).envs(variables.iter().copied());
@@ -56,7 +56,7 @@ impl Program {
     }
 }
 
-/// The programs among cargo's messages.
+/// Returns the programs among cargo's messages.
 pub(crate) fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
     messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
@@ -102,14 +102,15 @@ pub(crate) fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
     })
 }
 
-/// The name in a package's id: `path+file:///here/crates/freehold#0.1.0` or `path+file:///here/crates/cli#freehold-cli@0.1.0`.
+/// Returns the name in a package's id: `path+file:///here/crates/freehold#0.1.0` or
+/// `path+file:///here/crates/cli#freehold-cli@0.1.0`.
 fn package(id: &str) -> &str {
     let (path, version) = id.split_once('#').unwrap_or((id, ""));
     version.split_once('@').map_or_else(|| path.rsplit('/').next().unwrap_or(path), |(name, _)| name)
 }
 
-/// Builds all programs of the workspace but those for MPI, once. Steps take them from here: a package that is asked for by
-/// itself has dependencies with fewer features, and everything would be built once more for it.
+/// Builds all programs of the workspace except those for MPI, once. Steps use these: a package that is built alone has
+/// dependencies with fewer features, and everything would be rebuilt.
 pub(crate) fn build() -> Result<&'static [Program], Failure> {
     static BUILT: OnceLock<Result<Vec<Program>, Failure>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -118,19 +119,19 @@ pub(crate) fn build() -> Result<&'static [Program], Failure> {
             let mut build = cargo_build(&["test", "--workspace", "--exclude", "freehold-mpi", "--no-run"]);
             output(build.args(targets).arg("--message-format=json-render-diagnostics"))
         };
-        // Asked for by themselves: with all targets, examples would be built as tests.
+        // Requested separately: with all targets, examples would be built as tests.
         let messages = build(&[])? + &build(&["--bench", "*"])?;
         Ok(programs(&messages).collect())
     });
     built.as_deref().map_err(Clone::clone)
 }
 
-/// The program of a name.
+/// Returns the program with a name.
 pub(crate) fn find<'p>(programs: &'p [Program], name: &str) -> Result<&'p Program, Failure> {
     programs.iter().find(|program| program.name == name).ok_or_else(|| format!("cargo built no {name}"))
 }
 
-/// The command line, where the tests have it.
+/// Returns the path of the `freehold` binary.
 pub(crate) fn freehold() -> PathBuf {
     target().join("debug/freehold")
 }

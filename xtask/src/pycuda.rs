@@ -1,5 +1,5 @@
-//! The step of `cargo xtask test` that runs a PyCUDA program on our library. PyPI has PyCUDA only as source: it is built
-//! once, against NVIDIA's headers, which pip brings, and our library.
+//! The step of `cargo xtask test` that runs a PyCUDA program on the software driver. PyPI has PyCUDA only as source: it
+//! is built once, against NVIDIA's headers, which pip installs, and the software driver.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::runner::Case;
 
 const VERSION: &str = "2026.1";
 
-/// What the program imports besides, and what those import.
+/// The other modules that the program imports, and their dependencies.
 const OTHERS: &[&str] = &[
     "numpy==2.3.5",
     "pytools==2026.1.1",
@@ -34,7 +34,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     Ok(vec![Case::command("PyCUDA", "cargo xtask test --only PyCUDA", program)])
 }
 
-/// The folder from which PyCUDA can be imported.
+/// Returns the folder that PyCUDA is imported from.
 fn modules() -> Result<PathBuf, Failure> {
     let work = target().join("pycuda");
     let modules = work.join("modules");
@@ -46,7 +46,7 @@ fn modules() -> Result<PathBuf, Failure> {
     let headers = install(&HEADERS_12)?;
     let source = source(&work)?;
     write(&source.join("siteconf.py"), &configuration(&headers, &stub(&work)?))?;
-    println!("PyCUDA is built, once; this takes some minutes");
+    println!("building PyCUDA, once; this takes some minutes");
     let mut pip = pip(&["install", "--no-deps", "--upgrade", "--target"]);
     run_quiet(pip.arg(&modules).arg(&source).args(OTHERS))?;
     write(&mark, &wanted)?;
@@ -55,14 +55,14 @@ fn modules() -> Result<PathBuf, Failure> {
 
 fn source(work: &Path) -> Result<PathBuf, Failure> {
     let name = format!("pycuda-{VERSION}");
-    fs::create_dir_all(work).map_err(|error| format!("{} cannot be made: {error}", work.display()))?;
+    fs::create_dir_all(work).map_err(|error| format!("cannot create {}: {error}", work.display()))?;
     let mut download = pip(&["download", "--no-deps", "--no-binary", "pycuda", "--dest"]);
     run_quiet(download.arg(work).arg(format!("pycuda=={VERSION}")))?;
     run_quiet(Command::new("tar").arg("-xzf").arg(work.join(format!("{name}.tar.gz"))).current_dir(work))?;
     Ok(work.join(name))
 }
 
-/// The settings of PyCUDA's build: no library but the driver's, and no time spent on making it fast.
+/// Returns the settings of PyCUDA's build: only the driver library, and no optimisation.
 fn configuration(headers: &Path, library: &Path) -> String {
     let runtime = headers.join("nvidia/cuda_runtime/include");
     let profiler = headers.join("nvidia/cuda_profiler_api/include");
@@ -72,11 +72,11 @@ fn configuration(headers: &Path, library: &Path) -> String {
     )
 }
 
-/// A folder with a library to link against. Shared objects are linked with symbols that are still missing; one that is there has
-/// the linker note that the library is needed.
+/// Creates a folder with a library to link against. Shared objects may be linked with unresolved symbols; one resolved
+/// symbol makes the linker record that the library is needed.
 fn stub(work: &Path) -> Result<PathBuf, Failure> {
     let folder = work.join("stub");
-    fs::create_dir_all(&folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
+    fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     let source = folder.join("stub.c");
     write(&source, "int cuInit(unsigned flags) { return flags; }\n")?;
     let mut compiler = command("cc", &["-shared", "-Wl,-soname,libcuda.so.1", "-o"]);

@@ -1,7 +1,8 @@
-//! Runs cases, several at a time, each in a process of its own: a test that spoils its process, hangs or aborts costs no other.
+//! Runs cases, several at a time, each in a process of its own: a test that ruins its process, hangs or aborts does not
+//! affect another.
 //!
-//! A case is a test of a test binary, or any other command that must succeed. What a case prints is shown only where it fails.
-//! Lines that tests print for this program (`freehold_testing`): `FREEHOLD_SEED=N` and `covered: COUNT WHAT`.
+//! A case is a test of a test binary, or any other command that must succeed. Its output is shown only if it fails.
+//! Tests print lines for this program (`freehold_testing`): `FREEHOLD_SEED=N` and `covered: COUNT WHAT`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, Permissions};
@@ -21,11 +22,11 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::command::{Failure, target};
 
-/// Something that must succeed.
+/// A command or a function that must succeed.
 pub(crate) struct Case {
     /// Unique among the cases of a run.
     pub(crate) name: String,
-    /// What a shell is told to run it again, less effort and seed.
+    /// The shell command that runs it again, without effort and seed.
     pub(crate) rerun: String,
     pub(crate) work: Work,
 }
@@ -45,17 +46,17 @@ impl Case {
     }
 }
 
-/// How a run goes.
+/// The settings of a run.
 pub(crate) struct Settings {
     /// `FREEHOLD_EFFORT` of all cases.
     pub(crate) effort: &'static str,
-    /// A case that takes longer is killed, and has failed.
+    /// The time limit of a case; a longer one is killed, and fails.
     pub(crate) limit: Duration,
-    /// From then on no case is started.
+    /// The time from which no case is started.
     pub(crate) until: Option<Instant>,
 }
 
-/// What became of one case.
+/// The result of one case.
 pub(crate) struct Outcome {
     pub(crate) name: String,
     rerun: String,
@@ -65,37 +66,37 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// What a test says of itself behind one of the words that this program knows.
+    /// Returns the lines that a test printed for this program, after a word.
     fn lines<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
         self.printed.lines().filter_map(move |line| line.trim_start_matches('|').strip_prefix(word))
     }
 
-    /// The command that runs a failed case again, with its last seed.
+    /// Returns the command that runs a failed case again, with its last seed.
     fn replay(&self, effort: &str) -> String {
         let seed = self.lines("FREEHOLD_SEED=").last().and_then(|text| text.split_whitespace().next());
         let seed = seed.map_or_else(String::new, |seed| format!("FREEHOLD_SEED={seed} "));
         format!("FREEHOLD_EFFORT={effort} {seed}{}", self.rerun)
     }
 
-    /// Whether it draws random numbers, so that running it once more tries something new.
+    /// Returns whether it draws random numbers, so that another run tries something new.
     pub(crate) fn is_random(&self) -> bool {
         self.lines("FREEHOLD_SEED=").next().is_some() || self.lines("seeds ").next().is_some()
     }
 }
 
-/// What became of all of them.
+/// The results of a run.
 pub(crate) struct Report {
     pub(crate) outcomes: Vec<Outcome>,
     effort: &'static str,
-    /// How many cases were not started before the time was up.
+    /// The number of cases that were not started before the time was up.
     pub(crate) not_started: usize,
 }
 
-/// Runs the cases, the longest of an earlier run first. Where the time is bounded, every other slot begins with the shortest, so that
-/// both the many and the long are covered.
+/// Runs the cases, the longest of an earlier run first. If the time is bounded, every other slot starts with the
+/// shortest, so that both many cases and long ones are covered.
 pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
     let times = load_times();
-    // A case that was never seen may be the longest of all.
+    // An unknown case may be the longest of all.
     cases.sort_by_cached_key(|case| std::cmp::Reverse(times.get(&case.name).copied().unwrap_or(u64::MAX)));
     let (total, slots) = (cases.len(), thread::available_parallelism().map_or(2, usize::from) + 2);
     let queue = Mutex::new(VecDeque::from(cases));
@@ -134,7 +135,7 @@ pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
     report
 }
 
-/// Runs one case. What it prints goes to a file: whatever it leaves running may keep that open.
+/// Runs one case. Its output goes to a file, which processes that it leaves behind may keep open.
 fn run_case(case: Case, slot: usize, settings: &Settings) -> Outcome {
     let Case { name, rerun, work } = case;
     let start = Instant::now();
@@ -152,7 +153,8 @@ fn run_case(case: Case, slot: usize, settings: &Settings) -> Outcome {
     Outcome { name, rerun, took: start.elapsed(), failure, printed }
 }
 
-/// What a case has to itself: a folder for temporary files, and a software machine, so that no other process uses its devices.
+/// The private environment of a case: a folder for temporary files, and a software machine, so that no other process
+/// uses its devices.
 struct CaseSandbox {
     folder: PathBuf,
 }
@@ -160,16 +162,16 @@ struct CaseSandbox {
 impl CaseSandbox {
     fn new() -> Result<Self, Failure> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        // Sockets lie there, whose paths are short.
+        // Sockets are created there, whose paths must be short.
         let temporary = std::env::temp_dir();
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let folder = temporary.join(format!("freehold-{}-{number}", std::process::id()));
             match fs::create_dir(&folder) {
-                // Some tests have other users' processes write there.
+                // In some tests, processes of other users write there.
                 Ok(()) => fs::set_permissions(&folder, Permissions::from_mode(0o1777))
                     .map_err(|error| io_failure(&folder, &error))?,
-                // What is left of a run that was killed.
+                // Left over from a run that was killed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(io_failure(&folder, &error)),
             }
@@ -180,7 +182,7 @@ impl CaseSandbox {
     fn command(&self, mut command: Command) -> Command {
         let machine = "FREEHOLD_SOFT_MACHINE";
         if command.get_envs().all(|(name, _)| name != machine) {
-            command.env(machine, self.folder.file_name().expect("a folder of temporary files has a name"));
+            command.env(machine, self.folder.file_name().expect("a temporary folder has a name"));
         }
         command.env("TMPDIR", &self.folder);
         command
@@ -189,7 +191,7 @@ impl CaseSandbox {
 
 impl Drop for CaseSandbox {
     fn drop(&mut self) {
-        // A process of the case may still write there; what is left does no harm.
+        // A process of the case may still write there; leftovers do no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -205,29 +207,29 @@ fn run_process(mut command: Command, log: &PathBuf, settings: &Settings) -> Resu
     let mut child = command
         .env("FREEHOLD_EFFORT", settings.effort)
         .spawn()
-        .map_err(|error| format!("{} does not start: {error}", command.get_program().display()))?;
+        .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
     let process = Pid::from_child(&child);
     let ended = wait_timeout(process, settings.limit);
     if !matches!(ended, Ok(true)) {
         kill_group(process);
     }
-    let status = child.wait().map_err(|error| format!("it cannot be waited for: {error}"))?;
+    let status = child.wait().map_err(|error| format!("cannot wait for it: {error}"))?;
     kill_group(process);
     match ended {
         Ok(true) if status.success() => Ok(()),
         Ok(true) => Err(status.to_string()),
-        Ok(false) => Err(format!("killed: it had not ended after {} s", settings.limit.as_secs())),
-        Err(error) => Err(format!("it cannot be waited for: {error}")),
+        Ok(false) => Err(format!("killed: timed out after {} s", settings.limit.as_secs())),
+        Err(error) => Err(format!("cannot wait for it: {error}")),
     }
 }
 
-/// Whether a child ends by itself in time. It stays to be waited for.
+/// Returns whether a child ends by itself in time. The caller still has to wait for it.
 fn wait_timeout(process: Pid, limit: Duration) -> rustix::io::Result<bool> {
     let descriptor = pidfd_open(process, PidfdFlags::empty())?;
     let until = Instant::now() + limit;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).expect("a limit is less than ages");
+        let left = Timespec::try_from(left).expect("the limit fits a Timespec");
         match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&left)) {
             Err(rustix::io::Errno::INTR) => {}
             ended => return Ok(ended? > 0),
@@ -235,13 +237,13 @@ fn wait_timeout(process: Pid, limit: Duration) -> rustix::io::Result<bool> {
     }
 }
 
-/// Kills whatever is left of the processes that a case has started.
+/// Kills the remaining processes that a case has started.
 fn kill_group(group: Pid) {
-    // None may be left, which is the rule.
+    // Usually none is left.
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// How far a run is: a bar on a terminal, else a line now and then.
+/// The progress of a run: a bar on a terminal, else an occasional line.
 struct Progress {
     bar: ProgressBar,
     total: usize,
@@ -286,7 +288,7 @@ impl Report {
         self.outcomes.iter().filter(|outcome| outcome.failure.is_some()).count()
     }
 
-    /// Prints the longest cases, then each failure with what it printed and how to repeat it, then the sum.
+    /// Prints the slowest cases, then each failure with its output and the command that repeats it, then the totals.
     pub(crate) fn print(&self) {
         let mut longest: Vec<_> = self.outcomes.iter().collect();
         longest.sort_by_key(|outcome| std::cmp::Reverse(outcome.took));
@@ -302,7 +304,7 @@ impl Report {
         println!("\n{} passed, {} failed", self.outcomes.len() - self.failed(), self.failed());
     }
 
-    /// What the cases covered, by their own words.
+    /// Returns what the cases covered, by their own words.
     pub(crate) fn covered(&self) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         let lines = self.outcomes.iter().flat_map(|outcome| outcome.lines("covered: "));
@@ -312,7 +314,7 @@ impl Report {
         sums
     }
 
-    /// The seeds of the cases that drew any.
+    /// Returns the seeds of the cases that drew any.
     pub(crate) fn seeds(&self) -> impl Iterator<Item = (&str, String)> {
         self.outcomes.iter().filter(|outcome| outcome.is_random()).map(|outcome| {
             let mut seeds: Vec<_> = outcome.lines("FREEHOLD_SEED=").chain(outcome.lines("seeds ")).collect();
@@ -321,23 +323,23 @@ impl Report {
         })
     }
 
-    /// Keeps how long each case took, for the order of the next run.
+    /// Stores how long each case took, for the order of the next run.
     fn save_times(&self, mut times: BTreeMap<String, u64>) {
         times.extend(self.outcomes.iter().map(|outcome| (outcome.name.clone(), outcome.took.as_millis() as u64)));
         let lines: String = times.iter().map(|(name, ms)| format!("{ms} {name}\n")).collect();
-        // Without it the next run has another order, and nothing else.
+        // Without it, only the order of the next run differs.
         let _ = fs::write(folder().join("times"), lines);
     }
 }
 
-/// How many milliseconds each case took when it last ran here.
+/// Returns the duration in milliseconds of each case's last run on this machine.
 fn load_times() -> BTreeMap<String, u64> {
     let text = fs::read_to_string(folder().join("times")).unwrap_or_default();
     let line = |line: &str| line.split_once(' ').and_then(|(ms, name)| Some((name.to_owned(), ms.parse().ok()?)));
     text.lines().filter_map(line).collect()
 }
 
-/// Where this program keeps its own files.
+/// Returns the folder for this program's own files.
 pub(crate) fn folder() -> PathBuf {
     let folder = target().join("xtask");
     let _ = fs::create_dir_all(&folder);

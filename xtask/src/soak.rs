@@ -1,7 +1,7 @@
-//! `cargo xtask soak`: random tests and fuzz targets with fresh seeds, over and over until the time is up.
+//! `cargo xtask soak`: runs random tests and fuzz targets with fresh seeds, repeatedly until the time is up.
 //!
-//! The first round runs every test at full effort, the later ones those that draw random numbers, and each round fuzzes. A
-//! failure ends nothing: it is told at the end with the seed that replays it.
+//! The first round runs every test at full effort, later ones those that draw random numbers, and each round fuzzes. A
+//! failure does not stop the run: it is reported at the end with the seed that replays it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::command::Failure;
 use crate::runner::{self, Report, Settings};
 use crate::{fuzz, mpi, programs, steps};
 
-/// The part of a round's time for fuzzing, and the least.
+/// The fraction of a round's time for fuzzing, and its minimum.
 const FUZZ_TIME_DIVISOR: u32 = 8;
 const FUZZ_TIME_MIN: Duration = Duration::from_secs(20);
 
@@ -26,7 +26,7 @@ pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
         cases.extend(fuzz::fresh_cases((time / FUZZ_TIME_DIVISOR).max(FUZZ_TIME_MIN))?);
         cases.retain(|case| case.name.contains(only));
         if cases.is_empty() {
-            return Err(format!("no test and no fuzz target is called {only:?}"));
+            return Err(format!("no test or fuzz target has a name that contains {only:?}"));
         }
         println!("== round {}: {} cases", reports.len() + 1, cases.len());
         let settings = Settings { effort: "soak", limit: Duration::from_secs(7200), until: Some(until) };

@@ -1,7 +1,7 @@
-//! What `cargo xtask check` and `cargo xtask test` do: prepare (install, build), then run all cases at once.
+//! The steps of `cargo xtask check` and `cargo xtask test`: prepare (install, build), then run all cases at once.
 //!
-//! Preparation has two lanes. The first builds in cargo's folder, which one cargo has to itself; the second downloads and
-//! builds elsewhere meanwhile. So no lane waits for the other's linker or network.
+//! Preparation runs in two threads. The first builds in cargo's target folder, which only one cargo can use at a time;
+//! the second downloads and builds elsewhere meanwhile.
 
 use std::sync::Mutex;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
 use crate::{apt, cudarc, fuzz, grpc, headers, kernels, mpi, opencl, pycuda, warm_path};
 
-/// How much is done.
+/// How much is run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
     /// Before each commit.
@@ -30,7 +30,7 @@ impl Tier {
     }
 }
 
-/// Something to prepare, and the cases that come of it.
+/// A preparation, and the cases that it yields.
 struct Step {
     name: &'static str,
     prepare: fn() -> Result<Vec<Case>, Failure>,
@@ -47,7 +47,7 @@ const CHECK: &[Step] = &[
     step("doc tests", doc_tests),
 ];
 
-/// In cargo's folder. What others need is built first.
+/// Steps in cargo's target folder. What others need is built first.
 const TEST: &[Step] = &[
     step("formatting", formatting),
     step("tests", tests),
@@ -64,7 +64,7 @@ const TEST: &[Step] = &[
     step("MPICH", mpi::mpich),
 ];
 
-/// Elsewhere.
+/// Steps elsewhere.
 const BACKGROUND: &[Step] = &[
     step("Debian packages", || no_cases(apt::packages())),
     step("ptxas", kernels::cases),
@@ -75,7 +75,7 @@ const BACKGROUND: &[Step] = &[
     step("PyCUDA", pycuda::cases),
 ];
 
-/// Runs the steps of a tier whose names have these words, and fails if anything does.
+/// Runs the steps of a tier whose names contain `only`, and fails if anything does.
 pub(crate) fn run_all(tier: Tier, only: &str) -> Result<(), Failure> {
     let start = Instant::now();
     tools()?;
@@ -86,10 +86,10 @@ pub(crate) fn run_all(tier: Tier, only: &str) -> Result<(), Failure> {
     let chosen = |steps: &'static [Step]| steps.iter().filter(|step| step.name.contains(only)).collect::<Vec<_>>();
     let (foreground, background) = (chosen(foreground), chosen(background));
     if foreground.is_empty() && background.is_empty() {
-        return Err(format!("no step is called {only:?}"));
+        return Err(format!("no step has a name that contains {only:?}"));
     }
     if !foreground.iter().any(|step| step.name == "tests") {
-        // Every case runs a program of this repository, or one on top of it.
+        // Every case runs a program of this repository, or another on top of it.
         programs::build()?;
     }
     let prepared = Prepared::default();
@@ -111,7 +111,7 @@ pub(crate) fn run_all(tier: Tier, only: &str) -> Result<(), Failure> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// What the lanes have come to.
+/// The results of the preparation.
 #[derive(Default)]
 struct Prepared {
     cases: Mutex<Vec<Case>>,
@@ -156,7 +156,7 @@ fn formatting() -> Result<Vec<Case>, Failure> {
     no_cases(run(&mut cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"])))
 }
 
-/// Lints of all packages but one, if it has a name.
+/// Runs lints of all packages except `but`, if it is not empty.
 fn lints(but: &str) -> Result<(), Failure> {
     let mut clippy = cargo_build(&["clippy", "--workspace", "--all-targets"]);
     if !but.is_empty() {
@@ -165,7 +165,7 @@ fn lints(but: &str) -> Result<(), Failure> {
     run(clippy.args(["--", "-D", "warnings"]).env("MPICC", mpi::OPEN_MPI))
 }
 
-/// Every test of every test binary.
+/// Returns every test of every test binary.
 pub(crate) fn tests() -> Result<Vec<Case>, Failure> {
     let programs = programs::build()?;
     let mut cases = Vec::new();
@@ -175,7 +175,7 @@ pub(crate) fn tests() -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// The tests of the driver's contract under schedules that the environment names.
+/// Returns the tests of the driver's contract under the schedules that the environment sets.
 fn contract() -> Result<Vec<Case>, Failure> {
     let programs = programs::build()?;
     let program = programs::find(programs, "softcuda.contract")?;
@@ -187,7 +187,7 @@ fn contract() -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// The numbered examples on the software device.
+/// Returns the numbered examples on the software device.
 fn examples() -> Result<Vec<Case>, Failure> {
     let is_numbered = |name: &str| name.starts_with(|first: char| first.is_ascii_digit());
     let programs = programs::build()?;
@@ -226,7 +226,7 @@ fn documentation() -> Result<Vec<Case>, Failure> {
     no_cases(run(doc.env("RUSTDOCFLAGS", "-D warnings").env("MPICC", mpi::OPEN_MPI)))
 }
 
-/// One case: rustdoc compiles them while others run.
+/// One case: rustdoc compiles the tests while other cases run.
 fn doc_tests() -> Result<Vec<Case>, Failure> {
     let words = ["test", "--quiet", "--workspace", "--exclude", "freehold-mpi", "--doc"];
     Ok(vec![Case::command("doc tests", format!("cargo {}", words.join(" ")), cargo(&words))])

@@ -1,6 +1,7 @@
-//! The step of `cargo xtask test` that counts the instructions of the warm path, so that a regression shows on any machine.
+//! The step of `cargo xtask test` that counts the instructions of the warm path, so that a regression shows on any
+//! machine.
 //!
-//! valgrind counts what the loop over the pairs executes, and all that it calls.
+//! valgrind counts what the loop over the pairs executes, including everything that it calls.
 
 use crate::apt;
 use crate::command::{Failure, cargo, command, run, target};
@@ -13,8 +14,8 @@ const PAIRS: u64 = 100_000;
 /// The sizes of blocks, with their names.
 const SIZES: [(&str, u64); 3] = [("512 B", 512), ("64 KiB", 64 << 10), ("2 MiB", 2 << 20)];
 
-/// How a pair is asked for, the function with the loop, and how many instructions a pair has at the most, with those of the loop.
-/// More than this is a mistake, not another compiler.
+/// How a pair is requested, the function with the loop, and the maximum number of instructions per pair, including the
+/// loop's. More than this is a regression, not a difference between compilers.
 const METHODS: [(&str, &str, f64); 2] =
     [("c", "warm_path::pairs_by_address", 210.0), ("blocks", "warm_path::pairs_by_block", 290.0)];
 
@@ -26,7 +27,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     Ok(vec![Case::call("instruction counts", "cargo xtask test --only instruction", check_counts)])
 }
 
-/// Counts for each size, and prints what came out before it judges.
+/// Counts for each size, and prints the results before it checks them.
 fn check_counts() -> Result<(), Failure> {
     let mut above = Vec::new();
     for (method, function, instructions_max) in METHODS {
@@ -44,10 +45,10 @@ fn check_counts() -> Result<(), Failure> {
     Err(format!("pairs with too many instructions: {}", above.join("; ")))
 }
 
-/// The instructions of all pairs.
+/// Returns the number of instructions per pair.
 fn instructions_per_pair(method: &str, function: &str, bytes: u64) -> Result<f64, Failure> {
     let mut counted = command("valgrind", &["--tool=callgrind"]);
-    // Not /dev/null: root's valgrind removes what is there, and makes a file of that name.
+    // Not /dev/null: valgrind, run as root, would replace it by a file.
     counted.arg(format!("--callgrind-out-file={}", target().join("xtask/callgrind").display()));
     counted.arg(format!("--toggle-collect={function}"));
     counted.arg(target().join(PROFILE).join("examples/warm_path")).args([
@@ -58,7 +59,7 @@ fn instructions_per_pair(method: &str, function: &str, bytes: u64) -> Result<f64
     let output = counted
         .env("FREEHOLD_DEVICE", "soft")
         .output()
-        .map_err(|error| format!("{counted:?} does not start: {error}"))?;
+        .map_err(|error| format!("cannot start {counted:?}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     let collected = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
     collected

@@ -1,5 +1,5 @@
-//! The pages of the repository hang together: links lead somewhere, the contents of the book name every page of it, and what it says that a GPU
-//! answered is what was recorded. Its programs are tests of the crates that they use.
+//! Consistency of the documentation: links have targets, docs/README.md lists every page, and quoted GPU answers match
+//! the record. The programs on the pages are tests of the crates that they use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,22 +19,22 @@ fn events(text: &str) -> impl Iterator<Item = Event<'_>> {
     Parser::new_ext(text, Options::ENABLE_TABLES)
 }
 
-/// The pages of a folder, from the root.
+/// Returns the pages of a folder, relative to the root.
 fn pages_in(folder: &str) -> impl Iterator<Item = PathBuf> {
     let listed = fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
-    let names = listed.map(|entry| entry.expect("a folder is read").path());
+    let names = listed.map(|entry| entry.expect("cannot read the folder").path());
     names.filter(|path| path.extension().is_some_and(|extension| extension == "md"))
 }
 
-/// All pages of the repository.
+/// Returns all pages of the repository.
 fn pages() -> Vec<PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).expect("there are crates");
-    let crates = crates.map(|entry| format!("crates/{}", entry.expect("a folder is read").file_name().display()));
+    let crates = fs::read_dir(root().join("crates")).expect("cannot read crates");
+    let crates = crates.map(|entry| format!("crates/{}", entry.expect("cannot read the folder").file_name().display()));
     let folders = crates.chain(["", "docs", "bench/peers"].map(str::to_owned));
     folders.flat_map(|folder| pages_in(&folder).collect::<Vec<_>>()).collect()
 }
 
-/// Where a page's links and pictures lead, as they are written.
+/// Returns the targets of a page's links and images, as written.
 fn links(text: &str) -> Vec<String> {
     let target = |event| match event {
         Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.into_string()),
@@ -43,7 +43,7 @@ fn links(text: &str) -> Vec<String> {
     events(text).filter_map(target).collect()
 }
 
-/// The anchors of a page's headings: in small letters, without punctuation, with hyphens for spaces.
+/// Returns the anchors of a page's headings: in lower case, without punctuation, with hyphens for spaces.
 fn anchors(text: &str) -> BTreeSet<String> {
     let (mut found, mut heading) = (BTreeSet::new(), None::<String>);
     for event in events(text) {
@@ -62,24 +62,24 @@ fn anchor(heading: &str) -> String {
     kept.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_')).collect()
 }
 
-/// What is wrong with a link of a page, if anything is. What is elsewhere is not asked.
+/// Returns the problem of a link, if it has one. External links are not checked.
 fn wrong(page: &Path, link: &str) -> Option<&'static str> {
     if link.contains("://") {
         return None;
     }
     let (path, heading) = link.split_once('#').unwrap_or((link, ""));
-    let folder = page.parent().expect("a page lies in a folder");
+    let folder = page.parent().expect("a page is in a folder");
     let target = if path.is_empty() { page.to_owned() } else { folder.join(path) };
     if !target.exists() {
-        return Some("there is no such file");
+        return Some("the file does not exist");
     }
-    (!heading.is_empty() && !anchors(&text(&target)).contains(heading)).then_some("the page has no such heading")
+    (!heading.is_empty() && !anchors(&text(&target)).contains(heading)).then_some("the heading does not exist")
 }
 
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let pages = pages();
-    assert!(pages.len() > 20, "the pages are found: {pages:?}");
+    assert!(pages.len() > 20, "too few pages were found: {pages:?}");
     let mut found = Vec::new();
     for page in &pages {
         for link in links(&text(page)) {
@@ -92,8 +92,8 @@ fn every_link_leads_to_a_file_and_a_heading() {
 #[test]
 fn links_that_lead_nowhere_are_found() {
     let page = root().join("docs/README.md");
-    assert_eq!(wrong(&page, "no-such-page.md"), Some("there is no such file"));
-    assert_eq!(wrong(&page, "rust.md#no-such-heading"), Some("the page has no such heading"));
+    assert_eq!(wrong(&page, "no-such-page.md"), Some("the file does not exist"));
+    assert_eq!(wrong(&page, "rust.md#no-such-heading"), Some("the heading does not exist"));
     assert_eq!(wrong(&page, "rust.md#the-pool"), None);
     assert_eq!(anchor("What `cuMemFree` does, and when"), "what-cumemfree-does-and-when");
 }
@@ -103,11 +103,11 @@ fn the_contents_name_every_page_of_the_book() {
     let contents = links(&text(&root().join("docs/README.md")));
     for page in pages_in("docs") {
         let name = page.file_name().expect("a page has a name").to_string_lossy().into_owned();
-        assert!(name == "README.md" || contents.contains(&name), "docs/README.md does not lead to {name}");
+        assert!(name == "README.md" || contents.contains(&name), "docs/README.md does not link to {name}");
     }
 }
 
-/// The rows of a page's tables, as text.
+/// Returns the rows of a page's tables, as text.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut is_cell) = (Vec::<Vec<String>>::new(), false);
     for event in events(text) {
@@ -142,5 +142,5 @@ fn gpu_answers_quoted_in_docs_are_recorded() {
             said += 1;
         }
     }
-    assert!(said >= 40, "the tables are found: {said} answers");
+    assert!(said >= 40, "too few answers were found in the tables: {said}");
 }
