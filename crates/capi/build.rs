@@ -1,4 +1,4 @@
-//! Gives the library its name.
+//! Sets the library's soname.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,28 +1,27 @@
 /*
- * Freehold: memory of GPUs that is used again, and that has an owner. Link with -lfreehold. It needs no CUDA library to build or
- * link: the driver is the one that the process has loaded, or libcuda.so.1.
+ * Freehold: GPU memory that is pooled and reused, and whose owners are recorded. Link with -lfreehold. Building and linking need no
+ * CUDA library: the driver is the one that the process has loaded, or libcuda.so.1.
  *
- * Device. A device is named by its number for the driver. The first call for a device adopts the context that is current in its
- * thread, if it is one of that device, and the device's primary context otherwise. All streams that are named later for
- * the device are that context's, and it is destroyed after the last call, if it is.
+ * Devices. A device is identified by its ordinal in the driver. The first call for a device adopts the context that is current in
+ * its thread, if it belongs to that device, and the device's primary context otherwise. All streams that are passed later for the
+ * device must belong to that context, and it must not be destroyed before the last call.
  *
- * Order. A block belongs to the stream that it was allocated for. Released in that stream, it is used again there at once, because
- * what uses it next comes behind what used it before. Work in other streams is told of with freehold_record_use, or by releasing the
- * block in the stream that used it last, behind the others. No call waits for the device.
+ * Order. A block belongs to the stream that it was allocated for. When it is released in that stream, it is reused there
+ * immediately, because the next use is ordered after the previous one. Report work in other streams with freehold_record_use, or
+ * release the block in the stream that used it last, ordered after the others. No call waits for the device.
  *
- * What is trusted. By default a stream is known by its handle: the same handle is the same stream until freehold_stream_retire
- * says that it is gone. A program that destroys a stream without that, and makes another, may get the handle again from the
- * driver: blocks of the old stream are then used in the order of the new one, while work of the old one may be pending. With
- * FREEHOLD_STREAMS=checked in the environment the driver is asked for the stream's id at each call instead. That needs no
- * freehold_stream_retire, and costs more than the rest of the call. A stream that freehold_record_use named lives until the
- * block is released, in both modes.
+ * Trust. By default a stream is identified by its handle: the same handle is the same stream until freehold_stream_retire. If a
+ * program destroys a stream without that call and creates another, the driver may reuse the handle: blocks of the old stream are
+ * then reused in the order of the new one, while work of the old one may be pending. With FREEHOLD_STREAMS=checked in the
+ * environment, each call asks the driver for the stream's id instead. That needs no freehold_stream_retire, and costs more than the
+ * rest of the call. In both modes, a stream passed to freehold_record_use must live until the block is released.
  *
  * Default streams. Stream 0, like CU_STREAM_LEGACY (1), is the legacy default stream of the adopted context, whatever is
- * current later. CU_STREAM_PER_THREAD (2) is the calling thread's own: what one thread releases there serves that thread. A
- * program that is compiled for default streams per thread passes 2, not 0.
+ * current later. CU_STREAM_PER_THREAD (2) is the calling thread's own: blocks released there are reused by that thread. A
+ * program that is compiled for per-thread default streams passes 2, not 0.
  *
- * Errors. A call that fails changes nothing, prints nothing, and is remembered for its thread: see freehold_last_error. All
- * functions may be called in any thread at any time, a forked child's excepted: there they fail.
+ * Errors. A call that fails changes nothing, prints nothing, and sets the error of its thread: see freehold_last_error. All
+ * functions may be called in any thread at any time, except in a forked child: there they fail.
  */
 
 
@@ -44,62 +43,62 @@ typedef struct CUstream_st *CUstream;
 enum freehold_error {
   // Nothing failed.
   FREEHOLD_ERROR_NONE = 0,
-  // No bytes were asked for, or a negative number of them.
+  // Zero bytes, or a negative number of bytes, were requested.
   FREEHOLD_ERROR_NOTHING_ASKED = 1,
-  // So much memory cannot be had now.
+  // There is not enough free memory.
   FREEHOLD_ERROR_OUT_OF_MEMORY = 2,
-  // The address lies within a block; a block is named by its first address.
+  // The address is inside a block; a block is released by its first address.
   FREEHOLD_ERROR_INTERIOR = 3,
   // The block was released before.
   FREEHOLD_ERROR_ALREADY_RELEASED = 4,
   // Nothing was ever allocated at the address.
   FREEHOLD_ERROR_NEVER_ALLOCATED = 5,
-  // The block is another device's.
+  // The block belongs to another device.
   FREEHOLD_ERROR_WRONG_DEVICE = 6,
-  // Rust code of this process owns the block, or others who entered it with the library.
+  // The block belongs to Rust code of this process, or to other code that entered it with the library.
   FREEHOLD_ERROR_NOT_YOURS = 7,
   // This process is a fork of the one that opened the device.
   FREEHOLD_ERROR_FORKED_CHILD = 8,
-  // There is no such device, or no driver.
+  // The device or the driver does not exist.
   FREEHOLD_ERROR_NO_DEVICE = 9,
   // The driver refused a call.
   FREEHOLD_ERROR_DRIVER = 10,
-  // The device has failed for good: every call of this process does, until it ends.
+  // The device has failed: every call of this process fails until the process exits.
   FREEHOLD_ERROR_DEVICE_FAILED = 11,
-  // The system refused something.
+  // A system call failed.
   FREEHOLD_ERROR_SYSTEM = 12,
-  // A pointer that must not be null is.
+  // An argument that must not be null is null.
   FREEHOLD_ERROR_NULL_ARGUMENT = 13,
-  // The library is wrong: please report the text.
+  // A bug in the library: please report the text.
   FREEHOLD_ERROR_INTERNAL = 14,
-  // So much more may not be live under the tag, or one that it is within.
+  // The allocation would exceed the budget of the tag, or of one that contains it.
   FREEHOLD_ERROR_TAG_BUDGET = 15,
-  // More names than the library counts were to have a budget.
+  // No more tags can have a budget.
   FREEHOLD_ERROR_TOO_MANY_TAGS = 16,
-  // A text that has to be UTF-8 is not.
+  // A string is not valid UTF-8.
   FREEHOLD_ERROR_NOT_TEXT = 17,
   // The stream is being captured.
   FREEHOLD_ERROR_STREAM_CAPTURED = 18,
-  // No private pool of this id is there to be ended or released.
+  // There is no private pool with this id to end or release.
   FREEHOLD_ERROR_NO_SUCH_POOL = 19,
-  // The private pool is begun and not ended: it is released after that.
+  // The private pool has begun and not ended; end it before releasing it.
   FREEHOLD_ERROR_POOL_OPEN = 20,
 };
 
-// Who has a block.
+// The owner of a block.
 struct freehold_owner {
   // The first address of the block.
   void *base;
-  // How many bytes were asked for.
+  // The size that was requested.
   size_t size;
   // The number of the device.
   int device;
-  // The library's number of the stream that the block is in the order of, never one that was another stream's; 0 where
-  // that is not known any more.
+  // The library's id of the stream whose order the block follows, never reused for another stream; 0 if it is no
+  // longer known.
   uint32_t stream;
   // The id of the process.
   uint32_t process;
-  // Whether somebody has the block. It is released otherwise.
+  // Whether the block is allocated. Otherwise it is released.
   bool is_live;
 };
 
@@ -107,31 +106,31 @@ struct freehold_owner {
 extern "C" {
 #endif // __cplusplus
 
-// Allocates memory for work in a stream: PyTorch's signature. It is used again in the order of that stream, and needs no
-// wait there.
+// Allocates memory for work in a stream: PyTorch's signature. The memory is reused in the order of that stream, where
+// no wait is necessary.
 //
-// Null where there is none, or no byte was asked for: freehold_last_error says why.
+// Returns null if there is not enough memory, or if zero bytes were requested: see freehold_last_error.
 void *freehold_alloc(ssize_t size,
                      int device,
                      CUstream stream);
 
-// As freehold_alloc, of zeros, which are written in the order of the stream.
+// As freehold_alloc, zeroed in the order of the stream.
 void *freehold_alloc_zeroed(ssize_t size, int device, CUstream stream);
 
-// As freehold_alloc, counted for a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so does the
-// release.
+// As freehold_alloc, counted under a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so
+// does the release.
 //
-// A tag is text in UTF-8 that ends with a zero. One with slashes is within those before them: what is live as `model/cache` counts for
-// `model`, too. 4096 tags are counted, with those that they are within; blocks of further ones count for none.
+// A tag is a UTF-8 string that ends in a NUL. Slashes nest tags: a block live under `model/cache` counts for `model`
+// too. The library counts 4096 tags, including those that contain others; blocks of further tags are not counted.
 void *freehold_alloc_tagged(ssize_t size,
                             int device,
                             CUstream stream,
                             const char *tag);
 
-// Releases a block in the order of a stream: PyTorch's signature. Work that was put into the stream before may still use the
-// block; it is not used again before that work is done. Nothing waits.
+// Releases a block in the order of a stream: PyTorch's signature. Earlier work of the stream may still use the block;
+// it is not reused before that work is done. The call does not wait.
 //
-// The size is not looked at. Null is nothing. A wrong release changes nothing, and freehold_last_error tells of it.
+// The size is ignored. Null is ignored. An invalid release changes nothing, and sets freehold_last_error.
 void freehold_free(void *ptr,
                    ssize_t size,
                    int device,
@@ -140,81 +139,83 @@ void freehold_free(void *ptr,
 // As freehold_free. Returns FREEHOLD_ERROR_NONE or another freehold_error.
 int freehold_try_free(void *ptr, ssize_t size, int device, CUstream stream);
 
-// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents
-// copied in the order of the stream. Null is an allocation, size 0 is not a release.
+// Resizes a block in the order of a stream: in place if possible, otherwise by moving it, with the contents copied in
+// the order of the stream. If the pointer is null, it allocates; size 0 is an error, not a release.
 //
-// Null where it cannot be: the block is as it was, and freehold_last_error says why.
+// Returns null on failure: the block is unchanged, and freehold_last_error says why.
 void *freehold_realloc(void *ptr,
                        ssize_t new_size,
                        int device,
                        CUstream stream);
 
-// Says that work in a stream uses a block of another stream. It is not used again before all work is done that is put into
-// that stream until the block is released. PyTorch's `record_stream`.
+// Records that work in a stream uses a block of another stream. The block is not reused until all work
+// enqueued in that stream before the release is done. PyTorch's `record_stream`.
 //
 // Returns a freehold_error.
 int freehold_record_use(void *ptr,
                         CUstream stream);
 
-// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
-// cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
+// Tells the library that a stream is about to be destroyed, after which the driver may reuse its handle. Call it
+// before cuStreamDestroy, whichever device the stream belongs to. Blocks of the stream are unaffected.
 //
-// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
+// Returns a freehold_error. FREEHOLD_ERROR_STREAM_CAPTURED means that the stream is not retired, because it is being
+// captured.
 int freehold_stream_retire(CUstream stream);
 
-// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it begins and in the
-// thread that begins it. Until then each call that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
-// 0.1 microseconds.
+// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it
+// begins and in the thread that begins it. Without this promise, each call with a stream other than the legacy default
+// one asks the driver whether the stream is capturing, which costs about 0.1 microseconds.
 //
-// Memory that is handed out or freed in a capturing stream belongs to its capture, because each launch of the graph uses it again.
-// It serves nobody else until freehold_pool_release, or freehold_capture_release where the capture was not announced.
+// Memory that is allocated or freed in a capturing stream belongs to its capture, because each launch of the graph
+// uses it again. It is not reused elsewhere until freehold_pool_release, or freehold_capture_release if the capture
+// was not announced.
 void freehold_announce_captures(void);
 
-// Lets captures that this thread begins from now on have their memory from a private pool, until freehold_pool_end. The two numbers
-// are the pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
-// time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
+// Makes captures that this thread begins from now on allocate from a private pool, until freehold_pool_end. The two
+// numbers are the pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs
+// must not run at the same time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
 //
-// A capture belongs to the pool that its thread began last, before the capture. The library learns of the capture when that thread
-// names one of its streams; from then on other threads that name them take from the pool, too. Where captures are announced, another
-// thread may be the first, if one thread only has pools begun. Any other capture has a pool of its own: see freehold_capture_release.
-// A thread that has begun a pool itself must not be the first to name a stream of another thread's capture.
+// A capture belongs to the pool that its thread began last, before the capture. The library detects the capture when
+// that thread passes one of its streams; from then on, other threads that pass them allocate from the pool too. If
+// captures are announced, another thread may be the first, provided that only one thread has pools begun. Any other
+// capture has a pool of its own: see freehold_capture_release. A thread that has begun a pool itself must not be the
+// first to pass a stream of another thread's capture.
 //
-// A pool serves memory of one device. Call this for each device whose memory the capture takes; what it takes of another device is
-// kept for the capture there, until freehold_capture_release of that device.
+// A pool contains memory of one device. Call this for each device whose memory the capture allocates; what it
+// allocates on another device is kept for the capture there, until freehold_capture_release of that device.
 //
-// A thread that begins a pool again without freehold_pool_end, after its capture with the pool is over, says that the capture failed
-// and has no graph: both begins count as one.
+// If a thread begins a pool again without freehold_pool_end, after its capture with the pool is over, the capture
+// failed and has no graph: both begins count as one.
 //
 // Returns a freehold_error.
 int freehold_pool_begin(int device,
                         uint64_t first,
                         uint64_t second);
 
-// Ends what freehold_pool_begin began, after the capture. The memory stays the pool's. PyTorch's signature.
+// Ends freehold_pool_begin, after the capture. The memory stays in the pool. PyTorch's signature.
 //
 // Returns a freehold_error.
-int freehold_pool_end(int device,
-                      uint64_t first,
-                      uint64_t second);
+int freehold_pool_end(int device, uint64_t first, uint64_t second);
 
-// Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
-// free memory serves others afterwards, its live blocks do when they are freed. Waits for the work on the device, unless a
-// stream is capturing or the driver refuses to wait: then the memory stays until the next call of this kind or freehold_trim.
-// PyTorch's signature.
+// Releases a private pool, once for each freehold_pool_begin: the graphs that were captured with it are never launched
+// again. Its free memory is then reused elsewhere, and so are its live blocks once they are freed. Waits for the work
+// on the device, unless a stream is capturing or the driver refuses to wait: then the memory stays until the next call
+// of this kind or freehold_trim. PyTorch's signature.
 //
-// Returns a freehold_error: FREEHOLD_ERROR_POOL_OPEN where the pool is begun and not ended. End it first.
+// Returns a freehold_error. FREEHOLD_ERROR_POOL_OPEN means that the pool has begun and not ended; end it first.
 int freehold_pool_release(int device,
                           uint64_t first,
                           uint64_t second);
 
-// As freehold_pool_release, for what a capture took that was not announced, by the id that cuStreamGetCaptureInfo gives.
+// As freehold_pool_release, for the memory of a capture that was not announced, by the id that cuStreamGetCaptureInfo
+// returns.
 //
 // Returns a freehold_error.
 int freehold_capture_release(int device,
                              uint64_t capture);
 
-// Writes the first addresses of the live blocks of a private pool to `out`, as many as there is room for, and how many there are
-// to `count`. With no room `out` may be null.
+// Writes the addresses of the live blocks of a private pool to `out`, as many as fit, and their total number to
+// `count`. If there is no room, `out` may be null.
 //
 // Returns a freehold_error.
 int freehold_pool_blocks(int device,
@@ -224,55 +225,56 @@ int freehold_pool_blocks(int device,
                          size_t room,
                          size_t *count);
 
-// The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
+// Returns the bytes of a device that the library has allocated from the driver: those of live blocks, and those that
+// it keeps for reuse.
 size_t freehold_reserved_bytes(int device);
 
-// The bytes that were asked for on a device and not released.
+// Returns the bytes of a device that were requested and not released.
 size_t freehold_live_bytes(int device);
 
-// Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
-// reserved. Nothing waits, unless a released private pool is still to be given back: what is still in use stays.
+// Returns unused memory to the driver until at most `keep` bytes of the device are reserved. Memory that work still
+// uses stays. The call does not wait, unless a released private pool still has to be returned.
 //
 // Returns a freehold_error.
 int freehold_trim(int device,
                   size_t keep);
 
-// Lets the library reserve no more than so many bytes of a device from now on; SIZE_MAX is no limit. What it has already is
-// not given back: see freehold_trim.
+// Limits the memory of a device that the library reserves; SIZE_MAX means no limit. Memory that is already reserved is
+// not returned: see freehold_trim.
 //
 // Returns a freehold_error.
 int freehold_set_budget(int device,
                         size_t bytes);
 
-// Lets no more than so many bytes of a device be live under a tag, and those within it, from now on; SIZE_MAX is no limit.
-// What would be more is refused with FREEHOLD_ERROR_TAG_BUDGET. What is live already stays.
+// Limits the bytes of a device that are live under a tag and the tags within it; SIZE_MAX means no limit. An
+// allocation beyond it fails with FREEHOLD_ERROR_TAG_BUDGET. Live blocks stay.
 //
 // Returns a freehold_error.
 int freehold_set_tag_budget(int device,
                             const char *tag,
                             size_t bytes);
 
-// The bytes of a device that are live under a tag, and those within it. 0 for a tag that is not text, too.
+// Returns the bytes of a device that are live under a tag and the tags within it; 0 if the tag is not valid UTF-8.
 size_t freehold_tag_bytes(int device,
                           const char *tag);
 
-// Says who has the block that an address lies in, at its beginning or further in.
+// Describes the owner of the block that contains an address.
 //
-// Returns a freehold_error: FREEHOLD_ERROR_NEVER_ALLOCATED where there is no block, and `out` is as it was.
+// Returns a freehold_error. FREEHOLD_ERROR_NEVER_ALLOCATED means that there is no block, and `out` is unchanged.
 int freehold_owner(const void *ptr,
                    struct freehold_owner *out);
 
-// What this thread's last failed call says of its failure, in one sentence; an empty text where none failed. It stays until
-// this thread's next call. A call that succeeds does not clear it.
+// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. It is valid
+// until this thread's next call. A successful call does not clear it.
 const char *freehold_last_error(void);
 
-// The freehold_error of this thread's last failed call.
+// Returns the freehold_error of this thread's last failed call.
 int freehold_last_error_code(void);
 
-// Forgets this thread's last failed call.
+// Clears this thread's last error.
 void freehold_clear_error(void);
 
-// The library's version, such as "0.1.0".
+// Returns the library's version, such as "0.1.0".
 const char *freehold_version(void);
 
 // freehold_alloc with the signature of CuPy's CFunctionAllocator, whose `param` is the stream.

@@ -1,4 +1,4 @@
-//! What a thread's last failed call is remembered by: a code at once, and a text when it is asked for.
+//! The last failed call of each thread: a code immediately, and a text when the caller asks for it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,45 +15,45 @@ use freehold::ledger::WrongRelease;
 pub enum FreeholdError {
     /// Nothing failed.
     None = 0,
-    /// No bytes were asked for, or a negative number of them.
+    /// Zero bytes, or a negative number of bytes, were requested.
     NothingAsked = 1,
-    /// So much memory cannot be had now.
+    /// There is not enough free memory.
     OutOfMemory = 2,
-    /// The address lies within a block; a block is named by its first address.
+    /// The address is inside a block; a block is released by its first address.
     Interior = 3,
     /// The block was released before.
     AlreadyReleased = 4,
     /// Nothing was ever allocated at the address.
     NeverAllocated = 5,
-    /// The block is another device's.
+    /// The block belongs to another device.
     WrongDevice = 6,
-    /// Rust code of this process owns the block, or others who entered it with the library.
+    /// The block belongs to Rust code of this process, or to other code that entered it with the library.
     NotYours = 7,
     /// This process is a fork of the one that opened the device.
     ForkedChild = 8,
-    /// There is no such device, or no driver.
+    /// The device or the driver does not exist.
     NoDevice = 9,
     /// The driver refused a call.
     Driver = 10,
-    /// The device has failed for good: every call of this process does, until it ends.
+    /// The device has failed: every call of this process fails until the process exits.
     DeviceFailed = 11,
-    /// The system refused something.
+    /// A system call failed.
     System = 12,
-    /// A pointer that must not be null is.
+    /// An argument that must not be null is null.
     NullArgument = 13,
-    /// The library is wrong: please report the text.
+    /// A bug in the library: please report the text.
     Internal = 14,
-    /// So much more may not be live under the tag, or one that it is within.
+    /// The allocation would exceed the budget of the tag, or of one that contains it.
     TagBudget = 15,
-    /// More names than the library counts were to have a budget.
+    /// No more tags can have a budget.
     TooManyTags = 16,
-    /// A text that has to be UTF-8 is not.
+    /// A string is not valid UTF-8.
     NotText = 17,
     /// The stream is being captured.
     StreamCaptured = 18,
-    /// No private pool of this id is there to be ended or released.
+    /// There is no private pool with this id to end or release.
     NoSuchPool = 19,
-    /// The private pool is begun and not ended: it is released after that.
+    /// The private pool has begun and not ended; end it before releasing it.
     PoolOpen = 20,
 }
 
@@ -118,7 +118,7 @@ fn code_of(error: &Error) -> FreeholdError {
         Error::Call(_) => FreeholdError::Driver,
         Error::Faulted(_) => FreeholdError::DeviceFailed,
         Error::System { .. } | Error::File { .. } => FreeholdError::System,
-        // Of images, kernels and contexts, which nothing here has.
+        // Errors of images, kernels and contexts, which no function here returns.
         _ => FreeholdError::Internal,
     }
 }
@@ -126,13 +126,13 @@ fn code_of(error: &Error) -> FreeholdError {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NegativeSize { bytes } => write!(f, "{bytes} bytes were asked for; a block has at least one"),
+            Self::NegativeSize { bytes } => write!(f, "{bytes} bytes were requested: a block has at least one"),
             Self::WrongDevice { address, asked, of } => {
-                write!(f, "{address:#x} is memory of device {of}, not of device {asked}: name that one")
+                write!(f, "{address:#x} is memory of device {of}, not of device {asked}: pass {of} as the device")
             }
-            Self::NullArgument { name } => write!(f, "{name} is null, and has to point to something"),
-            Self::InvalidUtf8 { name } => write!(f, "{name} is not UTF-8: give it as text of that encoding"),
-            Self::Panicked { text } => write!(f, "the library is wrong, please report this: {text}"),
+            Self::NullArgument { name } => write!(f, "{name} is null: it must point to a value"),
+            Self::InvalidUtf8 { name } => write!(f, "{name} is not valid UTF-8"),
+            Self::Panicked { text } => write!(f, "bug in the library, please report it: {text}"),
             Self::Library { device, error } => write_error(f, *device, error),
         }
     }
@@ -141,7 +141,7 @@ impl fmt::Display for Failure {
 fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error) -> fmt::Result {
     match error {
         Error::Short { wanted_bytes } => write_out_of_memory(f, device, *wanted_bytes),
-        // Who calls from C has no line of Rust to be told.
+        // A C caller has no line of Rust that the text could name.
         Error::WrongRelease(WrongRelease::Interior { of, offset_bytes }) => {
             let (bytes, base) = (of.bytes, of.base);
             write!(f, "{offset_bytes} bytes into {bytes} bytes at {base:#x}: release the block by its first address")
@@ -156,8 +156,8 @@ fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error)
     }
 }
 
-/// What there is of a device's memory, and what would help. Asked only when somebody reads it, for it takes longer than the
-/// refusal itself.
+/// Writes how the device's memory is used, and what would help. Done only when the text is read, because it takes
+/// longer than the failed call.
 fn write_out_of_memory(f: &mut fmt::Formatter<'_>, device: Option<c_int>, wanted_bytes: u64) -> fmt::Result {
     match device.and_then(pools::known_pool).map(|pool| pool.explain(wanted_bytes)) {
         Some(Ok(text)) => f.write_str(&text),
@@ -165,7 +165,7 @@ fn write_out_of_memory(f: &mut fmt::Formatter<'_>, device: Option<c_int>, wanted
     }
 }
 
-/// A thread's last failure, and its text once somebody asked for it.
+/// A thread's last failure, and its text once it was asked for.
 struct LastError {
     failure: Failure,
     text: Option<CString>,
@@ -175,7 +175,7 @@ thread_local! {
     static LAST: RefCell<Option<LastError>> = const { RefCell::new(None) };
 }
 
-/// Remembers a failure of this thread. The code is told in any case.
+/// Stores a failure of this thread, and returns its code.
 #[cold]
 pub(crate) fn set(failure: Failure) -> FreeholdError {
     let code = failure.code();
@@ -187,7 +187,7 @@ pub(crate) fn clear() {
     replace(None);
 }
 
-/// A thread that is ending remembers nothing, and nobody asks it any more.
+/// Does nothing in a thread that is exiting.
 fn replace(what: Option<LastError>) {
     if let Ok(before) = LAST.try_with(|last| last.replace(what)) {
         drop(before);
@@ -199,7 +199,7 @@ pub(crate) fn last_code() -> FreeholdError {
     code.ok().flatten().unwrap_or(FreeholdError::None)
 }
 
-/// The text of this thread's last failure, which stays until the next one.
+/// Returns the text of this thread's last failure, which is valid until the next one.
 pub(crate) fn last_text() -> *const c_char {
     const NOTHING: &CStr = c"";
     let text = LAST.try_with(|last| {
@@ -207,7 +207,7 @@ pub(crate) fn last_text() -> *const c_char {
         let LastError { failure, text } = last.as_mut()?;
         let text = text.get_or_insert_with(|| {
             let text = failure.to_string().replace('\0', " ");
-            CString::new(text).expect("there are no zeros left in the text")
+            CString::new(text).expect("the NULs were removed from the text")
         });
         Some(text.as_ptr())
     });

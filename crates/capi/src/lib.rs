@@ -34,70 +34,70 @@ use freehold_driver::cuda::CUstream as Stream;
 use last_error::Failure;
 pub use last_error::FreeholdError;
 
-/// What a stream's handle points to is the driver's.
+/// The driver's type behind a stream handle.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(non_camel_case_types, reason = "it is the driver's name")]
+#[allow(non_camel_case_types, reason = "named as the driver names it")]
 pub struct CUstream_st {
     _private: [u8; 0],
 }
 
-/// A stream's handle, as the driver knows it.
+/// A stream handle of the driver.
 pub type CUstream = *mut CUstream_st;
 
 /// As in C.
-#[expect(non_camel_case_types, reason = "it is C's name")]
+#[expect(non_camel_case_types, reason = "named as C names it")]
 pub type ssize_t = isize;
 
-/// Who has a block.
+/// The owner of a block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FreeholdOwner {
     /// The first address of the block.
     pub base: *mut c_void,
-    /// How many bytes were asked for.
+    /// The size that was requested.
     pub size: usize,
     /// The number of the device.
     pub device: c_int,
-    /// The library's number of the stream that the block is in the order of, never one that was another stream's; 0 where
-    /// that is not known any more.
+    /// The library's id of the stream whose order the block follows, never reused for another stream; 0 if it is no
+    /// longer known.
     pub stream: u32,
     /// The id of the process.
     pub process: u32,
-    /// Whether somebody has the block. It is released otherwise.
+    /// Whether the block is allocated. Otherwise it is released.
     pub is_live: bool,
 }
 
-/// Allocates memory for work in a stream: PyTorch's signature. It is used again in the order of that stream, and needs no
-/// wait there.
+/// Allocates memory for work in a stream: PyTorch's signature. The memory is reused in the order of that stream, where
+/// no wait is necessary.
 ///
-/// Null where there is none, or no byte was asked for: freehold_last_error says why.
+/// Returns null if there is not enough memory, or if zero bytes were requested: see freehold_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
     // SAFETY: the caller vouches for the stream.
     pointer(unsafe { foreign::alloc_kept(size as u64, device, stream_of(stream), alloc_uncached) })
 }
 
-/// As freehold_alloc, of zeros, which are written in the order of the stream.
+/// As freehold_alloc, zeroed in the order of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc_zeroed(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
     alloc_slow(size, device, |pool, bytes| pool.alloc_zeroed(bytes, stream_of(stream)))
 }
 
-/// As freehold_alloc, counted for a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so does the
-/// release.
+/// As freehold_alloc, counted under a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so
+/// does the release.
 ///
-/// A tag is text in UTF-8 that ends with a zero. One with slashes is within those before them: what is live as `model/cache` counts for
-/// `model`, too. 4096 tags are counted, with those that they are within; blocks of further ones count for none.
+/// A tag is a UTF-8 string that ends in a NUL. Slashes nest tags: a block live under `model/cache` counts for `model`
+/// too. The library counts 4096 tags, including those that contain others; blocks of further tags are not counted.
 #[unsafe(no_mangle)]
-#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
+#[expect(clippy::missing_safety_doc, reason = "the comment is for the C header, and says what a tag is")]
 pub unsafe extern "C" fn freehold_alloc_tagged(
     size: ssize_t,
     device: c_int,
     stream: CUstream,
     tag: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise is this function's.
+    // SAFETY: the caller makes the promise that this function requires.
     match unsafe { c_str("tag", tag) } {
         Ok(tag) => alloc_slow(size, device, |pool, bytes| pool.alloc_tagged(bytes, stream_of(stream), tag)),
         Err(failure) => {
@@ -107,10 +107,10 @@ pub unsafe extern "C" fn freehold_alloc_tagged(
     }
 }
 
-/// Releases a block in the order of a stream: PyTorch's signature. Work that was put into the stream before may still use the
-/// block; it is not used again before that work is done. Nothing waits.
+/// Releases a block in the order of a stream: PyTorch's signature. Earlier work of the stream may still use the block;
+/// it is not reused before that work is done. The call does not wait.
 ///
-/// The size is not looked at. Null is nothing. A wrong release changes nothing, and freehold_last_error tells of it.
+/// The size is ignored. Null is ignored. An invalid release changes nothing, and sets freehold_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) {
     freehold_try_free(ptr, size, device, stream);
@@ -120,15 +120,15 @@ pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, 
 #[unsafe(no_mangle)]
 #[expect(unused_variables, reason = "the arguments are those of freehold_free, which PyTorch calls")]
 pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
-    const { assert!(FreeholdError::None as c_int == 0, "that is what a release returns that went well") };
+    const { assert!(FreeholdError::None as c_int == 0, "a successful release returns 0") };
     // SAFETY: the caller vouches for the stream.
     unsafe { foreign::free_kept(ptr as u64, device, stream_of(stream), free_uncached) }
 }
 
-/// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents
-/// copied in the order of the stream. Null is an allocation, size 0 is not a release.
+/// Resizes a block in the order of a stream: in place if possible, otherwise by moving it, with the contents copied in
+/// the order of the stream. If the pointer is null, it allocates; size 0 is an error, not a release.
 ///
-/// Null where it cannot be: the block is as it was, and freehold_last_error says why.
+/// Returns null on failure: the block is unchanged, and freehold_last_error says why.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_realloc(
     ptr: *mut c_void,
@@ -143,8 +143,8 @@ pub extern "C" fn freehold_realloc(
     alloc_slow(new_size, device, |pool, bytes| pool.realloc(address, bytes, stream_of(stream)))
 }
 
-/// Says that work in a stream uses a block of another stream. It is not used again before all work is done that is put into
-/// that stream until the block is released. PyTorch's `record_stream`.
+/// Records that work in a stream uses a block of another stream. The block is not reused until all work
+/// enqueued in that stream before the release is done. PyTorch's `record_stream`.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -152,40 +152,43 @@ pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_i
     to_code(|| pool_at(ptr as u64)?.record_use(ptr as u64, stream_of(stream)).map_err(Failure::from))
 }
 
-/// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
-/// cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
+/// Tells the library that a stream is about to be destroyed, after which the driver may reuse its handle. Call it
+/// before cuStreamDestroy, whichever device the stream belongs to. Blocks of the stream are unaffected.
 ///
-/// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
+/// Returns a freehold_error. FREEHOLD_ERROR_STREAM_CAPTURED means that the stream is not retired, because it is being
+/// captured.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
     to_code(|| pools::known_pools().try_for_each(|pool| pool.retire(stream_of(stream))).map_err(Failure::from))
 }
 
-/// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it begins and in the
-/// thread that begins it. Until then each call that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
-/// 0.1 microseconds.
+/// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it
+/// begins and in the thread that begins it. Without this promise, each call with a stream other than the legacy default
+/// one asks the driver whether the stream is capturing, which costs about 0.1 microseconds.
 ///
-/// Memory that is handed out or freed in a capturing stream belongs to its capture, because each launch of the graph uses it again.
-/// It serves nobody else until freehold_pool_release, or freehold_capture_release where the capture was not announced.
+/// Memory that is allocated or freed in a capturing stream belongs to its capture, because each launch of the graph
+/// uses it again. It is not reused elsewhere until freehold_pool_release, or freehold_capture_release if the capture
+/// was not announced.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_announce_captures() {
     pools::announce_captures();
 }
 
-/// Lets captures that this thread begins from now on have their memory from a private pool, until freehold_pool_end. The two numbers
-/// are the pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
-/// time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
+/// Makes captures that this thread begins from now on allocate from a private pool, until freehold_pool_end. The two
+/// numbers are the pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs
+/// must not run at the same time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
 ///
-/// A capture belongs to the pool that its thread began last, before the capture. The library learns of the capture when that thread
-/// names one of its streams; from then on other threads that name them take from the pool, too. Where captures are announced, another
-/// thread may be the first, if one thread only has pools begun. Any other capture has a pool of its own: see freehold_capture_release.
-/// A thread that has begun a pool itself must not be the first to name a stream of another thread's capture.
+/// A capture belongs to the pool that its thread began last, before the capture. The library detects the capture when
+/// that thread passes one of its streams; from then on, other threads that pass them allocate from the pool too. If
+/// captures are announced, another thread may be the first, provided that only one thread has pools begun. Any other
+/// capture has a pool of its own: see freehold_capture_release. A thread that has begun a pool itself must not be the
+/// first to pass a stream of another thread's capture.
 ///
-/// A pool serves memory of one device. Call this for each device whose memory the capture takes; what it takes of another device is
-/// kept for the capture there, until freehold_capture_release of that device.
+/// A pool contains memory of one device. Call this for each device whose memory the capture allocates; what it
+/// allocates on another device is kept for the capture there, until freehold_capture_release of that device.
 ///
-/// A thread that begins a pool again without freehold_pool_end, after its capture with the pool is over, says that the capture failed
-/// and has no graph: both begins count as one.
+/// If a thread begins a pool again without freehold_pool_end, after its capture with the pool is over, the capture
+/// failed and has no graph: both begins count as one.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -193,7 +196,7 @@ pub extern "C" fn freehold_pool_begin(device: c_int, first: u64, second: u64) ->
     to_code(|| pool(device)?.begin_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
-/// Ends what freehold_pool_begin began, after the capture. The memory stays the pool's. PyTorch's signature.
+/// Ends freehold_pool_begin, after the capture. The memory stays in the pool. PyTorch's signature.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -201,18 +204,19 @@ pub extern "C" fn freehold_pool_end(device: c_int, first: u64, second: u64) -> c
     to_code(|| pool(device)?.end_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
-/// Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
-/// free memory serves others afterwards, its live blocks do when they are freed. Waits for the work on the device, unless a
-/// stream is capturing or the driver refuses to wait: then the memory stays until the next call of this kind or freehold_trim.
-/// PyTorch's signature.
+/// Releases a private pool, once for each freehold_pool_begin: the graphs that were captured with it are never launched
+/// again. Its free memory is then reused elsewhere, and so are its live blocks once they are freed. Waits for the work
+/// on the device, unless a stream is capturing or the driver refuses to wait: then the memory stays until the next call
+/// of this kind or freehold_trim. PyTorch's signature.
 ///
-/// Returns a freehold_error: FREEHOLD_ERROR_POOL_OPEN where the pool is begun and not ended. End it first.
+/// Returns a freehold_error. FREEHOLD_ERROR_POOL_OPEN means that the pool has begun and not ended; end it first.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_release(device: c_int, first: u64, second: u64) -> c_int {
     to_code(|| pool(device)?.release_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
-/// As freehold_pool_release, for what a capture took that was not announced, by the id that cuStreamGetCaptureInfo gives.
+/// As freehold_pool_release, for the memory of a capture that was not announced, by the id that cuStreamGetCaptureInfo
+/// returns.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -220,12 +224,12 @@ pub extern "C" fn freehold_capture_release(device: c_int, capture: u64) -> c_int
     to_code(|| pool(device)?.release_pool(PoolId::Capture(capture)).map_err(Failure::from))
 }
 
-/// Writes the first addresses of the live blocks of a private pool to `out`, as many as there is room for, and how many there are
-/// to `count`. With no room `out` may be null.
+/// Writes the addresses of the live blocks of a private pool to `out`, as many as fit, and their total number to
+/// `count`. If there is no room, `out` may be null.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
-#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what is written where")]
+#[expect(clippy::missing_safety_doc, reason = "the comment is for the C header, and says what is written where")]
 pub unsafe extern "C" fn freehold_pool_blocks(
     device: c_int,
     first: u64,
@@ -241,7 +245,7 @@ pub unsafe extern "C" fn freehold_pool_blocks(
         }
         let blocks = pool(device)?.pool_blocks(PoolId::Named(first, second)).map_err(Failure::from)?;
         for (index, &(base, _)) in blocks.iter().take(room).enumerate() {
-            // SAFETY: the caller has room for so many pointers there.
+            // SAFETY: the caller has room for that many pointers there.
             let place = unsafe { out.add(index) };
             // SAFETY: as above.
             unsafe { place.write(pointer(base)) };
@@ -251,20 +255,21 @@ pub unsafe extern "C" fn freehold_pool_blocks(
     })
 }
 
-/// The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
+/// Returns the bytes of a device that the library has allocated from the driver: those of live blocks, and those that
+/// it keeps for reuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_reserved_bytes(device: c_int) -> usize {
     pools::known_pool(device).map_or(0, |pool| pool.reserved_bytes() as usize)
 }
 
-/// The bytes that were asked for on a device and not released.
+/// Returns the bytes of a device that were requested and not released.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_live_bytes(device: c_int) -> usize {
     pools::known_pool(device).map_or(0, |pool| pool.live_bytes() as usize)
 }
 
-/// Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
-/// reserved. Nothing waits, unless a released private pool is still to be given back: what is still in use stays.
+/// Returns unused memory to the driver until at most `keep` bytes of the device are reserved. Memory that work still
+/// uses stays. The call does not wait, unless a released private pool still has to be returned.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -273,8 +278,8 @@ pub extern "C" fn freehold_trim(device: c_int, keep: usize) -> c_int {
     to_code(|| pool.trim(keep as u64).map(|_| ()).map_err(Failure::from))
 }
 
-/// Lets the library reserve no more than so many bytes of a device from now on; SIZE_MAX is no limit. What it has already is
-/// not given back: see freehold_trim.
+/// Limits the memory of a device that the library reserves; SIZE_MAX means no limit. Memory that is already reserved is
+/// not returned: see freehold_trim.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -285,26 +290,26 @@ pub extern "C" fn freehold_set_budget(device: c_int, bytes: usize) -> c_int {
     })
 }
 
-/// Lets no more than so many bytes of a device be live under a tag, and those within it, from now on; SIZE_MAX is no limit.
-/// What would be more is refused with FREEHOLD_ERROR_TAG_BUDGET. What is live already stays.
+/// Limits the bytes of a device that are live under a tag and the tags within it; SIZE_MAX means no limit. An
+/// allocation beyond it fails with FREEHOLD_ERROR_TAG_BUDGET. Live blocks stay.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
-#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
+#[expect(clippy::missing_safety_doc, reason = "the comment is for the C header, and says what a tag is")]
 pub unsafe extern "C" fn freehold_set_tag_budget(device: c_int, tag: *const c_char, bytes: usize) -> c_int {
     to_code(|| {
-        // SAFETY: the caller's promise is this function's.
+        // SAFETY: the caller makes the promise that this function requires.
         let tag = unsafe { c_str("tag", tag) }?;
         let bytes = if bytes == usize::MAX { u64::MAX } else { bytes as u64 };
         pool(device)?.set_tag_budget(tag, bytes).map_err(Failure::from)
     })
 }
 
-/// The bytes of a device that are live under a tag, and those within it. 0 for a tag that is not text, too.
+/// Returns the bytes of a device that are live under a tag and the tags within it; 0 if the tag is not valid UTF-8.
 #[unsafe(no_mangle)]
-#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
+#[expect(clippy::missing_safety_doc, reason = "the comment is for the C header, and says what a tag is")]
 pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -> usize {
-    // SAFETY: the caller's promise is this function's.
+    // SAFETY: the caller makes the promise that this function requires.
     match unsafe { c_str("tag", tag) } {
         Ok(tag) => pools::known_pool(device).map_or(0, |pool| pool.tag_bytes(tag) as usize),
         Err(failure) => {
@@ -314,9 +319,9 @@ pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -
     }
 }
 
-/// Says who has the block that an address lies in, at its beginning or further in.
+/// Describes the owner of the block that contains an address.
 ///
-/// Returns a freehold_error: FREEHOLD_ERROR_NEVER_ALLOCATED where there is no block, and `out` is as it was.
+/// Returns a freehold_error. FREEHOLD_ERROR_NEVER_ALLOCATED means that there is no block, and `out` is unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
     to_code(|| {
@@ -326,26 +331,26 @@ pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUnini
     })
 }
 
-/// What this thread's last failed call says of its failure, in one sentence; an empty text where none failed. It stays until
-/// this thread's next call. A call that succeeds does not clear it.
+/// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. It is valid
+/// until this thread's next call. A successful call does not clear it.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_last_error() -> *const c_char {
     catch_unwind(last_error::last_text).unwrap_or(c"".as_ptr())
 }
 
-/// The freehold_error of this thread's last failed call.
+/// Returns the freehold_error of this thread's last failed call.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_last_error_code() -> c_int {
     last_error::last_code() as c_int
 }
 
-/// Forgets this thread's last failed call.
+/// Clears this thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_clear_error() {
     last_error::clear();
 }
 
-/// The library's version, such as "0.1.0".
+/// Returns the library's version, such as "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -369,15 +374,15 @@ fn stream_of(stream: CUstream) -> Stream {
     Stream(stream as usize as _)
 }
 
-/// What a pointer of C's to text says.
+/// Reads a C string.
 ///
 /// # Safety
-/// It is null or points to a text that ends with a zero and outlives `'a`.
+/// `at` is null or points to a string that ends in a NUL and outlives `'a`.
 unsafe fn c_str<'a>(name: &'static str, at: *const c_char) -> Result<&'a str, Failure> {
     if at.is_null() {
         return Err(Failure::NullArgument { name });
     }
-    // SAFETY: it is not null, and the caller vouches for the rest.
+    // SAFETY: it is not null, and the caller guarantees the rest.
     let text = unsafe { CStr::from_ptr(at) };
     text.to_str().map_err(|_| Failure::InvalidUtf8 { name })
 }
@@ -394,7 +399,7 @@ fn pool(device: c_int) -> Result<&'static ForeignPool, Failure> {
     }
 }
 
-/// The pool on whose device an address lies.
+/// Returns the pool of the device that an address belongs to.
 fn pool_at(address: u64) -> Result<&'static ForeignPool, Failure> {
     let never = || Failure::from(Error::from(WrongRelease::NeverAllocated { address }));
     let has = pools::known_pools().find(|pool| pool.has(address));
@@ -427,13 +432,13 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
     }
 }
 
-/// freehold_alloc where its thread keeps nothing.
+/// freehold_alloc when the thread's cache has no block.
 #[cold]
 extern "C" fn alloc_uncached(size: u64, device: c_int, stream: Stream) -> u64 {
     alloc_slow(size as isize, device, |pool, bytes| pool.alloc_unkept(bytes, stream)).addr() as u64
 }
 
-/// What asks for memory and is not served at once.
+/// Allocates outside the thread's cache.
 #[cold]
 fn alloc_slow(
     size: isize,
@@ -466,7 +471,7 @@ extern "C" fn free_uncached(address: u64, device: c_int, stream: Stream) -> c_in
     })
 }
 
-/// A release on a device of which nothing was asked yet.
+/// Fails a release on a device that has no pool yet.
 fn free_unknown(address: u64, device: c_int) -> c_int {
     to_code(|| {
         let never = Error::from(WrongRelease::NeverAllocated { address });
@@ -474,7 +479,7 @@ fn free_unknown(address: u64, device: c_int) -> c_int {
     })
 }
 
-/// The failure, or that the address is another device's.
+/// Returns the failure, or `WrongDevice` if the address belongs to another device.
 fn or_wrong_device(failure: Failure, asked: c_int) -> Failure {
     let Failure::Library { error: Error::WrongRelease(WrongRelease::NeverAllocated { address }), .. } = failure else {
         return failure;
@@ -485,7 +490,7 @@ fn or_wrong_device(failure: Failure, asked: c_int) -> Failure {
     }
 }
 
-/// Calls what may fail, and remembers how it did.
+/// Makes a call, and stores its failure.
 fn to_code(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
     match catch_panic(call) {
         Ok(()) => FreeholdError::None as c_int,
@@ -493,7 +498,8 @@ fn to_code(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
     }
 }
 
-/// Calls what may fail. No panic leaves for C; all locks that it may leave behind are taken as they are.
+/// Makes a call, and turns a panic into an error, so that none unwinds into C. A lock that it poisoned is used as it
+/// is.
 fn catch_panic<R>(call: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::from_panic(panic)))
 }

@@ -1,9 +1,9 @@
 /*
- * What a C program needs of the CUDA driver API to allocate, copy, load PTX, launch, wait and free: declarations only, and
- * none that NVIDIA's cuda.h does not have. A program that includes this one builds with that one too, and runs on either
- * driver. Link with -lcuda; start with `freehold run`.
+ * The part of the CUDA driver API that a C program needs to allocate, copy, load PTX, launch, wait and free: declarations only,
+ * all of which NVIDIA's cuda.h has too. A program that includes this header also builds with cuda.h, and runs on either
+ * driver. Link with -lcuda; start it with `freehold run`.
  *
- * Where cuda.h was included before, its types are used, and each function here must agree with it.
+ * If cuda.h was included before, its types are used, and each declaration here must agree with it.
  */
 #ifndef FREEHOLD_CUDA_H
 #define FREEHOLD_CUDA_H

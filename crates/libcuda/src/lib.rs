@@ -21,8 +21,8 @@
 //! - There is no logic here: each export calls its entry in the table of the software driver.
 //! - The file is not called `libcuda.so.1` where cargo builds it ([`LIBRARY_FILE`]): cargo would put it in front of NVIDIA's.
 
-/// How the library's file is called where cargo builds it. Programs look for `libcuda.so.1`, which whoever starts them
-/// makes a link to it: were the file called so, cargo would put it in the way of NVIDIA's.
+/// The file name of the library where cargo builds it. Programs look for `libcuda.so.1`, which `freehold run` provides:
+/// under that name, cargo would put the file in front of NVIDIA's.
 pub const LIBRARY_FILE: &str = "libfreehold_libcuda.so";
 
 #[allow(non_snake_case, reason = "named as C names the functions")]
@@ -31,7 +31,7 @@ mod exports {
 
     use freehold_driver::cuda::*;
 
-    // SAFETY: each function is exported with the conditions that the driver API makes for it.
+    // SAFETY: each function is exported with the conditions that the driver API states for it.
     const API: Api = unsafe { freehold_softcuda::api() };
     // SAFETY: as above.
     const PER_THREAD_API: Api = unsafe { freehold_softcuda::per_thread_api() };
@@ -41,7 +41,7 @@ mod exports {
             $(
                 #[unsafe(no_mangle)]
                 unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                    // SAFETY: the C caller keeps the conditions that the driver API makes for this function.
+                    // SAFETY: the C caller meets the conditions that the driver API states for this function.
                     unsafe { (API.$name)($($argument),*) }
                 }
             )*
@@ -52,7 +52,7 @@ mod exports {
                 $(per_thread! {
                     $name,
                     unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
-                        // SAFETY: the C caller keeps the conditions that the driver API makes for this function.
+                        // SAFETY: the C caller meets the conditions that the driver API states for this function.
                         unsafe { (PER_THREAD_API.$name)($($argument),*) }
                     }
                 })*
@@ -79,7 +79,7 @@ mod exports {
         version: i32,
         flags: u64,
     ) -> CUresult {
-        // SAFETY: the C caller keeps the conditions that the driver API makes for this function.
+        // SAFETY: the C caller meets the conditions that the driver API states for this function.
         unsafe { freehold_softcuda::cuGetProcAddress(name, function, version, flags) }
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks themselves: sizes, zeros, other sizes, owners, budgets, and every wrong release told apart.
+//! Blocks: sizes, zeroing, resizing, owners, budgets, and every kind of wrong release.
 
 use crate::fixture;
 
@@ -11,7 +11,7 @@ use freehold_capi::*;
 
 const MIB: usize = 1 << 20;
 
-/// Frees what cannot be freed: the code, and whether nothing changed.
+/// Frees an invalid pointer: returns the code, and checks that nothing changed.
 fn free_error(block: *mut std::ffi::c_void, device: i32, stream: CUstream) -> i32 {
     let before = (freehold_live_bytes(0), freehold_reserved_bytes(0));
     let code = freehold_try_free(block, 0, device, stream);
@@ -37,7 +37,7 @@ fn zero_or_negative_sizes_are_rejected() {
     assert_eq!(last_error(), "a block has at least one byte, and none was asked for");
     assert!(freehold_alloc(-5, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NothingAsked as i32);
-    assert_eq!(last_error(), "-5 bytes were asked for; a block has at least one");
+    assert_eq!(last_error(), "-5 bytes were requested: a block has at least one");
     drop(fixture);
 }
 
@@ -109,7 +109,7 @@ fn freeing_on_another_device_fails_and_keeps_the_block() {
     let block = alloc(512, handle(0));
     assert_eq!(free_error(block, 1, handle(0)), FreeholdError::WrongDevice as i32);
     let at = block as usize;
-    assert_eq!(last_error(), format!("{at:#x} is memory of device 0, not of device 1: name that one"));
+    assert_eq!(last_error(), format!("{at:#x} is memory of device 0, not of device 1: pass 0 as the device"));
     free(block, handle(0));
     drop(fixture);
 }
@@ -205,7 +205,7 @@ fn what_fits_stays_where_it_is() {
 #[test]
 fn a_budget_is_not_exceeded() {
     let fixture = Fixture::new();
-    // What streams of other tests still use would be had from the cache.
+    // Memory that streams of other tests still use would come from the cache.
     let before = fixture.left_bytes();
     assert_eq!(freehold_set_budget(0, before + 8 * MIB), NONE);
     let block = alloc(4 * MIB, handle(0));
@@ -236,7 +236,7 @@ fn the_signature_of_cupy_takes_the_stream_as_its_parameter() {
 
 #[test]
 fn the_version_is_that_of_the_package() {
-    // SAFETY: the text is a constant that ends with a zero.
+    // SAFETY: the text is a constant that ends in a NUL.
     let version = unsafe { CStr::from_ptr(freehold_version()) };
     assert_eq!(version.to_str(), Ok("0.1.0"));
 }
@@ -259,7 +259,7 @@ fn a_block_that_a_handle_holds_is_not_freed_by_its_address_and_stays_usable() {
         assert_eq!(stream.download(&held).unwrap(), vec![5; len]);
         stream.fill_bytes(&mut held, 6).unwrap();
         assert_eq!(stream.download(&held).unwrap(), vec![6; len]);
-        // Nobody else is handed it meanwhile.
+        // It is not allocated to another stream meanwhile.
         let next: Vec<_> = (0..40).map(|_| alloc(len, other)).collect();
         assert!(!next.contains(&address));
         next.into_iter().for_each(|block| free(block, other));

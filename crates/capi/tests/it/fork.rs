@@ -1,4 +1,4 @@
-//! The child of a fork: every call fails and says why, none hangs, and the parent's blocks are as they were.
+//! The child of a fork: every call fails and says why, none hangs, and the parent's blocks are unchanged.
 
 use crate::fixture;
 
@@ -10,7 +10,7 @@ use freehold_testing::child::run_in_child;
 
 const FORKED: i32 = FreeholdError::ForkedChild as i32;
 
-/// Which of the child's calls did not fail as they have to, as bits.
+/// Returns which of the child's calls did not fail as they must, as bits.
 fn calls_in_child(block: *mut std::ffi::c_void, stream: CUstream) -> u8 {
     let told = |is_null: bool| is_null && freehold_last_error_code() == FORKED;
     let outcomes = [
@@ -51,7 +51,7 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
         assert!(libc::WIFEXITED(status), "{status:#x}");
         assert_eq!(libc::WEXITSTATUS(status), 0, "the bits name the calls");
         assert_eq!(freehold_live_bytes(0), 512);
-        // The child's budget is none of its parent's.
+        // The child's budget does not affect its parent.
         // SAFETY: as above.
         let tagged = unsafe { freehold_alloc_tagged(2000, 0, stream, c"forked".as_ptr()) };
         free(tagged, stream);

@@ -1,4 +1,5 @@
-//! The context that is adopted: a program that made its own, and never the primary one, still has none afterwards.
+//! The adopted context: a program that made its own, and never the primary one, still has no primary context
+//! afterwards.
 
 use crate::fixture;
 
@@ -10,13 +11,13 @@ use freehold_testing::child::{run_in_child, run_in_child_with};
 const DEVICE: CUdevice = CUdevice(0);
 
 fn api() -> Api {
-    // SAFETY: the tests call of the driver what names contexts and streams that they made.
+    // SAFETY: the tests pass only contexts and streams that they made to the driver.
     let api = unsafe { freehold::open::open(None) }.unwrap().api;
     driver::init(&api, 0).unwrap();
     api
 }
 
-/// Uses the interface in the default stream, in one of the program's own, and with nothing current.
+/// Uses the interface in the default stream, in a stream of the program, and without a current context.
 fn use_all(api: &Api) {
     let own = handle(stream::create(api, stream_flags::NON_BLOCKING).unwrap().0);
     for stream in [handle(0), own] {
@@ -55,7 +56,7 @@ fn a_user_created_context_is_adopted_alongside_the_primary_one() {
         primary::retain(&api, DEVICE).unwrap();
         context::create(&api, DEVICE, 0).unwrap();
         use_all(&api);
-        // The program's is the only hold on it.
+        // The program holds the only reference to it.
         primary::release(&api, DEVICE).unwrap();
         assert!(!primary::state(&api, DEVICE).unwrap().active);
     });

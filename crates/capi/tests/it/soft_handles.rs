@@ -1,5 +1,5 @@
-//! The handle of a destroyed stream comes back for another one (fact 2.5). Work of the old stream may be pending then, and
-//! what was released in it is not the new one's to use.
+//! The driver reuses the handle of a destroyed stream. Work of the old stream may still be pending, so the new stream
+//! must not get blocks that were released in the old one.
 
 use crate::fixture;
 
@@ -11,8 +11,8 @@ use freehold_testing::child::run_in_child_with;
 
 const CHECKED: (&str, &str) = ("FREEHOLD_STREAMS", "checked");
 
-/// A block released in a stream that is held up and destroyed, and a stream of the same handle: nothing that the first one
-/// released is handed out in the second one before the first is done.
+/// Releases a block in a stream that is blocked and then destroyed, and creates a stream with the same handle: nothing
+/// that was released in the first is allocated in the second before the first is done.
 fn old_blocks_are_not_the_new_streams(end: impl Fn(&Fixture, CUstream)) {
     let fixture = Fixture::new();
     for bytes in [512, 2 << 20] {
@@ -22,7 +22,7 @@ fn old_blocks_are_not_the_new_streams(end: impl Fn(&Fixture, CUstream)) {
         held.iter().for_each(|&block| free(block, old));
         end(&fixture, old);
         let new = fixture.stream();
-        assert_eq!(new, old, "the driver gives the handle again");
+        assert_eq!(new, old, "the driver reuses the handle");
         let next: HashSet<_> = (0..12).map(|_| alloc(bytes, new)).collect();
         assert!(next.is_disjoint(&held), "{bytes}");
         next.iter().for_each(|&block| free(block, new));
@@ -31,7 +31,7 @@ fn old_blocks_are_not_the_new_streams(end: impl Fn(&Fixture, CUstream)) {
         end(&fixture, new);
     }
     assert_eq!(freehold_live_bytes(0), 0);
-    // Nothing is left behind by streams that are gone.
+    // Destroyed streams leave nothing behind.
     assert_eq!(fixture.left_bytes(), 0);
 }
 
@@ -76,7 +76,7 @@ fn checked_streams_use_their_own_blocks_again() {
     });
 }
 
-/// NVIDIA's driver takes a handle for an address, and reads there.
+/// NVIDIA's driver treats a handle as an address, and reads there.
 #[test]
 fn a_handle_of_no_stream_is_refused_and_changes_nothing() {
     for variables in [&[][..], &[CHECKED][..], &[("ANNOUNCED", "yes")][..]] {

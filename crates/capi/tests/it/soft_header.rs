@@ -1,5 +1,5 @@
-//! The header and the library as others meet them: the header is that of the functions, C and C++ take it, and the library
-//! needs no driver to be linked.
+//! The header and the library as C programs use them: the header matches the functions, C and C++ compilers accept it,
+//! and the library links without a driver.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Compiles a text, in a language and by a standard of the machine's compiler.
+/// Compiles a source in a language standard with the machine's compiler.
 fn compiles(name: &str, flags: &[&str], text: &str) -> Output {
     let source = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&source, text).unwrap();
@@ -38,7 +38,7 @@ fn the_header_is_that_of_the_functions() {
         fs::write(folder().join("include/freehold.h"), &text).unwrap();
         return;
     }
-    assert_eq!(text, HEADER, "run this test with FREEHOLD_WRITE_HEADER=1 to write the header anew");
+    assert_eq!(text, HEADER, "run this test with FREEHOLD_WRITE_HEADER=1 to rewrite the header");
 }
 
 #[test]

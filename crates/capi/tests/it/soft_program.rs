@@ -1,5 +1,5 @@
-//! A program in C that uses the header and the library, on the software driver's `libcuda.so.1`; and what the library needs of
-//! the system.
+//! A C program that uses the header and the library, on the software driver's `libcuda.so.1`; and the library's
+//! dependencies.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ int main(void) {
 }
 "#;
 
-/// Writes more and more elements into a block of four, beside which lies another.
+/// Writes more and more elements into a block of four that has a neighbour.
 const OVERRUN: &str = r#"
 #include <freehold_cuda.h>
 #include <freehold.h>
@@ -95,15 +95,15 @@ fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A library of this build, which cargo leaves beside the tests.
+/// Returns a library of this build, which cargo leaves beside the tests.
 fn built(name: &str) -> PathBuf {
     let tests = env::current_exe().unwrap();
     let path = tests.parent().unwrap().join(name);
-    assert!(path.is_file(), "{} is not there", path.display());
+    assert!(path.is_file(), "{} does not exist", path.display());
     path
 }
 
-/// A folder of one program's own with the libraries by the names that programs ask for.
+/// Creates a folder for one program, with the libraries under the names that programs look for.
 fn libraries(program: &str) -> PathBuf {
     let name = format!("libraries-{program}-{}", std::process::id());
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -121,7 +121,7 @@ fn libraries(program: &str) -> PathBuf {
     folder
 }
 
-/// Compiles a program and runs it over both libraries.
+/// Compiles a program and runs it with both libraries.
 fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
     // Names the crate, so that cargo builds its library for this test.
     let _ = freehold_libcuda::LIBRARY_FILE;
@@ -133,7 +133,7 @@ fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(folder().join("include"));
     compiler.arg("-I").arg(folder().join("../libcuda/include")).arg(&source).arg("-L").arg(&libraries);
     let status = compiler.args(["-lfreehold", "-lcuda", "-o"]).arg(&program).status().expect("there is a C compiler");
-    assert!(status.success(), "the program compiles");
+    assert!(status.success(), "the program does not compile");
     let mut run = Command::new(&program);
     run.env("LD_LIBRARY_PATH", &libraries).env_remove("FREEHOLD_DEVICE").stdin(Stdio::null());
     run.envs(variables.iter().copied()).output().unwrap()

@@ -1,4 +1,4 @@
-//! Blocks and the order of streams: what is used again at once, and what waits for whom.
+//! Blocks and stream order: what is reused immediately, and what waits for which stream.
 
 use crate::fixture;
 
@@ -12,7 +12,8 @@ use freehold_capi::*;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// More blocks of a size than a stream keeps, so that others would be given what it has if they could.
+/// Allocates more blocks of a size than a stream keeps, so that another stream's blocks would be taken if they could
+/// be.
 fn alloc_many(bytes: usize, stream: CUstream) -> HashSet<*mut c_void> {
     (0..12).map(|_| alloc(bytes, stream)).collect()
 }

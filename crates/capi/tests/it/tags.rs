@@ -1,4 +1,4 @@
-//! Tags: what is live under a name, and how much may be.
+//! Tags: what is live under a name, and its budget.
 
 use crate::fixture;
 
@@ -14,7 +14,7 @@ use freehold_testing::at_effort;
 const MIB: usize = 1 << 20;
 
 fn tagged(size: usize, stream: CUstream, tag: &CStr) -> *mut c_void {
-    // SAFETY: the tag is a text that ends with a zero.
+    // SAFETY: the tag is a string that ends in a NUL.
     unsafe { freehold_alloc_tagged(size as isize, 0, stream, tag.as_ptr()) }
 }
 
@@ -44,7 +44,7 @@ fn what_is_live_under_a_tag_counts_for_those_it_is_within_until_it_is_freed() {
     free(large, there);
     assert_eq!(bytes(c"counted"), 0);
     assert_eq!(freehold_live_bytes(0), before);
-    // What lies there next counts for nobody.
+    // The next block there is not counted.
     let untagged = alloc(1000, here);
     assert_eq!(bytes(c"counted"), 0);
     free(untagged, here);
@@ -178,12 +178,12 @@ fn live_bytes_of_a_tag_never_exceed_its_budget() {
 #[test]
 fn a_tag_is_text() {
     let fixture = Fixture::new();
-    // SAFETY: null is refused.
+    // SAFETY: null is rejected.
     assert!(unsafe { freehold_alloc_tagged(100, 0, handle(0), ptr::null()) }.is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NullArgument as i32);
-    assert_eq!(last_error(), "tag is null, and has to point to something");
+    assert_eq!(last_error(), "tag is null: it must point to a value");
     assert!(tagged(100, handle(0), c"\xff").is_null());
-    assert_eq!(last_error(), "tag is not UTF-8: give it as text of that encoding");
+    assert_eq!(last_error(), "tag is not valid UTF-8");
     assert_eq!(set_budget(c"\xff", 1), FreeholdError::NotText as i32);
     assert_eq!(bytes(c"\xff"), 0);
     drop(fixture);

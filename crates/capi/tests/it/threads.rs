@@ -1,4 +1,4 @@
-//! Many threads at once: nothing is lost, nothing is counted twice, nothing is handed out twice.
+//! Many threads at once: no block is lost, counted twice or allocated twice.
 
 use crate::fixture;
 
@@ -14,12 +14,12 @@ const THREADS: u64 = 8;
 const KEPT: usize = 64;
 const HANDED_MAX: usize = 512;
 
-/// What each thread does.
+/// The number of steps of each thread.
 fn steps() -> u64 {
     at_effort(1000, 20_000, 200_000)
 }
 
-/// Small ones most of the time.
+/// A random size, usually a small one.
 fn bytes(random: &mut Random) -> usize {
     let limit =
         random.pick(&[4 << 10, 4 << 10, 4 << 10, 4 << 10, 4 << 10, 64 << 10, 64 << 10, 64 << 10, 1 << 20, 8 << 20]);
@@ -30,7 +30,7 @@ fn bytes(random: &mut Random) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct SendPtr(*mut c_void);
 
-// SAFETY: the address is a number here; nobody reads through it.
+// SAFETY: the address is a number here; nothing reads through it.
 unsafe impl Send for SendPtr {}
 // SAFETY: as above.
 unsafe impl Sync for SendPtr {}
@@ -38,7 +38,7 @@ unsafe impl Sync for SendPtr {}
 #[derive(Clone, Copy)]
 struct Streams([CUstream; 4]);
 
-// SAFETY: handles are numbers, which the driver takes in any thread.
+// SAFETY: handles are numbers, which the driver accepts in any thread.
 unsafe impl Send for Streams {}
 // SAFETY: as above.
 unsafe impl Sync for Streams {}
@@ -48,22 +48,22 @@ fn hammer(mut random: Random, streams: &Streams, counter: &Mutex<Vec<SendPtr>>, 
     for _ in 0..steps() {
         let stream = streams.0[random.below(4) as usize];
         match random.below(10) {
-            // So few at a time that all of them fit the smallest device.
+            // Few enough that all of them fit the smallest device.
             0..=4 if kept.len() < KEPT => {
                 let block = SendPtr(freehold_alloc(bytes(&mut random) as isize, 0, stream));
                 assert!(!block.0.is_null(), "{}", last_error());
-                assert!(live.lock().unwrap().insert(block), "a block is handed out once");
+                assert!(live.lock().unwrap().insert(block), "a block was allocated twice");
                 kept.push(block);
             }
             5..=6 => {
                 let Some(block) = kept.pop() else { continue };
                 let mut counter = counter.lock().unwrap();
                 counter.push(block);
-                // However long the storm, as many blocks lie there as fit the smallest device.
+                // Bounds the number of waiting blocks, so that they fit the smallest device.
                 if counter.len() > HANDED_MAX {
                     let block = counter.swap_remove(0);
                     drop(counter);
-                    assert!(live.lock().unwrap().remove(&block), "a block is freed once");
+                    assert!(live.lock().unwrap().remove(&block), "a block was freed twice");
                     free(block.0, stream);
                 }
             }
@@ -74,7 +74,7 @@ fn hammer(mut random: Random, streams: &Streams, counter: &Mutex<Vec<SendPtr>>, 
             _ => {
                 let handed = if random.below(2) == 0 { counter.lock().unwrap().pop() } else { None };
                 let Some(block) = handed.or_else(|| kept.pop()) else { continue };
-                assert!(live.lock().unwrap().remove(&block), "a block is freed once");
+                assert!(live.lock().unwrap().remove(&block), "a block was freed twice");
                 free(block.0, stream);
             }
         }

@@ -1,7 +1,8 @@
-//! `src/exports.rs` holds the exports that the list of functions does not tell: the names for per-thread default streams, and
-//! the symbols that are only refused. It is checked in, so that a build does not compile the driver crate twice.
+//! `src/exports.rs` contains the exports that the list of functions does not cover: the names for per-thread default
+//! streams, and the symbols that are not supported. It is checked in, so that a build does not compile the driver crate
+//! twice.
 //!
-//! `FREEHOLD_WRITE_EXPORTS=1 cargo test -p freehold-libcuda exports` writes it anew.
+//! `FREEHOLD_WRITE_EXPORTS=1 cargo test -p freehold-libcuda exports` rewrites it.
 
 use std::fmt::Write;
 use std::fs;
@@ -32,19 +33,20 @@ fn is_implemented(symbol: &Symbol) -> bool {
     Function::named(symbol.name).is_some()
 }
 
-/// A macro that gives an item the exported name of a function's per-thread variant, and drops it where there is none.
+/// Returns a macro that gives an item the exported name of a function's per-thread variant, and drops it if there is
+/// none.
 fn per_thread(implemented: &[&Symbol]) -> String {
     let mut text = "macro_rules! per_thread {\n".to_owned();
     for symbol in implemented {
         if let Some(name) = symbol.per_thread {
             writeln!(text, "({}, $item:item) => {{ #[unsafe(export_name = \"{name}\")] $item }};", symbol.name)
-                .expect("a string takes all that is written");
+                .expect("writing to a string does not fail");
         }
     }
     text + "($function:ident, $item:item) => {};\n}\n"
 }
 
-/// A call of the macro `unsupported` with every symbol that is not implemented.
+/// Returns a call of the macro `unsupported` with every symbol that is not implemented.
 fn unsupported(others: &[&Symbol]) -> String {
     let names: Vec<_> = others.iter().flat_map(|symbol| [Some(symbol.name), symbol.per_thread]).flatten().collect();
     format!("unsupported! {{ {} }}\n", names.join(" "))

@@ -1,4 +1,4 @@
-//! Our header against the driver's own lists: every function it declares is served, every code has its number.
+//! The C header against the driver's lists: every function it declares is implemented, every code has its number.
 
 use freehold_driver::cuda::{CUerror, Function};
 
@@ -9,7 +9,7 @@ fn every_function_of_the_header_is_implemented() {
     let declared: Vec<_> = HEADER
         .lines()
         .filter_map(|line| line.strip_prefix("CUresult "))
-        .map(|line| line.split('(').next().expect("a line has a front"))
+        .map(|line| line.split('(').next().expect("split yields at least one part"))
         .collect();
     assert_eq!(declared.len(), 40);
     for name in declared {

@@ -1,4 +1,4 @@
-//! The library as a program that loads it by hand meets it: every symbol is there, and is what `cuGetProcAddress` says.
+//! The library loaded with `dlopen`: every symbol is exported, and is what `cuGetProcAddress` returns.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ type ProcAddress =
 type OldProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, i32, u64) -> CUresult;
 
 fn library() -> Library {
-    let test = std::env::current_exe().expect("a test has a file");
-    let path: PathBuf = test.parent().expect("a file lies in a folder").join(freehold_libcuda::LIBRARY_FILE);
+    let test = std::env::current_exe().expect("cannot find the test's executable");
+    let path: PathBuf = test.parent().expect("a file is in a folder").join(freehold_libcuda::LIBRARY_FILE);
     // SAFETY: the library has no initialisers but those of Rust's standard library.
     unsafe { Library::new(path) }.expect("cargo built the library beside the test")
 }
@@ -47,8 +47,8 @@ fn unimplemented_symbols_return_not_supported() {
             continue;
         }
         for name in [Some(form.name), form.per_thread].into_iter().flatten() {
-            let call = symbol::<UnsupportedFn>(&library, name).expect("it is exported");
-            // SAFETY: the stub looks at no argument.
+            let call = symbol::<UnsupportedFn>(&library, name).expect("the symbol is not exported");
+            // SAFETY: the stub ignores its arguments.
             assert_eq!(unsafe { call() }, Err(CUerror::NOT_SUPPORTED), "{name}");
             count += 1;
         }
@@ -59,10 +59,10 @@ fn unimplemented_symbols_return_not_supported() {
 #[test]
 fn every_form_of_a_name_has_an_address_in_its_version() {
     let library = library();
-    let ask = symbol::<ProcAddress>(&library, "cuGetProcAddress_v2").expect("it is exported");
+    let ask = symbol::<ProcAddress>(&library, "cuGetProcAddress_v2").expect("the symbol is not exported");
     let flags = [proc_address_flags::LEGACY_STREAM, proc_address_flags::PER_THREAD_DEFAULT_STREAM];
     for forms in SYMBOLS {
-        let name = CString::new(forms[0].name).expect("a name has no NUL");
+        let name = CString::new(forms[0].name).expect("a name contains no NUL");
         for (form, flags) in forms.iter().flat_map(|form| flags.map(|flags| (form, flags))) {
             let (mut function, mut status) = (std::ptr::null_mut(), CUdriverProcAddressQueryResult(99));
             // SAFETY: `name` ends in a NUL; `function` and `status` outlive the call, which writes one value to each.
@@ -70,9 +70,9 @@ fn every_form_of_a_name_has_an_address_in_its_version() {
             assert_eq!((outcome, status), (Ok(()), CUdriverProcAddressQueryResult::SUCCESS), "{form:?}");
             assert!(!function.is_null(), "{form:?}");
             if is_unsupported(form.name) {
-                // SAFETY: the address is that of the stub, which looks at no argument.
+                // SAFETY: the address is that of the stub, which ignores its arguments.
                 let call = unsafe { std::mem::transmute::<*mut c_void, UnsupportedFn>(function) };
-                // SAFETY: the stub looks at no argument.
+                // SAFETY: the stub ignores its arguments.
                 assert_eq!(unsafe { call() }, Err(CUerror::NOT_SUPPORTED), "{form:?}");
             }
         }
@@ -82,7 +82,7 @@ fn every_form_of_a_name_has_an_address_in_its_version() {
 #[test]
 fn cu_get_proc_address_v1_finds_the_same() {
     let library = library();
-    let ask = symbol::<OldProcAddress>(&library, "cuGetProcAddress").expect("it is exported");
+    let ask = symbol::<OldProcAddress>(&library, "cuGetProcAddress").expect("the symbol is not exported");
     let mut function = std::ptr::null_mut();
     // SAFETY: the name ends in a NUL; `function` outlives the call, which writes one pointer to it.
     let outcome = unsafe { ask(c"cuGetProcAddress".as_ptr(), &mut function, 11030, proc_address_flags::DEFAULT) };
