@@ -18,7 +18,7 @@ fn compiles(name: &str, flags: &[&str], text: &str) -> Output {
     let mut compiler = Command::new("cc");
     compiler.args(flags).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I"]);
     compiler.arg(folder().join("include")).arg("-I").arg(folder().join("../libcuda/include"));
-    compiler.arg(&source).output().expect("there is a C compiler")
+    compiler.arg(&source).output().expect("cannot start the C compiler")
 }
 
 fn assert_compiles(name: &str, flags: &[&str], text: &str) {

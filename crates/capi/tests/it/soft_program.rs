@@ -132,7 +132,8 @@ fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(folder().join("include"));
     compiler.arg("-I").arg(folder().join("../libcuda/include")).arg(&source).arg("-L").arg(&libraries);
-    let status = compiler.args(["-lfreehold", "-lcuda", "-o"]).arg(&program).status().expect("there is a C compiler");
+    let status =
+        compiler.args(["-lfreehold", "-lcuda", "-o"]).arg(&program).status().expect("cannot start the C compiler");
     assert!(status.success(), "the program does not compile");
     let mut run = Command::new(&program);
     run.env("LD_LIBRARY_PATH", &libraries).env_remove("FREEHOLD_DEVICE").stdin(Stdio::null());
@@ -161,7 +162,7 @@ fn a_kernel_of_a_c_program_that_leaves_its_block_is_reported() {
 #[test]
 fn the_library_needs_no_cuda_and_has_its_name() {
     let mut command = Command::new("readelf");
-    let output = command.arg("-d").arg(built("libfreehold_capi.so")).output().expect("binutils are there");
+    let output = command.arg("-d").arg(built("libfreehold_capi.so")).output().expect("cannot start binutils");
     let text = String::from_utf8(output.stdout).unwrap();
     let named = |kind: &str| {
         let lines = text.lines().filter(move |line| line.contains(kind));
@@ -177,7 +178,7 @@ fn the_library_needs_no_cuda_and_has_its_name() {
 fn the_library_exports_the_headers_functions_and_nothing_else() {
     let mut command = Command::new("nm");
     command.args(["--dynamic", "--defined-only", "--format=just-symbols"]);
-    let output = command.arg(built("libfreehold_capi.so")).output().expect("binutils are there");
+    let output = command.arg(built("libfreehold_capi.so")).output().expect("cannot start binutils");
     let text = String::from_utf8(output.stdout).unwrap();
     let header = include_str!("../../include/freehold.h");
     assert_eq!(text.lines().count(), 27, "{text}");

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! # use freehold_driver::cuda::{Api, CUerror, Function, faults::{Fault, Faults}, memory};
-//! # // SAFETY: no symbol is handed out.
+//! # // SAFETY: no symbol is returned.
 //! # let (api, _) = unsafe { Api::from_symbols(|_| None) };
 //! let third = Fault { function: Some(Function::cuMemAlloc_v2), nth: 3, code: CUerror::OUT_OF_MEMORY };
 //! let faults = Faults::plan(&api, third);

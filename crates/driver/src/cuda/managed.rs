@@ -88,7 +88,7 @@ pub fn range_attributes(
     let mut places: Vec<_> = numbers.iter_mut().map(|number| std::ptr::from_mut(number).cast::<c_void>()).collect();
     let mut rooms = vec![size_of::<i32>(); attributes.len()];
     let (data, sizes, list) = (places.as_mut_ptr(), rooms.as_mut_ptr(), attributes.as_mut_ptr());
-    // SAFETY: the three lists have as many elements as the call is told, each place has room for four bytes, and all
+    // SAFETY: the three lists have as many elements as the call receives, each place has room for four bytes, and all
     // outlive the call.
     unsafe { call!(api.cuMemRangeGetAttributes(data, sizes, list, attributes.len(), start, bytes)) }?;
     Ok(numbers)

@@ -536,7 +536,7 @@ mod tests {
 
     #[test]
     fn a_name_has_its_forms() {
-        let [first, second] = forms("cuMemcpyHtoD") else { panic!("two forms") };
+        let [first, second] = forms("cuMemcpyHtoD") else { panic!("not two forms") };
         assert_eq!(*first, Symbol { name: "cuMemcpyHtoD", since: 2000, per_thread: None });
         let per_thread = Some("cuMemcpyHtoD_v2_ptds");
         assert_eq!(*second, Symbol { name: "cuMemcpyHtoD_v2", since: 3020, per_thread });

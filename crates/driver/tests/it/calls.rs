@@ -108,7 +108,7 @@ numbers! {
 macro_rules! refusing {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         const REFUSING: Api = Api {
-            // SAFETY: the functions follow no pointer.
+            // SAFETY: the functions dereference no pointer.
             vouched: unsafe { Vouched::new() },
             $($name: {
                 unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
@@ -216,7 +216,7 @@ fn contexts() -> Vec<Function> {
     arrive! {
         cuCtxCreate_v2 2: context::create(API, CUdevice(2), 1);
         cuCtxCreate_v3 3: context::create_with_affinity(API, CUdevice(3), &mut affinity, 2);
-        // SAFETY: no wish is given.
+        // SAFETY: no parameters are passed.
         cuCtxCreate_v4 2: unsafe { context::create_with_params(API, CUdevice(2), None, 1) };
         cuCtxAttach 1: context::attach(API, 1);
         cuCtxDetach 1: context::detach(API, CUcontext(1));
@@ -524,9 +524,9 @@ fn occupancies() -> Vec<Function> {
             // SAFETY: the table makes no call back.
             unsafe { occupancy::potential_with_flags(API, function, None, 2, 3, 4) };
         cuOccupancyAvailableDynamicSMemPerBlock 3: occupancy::shared_bytes(API, function, 2, 3);
-        // SAFETY: the configuration names no attribute.
+        // SAFETY: the configuration has no attributes.
         cuOccupancyMaxPotentialClusterSize 1: unsafe { occupancy::cluster_size(API, function, &config) };
-        // SAFETY: the configuration names no attribute.
+        // SAFETY: the configuration has no attributes.
         cuOccupancyMaxActiveClusters 1: unsafe { occupancy::clusters(API, function, &config) };
     }
 }

@@ -8,7 +8,7 @@ use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CallError, Function, memory};
 
 fn empty() -> (Api, Vec<Function>) {
-    // SAFETY: no symbol is handed out.
+    // SAFETY: no symbol is returned.
     unsafe { Api::from_symbols(|_| None) }
 }
 
@@ -96,7 +96,7 @@ fn a_library_that_is_not_there_cannot_be_loaded() {
 
 #[test]
 fn a_library_without_cuinit_is_not_a_driver() {
-    // SAFETY: its initialisers do nothing that a test minds, and nothing is called of it.
+    // SAFETY: its initialisers do not affect a test, and none of its functions is called.
     let error = unsafe { load::load(Path::new("libm.so.6")) }.unwrap_err();
     assert!(matches!(&error, LoadError::NotADriver(path) if path == Path::new("libm.so.6")), "{error}");
     assert_eq!(error.to_string(), "libm.so.6 is not a CUDA driver: it has no cuInit");

@@ -21,7 +21,7 @@ fn fake() -> Api {
     }
     unsafe extern "C" fn alloc(start: *mut CUdeviceptr, bytes: usize) -> CUresult {
         REACHED.set(REACHED.get() + 1);
-        // SAFETY: the caller keeps the conditions of `cuMemAlloc`: `start` is a place for one address.
+        // SAFETY: the caller meets the conditions of `cuMemAlloc`: `start` is a place for one address.
         unsafe { start.write(CUdeviceptr(bytes as u64)) };
         Ok(())
     }
@@ -33,12 +33,12 @@ fn fake() -> Api {
 }
 
 fn empty() -> Api {
-    // SAFETY: no symbol is handed out.
+    // SAFETY: no symbol is returned.
     unsafe { Api::from_symbols(|_| None) }.0
 }
 
 unsafe extern "C" fn alloc_at<const ADDRESS: u64>(start: *mut CUdeviceptr, _: usize) -> CUresult {
-    // SAFETY: the caller keeps the conditions of `cuMemAlloc`: `start` is a place for one address.
+    // SAFETY: the caller meets the conditions of `cuMemAlloc`: `start` is a place for one address.
     unsafe { start.write(CUdeviceptr(ADDRESS)) };
     Ok(())
 }
@@ -218,7 +218,7 @@ fn a_table_of_an_earlier_plan_stays_with_its_driver() {
 fn a_panic_ends_the_plan_and_leaves_the_next_one_whole() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let _faults = Faults::plan(&fake(), Fault { function: None, nth: 1, code: CUerror::UNKNOWN });
-        panic!("as a failing test does");
+        panic!("a failing test");
     }));
     assert!(panicked.is_err());
     let faults = Faults::count(&fake());

@@ -7,13 +7,13 @@ use freehold_driver::cuda::{Api, CUresult, driver};
 use freehold_testing::child::run_in_child;
 
 unsafe extern "C" fn version<const NUMBER: i32>(version: *mut i32) -> CUresult {
-    // SAFETY: the caller keeps the conditions of `cuDriverGetVersion`: `version` is a place for one `i32`.
+    // SAFETY: the caller meets the conditions of `cuDriverGetVersion`: `version` is a place for one `i32`.
     unsafe { version.write(NUMBER) };
     Ok(())
 }
 
 fn fake(cu_driver_get_version: unsafe extern "C" fn(*mut i32) -> CUresult) -> Api {
-    // SAFETY: no symbol is handed out.
+    // SAFETY: no symbol is returned.
     let (empty, _) = unsafe { Api::from_symbols(|_| None) };
     Api { cuDriverGetVersion: cu_driver_get_version, ..empty }
 }

@@ -44,7 +44,7 @@ macro_rules! safe_calls {
     ($(fn $name:ident($($argument:ident: $of:ty),*) -> $answer:ty;)*) => {
         impl TestContext {$(
             fn $name(&self, $($argument: $of),*) -> $answer {
-                // SAFETY: what the context does not find it refuses, and the tests use no memory in two streams at once.
+                // SAFETY: the context rejects unknown handles, and no test uses memory in two streams at once.
                 unsafe { self.0.$name($($argument),*) }
             }
         )*}
@@ -90,7 +90,7 @@ fn contexts() -> Vec<TestContext> {
 
 fn found() -> Option<InstalledDevice> {
     static FOUND: OnceLock<std::result::Result<Vec<InstalledDevice>, discovery::DiscoveryError>> = OnceLock::new();
-    // SAFETY: one thread asks, and the others wait for it.
+    // SAFETY: one thread calls, and the others wait for it.
     match FOUND.get_or_init(|| unsafe { discovery::devices() }) {
         Ok(all) => Some(all[0].clone()),
         Err(absence) => {
@@ -104,14 +104,14 @@ fn found() -> Option<InstalledDevice> {
 
 fn upload(context: &TestContext, to: u64, values: &[u32], stream: Stream) {
     let bytes = std::mem::size_of_val(values);
-    // SAFETY: the values are waited for before they go.
+    // SAFETY: the copy has completed before the values are dropped.
     unsafe { context.upload(to, values.as_ptr().cast(), bytes, stream) }.unwrap();
     context.wait_until_idle(stream).unwrap();
 }
 
 fn download(context: &TestContext, from: u64, len: usize, stream: Stream) -> Vec<u32> {
     let mut values = vec![0_u32; len];
-    // SAFETY: the values are waited for before anybody looks at them.
+    // SAFETY: the copy has completed before the values are read.
     unsafe { context.download(values.as_mut_ptr().cast(), from, 4 * len, stream) }.unwrap();
     context.wait_until_idle(stream).unwrap();
     values
@@ -318,7 +318,7 @@ fn times_between_events_are_those_of_the_work_between_them() {
         context.fill(block, Pattern::U8(1), 4096, stream).unwrap();
         context.record(to, stream).unwrap();
         context.wait_until_idle(stream).unwrap();
-        // SAFETY: both were made to tell the time.
+        // SAFETY: both are timed events.
         let elapsed = |from, to| unsafe { timing.elapsed_ms(from, to) }.unwrap();
         let elapsed_ms = elapsed(from, to);
         assert!(elapsed_ms >= 0.0, "{elapsed_ms} ms");
@@ -333,9 +333,9 @@ fn memory_of_the_host_is_written_read_and_given_back() {
         let stream = context.create_stream().unwrap();
         let block = context.alloc(4096).unwrap();
         let host = context.alloc_host(4096).unwrap();
-        // SAFETY: the memory is of 4096 bytes, and nobody else knows of it.
+        // SAFETY: the memory has 4096 bytes, and nothing else uses it.
         unsafe { host.write_bytes(0x5a, 4096) };
-        // SAFETY: the memory stays as it is until the stream was waited for.
+        // SAFETY: the memory is unchanged until the stream is idle.
         unsafe { context.upload(block, host.as_ptr(), 4096, stream) }.unwrap();
         assert_eq!(download(&context, block, 1024, stream), [0x5a5a_5a5a; 1024]);
         // SAFETY: the stream is idle, and nothing uses the memory any more.

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use freehold_driver::cuda::*;
 
 fn empty() -> Api {
-    // SAFETY: no symbol is handed out.
+    // SAFETY: no symbol is returned.
     unsafe { Api::from_symbols(|_| None) }.0
 }
 
@@ -15,7 +15,7 @@ macro_rules! writes {
     ([$($before:ty)?] $($place:ident: $kind:ty = $value:expr),*; [$($after:ty),*]) => {{
         unsafe extern "C" fn function($(_: $before,)? $($place: *mut $kind,)* $(_: $after),*) -> CUresult {
             $(
-                // SAFETY: the caller keeps the conditions of the driver's function, which writes one value there.
+                // SAFETY: the caller meets the conditions of the driver's function, which writes one value there.
                 unsafe { $place.write($value) };
             )*
             Ok(())
@@ -84,7 +84,7 @@ fn a_text_ends_at_its_nul_or_at_the_end_of_its_room() {
     unsafe extern "C" fn name(text: *mut c_char, length: i32, device: CUdevice) -> CUresult {
         let bytes = if device == CUdevice(0) { &b"NVIDIA H200\0rest"[..] } else { &[b'x'; 256] };
         assert!(bytes.len() <= length as usize, "there is room for the text");
-        // SAFETY: the caller keeps the conditions of `cuDeviceGetName`: there are `length` bytes of room.
+        // SAFETY: the caller meets the conditions of `cuDeviceGetName`: there are `length` bytes of room.
         unsafe { text.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
         Ok(())
     }
@@ -114,12 +114,12 @@ fn a_symbol_comes_with_its_status() {
         _: u64,
         status: *mut CUdriverProcAddressQueryResult,
     ) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuGetProcAddress`: `name` ends in a NUL.
+        // SAFETY: the caller meets the conditions of `cuGetProcAddress`: `name` ends in a NUL.
         let name = unsafe { std::ffi::CStr::from_ptr(name) };
         assert_eq!(name, c"cuInit");
-        // SAFETY: the caller keeps the conditions of `cuGetProcAddress`: `function` is a place for one pointer.
+        // SAFETY: the caller meets the conditions of `cuGetProcAddress`: `function` is a place for one pointer.
         unsafe { function.write(std::ptr::without_provenance_mut(0x5000)) };
-        // SAFETY: the caller keeps the conditions of `cuGetProcAddress`: `status` is a place for one number.
+        // SAFETY: the caller meets the conditions of `cuGetProcAddress`: `status` is a place for one number.
         unsafe { status.write(CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT) };
         Ok(())
     }
@@ -142,7 +142,7 @@ unsafe extern "C" fn pointer_attribute(
         CUpointer_attribute::CONTEXT | CUpointer_attribute::RANGE_START_ADDR => 8,
         _ => return Err(CUerror::INVALID_VALUE),
     };
-    // SAFETY: the caller keeps the conditions of `cuPointerGetAttribute`: there is room for the attribute's value.
+    // SAFETY: the caller meets the conditions of `cuPointerGetAttribute`: there is room for the attribute's value.
     unsafe { data.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), length) };
     Ok(())
 }
@@ -171,12 +171,12 @@ fn several_pointer_attributes_come_in_their_order() {
         data: *mut *mut c_void,
         address: CUdeviceptr,
     ) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuPointerGetAttributes`: there are `count` attributes.
+        // SAFETY: the caller meets the conditions of `cuPointerGetAttributes`: there are `count` attributes.
         let attributes = unsafe { std::slice::from_raw_parts(attributes, count as usize) };
-        // SAFETY: the caller keeps the conditions of `cuPointerGetAttributes`: there are `count` places.
+        // SAFETY: the caller meets the conditions of `cuPointerGetAttributes`: there are `count` places.
         let places = unsafe { std::slice::from_raw_parts(data, count as usize) };
         for (&place, &attribute) in places.iter().zip(attributes) {
-            // SAFETY: the caller keeps the conditions of `cuPointerGetAttributes`: the place suits the attribute.
+            // SAFETY: the caller meets the conditions of `cuPointerGetAttributes`: the place suits the attribute.
             unsafe { pointer_attribute(place, attribute, address) }?;
         }
         Ok(())
@@ -192,12 +192,12 @@ fn several_pointer_attributes_come_in_their_order() {
 #[test]
 fn each_typed_attribute_asks_for_its_own() {
     unsafe extern "C" fn of_pointer(data: *mut c_void, attribute: CUpointer_attribute, _: CUdeviceptr) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuPointerGetAttribute`; no value here has less than four bytes.
+        // SAFETY: the caller meets the conditions of `cuPointerGetAttribute`; no value here has less than four bytes.
         unsafe { data.cast::<u32>().write(attribute.0) };
         Ok(())
     }
     unsafe extern "C" fn of_pool(_: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuMemPoolGetAttribute`; every value has four bytes or more.
+        // SAFETY: the caller meets the conditions of `cuMemPoolGetAttribute`; every value has four bytes or more.
         unsafe { value.cast::<u32>().write(attribute.0) };
         Ok(())
     }
@@ -229,7 +229,7 @@ fn each_typed_attribute_asks_for_its_own() {
 fn each_yes_or_no_asks_for_its_own() {
     /// Writes true for the attribute whose number is the address.
     unsafe extern "C" fn yes(data: *mut c_void, attribute: CUpointer_attribute, address: CUdeviceptr) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuPointerGetAttribute`: there is room for a yes or no.
+        // SAFETY: the caller meets the conditions of `cuPointerGetAttribute`: there is room for a Boolean.
         unsafe { data.cast::<u8>().write(u8::from(u64::from(attribute.0) == address.0)) };
         Ok(())
     }
@@ -252,13 +252,13 @@ fn each_yes_or_no_asks_for_its_own() {
 fn a_value_that_is_set_is_read_whole() {
     unsafe extern "C" fn of_pool(_: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void) -> CUresult {
         assert_eq!(attribute, CUmemPool_attribute::RELEASE_THRESHOLD);
-        // SAFETY: the caller keeps the conditions of `cuMemPoolSetAttribute`: this attribute has eight bytes.
+        // SAFETY: the caller meets the conditions of `cuMemPoolSetAttribute`: this attribute has eight bytes.
         let value = unsafe { value.cast::<u64>().read() };
         if value == u64::MAX { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
     }
     unsafe extern "C" fn of_pointer(value: *const c_void, attribute: CUpointer_attribute, _: CUdeviceptr) -> CUresult {
         assert_eq!(attribute, CUpointer_attribute::SYNC_MEMOPS);
-        // SAFETY: the caller keeps the conditions of `cuPointerSetAttribute`: this attribute has four bytes.
+        // SAFETY: the caller meets the conditions of `cuPointerSetAttribute`: this attribute has four bytes.
         let value = unsafe { value.cast::<u32>().read() };
         if value == 1 { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
     }
@@ -274,12 +274,12 @@ fn a_value_that_is_set_is_read_whole() {
 #[test]
 fn a_slice_is_copied_whole_each_way() {
     unsafe extern "C" fn to_host(to: *mut c_void, from: CUdeviceptr, bytes: usize) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuMemcpyDtoH`: there are `bytes` of room.
+        // SAFETY: the caller meets the conditions of `cuMemcpyDtoH`: there are `bytes` of room.
         unsafe { to.write_bytes(from.0 as u8, bytes) };
         Ok(())
     }
     unsafe extern "C" fn to_device(_: CUdeviceptr, from: *const c_void, bytes: usize) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuMemcpyHtoD`: there are `bytes` to read.
+        // SAFETY: the caller meets the conditions of `cuMemcpyHtoD`: there are `bytes` to read.
         let from = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) };
         if from == [1, 2, 3] { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
     }
@@ -328,7 +328,7 @@ fn a_value_of_an_option_is_read_after_the_driver_wrote_it() {
     ) -> CUresult {
         assert_eq!(count, 2);
         let second = names.wrapping_add(1);
-        // SAFETY: the caller keeps the conditions of the driver's function: there are two names.
+        // SAFETY: the caller meets the conditions of the driver's function: there are two names.
         assert_eq!(unsafe { second.read() }, CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES);
         let second = values.wrapping_add(1);
         // SAFETY: as above, for the values.
@@ -350,7 +350,7 @@ fn a_value_of_an_option_is_read_after_the_driver_wrote_it() {
 #[test]
 fn a_log_ends_where_the_driver_says() {
     unsafe extern "C" fn dump(iterator: *mut CUlogIterator, text: *mut c_char, bytes: *mut usize, _: u32) -> CUresult {
-        // SAFETY: the caller keeps the conditions of the driver's function: `iterator` is one of the caller's.
+        // SAFETY: the caller meets the conditions of the driver's function: `iterator` is one of the caller's.
         unsafe { iterator.write(9) };
         // SAFETY: as above: there is room for more than one character.
         unsafe { text.write(b'x' as c_char) };

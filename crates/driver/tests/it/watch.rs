@@ -46,7 +46,7 @@ fn observe(event: CallEvent<'_>) {
 /// Returns a driver with four functions that succeed; the last calls the second, as a host function could.
 fn fake() -> Api {
     unsafe extern "C" fn alloc(start: *mut CUdeviceptr, bytes: usize) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuMemAlloc`: `start` is a place for one address.
+        // SAFETY: the caller meets the conditions of `cuMemAlloc`: `start` is a place for one address.
         unsafe { start.write(CUdeviceptr(bytes as u64 + 0x1000)) };
         Ok(())
     }
@@ -54,7 +54,7 @@ fn fake() -> Api {
         Ok(())
     }
     unsafe extern "C" fn create(stream: *mut CUstream, _: u32) -> CUresult {
-        // SAFETY: the caller keeps the conditions of `cuStreamCreate`: `stream` is a place for one handle.
+        // SAFETY: the caller meets the conditions of `cuStreamCreate`: `stream` is a place for one handle.
         unsafe { stream.write(CUstream(0xabc)) };
         Ok(())
     }
@@ -73,13 +73,13 @@ fn fake() -> Api {
 
 /// Accepts null for the base, as the driver does.
 unsafe extern "C" fn only_bytes(_: *mut CUdeviceptr, bytes: *mut usize, _: CUdeviceptr) -> CUresult {
-    // SAFETY: the caller keeps the conditions of `cuMemGetAddressRange`: `bytes` is a place for one `usize`.
+    // SAFETY: the caller meets the conditions of `cuMemGetAddressRange`: `bytes` is a place for one `usize`.
     unsafe { bytes.write(512) };
     Ok(())
 }
 
 fn empty() -> Api {
-    // SAFETY: no symbol is handed out.
+    // SAFETY: no symbol is returned.
     unsafe { Api::from_symbols(|_| None) }.0
 }
 
@@ -149,7 +149,7 @@ fn a_call_ends_after_it_starts_and_the_one_around_it_later() {
     HEARD.take();
     assert_eq!(context::synchronize(api), Ok(()));
     let times = HEARD.take().times;
-    let [inner_start, inner_end, start, end] = times[..] else { panic!("two calls have four times: {times:?}") };
+    let [inner_start, inner_end, start, end] = times[..] else { panic!("not four times: {times:?}") };
     assert!(start <= inner_start && inner_start <= inner_end && inner_end <= end);
 }
 

@@ -24,7 +24,7 @@ fn the_answers_to_corner_values_are_the_hardwares() {
             *value = hexadecimal(word);
         }
         let expected = hexadecimal(expected);
-        let ours = evaluate(name, values).unwrap_or_else(|| panic!("{name} is not known"));
+        let ours = evaluate(name, values).unwrap_or_else(|| panic!("unknown operation {name}"));
         count += 1;
         if ours != expected && !tolerance(name).is_some_and(|of| of.holds(name, values, ours, expected)) {
             wrong.push(format!("{line}, here {ours:x}"));
@@ -44,7 +44,7 @@ fn the_answers_to_random_values_are_the_hardwares() {
     for line in lines.step_by(at_effort(16, 4, 1)) {
         let (question, expected) = line.split_once(" = ").expect("a hash");
         let (name, draws) = question.split_once(' ').expect("a count");
-        let kinds = operands(name).unwrap_or_else(|| panic!("{name} is not known"));
+        let kinds = operands(name).unwrap_or_else(|| panic!("unknown operation {name}"));
         count += 1;
         if hash(name, kinds, draws.parse().expect("a number")) != hexadecimal(expected) {
             wrong.push(name);
@@ -55,7 +55,7 @@ fn the_answers_to_random_values_are_the_hardwares() {
 }
 
 fn hexadecimal(word: &str) -> u64 {
-    u64::from_str_radix(word, 16).unwrap_or_else(|_| panic!("{word} is no number"))
+    u64::from_str_radix(word, 16).unwrap_or_else(|_| panic!("{word} is not a number"))
 }
 
 /// FNV-1a over the bytes of the results.
@@ -64,7 +64,7 @@ fn hash(name: &str, kinds: [Kind; 3], draws: u64) -> u64 {
     for i in 0..draws {
         let seed = 1_000_003 + i * 3;
         let values = [0, 1, 2].map(|operand: usize| draw(kinds[operand], mix(seed + operand as u64)));
-        let result = evaluate(name, values).unwrap_or_else(|| panic!("{name} is not known"));
+        let result = evaluate(name, values).unwrap_or_else(|| panic!("unknown operation {name}"));
         for byte in result.to_le_bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         }

@@ -293,7 +293,7 @@ mod tests {
         }
 
         fn long(&mut self) -> u64 {
-            *self.0.next().expect("the format takes no more values than there are")
+            *self.0.next().expect("the format uses more values than there are")
         }
 
         fn text(&mut self, at: u64) -> Vec<u8> {

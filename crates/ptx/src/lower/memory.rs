@@ -133,7 +133,7 @@ impl<'m> Builder<'_, 'm> {
             && let Some(Variable::Frame { offset, is_param: true, .. }) = self.find_variable(name)
         {
             let base = self.constant_wide(crate::program::Constant::Local { offset, generic: false });
-            let Operand::Address { offset, .. } = *at else { unreachable!("it is an address") };
+            let Operand::Address { offset, .. } = *at else { unreachable!("not an address") };
             return Ok((MemorySpace::Local, crate::program::Address { base, offset }));
         }
         let at = self.address(at, space)?;

@@ -17,7 +17,7 @@ fn a_body_has_variables_labels_and_blocks() {
     with_body(".local .align 4 .b8 d[8];\nL: { a; { } }", |statements| {
         let [Statement::Variable(variable), Statement::Label { at: place, name }, Statement::Block(block)] = statements
         else {
-            panic!("three statements: {statements:?}")
+            panic!("not three statements: {statements:?}")
         };
         assert_eq!((variable.name, variable.space), ("d", Space::Local));
         assert_eq!((*place, *name), (at(6, 1), "L"));
@@ -33,11 +33,11 @@ fn a_label_names_lists_of_targets_and_prototypes() {
             assert_eq!(statements[0], Statement::Targets { at: at(5, 1), name: "t", targets: vec!["a", "b"] });
             assert_eq!(statements[1], Statement::Targets { at: at(6, 1), name: "c", targets: vec!["f"] });
             let Statement::Prototype { name: "p", returns, parameters, .. } = &statements[2] else {
-                panic!("a prototype")
+                panic!("not a prototype")
             };
             assert_eq!((returns.len(), parameters.len()), (1, 1));
             let Statement::Prototype { name: "q", returns, parameters, .. } = &statements[3] else {
-                panic!("a prototype")
+                panic!("not a prototype")
             };
             assert_eq!((returns.len(), parameters.len()), (0, 0));
         },

@@ -105,7 +105,7 @@ fn an_attribute_of_a_variable_is_skipped() {
 #[test]
 fn one_declaration_may_have_several_variables() {
     with_module(".weak .global .u32 a = 1, b[2];", |module| {
-        let [Item::Variable(a), Item::Variable(b)] = module.items.as_slice() else { panic!("two variables") };
+        let [Item::Variable(a), Item::Variable(b)] = module.items.as_slice() else { panic!("not two variables") };
         assert_eq!((a.name, &a.initial, a.linkage), ("a", &Some(Initial::Integer(1)), Linkage::Weak));
         assert_eq!((b.name, b.dimensions.as_slice()), ("b", [Some(2)].as_slice()));
     });
@@ -201,7 +201,7 @@ fn a_kernel_has_parameters_and_directives() {
         assert_eq!((function.kind, function.linkage), (FunctionKind::Kernel, Linkage::Visible));
         assert_eq!((function.max_threads, function.required_threads), (Some([128, 2, 1]), None));
         assert_eq!((function.min_blocks, function.max_registers), (Some(3), Some(32)));
-        let [Parameter::Param(p), Parameter::Param(s)] = function.parameters.as_slice() else { panic!("two") };
+        let [Parameter::Param(p), Parameter::Param(s)] = function.parameters.as_slice() else { panic!("not two") };
         assert_eq!((p.name, p.ty, p.align, p.space), ("p", Type::U64, None, Space::Param));
         assert_eq!((p.is_pointer, s.is_pointer), (true, false));
         assert_eq!((s.name, s.ty, s.align, s.dimensions.as_slice()), ("s", Type::B8, Some(8), [Some(24)].as_slice()));
