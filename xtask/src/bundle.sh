@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Runs lab, tests and benchmarks of this bundle on this machine's device, and writes one report:
-#   report/report.txt     everything that was printed, and a summary at its end
+#   report/report.txt     all output, with a summary at its end
 #   report/record.json    the answers of this device, as a reference for `freehold lab --reference`
-#   report/opencl.json    those of the first OpenCL device, where there is one
-#   report/kernels/       what the kernels of the test data gave on this device
-#   report/peers/         allocation beside PyTorch and RMM, where a GPU and PyTorch are
-# Usage: ./run.sh [soft|cuda|cuda:N]      (without a word: an NVIDIA GPU if there is one, else the software device)
+#   report/opencl.json    those of the first OpenCL device, if there is one
+#   report/kernels/       the results of the test kernels on this device
+#   report/peers/         allocation compared with PyTorch and RMM, if there are a GPU and PyTorch
+# Usage: ./run.sh [soft|cuda|cuda:N]      (by default an NVIDIA GPU if there is one, else the software device)
 set -u
 cd "$(dirname "$0")" || exit 2
-# The lab's first line names the device that it has chosen.
+# The lab's first line names the chosen device.
 device=${1:-$(./freehold lab --only 0.4.2 | sed -n '1s/^\(cuda:[0-9]*\):.*/\1/p')}
 export FREEHOLD_DEVICE=${device:-soft}
 export FREEHOLD_BIN=$PWD/freehold
@@ -28,22 +28,22 @@ step() { # title, command...
     fi
 }
 
-has() { # a module of Python
+has() { # Python module
     python3 -c "import $1" 2>/dev/null
 }
 
-others() { # programs of others with our library, where they are
+others() { # other projects' programs with libfreehold.so, if they are installed
     if has cupy; then
-        step "CuPy with our library" python3 examples/python/cupy_pool.py libfreehold.so
+        step "CuPy with libfreehold.so" python3 examples/python/cupy_pool.py libfreehold.so
     fi
     if has torch; then
-        step "PyTorch with our library" python3 examples/python/pytorch_training.py libfreehold.so
+        step "PyTorch with libfreehold.so" python3 examples/python/pytorch_training.py libfreehold.so
         step "allocation beside peers" env "FREEHOLD=$FREEHOLD_BIN" "FREEHOLD_LIBRARY=$PWD/libfreehold.so" \
             bench/peers/run.sh report/peers
     fi
 }
 
-opencl() { # the second kind of device, where there is one
+opencl() { # the first OpenCL device, if there is one
     ./freehold devices --json | grep -q '"device":"opencl:0"' || return 0
     step "the lab on OpenCL" ./freehold lab --device opencl --record report/opencl.json
     step "the lab on OpenCL with its own record" ./freehold lab --device opencl --reference report/opencl.json
@@ -60,7 +60,7 @@ everything() {
     fi
     step "the lab" ./freehold lab --record report/record.json
     step "the lab with its own record" ./freehold lab --reference report/record.json
-    # One test at a time: tests that look at free memory or at who waits for whom share one GPU.
+    # One test at a time: they share one GPU, and some check free memory or stream order.
     for test in tests/*; do
         step "${test#tests/}" "$test" --quiet --test-threads=1 --skip soft_ --skip schedules:: --skip run:: --skip programs::
     done

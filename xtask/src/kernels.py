@@ -3,8 +3,7 @@
     kernels.py PACKAGES OUT SOURCE...
 
 PACKAGES is the folder into which pip installed NVRTC with its headers (for `.cu`), libnvvm (`.ll`) or Numba (`.py`), OUT the
-folder for the PTX. A source says in a line `compile:` which architecture and options it wants; the caller picks the
-packages.
+folder for the PTX. A line `compile:` in a source states the architecture and the options; the caller chooses the packages.
 """
 
 import ctypes
@@ -14,7 +13,7 @@ import sys
 
 
 def words_after(source, key):
-    """The words of the line that starts with a comment sign and `key:`."""
+    """Returns the words of the comment line that starts with `key:`."""
     for line in source.splitlines():
         text = line.lstrip("/;# ")
         if line[:1] in "/;#" and text.startswith(key + ":"):
