@@ -10,8 +10,10 @@ mod read;
 
 /// The checked crates, each with its layers from bottom to top. A layer is a module of the crate and everything in it; of two
 /// layers that contain a file, the one with the longer path counts. The crate root is above all layers.
-const LAYERS: &[(&str, &[&str])] =
-    &[("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"])];
+const LAYERS: &[(&str, &[&str])] = &[
+    ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
+    ("softcuda", &["base", "memory", "ffi", "engine", "objects", "space", "modules", "state", "api"]),
+];
 
 #[cfg(test)]
 mod tests {
