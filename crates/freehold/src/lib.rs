@@ -38,13 +38,17 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - [`ledger`], `tags`, `access_history`, `poisoned`: bookkeeping without a driver, a clock or `unsafe`.
-//! - `fence_words`, `stream_state`, `transfer_slot`: sequence numbers and fences, of streams and of transfers by others.
-//! - `pool`: memory that is reused. `sharing`: its second instance, for other processes. `shortage`: why an allocation
-//!   failed.
-//! - `device_inner`, `deferred`, `pending_unmap`, `fault`, `fork`, [`timeline`]: what all handles of a device share.
-//! - `raw_block`, `stream_inner`, `staging`, `pinned`: untyped memory. Above it are the public types, a module each.
-//! - [`foreign`]: the pool by device number, stream handle and address, for C. [`mod@open`]: the choice of a driver.
+//! A folder each. A file imports only its own folder and those above it in this list; `crates/testing/src/imports` checks that.
+//!
+//! - `base`: the fork guard, tags, PTX signatures. Imports nothing else of the crate.
+//! - [`ledger`]: who owns which address outside the pool. No driver, no clock, no `unsafe`.
+//! - `error`: [`Error`], with faults, shortages, and why no device could be opened.
+//! - `ordering`: sequence numbers and fences of streams and of transfers, and the uses of a block.
+//! - `pool`: memory that is reused. It knows streams, and its device through one trait.
+//! - `trace`: the log of a recording, and its file.
+//! - `device`: what all handles of a device share; contexts, untyped blocks, and what is deferred.
+//! - `api`: the public types. On top of it [`foreign`], the pool by device number, stream handle and address, for C, and
+//!   [`mod@open`], the choice of a driver.
 //!
 //! # Invariants
 //!

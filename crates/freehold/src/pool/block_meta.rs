@@ -123,7 +123,7 @@ pub(crate) struct BlockMeta {
     stream: AtomicU32,
     /// The heap on whose ground it lies.
     heap: AtomicU32,
-    /// A [`Site`].
+    /// A [`Placement`].
     placement: AtomicU32,
     number: AtomicU32,
     /// The seq in its stream behind which nobody uses the block: written where the library counts the stream's work.
