@@ -30,7 +30,7 @@ fn turn(host: &Host, wanted: [u64; 2]) -> freehold_broker::Result<HostGuard<'_>>
 /// One process: waits for its turn, runs its kernel on the numbers, and passes the turn on.
 fn side(who: &str, socket: &Path) -> Outcome {
     let device = freehold::open()?;
-    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let (stream, broker) = (device.new_stream()?, Broker::connect_at(&device, socket)?);
     let host = broker.host("examples/numbers", TURNS + 16)?;
     let kernels = Image::ptx(include_str!("../../freehold/examples/kernels.ptx"))?;
     let module = device.module(&kernels)?;

@@ -20,7 +20,7 @@ fn main() {
         }
         "blocks" => {
             let device = freehold::open().expect("cannot open a device");
-            let stream = device.stream().expect("cannot create a stream");
+            let stream = device.new_stream().expect("cannot create a stream");
             pair_by_block(bytes, &stream);
             timed(|| pairs_by_block(pairs, bytes, &stream))
         }

@@ -22,7 +22,7 @@ fn main() {
 fn idle() -> (Stream, Block<u32>) {
     driver::init(&API, 0).unwrap();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
-    let stream = unsafe { Device::new(API, CUdevice(0)) }.unwrap().stream().unwrap();
+    let stream = unsafe { Device::new(API, CUdevice(0)) }.unwrap().new_stream().unwrap();
     let block = stream.zeros::<u32>(1000).unwrap();
     stream.synchronize().unwrap();
     (stream, block)

@@ -13,7 +13,7 @@ pub fn run(device: &Device) -> Result<()> {
     // SAFETY: nothing checks what a kernel does, so whoever looks one up vouches for its launches: `scale` writes the first `n`
     // elements of the block that it is given.
     let scale = unsafe { module.kernel("scale") }?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
 
     let mut x = stream.upload(&[1.0f32, 2.0, 3.0, 4.0])?;
     x.tag("the numbers of the example");

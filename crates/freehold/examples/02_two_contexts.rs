@@ -1,15 +1,15 @@
-//! Two contexts of one device. Memory of one is used by a kernel of the other (facts 0.1 and 0.2), and released in a thread
-//! that has no context at all. A context is not closed under live blocks, unless they are to go with it (fact 0.3).
+//! Two contexts of one device. Memory of one is used by a kernel of the other, and released in a thread
+//! that has no context at all. A context is not closed under live blocks, unless they are to go with it.
 
-use freehold::{Device, Grid, Image, Result};
+use freehold::{CloseError, Device, Error, Grid, Image, Result};
 
 fn main() -> Result<()> {
     run(&freehold::open()?)
 }
 
 pub fn run(device: &Device) -> Result<()> {
-    let (first, second) = (device.context()?, device.context()?);
-    let (here, there) = (first.stream()?, second.stream()?);
+    let (first, second) = (device.new_context()?, device.new_context()?);
+    let (here, there) = (first.new_stream()?, second.new_stream()?);
     let module = second.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
     // SAFETY: `add` writes the first `n` elements of its block, which has as many in the one launch below.
     let add = unsafe { module.kernel("add") }?;
@@ -20,7 +20,7 @@ pub fn run(device: &Device) -> Result<()> {
 
     let address = x.address();
     std::thread::scope(|scope| {
-        scope.spawn(move || x.close().map_err(|(_, error)| error)).join().expect("a release does not panic")
+        scope.spawn(move || x.close().map_err(Error::from)).join().expect("a release does not panic")
     })?;
     println!("released in a thread without a context; {} blocks are owned", device.blocks().len());
     let weights = here.alloc_tagged::<u32>(3, "weights")?;
@@ -28,9 +28,9 @@ pub fn run(device: &Device) -> Result<()> {
 
     match first.close() {
         Ok(()) => println!("no block is lost by this"),
-        Err((first, error)) => {
+        Err(CloseError { value: first, error }) => {
             println!("refused: {error}");
-            first.close_with_blocks().map_err(|(_, error)| error)?;
+            first.close_with_blocks()?;
         }
     }
     println!("closed with its blocks; {} blocks are owned", device.blocks().len());

@@ -18,7 +18,7 @@ pub fn run(device: &Device) -> Result<()> {
     let spend = unsafe { module.kernel("spend") }?;
     // SAFETY: `add` writes the first `n` elements of its block, which has as many in every launch below.
     let add = unsafe { module.kernel("add") }?;
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
 
     let mut x = stream.zeros::<u32>(1 << 16)?;
     let address = x.address();

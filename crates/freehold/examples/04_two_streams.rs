@@ -15,7 +15,7 @@ pub fn run(device: &Device) -> Result<()> {
     let sum = unsafe { module.kernel("sum") }?;
     // SAFETY: `spend` touches no memory.
     let spend = unsafe { module.kernel("spend") }?;
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let (n, grid) = (1000u32, Grid::cover(1000u32, 256));
 
     let mut x = stream.upload(&vec![1.0f32; n as usize])?;
@@ -39,7 +39,7 @@ pub fn run(device: &Device) -> Result<()> {
     stream.launch(&scale, grid, (&mut y, 3.0f32, n))?;
     let scaled = stream.event()?;
     other.wait(&scaled)?;
-    y.release_after(&other.event()?).map_err(|(_, error)| error)?;
+    y.release_after(&other.event()?)?;
     other.synchronize()?;
     println!("{} has passed the event that {} waited for: {}", stream.id(), other.id(), scaled.is_complete()?);
     Ok(())

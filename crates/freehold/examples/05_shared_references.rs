@@ -11,7 +11,7 @@ fn main() -> Result<()> {
 
 /// Adds up the block in a stream of its own.
 fn total_of(device: &Device, x: Shared<f32>) -> Result<f32> {
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
     // SAFETY: `sum` reads the first `n` elements of `x`, which has as many below, and writes one of `total`.
     let sum = unsafe { module.kernel("sum") }?;
@@ -22,7 +22,7 @@ fn total_of(device: &Device, x: Shared<f32>) -> Result<f32> {
 }
 
 pub fn run(device: &Device) -> Result<()> {
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let x = stream.upload(&vec![0.5f32; 1000])?.share();
     let address = x.address();
     println!("shared, with {} reference", x.count());

@@ -14,7 +14,7 @@ pub fn run(device: &Device) -> Result<()> {
     let module = device.module(&image)?;
     drop(image); // The module has its own.
     let again = module.duplicate()?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     // SAFETY: `count` touches a variable of its module alone.
     let first = unsafe { module.kernel("count") }?;
     // SAFETY: as above.

@@ -15,7 +15,7 @@ fn wrong(device: &Device, what: &str, address: u64) {
 }
 
 pub fn run(device: &Device) -> Result<()> {
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let held = stream.alloc_tagged::<u32>(100, "the matrix")?;
     wrong(device, "an address within a block", held.address() + 8);
     wrong(device, "a block that somebody holds", held.address());
@@ -37,9 +37,9 @@ pub fn run(device: &Device) -> Result<()> {
     wrong(device, "imported memory", 1 << 20);
     drop(imported);
 
-    let context = device.context()?;
-    let address = context.stream()?.alloc::<u8>(100)?.into_address();
-    context.close_with_blocks().map_err(|(_, error)| error)?;
+    let context = device.new_context()?;
+    let address = context.new_stream()?.alloc::<u8>(100)?.into_address();
+    context.close_with_blocks()?;
     wrong(device, "a block whose context is destroyed", address);
     Ok(())
 }

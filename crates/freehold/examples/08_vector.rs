@@ -18,7 +18,7 @@ pub fn run(device: &Device) -> Result<()> {
     let spend = unsafe { module.kernel("spend") }?;
     // SAFETY: `add` writes the first `n` elements of its vector, which has at least as many in every launch below.
     let add = unsafe { module.kernel("add") }?;
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let n = 1000_u32;
 
     let mut x = DeviceVec::<u32>::new(&stream)?;

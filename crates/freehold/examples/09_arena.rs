@@ -15,7 +15,7 @@ pub fn run(device: &Device) -> Result<()> {
     let sum = unsafe { module.kernel("sum") }?;
     // SAFETY: `spend` touches no memory.
     let spend = unsafe { module.kernel("spend") }?;
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let (n, grid) = (1000_u32, Grid::cover(1000_u32, 256));
 
     let mut totals = other.zeros::<f32>(3)?;

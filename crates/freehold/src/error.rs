@@ -21,7 +21,7 @@ use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// use freehold::Error;
 ///
 /// match stream.alloc::<f32>(1 << 60) {
@@ -433,25 +433,53 @@ impl fmt::Debug for Error {
 ///
 /// ```
 /// fn ones(count: usize) -> freehold::Result<freehold::Block<f32>> {
-///     freehold::open()?.stream()?.upload(&vec![1.0; count])
+///     freehold::open()?.new_stream()?.upload(&vec![1.0; count])
 /// }
 /// assert_eq!(ones(10)?.len(), 10);
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What closing returns: with the error comes what was not closed, as it was.
+/// Why something could not be closed, and what was not closed, unchanged. `?` drops it, which releases it as any drop does.
 ///
 /// ```
+/// use freehold::CloseError;
+///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let block = stream.alloc::<u8>(10)?;
-/// if let Err((block, error)) = block.close() {
-///     eprintln!("{} bytes at {:#x} are still there: {error}", block.len(), block.address());
+/// if let Err(CloseError { value, error }) = block.close() {
+///     eprintln!("{} bytes at {:#x} are still allocated: {error}", value.len(), value.address());
 /// }
 /// # Ok::<(), freehold::Error>(())
 /// ```
-pub type Closed<T> = std::result::Result<(), (T, Error)>;
+#[derive(thiserror::Error)]
+#[error("{error}")]
+pub struct CloseError<T> {
+    /// What was not closed.
+    pub value: T,
+    /// Why.
+    pub error: Error,
+}
+
+impl<T> CloseError<T> {
+    pub(crate) const fn new(value: T, error: Error) -> Self {
+        Self { value, error }
+    }
+}
+
+/// The message of the error, as for [`Error`].
+impl<T> fmt::Debug for CloseError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.error, f)
+    }
+}
+
+impl<T> From<CloseError<T>> for Error {
+    fn from(failed: CloseError<T>) -> Self {
+        failed.error
+    }
+}
 
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }

@@ -8,7 +8,7 @@
 //! let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
 //! // SAFETY: nothing checks a kernel's code. Both stay within the first `n` elements of what they are given, and `n` is `x.len()`.
 //! let (scale, sum) = unsafe { (module.kernel("scale")?, module.kernel("sum")?) };
-//! let (stream, other, n) = (device.stream()?, device.stream()?, 1000u32);
+//! let (stream, other, n) = (device.new_stream()?, device.new_stream()?, 1000u32);
 //!
 //! let mut x = stream.upload(&vec![1.0f32; n as usize])?; // a block, owned
 //! let mut total = other.zeros::<f32>(1)?;
@@ -27,7 +27,7 @@
 //! | grow | [`DeviceVec`], [`Block::resize`] |
 //! | copy and launch | [`Stream::upload`], [`Stream::download`], [`Stream::copy`], [`Device::module`], [`Stream::launch`] |
 //! | share in the process | [`Block::share`], [`Block::view`]; with the host, a NIC or another library: [`Stream::lend`], [`ExternalAccess`] |
-//! | share with other processes | [`Stream::alloc_shareable`], [`Block::export`], [`Device::import`], [`Device::clock`] |
+//! | share with other processes | [`Stream::alloc_shareable`], [`Block::export`], [`Device::import`], [`Device::shared_semaphores`] |
 //! | limit and inspect | [`Device::set_budget`], [`Stream::alloc_tagged`], [`Device::stats`], [`Device::owner_of`], [`Shortage`], [`timeline`] |
 //!
 //! # Safety
@@ -99,7 +99,7 @@ pub use device::exported::Exported;
 pub use device::memory_use::MemoryUse;
 pub use error::fault::{Fault, Suspect};
 pub use error::shortage::{Remedy, Shortage};
-pub use error::{Closed, Error, Result};
+pub use error::{CloseError, Error, Result};
 pub use freehold_driver::{FaultDetails, Parameter};
 pub use ordering::access_history::Access;
 
@@ -108,7 +108,7 @@ pub use ordering::access_history::Access;
 ///
 /// ```
 /// let device = freehold::open()?;
-/// let x = device.stream()?.upload(&[1, 2, 3])?;
+/// let x = device.new_stream()?.upload(&[1, 2, 3])?;
 /// assert_eq!(freehold::open()?.blocks().len(), 1); // the same device
 /// # drop(x);
 /// # Ok::<(), freehold::Error>(())

@@ -4,7 +4,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = freehold::open()?;
 //! let world = freehold_mpi::World::new(&device)?; // mpirun -n 2
-//! let stream = device.stream()?;
+//! let stream = device.new_stream()?;
 //! let mut x = stream.zeros::<f32>(1000)?;
 //! if world.rank() == 0 {
 //!     world.isend(&stream, &x, 1, 7)?.wait()?; // starts when the zeros are written

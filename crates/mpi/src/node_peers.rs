@@ -242,7 +242,7 @@ fn exported(device: &Device, kind: SharedMemoryKind, slots: Slots) -> Option<(Sl
         let memory = device.host_memory(descriptor.as_fd(), bytes as u64).ok()?;
         return Some((SlotMemory::Host(memory), Exported { descriptor, bytes: bytes as u64, offset_bytes: 0, count }));
     }
-    let stream = device.stream().ok()?;
+    let stream = device.new_stream().ok()?;
     let block = stream.alloc_shareable::<u8>(bytes).ok()?;
     let freehold::Exported { descriptor, chunk_bytes, offset_bytes, .. } = block.export().ok()?;
     Some((SlotMemory::Own(block), Exported { descriptor, bytes: chunk_bytes, offset_bytes, count }))

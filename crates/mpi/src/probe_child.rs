@@ -27,7 +27,7 @@ pub fn run(tried: ProbeKind, device: &Device) -> Result<()> {
     let library = Library::initialise(Settings::from_environment()?.threads)?;
     let comm = library.duplicate(raw::world())?;
     let (rank, size) = library.rank_and_size(comm)?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     println!("{STARTED}");
     for len in LENGTHS {
         let mine: Vec<u32> = (0..len as u32).map(|index| index * 3 + rank as u32).collect();

@@ -59,7 +59,7 @@ pub(crate) enum SharedAddress {
 
 impl Stager {
     pub(crate) fn new(device: &Device) -> Result<Self> {
-        let (outward, inward) = (device.stream()?, device.stream()?);
+        let (outward, inward) = (device.new_stream()?, device.new_stream()?);
         Ok(Self {
             device: device.clone(),
             to_host_stream: outward,

@@ -61,10 +61,10 @@ impl Run<'_> {
     pub fn run(&self, command: impl Fn(&Task) -> Command, mut progress: impl FnMut(u64)) -> Result<Outcome> {
         let Self { plan, device, .. } = *self;
         let words = Words { workers: plan.workers };
-        let (stream, broker) = (device.stream()?, Broker::connect_at(device, self.socket)?);
+        let (stream, broker) = (device.new_stream()?, Broker::connect_at(device, self.socket)?);
         self.publish(&stream, &broker)?;
         let descriptor = words.make().map_err(Error::system("memory for semaphores"))?;
-        let clock = device.clock(descriptor.as_fd(), words.count())?;
+        let clock = device.shared_semaphores(descriptor.as_fd(), words.count())?;
         // The first flag pass is already done.
         (0..plan.workers).for_each(|worker| clock.write(words.looked(worker), 1));
         let (victim, kill_epoch) = plan.victim();

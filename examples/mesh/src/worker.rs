@@ -77,8 +77,8 @@ impl Task {
         let words = Words { workers: plan.workers };
         // The recording is in the file before anybody is killed.
         let flush = || trace.map_or(Ok(()), Recording::flush);
-        let clock = device.clock(clock, words.count())?;
-        let (stream, broker) = (device.stream()?, Broker::connect_at(device, &self.socket)?);
+        let clock = device.shared_semaphores(clock, words.count())?;
+        let (stream, broker) = (device.new_stream()?, Broker::connect_at(device, &self.socket)?);
         let [even, odd] = Self::generations(&self.name);
         let mut even = broker.lease::<f32>(&stream, &even, Access::Write)?;
         let mut odd = broker.lease::<f32>(&stream, &odd, Access::Write)?;

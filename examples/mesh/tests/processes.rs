@@ -104,7 +104,7 @@ fn memory_of_cells_that_go_is_the_drivers_again() {
 fn memory() {
     let (device, plan) =
         (freehold::open::device(Some("soft")).unwrap(), Plan { size: 512, steps: 8, workers: 1, seed: 1 });
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let mut strip = Strip::new(&device, &stream, &plan, 0..16).unwrap();
     let looked = || {
         stream.synchronize().unwrap();

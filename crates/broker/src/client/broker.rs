@@ -144,9 +144,10 @@ impl Broker {
         }
         let own = {
             let (descriptor, words) = link.semaphores();
-            Arc::new(device.clock(descriptor.as_fd(), words)?)
+            Arc::new(device.shared_semaphores(descriptor.as_fd(), words)?)
         };
-        let signal_streams = (0..SIGNAL_STREAMS).map(|_| Ok(SignalStream { stream: device.stream()?, last_value: 0 }));
+        let signal_streams =
+            (0..SIGNAL_STREAMS).map(|_| Ok(SignalStream { stream: device.new_stream()?, last_value: 0 }));
         let signal_streams = signal_streams.collect::<Result<Vec<_>>>()?;
         let (segments, leaving, semaphores) = (HashMap::new(), Vec::new(), HashMap::new());
         let mappings = Mutex::new(Mappings {
@@ -522,7 +523,7 @@ impl Broker {
         }
         drop(mappings);
         let (descriptor, bytes) = self.connection()?.file(Request::Semaphores { tenant })?;
-        let semaphores = Arc::new(self.inner.device.clock(descriptor.as_fd(), bytes as usize / 8)?);
+        let semaphores = Arc::new(self.inner.device.shared_semaphores(descriptor.as_fd(), bytes as usize / 8)?);
         let mut mappings = self.mappings();
         let ended: Vec<Id> = mappings
             .semaphores

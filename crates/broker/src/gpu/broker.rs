@@ -36,7 +36,7 @@ struct BrokerBackendState {
 
 impl BrokerBackend {
     pub(super) fn new(broker: Broker) -> GpuResult<Self> {
-        let (stream, caller) = (broker.device().stream()?, Caller::from_broker(&broker)?);
+        let (stream, caller) = (broker.device().new_stream()?, Caller::from_broker(&broker)?);
         Ok(Self { state: Mutex::default(), stream, caller, broker })
     }
 

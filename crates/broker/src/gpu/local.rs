@@ -34,7 +34,7 @@ struct Loaded {
 
 impl LocalBackend {
     pub(super) fn new(device: &Device) -> GpuResult<Self> {
-        Ok(Self { device: device.clone(), stream: device.stream()?, state: Mutex::default() })
+        Ok(Self { device: device.clone(), stream: device.new_stream()?, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, LocalState> {

@@ -172,7 +172,7 @@ impl CallSession {
         };
         let CallHeader { stream, number, .. } = head;
         if self.streams[stream as usize].is_none() {
-            let made = device.stream().map_err(|error| self.code_of(&error))?;
+            let made = device.new_stream().map_err(|error| self.code_of(&error))?;
             self.streams[stream as usize] = Some(SessionStream { stream: made, signaled: 0, reported: 0 });
         }
         // Numbers must increase: others would move the semaphore back, or complete what is not.

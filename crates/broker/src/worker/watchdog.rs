@@ -118,7 +118,7 @@ impl Watchdog {
         let words = 2 * SEMAPHORES as usize;
         ftruncate(&file, 8 * words as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let own = device.clock(file.as_fd(), words).map_err(io::Error::other)?;
+        let own = device.shared_semaphores(file.as_fd(), words).map_err(io::Error::other)?;
         Ok(Self { shared, own, waiter, limit, tenants: Mutex::default() })
     }
 
@@ -335,7 +335,7 @@ mod tests {
     fn progress(calls: u64) -> (Watchdog, StreamProgress, Instant) {
         let device = freehold::open::device(Some("soft")).unwrap();
         let semaphores = SharedMemory::create("clock", SEMAPHORES as usize * 8).unwrap();
-        let semaphores = Arc::new(device.clock(semaphores.file(), SEMAPHORES as usize).unwrap());
+        let semaphores = Arc::new(device.shared_semaphores(semaphores.file(), SEMAPHORES as usize).unwrap());
         let ring = TenantRing::new(SharedMemory::create("ring", RING_BYTES).unwrap());
         let watchdog = Watchdog::new(&device, semaphores, Arc::new(ring.waiter().unwrap()), LIMIT).unwrap();
         let progress = StreamProgress::new(0);

@@ -74,7 +74,7 @@ pub(crate) fn what_is_called_by_a_process_that_goes_at_once_is_carried_out(harne
 /// Calls once and exits: with `Bye`, without it, or killed.
 fn at_once(socket: &Path, way: u64) -> Outcome {
     let device = freehold::open::device(Some(&harness::device()))?;
-    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let (stream, broker) = (device.new_stream()?, Broker::connect_at(&device, socket)?);
     let caller = Caller::from_broker(&broker)?;
     // SAFETY: it writes one element of its argument.
     let kernel = unsafe { caller.module("test/kernels")?.kernel("step") }?;
@@ -92,7 +92,7 @@ fn at_once(socket: &Path, way: u64) -> Outcome {
 /// Checks that this many calls were executed.
 fn counted(socket: &Path, calls: u32) -> Outcome {
     let device = freehold::open::device(Some(&harness::device()))?;
-    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let (stream, broker) = (device.new_stream()?, Broker::connect_at(&device, socket)?);
     let lease: Lease<u32> = broker.lease(&stream, "words", Access::Read)?;
     assert_eq!(stream.download(&*lease)?, [(0..calls).fold(1, |word, _| stepped(word, 1)); 100]);
     Ok(())
@@ -101,7 +101,7 @@ fn counted(socket: &Path, calls: u32) -> Outcome {
 /// Words under a name.
 fn make(socket: &Path) -> Outcome {
     let device = freehold::open::device(Some(&harness::device()))?;
-    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let (stream, broker) = (device.new_stream()?, Broker::connect_at(&device, socket)?);
     broker.publish_copy(&stream, "words", &stream.upload(&[1_u32; 100])?, Policy::Open)?;
     stream.synchronize()?;
     Ok(())

@@ -39,7 +39,7 @@ pub(crate) struct Tenant {
 impl Tenant {
     pub(crate) fn new(socket: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let device = freehold::open::device(Some(&harness::device()))?;
-        let stream = device.stream()?;
+        let stream = device.new_stream()?;
         let broker = Broker::connect_at(&device, socket)?;
         let caller = Caller::from_broker(&broker)?;
         let module = caller.put_module("test/kernels", TEXT)?;
@@ -405,7 +405,7 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, 4096)?;
     fcntl_add_seals(&file, SealFlags::SHRINK)?;
-    let gate = writer.broker.device().clock(file.as_fd(), 1)?;
+    let gate = writer.broker.device().shared_semaphores(file.as_fd(), 1)?;
     let mut lease = writer.broker.reserve::<f32>(&writer.stream, 100)?;
     writer.stream.wait_word(&gate, 0, 1)?;
     writer.stream.write(&mut lease, &[7.0; 100])?;

@@ -138,7 +138,7 @@ fn flight(socket: &Path) -> Outcome {
 /// A process that shares its worker.
 fn sharing(socket: &Path) -> Result<Tenant, Box<dyn std::error::Error>> {
     let device = freehold::open::device(Some(&harness::device()))?;
-    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let (stream, broker) = (device.new_stream()?, Broker::connect_at(&device, socket)?);
     let caller = Caller::from_broker(&broker)?.share_worker("red");
     let module = caller.put_module("test/kernels", TEXT)?;
     Ok(Tenant { broker, caller, stream, module })
@@ -148,7 +148,7 @@ fn gate(tenant: &Tenant) -> Result<SharedSemaphores, Box<dyn std::error::Error>>
     let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, 4096)?;
     fcntl_add_seals(&file, SealFlags::SHRINK)?;
-    Ok(tenant.broker.device().clock(file.as_fd(), 1)?)
+    Ok(tenant.broker.device().shared_semaphores(file.as_fd(), 1)?)
 }
 
 fn neighbours(socket: &Path) -> Outcome {

@@ -38,7 +38,7 @@ pub(crate) fn observer(socket: &OsStr) -> ExitCode {
 
 fn hold(socket: &Path) -> Outcome {
     let device = open::device(Some(&harness::device()))?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let broker = Broker::connect_at(&device, socket)?;
     let mut own = broker.reserve::<u32>(&stream, NUMBERS)?;
     stream.write(&mut own, &numbers(1))?;

@@ -35,7 +35,7 @@ pub(crate) fn process(socket: &OsStr, task: &str, to: u64) -> ExitCode {
 
 fn act(socket: &Path, task: &str, to: u64) -> Outcome {
     let device = open::device(Some(&harness::device()))?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let broker = Broker::connect_at(&device, socket)?;
     match task {
         "publish-and-die" => {
@@ -100,7 +100,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
             ftruncate(&file, 4096)?;
             fcntl_add_seals(&file, SealFlags::SHRINK)?;
-            let gate = device.clock(file.as_fd(), 1)?;
+            let gate = device.shared_semaphores(file.as_fd(), 1)?;
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.wait_word(&gate, 0, 1)?;
             stream.write(&mut lease, &numbers(3))?;
@@ -162,7 +162,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let waits = std::sync::Barrier::new(2);
             std::thread::scope(|scope| -> Outcome {
                 let receiver = scope.spawn(|| {
-                    let stream = device.stream()?;
+                    let stream = device.new_stream()?;
                     waits.wait();
                     broker.receive::<u32>(&stream).map(|lease| lease.len())
                 });

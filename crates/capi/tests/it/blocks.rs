@@ -245,7 +245,7 @@ fn the_version_is_that_of_the_package() {
 fn a_block_that_a_handle_holds_is_not_freed_by_its_address_and_stays_usable() {
     let fixture = Fixture::new();
     let (device, other) = (freehold::open::device(None).unwrap(), fixture.stream());
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     free(alloc(512, other), other);
     for len in [500, 3 * MIB] {
         let mut held = stream.upload(&vec![5_u8; len]).unwrap();

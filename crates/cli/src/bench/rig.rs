@@ -46,8 +46,8 @@ impl Rig {
         let raw_scale = module::function(&opened.api, raw_module(&opened)?, c"scale")?;
         Ok(Self {
             context,
-            stream: device.stream()?,
-            other: device.stream()?,
+            stream: device.new_stream()?,
+            other: device.new_stream()?,
             image,
             // SAFETY: `scale` writes the first `n` elements of its block, which has as many wherever it is launched.
             scale: unsafe { kernels.kernel("scale") }?,

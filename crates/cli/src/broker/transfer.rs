@@ -175,7 +175,7 @@ fn put_local(
 ) -> Result<(), Failure> {
     expect_free(&arguments.at, name)?;
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let mut lease: Lease<u8> = broker.reserve(&stream, total_bytes as usize)?;
     let mut piece = vec![0; CHUNK_BYTES.min(total_bytes as usize)];
     let mut at = 0;
@@ -208,7 +208,7 @@ fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(
         None => {
             expect_named(&arguments.at, &name)?;
             let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
-            let stream = device.stream()?;
+            let stream = device.new_stream()?;
             let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
             let bar = bar_of(lease.len() as u64);
             write_over(path, &partial, |file| write_all(&stream, &lease, path, file, &bar))?;

@@ -107,7 +107,7 @@ fn what_the_library_records_is_replayed() {
     let file = TempLog::new("recorded.json", b"");
     let device = freehold::open::device(Some("soft")).expect("there is always a software device");
     let recording = device.record(Some(&file.0)).expect("a recording begins");
-    let (stream, other) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
+    let (stream, other) = (device.new_stream().expect("a stream"), device.new_stream().expect("a stream"));
     let from = stream.upload(&[1.0_f32; 1000]).expect("a block with values");
     let mut to = other.alloc::<f32>(1000).expect("a block");
     other.copy(&from, &mut to).expect("a copy");

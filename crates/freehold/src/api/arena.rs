@@ -30,7 +30,7 @@ const ALIGNMENT_BYTES: u64 = 256;
 /// ```
 /// # fn main() -> freehold::Result<()> {
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let mut arena = freehold::Arena::new(&stream, 1 << 20)?;
 /// for _step in 0..3 {
 ///     arena.scope(|scope| {
@@ -47,7 +47,7 @@ const ALIGNMENT_BYTES: u64 = 256;
 /// ```compile_fail
 /// # fn main() -> freehold::Result<()> {
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let mut arena = freehold::Arena::new(&stream, 1 << 20)?;
 /// let piece = arena.scope(|scope| scope.alloc::<f32>(1000))?;
 /// # Ok(())
@@ -102,7 +102,7 @@ impl Arena {
     /// use freehold::Arena;
     ///
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let arena = Arena::new(&stream, 1 << 20)?;
     /// assert_eq!(arena.capacity_bytes(), 1 << 20);
     /// # Ok::<(), freehold::Error>(())
@@ -199,7 +199,7 @@ impl Drop for Rewind<'_> {
 /// use freehold::{Arena, Error};
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let mut arena = Arena::new(&stream, 4096)?;
 /// let sum = arena.scope(|scope| -> freehold::Result<u32> {
 ///     let mut x = scope.alloc::<u32>(4)?;
@@ -243,7 +243,7 @@ impl<'s> Scope<'s> {
     /// use freehold::Arena;
     ///
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut arena = Arena::new(&stream, 4096)?;
     /// arena.scope(|scope| -> freehold::Result<()> {
     ///     assert_eq!(scope.free_bytes(), 4096);
@@ -264,7 +264,7 @@ impl<'s> Scope<'s> {
 /// use freehold::Arena;
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// Arena::new(&stream, 4096)?.scope(|scope| -> freehold::Result<()> {
 ///     let mut piece = scope.alloc::<f32>(10)?;
 ///     stream.fill_bytes(&mut piece, 0)?;

@@ -26,7 +26,7 @@ mod sealed {
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// // Numbers as they are; memory that is read as `&`, that is written as `&mut`.
 /// let (x, mut total) = (stream.upload(&[1.0f32; 100])?, stream.zeros::<f32>(1)?);
@@ -79,7 +79,7 @@ pub enum Given {
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// use freehold::{Grid, RawAddress};
 ///
@@ -119,7 +119,7 @@ impl Argument for RawAddress {
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// use freehold::{Grid, Value};
 ///
@@ -352,7 +352,7 @@ tuples! {
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// use freehold::{DynArg, Grid};
 ///

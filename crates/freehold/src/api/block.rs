@@ -16,7 +16,7 @@ use crate::device::context::Context;
 use crate::device::exported::Exported;
 use crate::device::memory_use::MemoryUse;
 use crate::device::raw_block::RawBlock;
-use crate::error::{Closed, Error, Result};
+use crate::error::{CloseError, Error, Result};
 use crate::ledger::{Owner, StreamId};
 use crate::ordering::access_history::Access;
 use crate::pool::Visibility;
@@ -29,7 +29,7 @@ impl<T> Sealed for Shared<T> {}
 ///
 /// ```
 /// let device = freehold::open()?;
-/// let stream = device.stream()?;
+/// let stream = device.new_stream()?;
 /// let mut x = stream.zeros::<u32>(1000)?;
 /// let address = x.address();
 /// stream.write(&mut x.view_mut(10..12)?, &[7, 8])?;
@@ -59,7 +59,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc::<f32>(1000)?; // holds anything
     /// assert_eq!(x.len(), 1000);
     /// # Ok::<(), freehold::Error>(())
@@ -74,7 +74,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc_tagged::<f32>(1000, "model/weights")?;
     /// assert_eq!(x.owner().and_then(|owner| owner.tag).as_deref(), Some("model/weights"));
     /// # Ok::<(), freehold::Error>(())
@@ -89,7 +89,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc_shareable::<f32>(1000)?;
     /// assert_eq!(x.export()?.bytes, 4000);
     /// assert!(stream.alloc::<f32>(1000)?.export().is_err()); // not of any block
@@ -161,7 +161,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc_tagged::<f32>(100, "weights")?;
     /// println!("{}", x.owner().expect("it is live")); // with the line that asked for it
     /// # Ok::<(), freehold::Error>(())
@@ -184,7 +184,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc::<f32>(100)?;
     /// x.tag("weights");
     /// assert_eq!(device.live_by_tag(), [("weights".into(), 400)]);
@@ -198,7 +198,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.upload(&[1u32, 2, 3, 4])?;
     /// assert_eq!(stream.download(&x.view(1..3)?)?, [2, 3]);
     /// assert!(x.view(2..9).is_err()); // never beyond the block
@@ -212,7 +212,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = stream.zeros::<u32>(4)?;
     /// stream.write(&mut x.view_mut(..2)?, &[7, 8])?;
     /// assert_eq!(stream.download(&x)?, [7, 8, 0, 0]);
@@ -227,7 +227,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.upload(&[1u8; 10])?.share();
     /// let other = x.clone(); // the same memory
     /// assert_eq!((x.count(), other.address()), (2, x.address()));
@@ -242,7 +242,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = stream.upload(&[1u8, 2, 3])?;
     /// let address = x.address();
     /// let is_in_place = x.resize(&stream, 1000)?;
@@ -271,17 +271,17 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc::<u8>(1000)?;
-    /// x.close().map_err(|(_block, error)| error)?; // a block that could not be released would come back
+    /// x.close()?; // a block that could not be released would come back
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
-    pub fn close(mut self) -> Closed<Self> {
+    pub fn close(mut self) -> std::result::Result<(), CloseError<Self>> {
         match self.raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(CloseError::new(self, error)),
         }
     }
 
@@ -289,22 +289,22 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1000)?;
-    /// let event = device.stream()?.event()?; // of what other people's code does with it, say
-    /// x.release_after(&event).map_err(|(_block, error)| error)?;
+    /// let event = device.new_stream()?.event()?; // of what other people's code does with it, say
+    /// x.release_after(&event)?;
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
-    pub fn release_after(mut self, event: &Event) -> Closed<Self> {
+    pub fn release_after(mut self, event: &Event) -> std::result::Result<(), CloseError<Self>> {
         if let Err(error) = event.check_device(&self.raw.stream.context.inner.device) {
-            return Err((self, error));
+            return Err(CloseError::new(self, error));
         }
         self.raw.history.note_unordered(event.fence, Access::Read);
         match self.raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(CloseError::new(self, error)),
         }
     }
 
@@ -313,19 +313,19 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(64 << 20)?;
     /// let free_bytes = device.free_bytes()?;
-    /// x.release_now().map_err(|(_block, error)| error)?; // waits for the zeros
+    /// x.release_now()?; // waits for the zeros
     /// assert!(device.free_bytes()? > free_bytes);
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
-    pub fn release_now(mut self) -> Closed<Self> {
+    pub fn release_now(mut self) -> std::result::Result<(), CloseError<Self>> {
         match self.raw.release_now(Some(Location::caller())) {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(CloseError::new(self, error)),
         }
     }
 
@@ -345,7 +345,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let address = stream.alloc::<u8>(1000)?.into_address(); // for C, say
     /// device.release(address)?;
     /// assert!(device.release(address).is_err()); // and says what is wrong
@@ -361,7 +361,7 @@ impl<T: Pod> Block<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
     /// let counts = stream.zeros::<u32>(32)?;
     /// stream.synchronize()?;
@@ -386,7 +386,7 @@ impl<T: Pod> Block<T> {
 ///
 /// ```
 /// let device = freehold::open()?;
-/// let stream = device.stream()?;
+/// let stream = device.new_stream()?;
 /// let x = stream.upload(&[1.0f32; 10])?.share();
 /// let y = x.clone();
 /// std::thread::scope(|scope| drop(scope.spawn(move || drop(x))));

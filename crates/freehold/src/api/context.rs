@@ -4,11 +4,11 @@ use crate::api::image::Image;
 use crate::api::module::Module;
 use crate::api::stream::Stream;
 use crate::device::context::Context;
-use crate::error::{Closed, Error, Result};
+use crate::error::{CloseError, Error, Result};
 
 impl Context {
     /// A stream of this context.
-    pub fn stream(&self) -> Result<Stream> {
+    pub fn new_stream(&self) -> Result<Stream> {
         Stream::new(self.clone())
     }
 
@@ -42,15 +42,15 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::ContextInUse`] with the list of the blocks.
-    pub fn close(self) -> Closed<Self> {
+    pub fn close(self) -> std::result::Result<(), CloseError<Self>> {
         if let Err(error) = self.inner.check() {
-            return Err((self, error));
+            return Err(CloseError::new(self, error));
         }
         let mut blocks = self.inner.device.owned();
         blocks.retain(|owner| owner.context == self.id());
         if !blocks.is_empty() {
             let context = self.id();
-            return Err((self, Error::ContextInUse { context, blocks }));
+            return Err(CloseError::new(self, Error::ContextInUse { context, blocks }));
         }
         self.close_with_blocks()
     }
@@ -59,16 +59,16 @@ impl Context {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// let context = device.context()?;
-    /// let x = context.stream()?.upload(&[1u8, 2, 3])?;
-    /// context.close_with_blocks().map_err(|(_, error)| error)?;
-    /// assert!(device.stream()?.download(&x).is_err()); // the block is gone, and says so
+    /// let context = device.new_context()?;
+    /// let x = context.new_stream()?.upload(&[1u8, 2, 3])?;
+    /// context.close_with_blocks()?;
+    /// assert!(device.new_stream()?.download(&x).is_err()); // the block is gone, and says so
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn close_with_blocks(self) -> Closed<Self> {
+    pub fn close_with_blocks(self) -> std::result::Result<(), CloseError<Self>> {
         match self.inner.close() {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(CloseError::new(self, error)),
         }
     }
 }

@@ -24,7 +24,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// assert_eq!(stream.download(&stream.zeros::<u16>(3)?)?, [0; 3]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -39,7 +39,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut values = vec![1.0f32; 1000];
     /// let x = stream.upload(&values)?;
     /// values.fill(2.0); // the block does not change
@@ -58,7 +58,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = stream.zeros::<u32>(4)?;
     /// stream.write(&mut x.view_mut(1..3)?, &[7, 8])?;
     /// assert_eq!(stream.download(&x)?, [0, 7, 8, 0]);
@@ -99,9 +99,9 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.upload(&[1u8, 2, 3])?;
-    /// assert_eq!(device.stream()?.download(&x)?, [1, 2, 3]); // any stream: it waits for the upload
+    /// assert_eq!(device.new_stream()?.download(&x)?, [1, 2, 3]); // any stream: it waits for the upload
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn download<T: Pod>(&self, from: &impl Source<T>) -> Result<Vec<T>> {
@@ -114,7 +114,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut to = [0u8; 2];
     /// stream.read(&stream.upload(&[1u8, 2, 3])?.view(1..)?, &mut to)?;
     /// assert_eq!(to, [2, 3]);
@@ -141,7 +141,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let from = stream.upload(&[1u8, 2, 3])?;
     /// let mut to = stream.alloc::<u8>(3)?;
     /// stream.copy(&from, &mut to)?;
@@ -170,7 +170,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// // The second column of a field of 3 rows of 4 elements.
     /// let field = stream.upload(&[0u8, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23])?;
     /// let mut column = stream.alloc::<u8>(3)?;

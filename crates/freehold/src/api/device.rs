@@ -23,7 +23,7 @@ use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
 ///
 /// ```
 /// let device = freehold::open()?;
-/// let block = device.stream()?.alloc_tagged::<f32>(1000, "weights")?;
+/// let block = device.new_stream()?.alloc_tagged::<f32>(1000, "weights")?;
 /// let owner = device.owner_of(block.address() + 17).expect("the address lies in the block");
 /// assert_eq!((owner.bytes, owner.tag.as_deref()), (4000, Some("weights")));
 /// assert_eq!(device.stats().owned_bytes, 4000);
@@ -105,7 +105,7 @@ impl Device {
         if let Some(&is_visible) = device.is_host_visible.get() {
             return Ok(is_visible);
         }
-        let block = self.stream()?.alloc::<u8>(1)?;
+        let block = self.new_stream()?.alloc::<u8>(1)?;
         let is_visible = device.backend.is_host_visible(block.address()).map_err(|error| device.failed(error))?;
         Ok(*device.is_host_visible.get_or_init(|| is_visible))
     }
@@ -125,14 +125,14 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// let context = device.context()?; // apart from the primary one
+    /// let context = device.new_context()?; // apart from the primary one
     /// assert_ne!(context.id(), device.primary().id());
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::OneContext`] on a device that has no others.
-    pub fn context(&self) -> Result<Context> {
+    pub fn new_context(&self) -> Result<Context> {
         Context::create(self.inner())
     }
 
@@ -140,12 +140,12 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// let (stream, other) = (device.stream()?, device.stream()?);
+    /// let (stream, other) = (device.new_stream()?, device.new_stream()?);
     /// assert_ne!(stream.id(), other.id());
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn stream(&self) -> Result<Stream> {
-        self.primary.stream()
+    pub fn new_stream(&self) -> Result<Stream> {
+        self.primary.new_stream()
     }
 
     /// Loads an image into the primary context. See [`Context::module`] for what the driver waits for.
@@ -166,7 +166,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc::<u64>(10)?;
     /// let owner = device.owner_of(x.address() + 79).expect("its last byte");
     /// assert_eq!((owner.base, owner.bytes), (x.address(), 80));
@@ -185,7 +185,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc_tagged::<u64>(10, "counts")?;
     /// for owner in device.blocks() {
     ///     println!("{owner}"); // length, address, name, and where it was allocated
@@ -204,7 +204,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc::<u8>(1000)?;
     /// let stats = device.stats();
     /// assert_eq!(stats.owned_bytes, 1000);
@@ -232,7 +232,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// use freehold::Error;
     ///
     /// let x = stream.alloc::<u8>(1000)?;
@@ -259,7 +259,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let address = stream.upload(&[1u8, 2, 3])?.into_address();
     /// let x = device.claim(address)?; // a block again
     /// assert_eq!(stream.download(&x)?, [1, 2, 3]);
@@ -312,7 +312,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1 << 20)?;
     /// device.synchronize()?; // waits for all streams
     /// assert!(stream.is_idle()?);
@@ -338,7 +338,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// drop(stream.zeros::<u8>(64 << 20)?);
     /// device.synchronize()?;
     /// assert!(device.trim()? >= 64 << 20); // what the pool kept
@@ -359,7 +359,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// use freehold::Error;
     ///
     /// device.set_budget(64 << 20);
@@ -375,7 +375,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// use freehold::Error;
     ///
     /// device.set_tag_budget("cache", 1 << 20)?;
@@ -396,7 +396,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.alloc_tagged::<u8>(1000, "weights")?;
     /// assert_eq!(device.live_by_tag(), [("weights".into(), 1000)]);
     /// # drop(x);
@@ -411,7 +411,7 @@ impl Device {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// device.set_release_threshold(0);
     /// drop(stream.zeros::<u8>(64 << 20)?);
     /// device.synchronize()?;

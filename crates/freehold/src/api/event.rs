@@ -14,13 +14,13 @@ use crate::ordering::stream_state::StreamState;
 ///
 /// ```
 /// let device = freehold::open()?;
-/// let (stream, other) = (device.stream()?, device.stream()?);
+/// let (stream, other) = (device.new_stream()?, device.new_stream()?);
 /// let x = stream.zeros::<u8>(1 << 20)?;
 /// let filled = stream.event()?;
 /// other.wait(&filled)?; // on the device
 /// filled.synchronize()?; // on the host
 /// assert!(filled.is_complete()?);
-/// x.release_after(&filled).map_err(|(_, error)| error)?;
+/// x.release_after(&filled)?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1 << 20)?;
     /// let filled = stream.event()?;
     /// filled.synchronize()?; // for the zeros, and for nothing that comes later
@@ -56,8 +56,8 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
-    /// let other = device.stream()?;
+    /// # let stream = device.new_stream()?;
+    /// let other = device.new_stream()?;
     /// other.wait(&stream.event()?)?; // on the device: the host goes on
     /// other.synchronize()?;
     /// # Ok::<(), freehold::Error>(())

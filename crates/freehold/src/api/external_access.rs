@@ -32,7 +32,7 @@ use crate::ordering::transfer_slot::TransferSlot;
 /// ```
 /// # fn main() -> freehold::Result<()> {
 /// let device = freehold::open()?;
-/// let stream = device.stream()?;
+/// let stream = device.new_stream()?;
 /// let mut x = stream.zeros::<f32>(1000)?;
 /// let lent = stream.lend(&x)?; // asks no driver if nothing is pending that writes `x`
 /// lent.wait()?; // for that alone
@@ -82,7 +82,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = stream.zeros::<u8>(1000)?;
     /// let lent = stream.lend_mut(&mut x)?;
     /// while !lent.is_ready()? {
@@ -106,7 +106,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1000)?;
     /// stream.synchronize()?;
     /// assert_eq!(stream.at_rest(&x)?, Some(x.address()..x.address() + 1000)); // nothing is pending
@@ -241,7 +241,7 @@ impl ExternalAccess {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// use freehold::Error;
     ///
     /// let mut x = stream.zeros::<u8>(1000)?;
@@ -290,7 +290,7 @@ mod tests {
         let faults = Faults::count(&opened.api);
         // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
         let device = unsafe { Device::new(*faults.api(), opened.device) }.unwrap();
-        let [stream, other] = [(); 2].map(|()| device.stream().unwrap());
+        let [stream, other] = [(); 2].map(|()| device.new_stream().unwrap());
         let (x, mut y) = (stream.upload(&[7_u8; 100]).unwrap(), other.zeros::<u8>(100).unwrap());
         device.synchronize().unwrap();
         let calls =

@@ -19,7 +19,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = stream.alloc::<f32>(1000)?;
     /// stream.fill(&mut x, 0.5)?;
     /// assert_eq!(stream.download(&x)?, [0.5; 1000]);
@@ -75,7 +75,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = stream.alloc::<u32>(2)?;
     /// stream.fill_bytes(&mut x, 0xff)?;
     /// assert_eq!(stream.download(&x)?, [u32::MAX; 2]);

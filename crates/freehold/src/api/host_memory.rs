@@ -26,7 +26,7 @@ const WORD_BYTES: usize = size_of::<AtomicU32>();
 /// use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
 /// ftruncate(&memory, 4096).expect("a page");
 /// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");

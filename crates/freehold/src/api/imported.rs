@@ -35,7 +35,7 @@ use crate::pool::PAGE_BYTES;
 /// use freehold::{Error, Permission};
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let block = stream.alloc_shareable::<u32>(4)?;
 /// let exported = block.export()?;
 /// // In another process, which has the descriptor:
@@ -160,7 +160,7 @@ impl Imported {
 /// use freehold::Permission;
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let block = stream.alloc_shareable::<u32>(4)?;
 /// let exported = block.export()?;
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
@@ -323,7 +323,7 @@ impl Drop for Inner {
 /// use freehold::Permission;
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let block = stream.alloc_shareable::<u32>(4)?;
 /// let exported = block.export()?;
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::ReadWrite)?;

@@ -19,7 +19,7 @@ use crate::ordering::access_history::Access;
 /// }
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let particles = [Particle { place: [1.0, 2.0, 3.0], mass: 0.5 }; 10];
 /// assert_eq!(stream.download(&stream.upload(&particles)?)?, particles);
 /// # Ok::<(), freehold::Error>(())
@@ -44,7 +44,7 @@ pub(crate) mod sealed {
 /// }
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let x = stream.upload(&[5u8, 6, 7])?;
 /// assert_eq!((first(&stream, &x)?, first(&stream, &x.view(2..)?)?), (Some(5), Some(7)));
 /// # Ok::<(), freehold::Error>(())
@@ -72,7 +72,7 @@ pub trait Source<T>: Sealed {
 /// }
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let mut x = stream.upload(&[5u8, 6, 7])?;
 /// clear(&stream, &mut x.view_mut(1..)?)?;
 /// assert_eq!(stream.download(&x)?, [5, 0, 0]);

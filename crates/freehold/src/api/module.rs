@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// use freehold::{Grid, Image};
 ///
 /// let device = freehold::open()?;
-/// let stream = device.stream()?;
+/// let stream = device.new_stream()?;
 /// let module = device.module(&Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// // SAFETY: `count` takes no arguments, and touches a variable of its module alone.
 /// let count = unsafe { module.kernel("count")? };
@@ -91,7 +91,7 @@ impl PendingUnload {
 /// use freehold::{Grid, Image};
 ///
 /// let device = freehold::open()?;
-/// let stream = device.stream()?;
+/// let stream = device.new_stream()?;
 /// let module = device.module(&Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// // SAFETY: `scale` multiplies the first `n` elements of `x`; every launch below has an `n` of at most `x.len()`.
 /// let scale = unsafe { module.kernel("scale")? };
@@ -150,7 +150,7 @@ impl Module {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
     /// let other = module.duplicate()?; // with a counter of its own
     /// // SAFETY: `count` touches a variable of its module alone.
@@ -191,7 +191,7 @@ impl Module {
     /// }
     ///
     /// let device = freehold::open()?;
-    /// let stream = device.stream()?;
+    /// let stream = device.new_stream()?;
     /// let scale = Scale::of(&device.module(&Image::ptx(include_str!("../../examples/kernels.ptx"))?)?)?;
     /// let mut x = stream.upload(&[1.0f32; 1000])?;
     /// scale.run(&stream, &mut x, 2.0)?;
@@ -344,7 +344,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
     /// stream.write_variable(&module, "counter", &41u32)?;
     /// // SAFETY: `count` touches a variable of its module alone.

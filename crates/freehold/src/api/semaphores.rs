@@ -29,8 +29,8 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 /// let memory = memfd_create("clock", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
 /// ftruncate(&memory, 8).expect("a word");
 /// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
-/// let clock = device.clock(memory.as_fd(), 1)?; // another process does the same with the same descriptor
-/// let (stream, other) = (device.stream()?, device.stream()?);
+/// let clock = device.shared_semaphores(memory.as_fd(), 1)?; // another process does the same with the same descriptor
+/// let (stream, other) = (device.new_stream()?, device.new_stream()?);
 /// other.wait_word(&clock, 0, 1)?; // on the device
 /// stream.write_word(&clock, 0, 1)?; // when the work before it is done
 /// other.synchronize()?;
@@ -62,7 +62,7 @@ impl Device {
     /// # Errors
     /// [`Error::ClockShort`] where the descriptor has fewer, [`Error::NotSealed`] where that could become so later: the
     /// host would die of a read then. [`Error::NoWords`] on a device without them.
-    pub fn clock(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
+    pub fn shared_semaphores(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
         let by = device.backend.host_registration().filter(|_| device.streams.writes_words()).ok_or(Error::NoWords)?;
@@ -106,11 +106,11 @@ impl SharedSemaphores {
     /// # use std::os::fd::AsFd;
     /// # use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// # let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
     /// # ftruncate(&memory, 4096).expect("a page");
     /// # fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
-    /// let clock = device.clock(memory.as_fd(), 2)?;
+    /// let clock = device.shared_semaphores(memory.as_fd(), 2)?;
     /// stream.wait_word(&clock, 1, 5)?;
     /// clock.write(1, 5); // the host lets the stream go
     /// stream.synchronize()?;

@@ -10,7 +10,7 @@ use crate::device::context::Context;
 use crate::device::deferred::Deferred;
 use crate::device::memory_use::MemoryUse;
 use crate::device::stream_inner::StreamInner;
-use crate::error::{Closed, Error, Result};
+use crate::error::{CloseError, Error, Result};
 use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::access_history::Access;
 use crate::ordering::transfer_slot::TransferSlot;
@@ -20,7 +20,7 @@ use crate::ordering::transfer_slot::TransferSlot;
 ///
 /// ```
 /// let device = freehold::open()?;
-/// let (stream, other) = (device.stream()?, device.stream()?);
+/// let (stream, other) = (device.new_stream()?, device.new_stream()?);
 /// let mut x = stream.upload(&[1u32; 1000])?;
 /// let mut y = other.zeros::<u32>(500)?;
 /// other.copy(&x.view(..500)?, &mut y)?; // waits for the upload, on the device
@@ -70,7 +70,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let raw = stream.raw(); // for a call of the driver's, while the stream is there
     /// assert_eq!(raw, stream.raw());
     /// # Ok::<(), freehold::Error>(())
@@ -89,7 +89,7 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1 << 20)?;
     /// stream.synchronize()?;
     /// assert!(stream.is_idle()?);
@@ -124,20 +124,20 @@ impl Stream {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1 << 20)?;
-    /// stream.close().map_err(|(_stream, error)| error)?; // the zeros come all the same
-    /// assert_eq!(device.stream()?.download(&x.view(..3)?)?, [0; 3]);
+    /// stream.close()?; // the zeros come all the same
+    /// assert_eq!(device.new_stream()?.download(&x.view(..3)?)?, [0; 3]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn close(self) -> Closed<Self> {
+    pub fn close(self) -> std::result::Result<(), CloseError<Self>> {
         if let Err(error) = self.inner.context.inner.check().and_then(|()| self.check_uncaptured()) {
-            return Err((self, error));
+            return Err(CloseError::new(self, error));
         }
         let device = self.inner.context.inner.device.clone();
         match self.inner.state.retire() {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, device.failed(error))),
+            Err(error) => Err(CloseError::new(self, device.failed(error))),
         }
     }
 

@@ -21,7 +21,7 @@ pub use crate::trace::perfetto;
 /// let device = freehold::open()?;
 /// let file = std::env::temp_dir().join(format!("freehold-{}.json", std::process::id()));
 /// let recording = device.record(Some(&file))?;
-/// drop(device.stream()?.zeros::<u8>(1000)?);
+/// drop(device.new_stream()?.zeros::<u8>(1000)?);
 /// recording.flush()?; // what is known by now is in the file, even if the process is killed
 /// recording.finish()?; // ui.perfetto.dev opens it
 /// assert!(std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with('[')));

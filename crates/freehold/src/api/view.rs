@@ -14,7 +14,7 @@ use crate::ordering::access_history::Access;
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let x = stream.upload(&[1u32, 2, 3, 4])?;
 /// let middle = x.view(1..3)?;
 /// assert_eq!(stream.download(&middle)?, [2, 3]);
@@ -80,7 +80,7 @@ impl<'a, T: Pod> View<'a, T> {
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let mut x = stream.zeros::<u32>(4)?;
 /// let (mut low, mut high) = x.view_mut(..)?.split_at(2)?; // two that can be written at once
 /// stream.write(&mut low, &[1, 2])?;

@@ -126,7 +126,7 @@ mod tests {
         let opened = unsafe { crate::api::open::open(None) }.unwrap();
         // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
         let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
-        let [stream, other] = [(); 2].map(|()| device.stream().unwrap());
+        let [stream, other] = [(); 2].map(|()| device.new_stream().unwrap());
         let mut arena = Arena::new(&stream, 1 << 20).unwrap();
         arena.scope(|scope| {
             let mut piece = scope.alloc::<u8>(100).unwrap();

@@ -17,13 +17,13 @@ use crate::ordering::context_state::{ContextState, PRIMARY};
 ///
 /// ```
 /// let device = freehold::open()?;
-/// let (first, second) = (device.context()?, device.context()?);
-/// let x = first.stream()?.upload(&[1u8, 2, 3])?;
-/// assert_eq!(second.stream()?.download(&x)?, [1, 2, 3]); // memory of one is used in the other
+/// let (first, second) = (device.new_context()?, device.new_context()?);
+/// let x = first.new_stream()?.upload(&[1u8, 2, 3])?;
+/// assert_eq!(second.new_stream()?.download(&x)?, [1, 2, 3]); // memory of one is used in the other
 /// let (first, error) = first.close().expect_err("a block of it lives");
 /// println!("{error}");
 /// drop(x);
-/// first.close().map_err(|(_, error)| error)?;
+/// first.close()?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone)]

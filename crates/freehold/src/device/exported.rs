@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 /// use std::os::fd::AsFd;
 ///
 /// let device = freehold::open()?;
-/// let stream = device.stream()?;
+/// let stream = device.new_stream()?;
 /// let mut block = stream.alloc_shareable::<u8>(3)?;
 /// stream.write(&mut block, &[1, 2, 3])?;
 /// stream.synchronize()?; // another process does not know this one's streams

@@ -209,7 +209,7 @@ mod tests {
         let opened = crate::api::open::opened(None).unwrap();
         // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
         let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
-        let (stream, device) = (device.stream().unwrap(), &device.primary.inner.device);
+        let (stream, device) = (device.new_stream().unwrap(), &device.primary.inner.device);
         let mut vec = DeviceVec::<u8>::new(&stream).unwrap();
         for _ in 0..10 {
             vec.reserve(&stream, 4 << 20).unwrap();

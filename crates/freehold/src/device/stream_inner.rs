@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_count_that_a_thread_keeps_is_the_next_blocks_and_the_streams_handle_takes_it_back() {
         let device = device();
-        let stream = device.stream().unwrap();
+        let stream = device.new_stream().unwrap();
         let home: Weak<StreamInner> = Arc::downgrade(&stream.inner);
         warm(&stream);
         let kept = home.strong_count() - 1;
@@ -111,7 +111,7 @@ mod tests {
     fn a_device_ends_though_threads_that_live_and_threads_that_ended_kept_counts() {
         let device = device();
         let inner = Arc::downgrade(&device.primary.inner.device);
-        let stream = device.stream().unwrap();
+        let stream = device.new_stream().unwrap();
         let (sender, blocks) = mpsc::channel::<crate::Block<u8>>();
         let (kept, ended) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
@@ -139,7 +139,7 @@ mod tests {
         for round in 0..at_effort(20, 200, 2000) {
             let device = device();
             let inner = Arc::downgrade(&device.primary.inner.device);
-            let stream = Arc::new(device.stream().unwrap());
+            let stream = Arc::new(device.new_stream().unwrap());
             let start = Barrier::new(3);
             thread::scope(|scope| {
                 for _ in 0..2 {

@@ -25,7 +25,7 @@ pub struct Suspect {
 /// use freehold::Error;
 ///
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// # if freehold::open::target(None).is_ok_and(|target| target == freehold::open::Target::Soft) {
 /// // Not sound: `stray` writes where nothing is.
@@ -35,7 +35,7 @@ pub struct Suspect {
 /// let details = fault.details.as_ref().expect("the software device tells"); // a GPU does not
 /// assert_eq!((details.block, details.thread, details.address), ([0; 3], [0; 3], Some(16)));
 /// println!("{}", details.sentence); // the kernel, the line of its PTX, what it did and what lies there
-/// assert!(device.stream().is_err()); // and so is every call from now on, until the process ends
+/// assert!(device.new_stream().is_err()); // and so is every call from now on, until the process ends
 /// # }
 /// # Ok::<(), freehold::Error>(())
 /// ```

@@ -15,7 +15,7 @@ const TAGS_TOLD: usize = 5;
 ///
 /// let device = freehold::open()?;
 /// device.set_budget(1 << 30);
-/// let Err(Error::OutOfMemory(shortage)) = device.stream()?.alloc::<u8>(2 << 30) else { panic!("it is more than the budget") };
+/// let Err(Error::OutOfMemory(shortage)) = device.new_stream()?.alloc::<u8>(2 << 30) else { panic!("it is more than the budget") };
 /// assert_eq!((shortage.wanted_bytes, shortage.remedy), (2 << 30, Remedy::RaiseBudget));
 /// println!("{shortage}"); // who has what, and what would help
 /// # Ok::<(), freehold::Error>(())

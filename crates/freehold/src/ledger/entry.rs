@@ -105,7 +105,7 @@ pub struct Entry {
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// let x = stream.alloc_tagged::<f32>(10, "weights")?;
 /// let owner = device.owner_of(x.address()).expect("it is live");
 /// assert_eq!((owner.bytes, owner.process), (40, std::process::id()));

@@ -10,7 +10,7 @@ use super::entry::Owner;
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
+/// # let stream = device.new_stream()?;
 /// use freehold::Error;
 /// use freehold::ledger::WrongRelease;
 ///

@@ -52,7 +52,7 @@ fn end(device: &Device, stream: Stream) {
 #[test]
 fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
     let device = device();
-    let [a, c] = [(); 2].map(|()| device.stream().unwrap());
+    let [a, c] = [(); 2].map(|()| device.new_stream().unwrap());
     let [mut gate_a, mut gate_b] = [(); 2].map(|()| c.zeros::<u8>(512).unwrap());
     let mut block = a.alloc::<u8>(LARGE).unwrap();
     let address = block.address();
@@ -69,7 +69,7 @@ fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
         || {
             held_a.done();
             end(&device, a);
-            let b = device.stream().unwrap();
+            let b = device.new_stream().unwrap();
             let mut block = b.alloc::<u8>(LARGE).unwrap();
             assert_eq!(block.address(), address, "the second stream has the first one's heap");
             let held_b = hold(&b, &mut gate_b);
@@ -91,7 +91,7 @@ fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
     let opened = unsafe { crate::api::open::open(None) }.unwrap();
     let device = device();
     let foreign_pool = ForeignPool::new(&device, 77, false);
-    let [a, c] = [(); 2].map(|()| device.stream().unwrap());
+    let [a, c] = [(); 2].map(|()| device.new_stream().unwrap());
     let block = a.alloc::<u8>(512).unwrap();
     in_thread(|| drop(block));
     a.synchronize().unwrap();
@@ -119,7 +119,7 @@ fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
     let opened = crate::api::open::opened(None).unwrap();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let mut blocks = Vec::new();
     let refused = loop {
         match stream.alloc::<u8>(1) {
@@ -153,7 +153,7 @@ fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothi
     let opened = crate::api::open::opened(None).unwrap();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
-    let (stream, device) = (device.stream().unwrap(), &device.primary.inner.device);
+    let (stream, device) = (device.new_stream().unwrap(), &device.primary.inner.device);
     let reserved_bytes = device.stats().reserved_bytes;
     let heap = device.pool.heap_of(&stream.inner.state);
     heap.counters.sub_live_shared(100);
@@ -181,7 +181,7 @@ fn a_thread_enters_its_magazines_again_when_who_took_them_over_has_panicked() {
 #[test]
 fn every_address_of_a_block_leads_to_it_and_those_behind_it_do_not() {
     let device = device();
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let sizes = [1, 512, 40_000, 70_000, 300 << 10, (2 << 20) - 1, 3 << 20, 40 << 20];
     let blocks: Vec<_> = sizes.iter().cycle().take(24).map(|&bytes| stream.alloc::<u8>(bytes).unwrap()).collect();
     for block in &blocks {

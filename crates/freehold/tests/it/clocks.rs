@@ -27,7 +27,7 @@ fn own() -> Own {
 }
 
 fn clock(own: &Own, words: usize) -> SharedSemaphores {
-    own.device.clock(shared::words(8 * words as u64).as_fd(), words).unwrap()
+    own.device.shared_semaphores(shared::words(8 * words as u64).as_fd(), words).unwrap()
 }
 
 #[test]
@@ -100,10 +100,10 @@ fn the_host_writes_words_too() {
 #[test]
 fn all_clocks_of_a_descriptor_are_the_same_words_in_streams_of_all_contexts() {
     let own = own();
-    let context = own.device.context().unwrap();
-    let [stream, abroad] = [own.device.stream().unwrap(), context.stream().unwrap()];
+    let context = own.device.new_context().unwrap();
+    let [stream, abroad] = [own.device.new_stream().unwrap(), context.new_stream().unwrap()];
     let descriptor = shared::words(4096);
-    let [one, two] = [(); 2].map(|()| own.device.clock(descriptor.as_fd(), 512).unwrap());
+    let [one, two] = [(); 2].map(|()| own.device.shared_semaphores(descriptor.as_fd(), 512).unwrap());
     drop(descriptor);
     abroad.wait_word(&two, 7, 1).unwrap();
     abroad.write_word(&two, 8, 2).unwrap();
@@ -115,7 +115,7 @@ fn all_clocks_of_a_descriptor_are_the_same_words_in_streams_of_all_contexts() {
 #[test]
 fn a_descriptor_that_has_not_the_words_or_may_lose_them_is_refused() {
     let own = own();
-    let refused = |descriptor: &dyn AsFd, words| own.device.clock(descriptor.as_fd(), words).unwrap_err();
+    let refused = |descriptor: &dyn AsFd, words| own.device.shared_semaphores(descriptor.as_fd(), words).unwrap_err();
     let page = shared::words(4096);
     let short = refused(&page, 513);
     assert!(matches!(short, Error::ClockShort { words: 513, wanted_bytes: 4104, bytes: 4096 }), "{short:?}");
@@ -128,8 +128,8 @@ fn a_descriptor_that_has_not_the_words_or_may_lose_them_is_refused() {
     let constant = shared::words(4096);
     fcntl_add_seals(&constant, SealFlags::WRITE).unwrap();
     assert!(matches!(refused(&constant, 1), Error::System { .. }));
-    own.device.clock(page.as_fd(), 512).unwrap();
-    own.device.clock(shared::words(12).as_fd(), 1).unwrap();
+    own.device.shared_semaphores(page.as_fd(), 512).unwrap();
+    own.device.shared_semaphores(shared::words(12).as_fd(), 1).unwrap();
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_word_that_is_not_there_is_refused() {
     assert!(stream.is_idle().unwrap());
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { Device::new(own.api, opened().device) }.unwrap();
-    let foreign = other.stream().unwrap();
+    let foreign = other.new_stream().unwrap();
     assert!(matches!(foreign.write_word(&clock, 0, 1), Err(Error::OtherDevice { what: "a clock" })));
 }
 
@@ -163,7 +163,7 @@ fn a_device_whose_streams_write_no_words_has_no_clocks() {
     shared::move_in();
     let opened = opened();
     let own = Own::over(Api { cuDeviceGetAttribute: attribute, ..opened.api }, &opened);
-    assert!(matches!(own.device.clock(shared::words(8).as_fd(), 1), Err(Error::NoWords)));
+    assert!(matches!(own.device.shared_semaphores(shared::words(8).as_fd(), 1), Err(Error::NoWords)));
 }
 
 #[test]
@@ -173,10 +173,10 @@ fn a_clock_that_is_dropped_stays_until_its_work_has_passed() {
     let (faults, own) = Own::counted(&opened);
     let unregistered = || faults.record().into_iter().filter(|&call| call == Function::cuMemHostUnregister).count();
     // Of a context that the words are not registered in: whether work is pending there the driver does not ask.
-    let context = own.device.context().unwrap();
-    let (kernels, stream) = (Kernels::load(&context), context.stream().unwrap());
+    let context = own.device.new_context().unwrap();
+    let (kernels, stream) = (Kernels::load(&context), context.new_stream().unwrap());
     let descriptor = shared::words(8);
-    let [seen, clock] = [(); 2].map(|()| own.device.clock(descriptor.as_fd(), 1).unwrap());
+    let [seen, clock] = [(); 2].map(|()| own.device.shared_semaphores(descriptor.as_fd(), 1).unwrap());
     own.device.synchronize().unwrap();
     let gate = own.gate();
     kernels.hold(&stream, &gate);
@@ -242,7 +242,7 @@ fn slot(imported: &Imported, stream: &Stream, turn: u64) -> ImportedSlice<u32> {
 
 /// What both processes do by turns: each waits for its turn on the device, adds to what the other one left, and hands over.
 fn take_turns(own: &Own, stream: &Stream, [memory, words]: [&OwnedFd; 2], first: u64) -> SharedSemaphores {
-    let clock = own.device.clock(words.as_fd(), 1).unwrap();
+    let clock = own.device.shared_semaphores(words.as_fd(), 1).unwrap();
     let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
     for turn in (first..20).step_by(2) {
         let (from, mut to) = (slot(&imported, stream, turn), slot(&imported, stream, turn + 1));

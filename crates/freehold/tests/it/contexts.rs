@@ -4,16 +4,16 @@ use crate::own;
 
 use std::thread;
 
-use freehold::{Adoption, Error, Image};
+use freehold::{Adoption, CloseError, Error, Image};
 use freehold_driver::cuda::{Api, CUcontext, CUerror, CUresult, Function, context};
 use own::{Kernels, N, Own, grid, opened};
 
 #[test]
 fn a_kernel_of_one_context_uses_a_block_of_another_in_order() {
     let own = Own::new();
-    let (one, two) = (own.device.context().unwrap(), own.device.context().unwrap());
+    let (one, two) = (own.device.new_context().unwrap(), own.device.new_context().unwrap());
     let kernels = [Kernels::load(&one), Kernels::load(&two)];
-    let (a, b) = (one.stream().unwrap(), two.stream().unwrap());
+    let (a, b) = (one.new_stream().unwrap(), two.new_stream().unwrap());
     let mut x = a.upload(&[1_u32; N]).unwrap();
     a.synchronize().unwrap();
     let gate = own.gate();
@@ -33,9 +33,9 @@ fn a_kernel_of_one_context_uses_a_block_of_another_in_order() {
 #[test]
 fn a_block_is_released_by_a_thread_with_no_context_and_with_another_one() {
     let own = Own::new();
-    let one = own.device.context().unwrap();
-    let other = own.device.context().unwrap();
-    let stream = one.stream().unwrap();
+    let one = own.device.new_context().unwrap();
+    let other = own.device.new_context().unwrap();
+    let stream = one.new_stream().unwrap();
     let x = stream.upload(&[1_u32; N]).unwrap();
     let address = x.address();
     thread::scope(|scope| {
@@ -48,7 +48,7 @@ fn a_block_is_released_by_a_thread_with_no_context_and_with_another_one() {
     assert!(own::comes_back(&stream, address));
     let y = stream.alloc::<u32>(N).unwrap();
     let address = y.address();
-    let far = other.stream().unwrap();
+    let far = other.new_stream().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             context::push_current(&own.api, own.primary).unwrap();
@@ -64,9 +64,9 @@ fn a_block_is_released_by_a_thread_with_no_context_and_with_another_one() {
 
 /// Makes calls of every sort, after each of which `check` is called with its name.
 fn all_calls(own: &Own, check: impl Fn(&str)) {
-    let context = own.device.context().unwrap();
+    let context = own.device.new_context().unwrap();
     check("context");
-    let stream = context.stream().unwrap();
+    let stream = context.new_stream().unwrap();
     check("stream");
     let module = context.module(&Image::ptx(include_str!("../../examples/kernels.ptx")).unwrap()).unwrap();
     check("module");
@@ -136,8 +136,8 @@ fn a_context_is_not_destroyed_while_another_uses_its_memory() {
     let (faults, own) = Own::counted(&opened);
     let [b] = own.streams();
     for takes_blocks_along in [false, true] {
-        let one = own.device.context().unwrap();
-        let a = one.stream().unwrap();
+        let one = own.device.new_context().unwrap();
+        let a = one.new_stream().unwrap();
         let mut x = a.upload(&[1_u32; N]).unwrap();
         let mut y = b.zeros::<u32>(N).unwrap();
         a.synchronize().unwrap();
@@ -165,8 +165,8 @@ fn a_context_is_not_destroyed_while_another_uses_its_memory() {
 fn a_context_lives_as_long_as_what_lives_in_it() {
     let opened = opened();
     let (faults, own) = Own::counted(&opened);
-    let one = own.device.context().unwrap();
-    let stream = one.stream().unwrap();
+    let one = own.device.new_context().unwrap();
+    let stream = one.new_stream().unwrap();
     let x = stream.upload(&[1_u32; N]).unwrap();
     drop((one, stream));
     own.device.tidy().unwrap();
@@ -181,15 +181,15 @@ fn a_context_lives_as_long_as_what_lives_in_it() {
 #[test]
 fn a_context_with_live_blocks_is_closed_only_with_them() {
     let own = Own::new();
-    let one = own.device.context().unwrap();
-    let (id, stream) = (one.id(), one.stream().unwrap());
+    let one = own.device.new_context().unwrap();
+    let (id, stream) = (one.id(), one.new_stream().unwrap());
     let x = stream.alloc_tagged::<u32>(N, "table").unwrap();
-    let (one, error) = one.close().unwrap_err();
+    let CloseError { value: one, error } = one.close().unwrap_err();
     let Error::ContextInUse { context, blocks } = error else { panic!("{error}") };
     assert_eq!(context, id);
     assert_eq!(blocks.iter().map(|owner| (owner.base, owner.bytes)).collect::<Vec<_>>(), [(x.address(), 4000)]);
     one.close_with_blocks().unwrap();
-    let (x, error) = x.close().unwrap_err();
+    let CloseError { value: x, error } = x.close().unwrap_err();
     let Error::ContextClosed { context } = error else { panic!("{error}") };
     assert_eq!(context, id);
     drop(x);
@@ -211,7 +211,7 @@ fn a_context_that_the_driver_does_not_pop_is_not_an_error_of_the_call() {
             // The library's context stays current after a call; each step begins without one.
             let forget = || context::set_current(&opened.api, CUcontext::NULL).unwrap();
             forget();
-            let stream = own.device.stream().unwrap();
+            let stream = own.device.new_stream().unwrap();
             forget();
             let x = stream.upload(&[7_u32; N]).unwrap();
             forget();

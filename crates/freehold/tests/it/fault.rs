@@ -3,7 +3,7 @@
 use crate::children::alone;
 use crate::own;
 
-use freehold::{Adoption, Error, Grid, Result};
+use freehold::{Adoption, CloseError, Error, Grid, Result};
 use freehold_driver::cuda::CUerror;
 use own::{Kernels, N, Own, grid, image};
 
@@ -24,8 +24,8 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
         let (device, Kernels { module, add, .. }) = (&own.device, &own.kernels);
         let stray = crate::own::kernel(module, "stray").unwrap();
         let [a, b] = own.streams();
-        let context = device.context().unwrap();
-        let far = context.stream().unwrap();
+        let context = device.new_context().unwrap();
+        let far = context.new_stream().unwrap();
         let (mut x, mut y) = (a.upload(&[1_u32; N]).unwrap(), b.upload(&[1_u32; N]).unwrap());
         let (shared, elsewhere) = (a.upload(&[1_u32; N]).unwrap().share(), far.upload(&[1_u32; N]).unwrap());
         let address = a.upload(&[1_u32; N]).unwrap().into_address();
@@ -45,10 +45,10 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
 
         let block = |outcome: freehold::Result<()>| outcome;
         let mut closed = Vec::new();
-        let mut close = |outcome: freehold::Closed<freehold::Block<u32>>| {
-            outcome.map_err(|(block, error)| {
-                closed.push(block);
-                error
+        let mut close = |outcome: std::result::Result<(), CloseError<freehold::Block<u32>>>| {
+            outcome.map_err(|failed| {
+                closed.push(failed.value);
+                failed.error
             })
         };
         let all = [
@@ -66,9 +66,9 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
             said("wait", b.wait(&event)),
             said("synchronize a stream", b.synchronize()),
             said("is_idle", b.is_idle()),
-            said("stream", device.stream()),
-            said("stream of a created context", context.stream()),
-            said("context", device.context()),
+            said("stream", device.new_stream()),
+            said("stream of a created context", context.new_stream()),
+            said("context", device.new_context()),
             said("synchronize a context", context.synchronize()),
             said("module", device.module(&image())),
             said("kernel", crate::own::kernel(module, "add")),
@@ -86,8 +86,8 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
             said("close", close(x.close())),
             said("release_after", close(y.release_after(&event))),
             said("release_now", close(elsewhere.release_now())),
-            said("close a stream", block(a.close().map_err(|(_, error)| error))),
-            said("close a context", block(context.close().map_err(|(_, error)| error))),
+            said("close a stream", block(a.close().map_err(Error::from))),
+            said("close a context", block(context.close().map_err(Error::from))),
         ];
         for words in all {
             assert_eq!(words, fault.to_string());

@@ -7,7 +7,7 @@ use crate::shared;
 use std::os::fd::AsFd;
 
 use freehold::ledger::WrongRelease;
-use freehold::{Error, Permission, Result};
+use freehold::{CloseError, Error, Permission, Result};
 use own::{N, Own, grid};
 use shared::CHUNK;
 
@@ -49,7 +49,7 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
         let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
         let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
         stream.write(&mut part, &[5; N]).unwrap();
-        let clock = own.device.clock(words.as_fd(), 1).unwrap();
+        let clock = own.device.shared_semaphores(words.as_fd(), 1).unwrap();
         clock.write(0, 1);
 
         // What the child takes out of these stays in the parent's, which are other memory.
@@ -58,11 +58,11 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
         let refused = forked(|| {
             let wrong_release = || own.device.release(address);
             let taken = held.take().unwrap();
-            let (taken, closed) = taken.close().unwrap_err();
+            let CloseError { value: taken, error: closed } = taken.close().unwrap_err();
             let (imported, part, clock) = foreign.take().unwrap();
             let outcomes = [
                 refuses(own.device.import(memory.as_fd(), CHUNK, Permission::Read).map(drop)),
-                refuses(own.device.clock(words.as_fd(), 1).map(drop)),
+                refuses(own.device.shared_semaphores(words.as_fd(), 1).map(drop)),
                 refuses(imported.part::<u32>(&stream, 0, N).map(drop)),
                 refuses(part.gather(&stream)),
                 refuses(stream.write_word(&clock, 0, 2)),
@@ -75,10 +75,10 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
                 refuses(stream.launch(&own.kernels.count, freehold::Grid::line(1, 1), ())),
                 refuses(stream.synchronize()),
                 refuses(event.is_complete().map(drop)),
-                refuses(own.device.stream().map(drop)),
-                refuses(own.device.context().map(drop)),
+                refuses(own.device.new_stream().map(drop)),
+                refuses(own.device.new_context().map(drop)),
                 refuses(own.device.tidy()),
-                refuses(taken.release_now().map_err(|(_, error)| error)),
+                refuses(taken.release_now().map_err(Error::from)),
                 matches!(wrong_release(), Err(Error::WrongRelease(WrongRelease::ForkedChild { process, .. })) if process == parent),
             ];
             drop((gone.take(), imported, part, clock));

@@ -183,7 +183,7 @@ fn a_stream_of_another_device_is_refused() {
     let opened = opened();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { freehold::Device::new(opened.api, opened.device) }.unwrap();
-    let foreign = other.stream().unwrap();
+    let foreign = other.new_stream().unwrap();
     assert!(matches!(imported.part::<u8>(&foreign, 0, 1), Err(Error::OtherDevice { what: "a stream" })));
     let part = imported.part::<u8>(&stream, 0, 1).unwrap();
     assert!(matches!(part.gather(&foreign), Err(Error::OtherDevice { what: "a stream" })));

@@ -147,13 +147,13 @@ impl Kernels for Bare {
 fn what_a_device_lacks_is_said_in_one_sentence() {
     shared::move_in();
     let device = device(true);
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let memory = shared::words(1);
     let said = [
-        device.context().map(drop),
+        device.new_context().map(drop),
         stream.alloc_shareable::<u32>(N).map(drop),
         device.host_memory(memory.as_fd(), 8).map(drop),
-        device.clock(memory.as_fd(), 1).map(drop),
+        device.shared_semaphores(memory.as_fd(), 1).map(drop),
     ];
     let sentences = [
         "the device has one context alone: use its primary one",
@@ -167,7 +167,7 @@ fn what_a_device_lacks_is_said_in_one_sentence() {
 #[test]
 fn pieces_of_an_arena_begin_where_the_device_lets_them() {
     let device = device(true);
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let mut arena = Arena::new(&stream, 1 << 20).unwrap();
     arena.scope(|scope| {
         let starts = [1, 300, 513].map(|bytes| scope.alloc::<u8>(bytes).unwrap().address());
@@ -185,7 +185,7 @@ fn an_image_that_is_not_taken_is_not_loaded() {
 #[test]
 fn of_a_parameter_whose_size_is_not_told_the_number_is_checked_alone() {
     let device = device(true);
-    let (stream, module) = (device.stream().unwrap(), device.module(&image()).unwrap());
+    let (stream, module) = (device.new_stream().unwrap(), device.module(&image()).unwrap());
     let (add, mut block) = (own::kernel(&module, "add").unwrap(), stream.zeros::<u32>(N).unwrap());
     let refused = stream.launch(&add, grid(), (&mut block, 1_u32)).unwrap_err();
     assert!(matches!(refused, Error::ArgumentCount { wanted: 3, given: 2, .. }), "{refused}");
@@ -196,7 +196,7 @@ fn of_a_parameter_whose_size_is_not_told_the_number_is_checked_alone() {
 #[test]
 fn a_recording_tells_of_blocks_and_of_no_work_where_events_tell_no_time() {
     let device = device(true);
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let file = std::env::temp_dir().join(format!("freehold-lacking-{}.json", std::process::id()));
     let recording = device.record(Some(&file)).unwrap();
     drop(stream.upload(&[1_u32; N]).unwrap());

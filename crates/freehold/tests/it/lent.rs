@@ -334,8 +334,8 @@ fn a_block_is_at_rest_when_what_would_disturb_it_has_passed() {
     assert_undefined(a.at_rest(&x), x.address());
     assert_eq!(a.at_rest_mut(&mut x).unwrap(), Some(whole));
     // A context that another thread may close is not kept by a borrowed block.
-    let context = own.device.context().unwrap();
-    let z = context.stream().unwrap().zeros::<u32>(N).unwrap();
+    let context = own.device.new_context().unwrap();
+    let z = context.new_stream().unwrap().zeros::<u32>(N).unwrap();
     own.device.synchronize().unwrap();
     assert_eq!(a.at_rest(&z).unwrap(), None);
 }
@@ -363,8 +363,8 @@ fn imported_memory_stays_mapped_until_its_lending_has_ended() {
 #[test]
 fn a_context_that_is_closed_is_not_destroyed_under_a_lending() {
     let own = own();
-    let context = own.device.context().unwrap();
-    let stream = context.stream().unwrap();
+    let context = own.device.new_context().unwrap();
+    let stream = context.new_stream().unwrap();
     let mut x = stream.zeros::<u32>(N).unwrap();
     let lent = stream.lend_mut(&mut x).unwrap();
     context.close_with_blocks().unwrap();

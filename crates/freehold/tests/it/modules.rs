@@ -198,8 +198,8 @@ fn a_launch_beyond_a_limit_names_the_limit() {
 #[test]
 fn a_kernel_is_launched_in_streams_of_its_context_alone() {
     let own = Own::new();
-    let other = own.device.context().unwrap();
-    let stream = other.stream().unwrap();
+    let other = own.device.new_context().unwrap();
+    let stream = other.new_stream().unwrap();
     let error = stream.launch(&own.kernels.count, Grid::line(1, 1), ()).unwrap_err();
     assert_eq!(error.to_string(), "a kernel of the primary context cannot be used in a stream of context 1");
 }

@@ -23,8 +23,8 @@ struct Busy {
 
 impl Busy {
     fn new(own: &Own) -> Self {
-        let context = own.device.context().unwrap();
-        let (kernels, stream) = (Kernels::load(&context), context.stream().unwrap());
+        let context = own.device.new_context().unwrap();
+        let (kernels, stream) = (Kernels::load(&context), context.new_stream().unwrap());
         warm(&kernels, &stream);
         Self { context, kernels, stream }
     }
@@ -94,8 +94,8 @@ impl Scene {
         }
         let mut next = || used.pop().unwrap();
         let (device, event) = (&self.own.device, self.call("event", || self.busy.event()));
-        self.call("close", || next().close().map_err(|(_, error)| error));
-        self.call("release_after", || next().release_after(&event).map_err(|(_, error)| error));
+        self.call("close", || next().close().map_err(Error::from));
+        self.call("release_after", || next().release_after(&event).map_err(Error::from));
         let address = next().into_address();
         self.call("note_use", || device.note_use(address, &self.busy));
         self.call("release", || device.release(address));
@@ -123,7 +123,7 @@ impl Scene {
         let event = self.call("event of a busy stream", || self.busy.event());
         assert!(!self.call("has_passed", || event.is_complete()));
         assert!(!self.call("is_idle", || self.busy.is_idle()));
-        let made = self.call("stream", || self.own.device.stream());
+        let made = self.call("stream", || self.own.device.new_stream());
         self.call("upload of 8 MiB into a stream without work", || made.upload(&vec![3_u8; LARGE]));
         self.call("wait", || made.wait(&event));
         self.call("wait, across contexts", || self.second.stream.wait(&event));
@@ -137,7 +137,7 @@ impl Scene {
             drop(dropped);
             Ok(())
         });
-        self.call("close of a busy stream", || closed.close().map_err(|(_, error)| error));
+        self.call("close of a busy stream", || closed.close().map_err(Error::from));
     }
 
     fn modules(&self, first: Kernels, second: Kernels) {
@@ -160,7 +160,7 @@ impl Scene {
     }
 
     fn contexts(&self, [dropped, closed, closed_with_blocks]: [Busy; 3]) {
-        self.call("context", || self.own.device.context());
+        self.call("context", || self.own.device.new_context());
         let (stays, mut x) = (closed.stream, self.call("alloc", || closed_with_blocks.stream.alloc::<u32>(N)));
         let kernels = &closed_with_blocks.kernels;
         self.call("launch in a context that is closed next", || {
@@ -170,11 +170,11 @@ impl Scene {
             drop(dropped);
             Ok(())
         });
-        self.call("close of a context with work pending", || closed.context.close().map_err(|(_, error)| error));
+        self.call("close of a context with work pending", || closed.context.close().map_err(Error::from));
         self.call("close of a context with blocks in use", || {
-            let (_, error) = closed_with_blocks.context.clone().close().unwrap_err();
+            let error = closed_with_blocks.context.clone().close().unwrap_err().error;
             assert!(matches!(error, Error::ContextInUse { .. }), "{error}");
-            closed_with_blocks.context.close_with_blocks().map_err(|(_, error)| error)
+            closed_with_blocks.context.close_with_blocks().map_err(Error::from)
         });
         self.call("drops in closed contexts", || {
             drop((stays, x));
@@ -196,7 +196,7 @@ impl Scene {
             assert!(device.import(words.as_fd(), CHUNK, Permission::Read).is_err());
             Ok(())
         });
-        let clock = self.call("clock", || device.clock(words.as_fd(), 1));
+        let clock = self.call("clock", || device.shared_semaphores(words.as_fd(), 1));
         self.call("write_word", || self.busy.write_word(&clock, 0, 1));
         self.call("wait_word", || self.idle.wait_word(&clock, 0, 1));
         assert_eq!(self.call("read", || Ok(clock.read(0))), 0);
@@ -208,7 +208,7 @@ impl Scene {
             drop(clock);
             Ok(())
         });
-        let unused = self.call("clock", || device.clock(words.as_fd(), 1));
+        let unused = self.call("clock", || device.shared_semaphores(words.as_fd(), 1));
         self.call("drop of a clock that nobody uses", || {
             drop(unused);
             Ok(())
@@ -261,7 +261,7 @@ fn no_call_waits_for_kernels_unless_it_promises_to() {
         scene.call("launch", || scene.add(&scene.busy, &mut kept));
         let mut used = scene.memory_in("a busy stream", &scene.busy);
         used.extend(scene.memory_in("an idle stream", &scene.idle));
-        used.extend(scene.memory_in("another idle stream", &scene.own.device.stream().unwrap()));
+        used.extend(scene.memory_in("another idle stream", &scene.own.device.new_stream().unwrap()));
         scene.blocks_in_use(used);
         scene.streams(dropped, closed);
         scene.modules(first, duplicate);

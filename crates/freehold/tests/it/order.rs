@@ -2,7 +2,7 @@
 
 use crate::own;
 
-use freehold::{Block, Error, Stream};
+use freehold::{Block, CloseError, Error, Stream};
 use freehold_driver::cuda::{
     CUdeviceptr, CUstreamCaptureMode, CUstreamCaptureStatus, Function, capture, context, event, graph, stream,
     wait_value_flags,
@@ -38,11 +38,11 @@ fn an_event_of_another_device_is_refused() {
     let own = Own::new();
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { freehold::Device::new(own.api, opened().device) }.unwrap();
-    let (here, there) = (own.device.stream().unwrap(), other.stream().unwrap());
+    let (here, there) = (own.device.new_stream().unwrap(), other.new_stream().unwrap());
     let foreign = there.event().unwrap();
     let Err(Error::OtherDevice { what: "an event" }) = here.wait(&foreign) else { panic!("the event is refused") };
     let x = here.upload(&[1_u32; N]).unwrap();
-    let Err((x, Error::OtherDevice { what: "an event" })) = x.release_after(&foreign) else {
+    let Err(CloseError { value: x, error: Error::OtherDevice { what: "an event" } }) = x.release_after(&foreign) else {
         panic!("the event is refused")
     };
     assert_eq!(here.download(&x).unwrap(), [1; N]);
@@ -65,7 +65,7 @@ fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
     filled.synchronize().unwrap();
     drop(a);
     own.device.tidy().unwrap();
-    let next = own.device.stream().unwrap();
+    let next = own.device.new_stream().unwrap();
     own.hold(&next, &second);
     let done = next.event().unwrap();
     first.open();
@@ -141,7 +141,9 @@ fn work_that_would_wait_for_a_captured_stream_is_refused_and_the_capture_stays_w
     assert!(matches!(b.wait(&reached), Err(Error::StreamCaptured)));
     assert!(matches!(reached.synchronize(), Err(Error::StreamCaptured)));
     assert!(matches!(own.device.synchronize(), Err(Error::StreamCaptured)));
-    let Err((z, Error::StreamCaptured)) = z.release_now() else { panic!("nothing is recorded for the release") };
+    let Err(CloseError { value: z, error: Error::StreamCaptured }) = z.release_now() else {
+        panic!("nothing is recorded for the release")
+    };
     own.device.tidy().unwrap();
     own.device.trim().unwrap();
     assert_eq!(stream::capture_status(&own.api, b.raw().into()).unwrap(), CUstreamCaptureStatus::NONE);
@@ -150,7 +152,7 @@ fn work_that_would_wait_for_a_captured_stream_is_refused_and_the_capture_stays_w
     gate.open();
     b.copy(&x, &mut y).unwrap();
     assert_eq!(b.download(&y).unwrap(), [7; N]);
-    z.release_now().map_err(|(_, error)| error).unwrap();
+    z.release_now().map_err(Error::from).unwrap();
 }
 
 #[test]
@@ -166,7 +168,9 @@ fn events_and_waits_in_a_captured_stream_are_refused_and_the_capture_stays_whole
     assert!(matches!(a.wait(&reached), Err(Error::StreamCaptured)));
     assert!(matches!(a.synchronize(), Err(Error::StreamCaptured)));
     assert!(matches!(a.is_idle(), Err(Error::StreamCaptured)));
-    let Err((a, Error::StreamCaptured)) = a.close() else { panic!("a captured stream is not given up") };
+    let Err(CloseError { value: a, error: Error::StreamCaptured }) = a.close() else {
+        panic!("a captured stream is not given up")
+    };
     // It goes when the capture is over.
     drop(a);
     own.device.tidy().unwrap();

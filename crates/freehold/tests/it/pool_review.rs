@@ -124,8 +124,8 @@ fn a_vector_has_memory_of_a_chunk_that_is_longer_than_its_room() {
 fn a_context_is_closed_while_threads_allocate_and_release_in_it() {
     let own = Own::new();
     for _ in 0..at_effort(10, 100, 1000) {
-        let context = own.device.context().unwrap();
-        let streams: Vec<_> = (0..3).map(|_| context.stream().unwrap()).collect();
+        let context = own.device.new_context().unwrap();
+        let streams: Vec<_> = (0..3).map(|_| context.new_stream().unwrap()).collect();
         thread::scope(|scope| {
             for stream in &streams {
                 scope.spawn(|| {
@@ -250,7 +250,7 @@ fn a_named_block_grows_within_its_budget_where_it_lies_and_elsewhere() {
         device.live_by_tag().iter().find(|(name, _)| &**name == "grown").map_or(0, |&(_, bytes)| bytes)
     };
     for is_blocked in [false, true] {
-        let stream = own.device.stream().unwrap();
+        let stream = own.device.new_stream().unwrap();
         own.device.set_tag_budget("grown", 3 * LEN as u64 / 2).unwrap();
         let mut block = stream.alloc_tagged::<u8>(LEN, "grown").unwrap();
         // What lies behind it is in use, so that it has to move.

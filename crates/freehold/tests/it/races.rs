@@ -97,9 +97,9 @@ fn writes_of_two_threads_to_two_parts_of_a_block_are_both_waited_for() {
 #[test]
 fn a_context_is_not_destroyed_under_work_of_another_that_was_being_put_in_when_it_was_closed() {
     let own = watched();
-    let context = own.device.context().unwrap();
+    let context = own.device.new_context().unwrap();
     let [stream] = own.streams();
-    let mut block = context.stream().unwrap().alloc::<u32>(N).unwrap();
+    let mut block = context.new_stream().unwrap().alloc::<u32>(N).unwrap();
     let gate = own.gate();
     let before = DESTROYED.load(Ordering::SeqCst);
     within_call(
@@ -119,7 +119,7 @@ fn a_context_is_not_destroyed_under_work_of_another_that_was_being_put_in_when_i
 
 /// Closes a context while a call of another thread is about to reach the driver.
 fn close_within(own: &Own, function: Function, call: impl FnOnce(&Context, &Kernels) -> Result<(), Error> + Send) {
-    let context = own.device.context().unwrap();
+    let context = own.device.new_context().unwrap();
     let kernels = Kernels::load(&context);
     let before = DESTROYED.load(Ordering::SeqCst);
     within_call(
@@ -141,12 +141,12 @@ fn close_within(own: &Own, function: Function, call: impl FnOnce(&Context, &Kern
 #[test]
 fn a_context_is_not_destroyed_within_a_call_about_it() {
     let own = watched();
-    close_within(&own, Function::cuStreamCreate, |context, _| context.stream().map(drop));
-    close_within(&own, Function::cuMemMap, |context, _| context.stream()?.alloc::<u32>(N).map(drop));
+    close_within(&own, Function::cuStreamCreate, |context, _| context.new_stream().map(drop));
+    close_within(&own, Function::cuMemMap, |context, _| context.new_stream()?.alloc::<u32>(N).map(drop));
     close_within(&own, Function::cuMemUnmap, |context, _| {
-        context.stream()?.alloc::<u32>(N)?.release_now().map_err(|(_, error)| error)
+        context.new_stream()?.alloc::<u32>(N)?.release_now().map_err(Error::from)
     });
-    close_within(&own, Function::cuStreamQuery, |context, _| context.stream()?.is_idle().map(drop));
+    close_within(&own, Function::cuStreamQuery, |context, _| context.new_stream()?.is_idle().map(drop));
     close_within(&own, Function::cuCtxSynchronize, |context, _| context.synchronize());
     close_within(&own, Function::cuModuleLoadDataEx, |context, _| context.module(&image()).map(drop));
     close_within(&own, Function::cuModuleGetFunction, |_, kernels| {
@@ -165,8 +165,8 @@ fn a_context_is_not_destroyed_while_a_stream_of_it_is_told_to_wait() {
     let mut block = stream.alloc::<u32>(N).unwrap();
     own.hold(&stream, &gate);
     stream.fill_bytes(&mut block, 1).unwrap();
-    let context = own.device.context().unwrap();
-    let waiting = context.stream().unwrap();
+    let context = own.device.new_context().unwrap();
+    let waiting = context.new_stream().unwrap();
     let before = DESTROYED.load(Ordering::SeqCst);
     within_call(
         Function::cuStreamWaitEvent,
@@ -220,7 +220,7 @@ fn a_use_in_a_stream_of_another_device_is_refused() {
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { Device::new(own.api, opened().device) }.unwrap();
     let [stream] = own.streams();
-    let far = other.stream().unwrap();
+    let far = other.new_stream().unwrap();
     let address = stream.alloc::<u32>(N).unwrap().into_address();
     let refused = own.device.note_use(address, &far).unwrap_err();
     assert_eq!(refused.to_string(), "a stream of another device cannot be used here");

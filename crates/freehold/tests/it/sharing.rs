@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::process::{self, Stdio};
 use std::sync::OnceLock;
 
-use freehold::{Block, Device, DeviceVec, Error, Permission, PoolStats, Stream};
+use freehold::{Block, CloseError, Device, DeviceVec, Error, Permission, PoolStats, Stream};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
     CUmemAllocationProp, CUresult, address, allocation, context, copy, mapping, primary,
@@ -208,13 +208,15 @@ fn each_kind_of_memory_makes_room_for_the_other_within_one_budget() {
 fn a_context_takes_its_shareable_blocks_along_and_their_memory_comes_back() {
     own_machine();
     let own = Own::new();
-    let context = own.device.context().unwrap();
-    let stream = context.stream().unwrap();
+    let context = own.device.new_context().unwrap();
+    let stream = context.new_stream().unwrap();
     let before = own.device.stats().reserved_bytes;
     let block = stream.alloc_shareable::<u8>(3 * MIB).unwrap();
     let small = stream.alloc_shareable::<u8>(100).unwrap();
     let closed = context.close();
-    let Err((context, Error::ContextInUse { blocks, .. })) = closed else { panic!("{closed:?}") };
+    let Err(CloseError { value: context, error: Error::ContextInUse { blocks, .. } }) = closed else {
+        panic!("{closed:?}")
+    };
     assert_eq!(blocks.len(), 2);
     context.close_with_blocks().unwrap();
     assert!(matches!(block.export(), Err(Error::ContextClosed { .. })));

@@ -157,7 +157,7 @@ fn neighbours(stream: &Stream, len: usize) -> [freehold::Block<u32>; 3] {
 /// Writes one element more than a block has, and looks at its neighbour where the host does.
 fn overrun(len: usize) {
     let own = Own::new();
-    let (module, stream) = (module(&own), own.device.stream().unwrap());
+    let (module, stream) = (module(&own), own.device.new_stream().unwrap());
     let [mut x, next, _last] = neighbours(&stream, len);
     let count = len as u32;
     run(&stream, &module, "fill", count, (&mut x, 5_u32, count)).unwrap();
@@ -191,7 +191,7 @@ fn one_element_past_a_block_without_slack_is_reported_and_the_neighbour_is_as_it
 fn a_thousand_elements_in_a_block_of_four_are_reported() {
     alone("a_thousand_elements_in_a_block_of_four_are_reported", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let mut x = stream.zeros::<u32>(4).unwrap();
         let said = told(run(&stream, &module, "fill", 1000, (&mut x, 5_u32, 1000_u32)));
         assert!(said.ends_with(&format!("bytes past the end of a block of 16 bytes at {:#x}", x.address())), "{said}");
@@ -202,7 +202,7 @@ fn a_thousand_elements_in_a_block_of_four_are_reported() {
 fn one_element_past_a_block_of_its_own_pages_is_reported() {
     alone("one_element_past_a_block_of_its_own_pages_is_reported", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let len = (5 << 20) / 4 + 3;
         let mut x = stream.zeros::<u32>(len).unwrap();
         let last = len as i32 - 1;
@@ -217,7 +217,7 @@ fn one_element_past_a_block_of_its_own_pages_is_reported() {
 fn reading_past_a_block_is_reported_with_kernel_line_block_thread_and_address() {
     alone("reading_past_a_block_is_reported_with_kernel_line_block_thread_and_address", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let (mut x, y) = (stream.zeros::<u32>(8).unwrap(), stream.zeros::<u32>(4).unwrap());
         run(&stream, &module, "copy", 1, (&mut x, &y, 3_i32)).unwrap();
         let fault = fault(run(&stream, &module, "copy", 1, (&mut x, &y, 4_i32)));
@@ -240,7 +240,7 @@ fn reading_past_a_block_is_reported_with_kernel_line_block_thread_and_address() 
 #[test]
 fn a_pointer_that_lies_in_memory_leads_anywhere() {
     let own = Own::new();
-    let (module, stream) = (module(&own), own.device.stream().unwrap());
+    let (module, stream) = (module(&own), own.device.new_stream().unwrap());
     let x = stream.zeros::<u32>(4).unwrap();
     let list = stream.upload(&[x.address() + 12]).unwrap();
     run(&stream, &module, "through", 1, (&list, 9_u32)).unwrap();
@@ -250,7 +250,7 @@ fn a_pointer_that_lies_in_memory_leads_anywhere() {
 #[test]
 fn a_block_that_was_freed_and_handed_out_smaller_before_the_kernel_ran_is_not_reported() {
     let own = Own::new();
-    let (module, stream) = (module(&own), own.device.stream().unwrap());
+    let (module, stream) = (module(&own), own.device.new_stream().unwrap());
     // SAFETY: as above.
     let fill = unsafe { module.kernel("fill") }.unwrap();
     let gate = own.gate();
@@ -275,7 +275,7 @@ fn a_block_that_was_freed_and_handed_out_smaller_before_the_kernel_ran_is_not_re
 fn a_block_that_was_handed_out_smaller_has_its_own_end() {
     alone("a_block_that_was_handed_out_smaller_has_its_own_end", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let x = stream.alloc::<u32>(128).unwrap();
         let address = x.address();
         drop(x);
@@ -289,7 +289,7 @@ fn a_block_that_was_handed_out_smaller_has_its_own_end() {
 #[test]
 fn a_view_in_the_middle_may_be_left_within_its_block() {
     let own = Own::new();
-    let (module, stream) = (module(&own), own.device.stream().unwrap());
+    let (module, stream) = (module(&own), own.device.new_stream().unwrap());
     let (mut x, y) = (stream.zeros::<u32>(8).unwrap(), stream.upload(&[1_u32, 2, 3, 4, 5, 6, 7, 8]).unwrap());
     for index in [-4, 3] {
         let (to, from) = (&mut x.view_mut(4..).unwrap(), &y.view(4..).unwrap());
@@ -301,7 +301,7 @@ fn a_view_in_the_middle_may_be_left_within_its_block() {
 #[test]
 fn of_two_blocks_that_a_kernel_chooses_from_either_may_be_used() {
     let own = Own::new();
-    let (module, stream) = (module(&own), own.device.stream().unwrap());
+    let (module, stream) = (module(&own), own.device.new_stream().unwrap());
     let (mut x, mut y) = (stream.zeros::<u32>(4).unwrap(), stream.zeros::<u32>(100).unwrap());
     run(&stream, &module, "choose", 1, (&mut x, &mut y, 1_u32, 3_i32, 5_u32)).unwrap();
     run(&stream, &module, "choose", 1, (&mut x, &mut y, 0_u32, 99_i32, 6_u32)).unwrap();
@@ -317,7 +317,7 @@ fn of_two_blocks_that_a_kernel_chooses_from_either_may_be_used() {
 fn past_the_one_that_a_kernel_chose_of_two_blocks_it_is_reported() {
     alone("past_the_one_that_a_kernel_chose_of_two_blocks_it_is_reported", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let (mut x, mut y) = (stream.zeros::<u32>(4).unwrap(), stream.zeros::<u32>(100).unwrap());
         let said = told(run(&stream, &module, "choose", 1, (&mut x, &mut y, 0_u32, 100_i32, 5_u32)));
         assert_eq!(said, format!("4 bytes past the end of a block of 400 bytes at {:#x}", y.address()));
@@ -401,7 +401,7 @@ fn only_read(bytes: u64, base: u64) -> String {
 fn writing_a_block_that_is_given_to_be_read_is_reported() {
     alone("writing_a_block_that_is_given_to_be_read_is_reported", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let mut x = stream.zeros::<u32>(4).unwrap();
         run(&stream, &module, "fill", 4, (&mut x, 5_u32, 4_u32)).unwrap();
         assert_eq!(told(run(&stream, &module, "fill", 4, (&x, 6_u32, 4_u32))), only_read(16, x.address()));
@@ -412,7 +412,7 @@ fn writing_a_block_that_is_given_to_be_read_is_reported() {
 fn writing_a_view_that_is_given_to_be_read_is_reported() {
     alone("writing_a_view_that_is_given_to_be_read_is_reported", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let shared = stream.zeros::<u32>(8).unwrap().share();
         let said = told(run(&stream, &module, "bump", 1, (&shared.view(4..).unwrap(),)));
         assert_eq!(said, only_read(32, shared.address()));
@@ -423,7 +423,7 @@ fn writing_a_view_that_is_given_to_be_read_is_reported() {
 fn writing_a_vector_that_is_given_to_be_read_is_reported() {
     alone("writing_a_vector_that_is_given_to_be_read_is_reported", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let mut v = freehold::DeviceVec::<u32>::new(&stream).unwrap();
         v.resize(&stream, 10, 0).unwrap();
         run(&stream, &module, "bump", 1, (&mut v,)).unwrap();
@@ -436,7 +436,7 @@ fn writing_a_vector_that_is_given_to_be_read_is_reported() {
 fn writing_a_part_of_an_import_that_is_given_to_be_read_is_reported() {
     alone("writing_a_part_of_an_import_that_is_given_to_be_read_is_reported", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let memory = shared::memory(shared::CHUNK);
         let imported = own.device.import(memory.as_fd(), shared::CHUNK, Permission::ReadWrite).unwrap();
         let mut part = imported.part::<u32>(&stream, 4096, 4).unwrap();
@@ -449,7 +449,7 @@ fn writing_a_part_of_an_import_that_is_given_to_be_read_is_reported() {
 #[test]
 fn what_may_be_written_is_written_beside_what_may_only_be_read() {
     let own = Own::new();
-    let (module, stream) = (module(&own), own.device.stream().unwrap());
+    let (module, stream) = (module(&own), own.device.new_stream().unwrap());
     let (mut x, y) = (stream.zeros::<u32>(4).unwrap(), stream.upload(&[1_u32, 2, 3, 4]).unwrap());
     run(&stream, &module, "copy", 1, (&mut x, &y, 2_i32)).unwrap();
     // A kernel that may write either of two does write the one that it may.
@@ -465,7 +465,7 @@ fn what_may_be_written_is_written_beside_what_may_only_be_read() {
 fn of_two_blocks_the_one_that_may_only_be_read_is_not_written() {
     alone("of_two_blocks_the_one_that_may_only_be_read_is_not_written", || {
         let own = Own::new();
-        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let (mut x, y) = (stream.zeros::<u32>(4).unwrap(), stream.zeros::<u32>(4).unwrap());
         let said = told(run(&stream, &module, "choose", 1, (&mut x, &y, 0_u32, 0_i32, 5_u32)));
         assert_eq!(said, only_read(16, y.address()));

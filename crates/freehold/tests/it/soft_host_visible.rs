@@ -23,7 +23,7 @@ fn alone(name: &str, coherent: &str, body: impl FnOnce(&Device)) {
 fn the_host_reads_and_writes_what_it_is_lent_where_it_sees_device_memory() {
     alone("the_host_reads_and_writes_what_it_is_lent_where_it_sees_device_memory", "1", |device| {
         assert!(device.is_host_visible().unwrap());
-        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
         let mut x = stream.upload(&[3_u32; 100]).unwrap();
         let lent = other.lend_mut(&mut x).unwrap();
         stream.copy(&stream.upload(&[1_u32; 1]).unwrap(), &mut x.view_mut(99..).unwrap()).unwrap();

@@ -16,7 +16,7 @@ struct Last(Device, Sender<(Result<()>, Result<Vec<u8>>)>);
 impl Drop for Last {
     fn drop(&mut self) {
         let trimmed = self.0.trim().map(drop);
-        let used = self.0.stream().and_then(|stream| stream.download(&stream.upload(&[3_u8; 10])?));
+        let used = self.0.new_stream().and_then(|stream| stream.download(&stream.upload(&[3_u8; 10])?));
         self.1.send((trimmed, used)).unwrap();
     }
 }
@@ -29,7 +29,7 @@ thread_local! {
 fn calls_in_the_last_destructor_of_a_thread_succeed_and_leave_the_pool_whole() {
     alone("calls_in_the_last_destructor_of_a_thread_succeed_and_leave_the_pool_whole", || {
         let device = freehold::open::device(Some("soft")).unwrap();
-        let stream = device.stream().unwrap();
+        let stream = device.new_stream().unwrap();
         drop(stream.upload(&vec![1_u8; 64 * MIB]).unwrap());
         device.synchronize().unwrap();
         let (say, said) = mpsc::channel();
@@ -37,7 +37,7 @@ fn calls_in_the_last_destructor_of_a_thread_succeed_and_leave_the_pool_whole() {
         thread::spawn(move || {
             // Registered before anything of the driver's, and so dropped behind it.
             LAST.set(Some(Last(other.clone(), say)));
-            other.stream().unwrap().upload(&[1_u8; 10]).unwrap();
+            other.new_stream().unwrap().upload(&[1_u8; 10]).unwrap();
         })
         .join()
         .unwrap();

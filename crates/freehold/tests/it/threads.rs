@@ -18,7 +18,7 @@ type Parcel = (Block<u32>, u32);
 
 /// One thread's part: blocks come in, are worked on, and go on to the next thread or are dropped here.
 fn wander(number: usize, context: &Context, kernels: &Kernels, news: &Receiver<Parcel>, next: &Sender<Parcel>) {
-    let mut streams: VecDeque<Stream> = (0..2).map(|_| context.stream().unwrap()).collect();
+    let mut streams: VecDeque<Stream> = (0..2).map(|_| context.new_stream().unwrap()).collect();
     for step in 0..at_effort(20, 150, 2000) {
         streams.rotate_left(1);
         let first = number as u32 * 1000 + step;
@@ -34,7 +34,7 @@ fn wander(number: usize, context: &Context, kernels: &Kernels, news: &Receiver<P
             }
         }
         if step % 40 == 39 {
-            streams[0] = context.stream().unwrap();
+            streams[0] = context.new_stream().unwrap();
         }
     }
 }
@@ -42,7 +42,7 @@ fn wander(number: usize, context: &Context, kernels: &Kernels, news: &Receiver<P
 #[test]
 fn blocks_hold_what_their_owners_put_there_whichever_threads_those_are() {
     let own = Own::new();
-    let created = own.device.context().unwrap();
+    let created = own.device.new_context().unwrap();
     let contexts = [own.device.primary(), &created];
     let kernels = contexts.map(Kernels::load);
     let (mut senders, mut receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel()).unzip();
@@ -63,7 +63,7 @@ fn blocks_hold_what_their_owners_put_there_whichever_threads_those_are() {
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    let stream = own.device.stream().unwrap();
+    let stream = own.device.new_stream().unwrap();
     for (block, value) in left {
         assert_eq!(stream.download(&block).unwrap(), [value; N]);
     }

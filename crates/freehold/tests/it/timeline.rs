@@ -78,7 +78,7 @@ fn every_event_of_a_block_has_its_number_and_its_stream() {
 fn a_vector_is_seen_to_grow_to_shrink_and_to_go() {
     let (device, file) = (device(), file("vector"));
     let recording = device.record(Some(&file)).unwrap();
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let mut vector = DeviceVec::<u8>::with_room(&stream, 64 << 20).unwrap();
     vector.resize(&stream, 3 << 20, 1).unwrap();
     vector.resize(&stream, 9 << 20, 1).unwrap();
@@ -105,7 +105,7 @@ fn a_vector_is_seen_to_grow_to_shrink_and_to_go() {
 fn what_was_flushed_is_in_the_file_of_one_that_goes_on() {
     let (device, file) = (device(), file("flush"));
     let recording = device.record(Some(&file)).unwrap();
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let x = stream.upload(&[1.0f32; 100]).unwrap();
     stream.synchronize().unwrap();
     recording.flush().unwrap();

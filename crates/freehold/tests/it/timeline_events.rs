@@ -67,7 +67,7 @@ impl tracing::Subscriber for Caller {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, _: &tracing::Event<'_>) {
-        let stream = self.0.stream().unwrap();
+        let stream = self.0.new_stream().unwrap();
         let block = stream.upload(&[1_u8; 10]).unwrap();
         assert_eq!(stream.download(&block).unwrap(), [1; 10]);
         assert!(!self.0.blocks().is_empty());
@@ -87,8 +87,8 @@ fn a_subscriber_may_call_the_library() {
         tracing::subscriber::with_default(caller, || {
             let recording = device.record(None).unwrap();
             work(&device);
-            let context = device.context().unwrap();
-            drop(context.stream().unwrap().upload(&[1_u8; 100]).unwrap());
+            let context = device.new_context().unwrap();
+            drop(context.new_stream().unwrap().upload(&[1_u8; 100]).unwrap());
             context.close().unwrap();
             device.synchronize().unwrap();
             recording.flush().unwrap();

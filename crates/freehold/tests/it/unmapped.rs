@@ -203,8 +203,8 @@ fn a_budget_holds_and_chunks_that_are_too_short_make_room_for_a_longer_one() {
 #[test]
 fn a_context_uses_the_memory_and_leaves_it_to_others_when_it_is_closed() {
     let own = own();
-    let context = own.device.context().unwrap();
-    let stream = context.stream().unwrap();
+    let context = own.device.new_context().unwrap();
+    let stream = context.new_stream().unwrap();
     let block = stream.upload(&vec![3_u8; 5 * MIB]).unwrap();
     assert_eq!(stream.download(&block).unwrap(), vec![3; 5 * MIB]);
     context.close_with_blocks().unwrap();

@@ -19,7 +19,7 @@ fn a_message_that_does_not_fit_is_refused_and_the_next_one_arrives() {
         RankConfig::new(2, Transport::Memory, DIRECT),
     ];
     ranks(name, &wanted, |world, device| {
-        let stream = device.stream().unwrap();
+        let stream = device.new_stream().unwrap();
         let is_direct = world.path_choice().transfers == freehold_mpi::Path::Direct;
         // One message of a single chunk, one of many.
         for len in [100, 30_000] {
@@ -76,7 +76,7 @@ fn a_rank_that_dies_is_named_with_tag_and_bytes() {
 
 fn outlives(world: &World) {
     let device = world.device();
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let mut x = stream.upload(&values::<u32>(world.rank(), 50_000, 1)).unwrap();
     world.barrier().unwrap();
     if world.rank() == 1 {

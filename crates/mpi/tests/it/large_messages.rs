@@ -12,7 +12,7 @@ fn more_than_two_to_the_31_bytes_arrive() {
     let paths: &[_] = at_effort(&[STAGED], &[STAGED], &[STAGED, APART, DIRECT]);
     let wanted: Vec<_> = paths.iter().map(|variables| RankConfig::new(2, Transport::Memory, variables)).collect();
     ranks("more_than_two_to_the_31_bytes_arrive", &wanted, |world, device| {
-        let stream = device.stream().unwrap();
+        let stream = device.new_stream().unwrap();
         let mut x = stream.zeros::<u8>(BYTES).unwrap();
         // Marks of their own at the ends, at the bound of counts and of pieces, and near each.
         let places = [0, 1, (1 << 30) - 1, 1 << 30, (1 << 31) - 2, (1 << 31) - 1, 1 << 31, BYTES - 1];

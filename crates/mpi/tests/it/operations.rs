@@ -80,7 +80,7 @@ fn every_operation_equals_one_process() {
         let asked = std::env::var("FREEHOLD_MPI").unwrap();
         // A rank alone shares with nobody.
         assert!(world.path_choice().transfers.name() == asked || world.size() == 1, "{:?}", world.path_choice());
-        let (stream, began) = (device.stream().unwrap(), Instant::now());
+        let (stream, began) = (device.new_stream().unwrap(), Instant::now());
         // Seen where ranks are late, or fail.
         let done = |what: &str| println!("rank {}: {what} by {:.1} s", world.rank(), began.elapsed().as_secs_f64());
         for_each_element!(messages(world, &stream));
@@ -120,7 +120,7 @@ fn chunks_of_messages_one_behind_the_other_do_not_mix() {
     let transports = if is_mpich() { vec![Transport::Memory] } else { vec![Transport::Tcp, Transport::Memory] };
     let wanted: Vec<_> = transports.into_iter().map(|transport| RankConfig::new(2, transport, ONE_AT_A_TIME)).collect();
     ranks("chunks_of_messages_one_behind_the_other_do_not_mix", &wanted, |world, device| {
-        let (stream, len, messages) = (device.stream().unwrap(), 20_000, 12);
+        let (stream, len, messages) = (device.new_stream().unwrap(), 20_000, 12);
         if world.rank() == 0 {
             for salt in 0..messages {
                 world.send(&stream, &stream.upload(&values::<u32>(0, len, salt)).unwrap(), 1, 3).unwrap();
@@ -143,7 +143,7 @@ fn chunks_of_messages_one_behind_the_other_do_not_mix() {
 fn a_pending_message_is_distinguished_from_later_ones() {
     let wanted = [STAGED, APART].map(|variables| RankConfig::new(2, Transport::Memory, variables));
     ranks("a_pending_message_is_distinguished_from_later_ones", &wanted, |world, device| {
-        let (stream, len, tags) = (device.stream().unwrap(), 50_000, 32_768);
+        let (stream, len, tags) = (device.new_stream().unwrap(), 50_000, 32_768);
         if world.rank() == 0 {
             let [first, last] = [0, 1].map(|salt| stream.upload(&values::<u32>(0, len, salt)).unwrap());
             let waiting = world.isend(&stream, &first, 1, 0).unwrap();
@@ -330,7 +330,7 @@ fn in_order(world: &World, device: &Device) {
     // SAFETY: `add` writes the first `n` elements of its block, which has as many in every launch below; `spend` writes nothing.
     let [add, spend] = ["add", "spend"].map(|name| unsafe { module.kernel(name) }.unwrap());
     let (before, after) = neighbours(world);
-    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let n = 3000_u32;
     let mut x = stream.upload(&vec![world.rank() as u32; n as usize]).unwrap();
     let mut y = other.zeros::<u32>(n as usize).unwrap();
@@ -349,7 +349,7 @@ fn in_order(world: &World, device: &Device) {
 
 /// Many transfers and collective calls at once, in any order of their waits.
 fn without_waiting(world: &World, device: &Device) {
-    let stream = device.stream().unwrap();
+    let stream = device.new_stream().unwrap();
     let (before, after) = neighbours(world);
     let blocks: Vec<_> = (0..10).map(|salt| stream.upload(&values::<i32>(world.rank(), 900, salt)).unwrap()).collect();
     let mut targets: Vec<_> = (0..10).map(|_| stream.zeros::<i32>(900).unwrap()).collect();

@@ -103,7 +103,7 @@ impl LocalLauncher {
         let module = device.module(&Image::ptx(EMPTY)?)?;
         // SAFETY: `empty` touches no memory.
         let empty = unsafe { module.kernel("empty") }?;
-        Ok(Self { stream: device.stream()?, empty })
+        Ok(Self { stream: device.new_stream()?, empty })
     }
 
     fn launch(&self) -> freehold::Result<()> {

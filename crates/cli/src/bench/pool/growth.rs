@@ -21,7 +21,7 @@ pub(super) struct Growths {
 
 /// Grows a vector so many times in both ways. Nothing is pending meanwhile.
 pub(super) fn growths(device: &Device, repetitions: usize) -> Result<Growths> {
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let mut vector = DeviceVec::<u8>::with_room(&stream, ROOM_BYTES)?;
     vector.reserve(&stream, HALF_BYTES)?;
     vector.resize(&stream, HALF_BYTES, 0)?;

@@ -37,7 +37,7 @@ impl Effort {
 }
 
 pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<Report> {
-    let stream = open::device(Some(&opened.selector()))?.stream()?;
+    let stream = open::device(Some(&opened.selector()))?.new_stream()?;
     let (cuda, on_cuda) = cuda()?;
     // SAFETY: what is measured names what was made here.
     let context = context::create(unsafe { opened.found.device() })?;
@@ -68,8 +68,8 @@ pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<R
 /// A stream of the best CUDA device, and what the pool on it is called.
 fn cuda() -> Result<(Stream, &'static str)> {
     match open::device(Some("cuda")) {
-        Ok(device) => Ok((device.stream()?, "the pool on CUDA")),
-        Err(_) => Ok((open::device(Some("soft"))?.stream()?, "the pool on the software device")),
+        Ok(device) => Ok((device.new_stream()?, "the pool on CUDA")),
+        Err(_) => Ok((open::device(Some("soft"))?.new_stream()?, "the pool on the software device")),
     }
 }
 

@@ -156,7 +156,7 @@ fn attach(fixture: &BrokerFixture, device: &Device, bytes: u64, count: usize) ->
 }
 
 fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let mut block = stream.alloc::<u8>(2 << 20)?;
     let mut host = vec![0; 2 << 20];
     (0..count.max(10))
@@ -176,7 +176,7 @@ fn kernels(fixture: &BrokerFixture, device: &Device, count: usize) -> Result<Vec
     let broken = |error: freehold_broker::Error| failed("the broker", error);
     let broker = Broker::connect_at(device, &fixture.socket()).map_err(broken)?;
     broker.set_spin_policy(SpinPolicy::Forever).map_err(broken)?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let module = device.module(&Image::ptx(STAMP)?)?;
     // SAFETY: `stamp` writes two words, and is given views of two.
     let stamp = unsafe { module.kernel("stamp") }?;

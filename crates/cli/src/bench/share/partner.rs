@@ -79,7 +79,7 @@ fn return_leases(arguments: &Arguments, patience: SpinPolicy) -> Outcome {
 
 fn kernels(arguments: &Arguments) -> Outcome {
     let device = open::device(arguments.device.as_deref())?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let module = device.module(&Image::ptx(STAMP)?)?;
     // SAFETY: `stamp` writes two words, and is given views of two.
     let stamp = unsafe { module.kernel("stamp") }?;

@@ -30,7 +30,7 @@ use crate::ordering::access_history::Access;
 /// use freehold::DeviceVec;
 ///
 /// let device = freehold::open()?;
-/// let stream = device.stream()?;
+/// let stream = device.new_stream()?;
 /// let mut x = DeviceVec::<u32>::new(&stream)?;
 /// x.extend_from_host(&stream, &[1, 2, 3])?;
 /// let address = x.address();
@@ -79,7 +79,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// use freehold::{DeviceVec, Error};
     ///
     /// let mut x = DeviceVec::<u32>::with_room(&stream, 1000)?;
@@ -163,7 +163,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.reserve(&stream, 1_000_000)?;
     /// assert!(x.is_empty() && x.capacity() >= 1_000_000);
@@ -184,7 +184,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.extend_from_host(&stream, &[1, 2])?;
     /// x.extend_from_host(&stream, &[3])?;
@@ -203,7 +203,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// let block = stream.upload(&[1u32, 2, 3])?;
     /// x.extend_from_device(&stream, &block.view(1..)?)?;
@@ -222,7 +222,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.extend_from_host(&stream, &[1])?;
     /// x.extend_unset(&stream, 2)?;
@@ -242,7 +242,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.resize(&stream, 3, 1)?;
     /// x.resize(&stream, 5, 0)?;
@@ -280,7 +280,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.resize(&stream, 1_000_000, 0)?;
     /// x.resize(&stream, 10_000_000, 0)?; // a second piece
@@ -302,7 +302,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.extend_from_host(&stream, &[1, 2, 3])?;
     /// assert_eq!(stream.download(&x.view(1..)?)?, [2, 3]);
@@ -316,7 +316,7 @@ impl<T: Pod> DeviceVec<T> {
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
+    /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.extend_from_host(&stream, &[1, 2, 3])?;
     /// stream.write(&mut x.view_mut(..1)?, &[7])?;

@@ -22,9 +22,9 @@ fn live_bytes(device: &Device, tag: &str) -> u64 {
 fn a_block_whose_context_is_closed_while_it_is_resized_leaves_the_next_owners_place_whole() {
     for wanted in [4 * MIB, 12 * MIB] {
         let device = device();
-        let context = device.context().unwrap();
-        let stream = context.stream().unwrap();
-        let next = device.stream().unwrap();
+        let context = device.new_context().unwrap();
+        let stream = context.new_stream().unwrap();
+        let next = device.new_stream().unwrap();
         let mut block = stream.alloc::<u8>(8 * MIB).unwrap();
         let address = block.address();
         let mut owned = None;
@@ -56,8 +56,8 @@ fn a_block_whose_context_is_closed_while_it_is_resized_leaves_the_next_owners_pl
 #[test]
 fn a_block_whose_context_is_closed_while_it_is_renamed_counts_for_no_name() {
     let device = device();
-    let context = device.context().unwrap();
-    let block = context.stream().unwrap().alloc_tagged::<u8>(4096, "old").unwrap();
+    let context = device.new_context().unwrap();
+    let block = context.new_stream().unwrap().alloc_tagged::<u8>(4096, "old").unwrap();
     sync_point::within(SyncPoint::Retag, || block.tag("new"), || context.close_with_blocks().unwrap());
     assert_eq!(device.live_by_tag(), []);
     drop(block);
@@ -68,8 +68,8 @@ fn a_block_whose_context_is_closed_while_it_is_renamed_counts_for_no_name() {
 fn a_block_that_moves_out_of_a_context_that_is_closed_keeps_counting_for_its_name() {
     let device = device();
     for (before, after) in [(4096, 8192), (100_000, 4096)] {
-        let context = device.context().unwrap();
-        let (stream, other) = (context.stream().unwrap(), device.stream().unwrap());
+        let context = device.new_context().unwrap();
+        let (stream, other) = (context.new_stream().unwrap(), device.new_stream().unwrap());
         let mut block = stream.alloc_tagged::<u8>(before, "moved").unwrap();
         // Another stream's use keeps a longer one from being cut where it lies.
         let lent = other.lend(&block).unwrap();

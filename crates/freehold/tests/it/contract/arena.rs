@@ -137,7 +137,7 @@ fn what_lies_there_next_waits_on_the_device_for_another_streams_work() {
         home.fill_bytes(&mut x, 0).unwrap();
         scope.scope(|inner| {
             let mut beside = inner.alloc::<u32>(N).unwrap();
-            let third = rig.device.stream().unwrap();
+            let third = rig.device.new_stream().unwrap();
             third.fill_bytes(&mut beside, 0).unwrap();
             third
         })

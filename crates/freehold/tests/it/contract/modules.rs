@@ -104,7 +104,7 @@ fn a_kernel_without_arguments_is_launched() {
 fn what_a_device_lacks_is_said_at_once_and_in_words() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    match rig.device.context() {
+    match rig.device.new_context() {
         Ok(context) => context.close().unwrap(),
         Err(error) => assert_eq!(error.to_string(), "the device has one context alone: use its primary one"),
     }

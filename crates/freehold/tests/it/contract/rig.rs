@@ -68,7 +68,7 @@ impl Rig {
     }
 
     pub(crate) fn streams<const COUNT: usize>(&self) -> [Stream; COUNT] {
-        [(); COUNT].map(|()| self.device.stream().unwrap())
+        [(); COUNT].map(|()| self.device.new_stream().unwrap())
     }
 
     /// Holds what is put into a stream from now on until the gate opens, at the latest when it is dropped.

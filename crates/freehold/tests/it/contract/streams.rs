@@ -35,7 +35,7 @@ fn many_streams_come_and_go() {
     let [last] = rig.streams();
     let mut block = last.zeros::<u32>(N).unwrap();
     for _ in 0..50 {
-        let stream = rig.device.stream().unwrap();
+        let stream = rig.device.new_stream().unwrap();
         rig.add(&stream, &mut block, 1);
     }
     assert_eq!(last.download(&block).unwrap(), [50; N]);

@@ -335,8 +335,8 @@ fn sweep_faults(machine: &Machine, scenario: &Scenario) -> u64 {
 fn check_every_call_says_so(device: &Device) {
     let faulted = |outcome: Result<()>| matches!(outcome, Err(Error::Faulted(_)));
     assert!(faulted(device.name().map(drop)));
-    assert!(faulted(device.context().map(drop)));
-    assert!(faulted(device.stream().map(drop)));
+    assert!(faulted(device.new_context().map(drop)));
+    assert!(faulted(device.new_stream().map(drop)));
     assert!(faulted(device.synchronize()));
     assert!(faulted(device.tidy()));
     assert!(faulted(device.trim().map(drop)));

@@ -4,7 +4,7 @@
 
 use std::os::fd::AsFd;
 
-use freehold::{Block, Device, Error, ExternalAccess, Grid, Image, Kernel, Permission, Result, Stream};
+use freehold::{Block, CloseError, Device, Error, ExternalAccess, Grid, Image, Kernel, Permission, Result, Stream};
 
 use crate::shared::{self, CHUNK};
 
@@ -28,7 +28,7 @@ fn add(stream: &Stream, add: &Kernel, to: &mut Block<u32>, more: u32) -> Result<
 }
 
 /// The error of a release that handed the block back, which must still be owned.
-fn still_owned((block, error): (Block<u32>, Error)) -> Error {
+fn still_owned(CloseError { value: block, error }: CloseError<Block<u32>>) -> Error {
     let owner = block.owner().expect("a block that was not released has its owner");
     assert_eq!(owner.base, block.address());
     error
@@ -37,7 +37,7 @@ fn still_owned((block, error): (Block<u32>, Error)) -> Error {
 /// A block goes round three streams, and others follow it.
 pub(crate) fn three_streams(device: &Device) -> Result<()> {
     let more = kernel(device, "add")?;
-    let streams = [device.stream()?, device.stream()?, device.stream()?];
+    let streams = [device.new_stream()?, device.new_stream()?, device.new_stream()?];
     let mut x = streams[0].upload(&[1u32; 300])?;
     for (stream, by) in streams.iter().chain(&streams).zip(1..) {
         add(stream, &more, &mut x, by)?;
@@ -57,7 +57,7 @@ pub(crate) fn three_streams(device: &Device) -> Result<()> {
 /// A block read abroad is dropped, and its size asked for again in both streams.
 pub(crate) fn dropped_abroad(device: &Device) -> Result<()> {
     let spend = kernel(device, "spend")?;
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     for round in 0..2_u32 {
         let x = stream.upload(&[round; 1000])?;
         other.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
@@ -75,7 +75,7 @@ pub(crate) fn dropped_abroad(device: &Device) -> Result<()> {
 /// The three ways to release that report.
 pub(crate) fn releases(device: &Device) -> Result<()> {
     let more = kernel(device, "add")?;
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     for _ in 0..2 {
         let (mut x, mut y, mut z) = (stream.zeros::<u32>(64)?, stream.zeros::<u32>(64)?, stream.zeros::<u32>(64)?);
         for block in [&mut x, &mut y, &mut z] {
@@ -90,43 +90,43 @@ pub(crate) fn releases(device: &Device) -> Result<()> {
 
 /// Streams, contexts and modules closed with work pending, and used on where that was refused.
 pub(crate) fn closings(device: &Device) -> Result<()> {
-    let context = device.context()?;
+    let context = device.new_context()?;
     let module = context.module(&image()?)?;
     let spend = crate::own::kernel(&module, "spend")?;
-    let (stream, kept) = (context.stream()?, context.stream()?);
+    let (stream, kept) = (context.new_stream()?, context.new_stream()?);
     let mut x = kept.zeros::<u32>(64)?;
     stream.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
     stream.fill_bytes(&mut x, 1)?;
-    stream.close().map_err(|(stream, error)| stream.synchronize().err().unwrap_or(error))?;
+    stream.close().map_err(|failed| failed.value.synchronize().err().unwrap_or(failed.error))?;
     assert_eq!(kept.download(&x)?, [0x0101_0101; 64]);
     kept.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
     drop(spend);
     module.close();
     let context = match context.close() {
         Ok(()) => panic!("a context with a live block is closed"),
-        Err((context, Error::ContextInUse { blocks, .. })) => {
+        Err(CloseError { value: context, error: Error::ContextInUse { blocks, .. } }) => {
             assert_eq!(blocks.len(), 1);
             context
         }
-        Err((_, error)) => return Err(error),
+        Err(CloseError { error, .. }) => return Err(error),
     };
     drop(x);
-    context.close().map_err(|(_, error)| error)
+    context.close().map_err(Error::from)
 }
 
 /// A context that goes with its blocks and its work.
 pub(crate) fn context_with_blocks(device: &Device) -> Result<()> {
-    let context = device.context()?;
+    let context = device.new_context()?;
     let spend = crate::own::kernel(&context.module(&image()?)?, "spend")?;
-    let stream = context.stream()?;
+    let stream = context.new_stream()?;
     let (x, y) = (stream.zeros::<u32>(64)?, stream.zeros::<u32>(LARGE)?);
-    let here = device.stream()?;
+    let here = device.new_stream()?;
     let mut copy = here.alloc::<u32>(64)?;
     here.copy(&x, &mut copy)?;
     stream.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
-    context.close_with_blocks().map_err(|(_, error)| error)?;
+    context.close_with_blocks()?;
     assert!(matches!(here.copy(&x, &mut copy), Err(Error::ContextClosed { .. })));
-    assert!(matches!(y.close(), Err((_, Error::ContextClosed { .. }))));
+    assert!(matches!(y.close(), Err(CloseError { error: Error::ContextClosed { .. }, .. })));
     assert_eq!(here.download(&copy)?, [0; 64]);
     Ok(())
 }
@@ -134,19 +134,19 @@ pub(crate) fn context_with_blocks(device: &Device) -> Result<()> {
 /// Contexts that are dropped, not closed.
 pub(crate) fn contexts_dropped(device: &Device) -> Result<()> {
     for _ in 0..2 {
-        let context = device.context()?;
+        let context = device.new_context()?;
         let more = crate::own::kernel(&context.module(&image()?)?, "add")?;
-        let mut x = context.stream()?.zeros::<u32>(64)?;
+        let mut x = context.new_stream()?.zeros::<u32>(64)?;
         drop(context);
-        add(&x.context().stream()?, &more, &mut x, 5)?;
-        assert_eq!(device.stream()?.download(&x)?, [5; 64]);
+        add(&x.context().new_stream()?, &more, &mut x, 5)?;
+        assert_eq!(device.new_stream()?.download(&x)?, [5; 64]);
     }
     Ok(())
 }
 
 /// Blocks that are known by their addresses.
 pub(crate) fn by_address(device: &Device) -> Result<()> {
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let mut addresses = Vec::new();
     for _ in 0..3 {
         let mut x = stream.alloc_tagged::<u32>(64, LET_GO)?;
@@ -166,7 +166,7 @@ pub(crate) fn by_address(device: &Device) -> Result<()> {
 
 /// Copies of all kinds, through staging and past it.
 pub(crate) fn copies(device: &Device) -> Result<()> {
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let mut large = stream.upload(&vec![3_u32; LARGE])?;
     let small = stream.upload(&[1_u32, 2, 3, 4])?;
     stream.write(&mut large.view_mut(..2)?, &[8, 9])?;
@@ -184,7 +184,7 @@ pub(crate) fn copies(device: &Device) -> Result<()> {
 /// Uses in no order, and orders by hand.
 pub(crate) fn events(device: &Device) -> Result<()> {
     let (more, spend) = (kernel(device, "add")?, kernel(device, "spend")?);
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let x = stream.zeros::<u32>(64)?;
     for _ in 0..3 {
         stream.launch(&spend, Grid::line(1, 1), (100_000_u64,))?;
@@ -205,9 +205,9 @@ pub(crate) fn events(device: &Device) -> Result<()> {
 /// Streams dropped with work, whose blocks live on.
 pub(crate) fn streams_dropped(device: &Device) -> Result<()> {
     let spend = kernel(device, "spend")?;
-    let kept = device.stream()?;
+    let kept = device.new_stream()?;
     for _ in 0..3 {
-        let stream = device.stream()?;
+        let stream = device.new_stream()?;
         stream.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
         let mut x = kept.alloc::<u32>(64)?;
         stream.fill_bytes(&mut x, 2)?;
@@ -223,7 +223,7 @@ pub(crate) fn streams_dropped(device: &Device) -> Result<()> {
 
 /// Memory that goes back to the driver, and more than there is.
 pub(crate) fn memory_back(device: &Device) -> Result<()> {
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let blocks = [512_usize, 5000, 1 << 20].map(|bytes| stream.zeros::<u8>(bytes));
     drop(blocks);
     stream.synchronize()?;
@@ -244,7 +244,7 @@ pub(crate) fn memory_back(device: &Device) -> Result<()> {
 /// A pool that may have no more: chunks are moved to another stream's ground, lent behind a wait, and given back.
 pub(crate) fn memory_moved(device: &Device) -> Result<()> {
     device.set_budget(16 << 20);
-    let (one, other) = (device.stream()?, device.stream()?);
+    let (one, other) = (device.new_stream()?, device.new_stream()?);
     let mut blocks = Vec::new();
     for _ in 0..8 {
         blocks.push(one.alloc::<u8>(2 << 20)?);
@@ -269,7 +269,7 @@ pub(crate) fn memory_moved(device: &Device) -> Result<()> {
 /// Memory that other processes can have, which makes room for other memory and gets it back.
 pub(crate) fn shared_abroad(device: &Device) -> Result<()> {
     device.set_budget(8 << 20);
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let mut x = stream.alloc_shareable::<u32>(64)?;
     stream.fill_bytes(&mut x, 1)?;
     let exported = x.export()?;
@@ -296,7 +296,7 @@ pub(crate) fn modules(device: &Device) -> Result<()> {
         Err(error) => return Err(error),
         Ok(_) => panic!("a kernel was found that is not there"),
     }
-    let (stream, nothing) = (device.stream()?, crate::own::kernel(&twin, "nothing")?);
+    let (stream, nothing) = (device.new_stream()?, crate::own::kernel(&twin, "nothing")?);
     assert_eq!(crate::own::kernel(&module, "add")?.parameters().len(), 3);
     stream.launch(&nothing, Grid::line(1, 1), ())?;
     drop(nothing);
@@ -307,13 +307,13 @@ pub(crate) fn modules(device: &Device) -> Result<()> {
 /// Work put in by several threads at once.
 pub(crate) fn threads(device: &Device) -> Result<()> {
     let more = kernel(device, "add")?;
-    let stream = device.stream()?;
+    let stream = device.new_stream()?;
     let x = stream.upload(&[4_u32; 64])?.share();
     let outcomes = std::thread::scope(|scope| {
         let workers = [1_u32, 2].map(|by| {
             let (x, more) = (x.clone(), &more);
             scope.spawn(move || -> Result<()> {
-                let own = device.stream()?;
+                let own = device.new_stream()?;
                 let mut copy = own.alloc::<u32>(64)?;
                 own.copy(&x, &mut copy)?;
                 add(&own, more, &mut copy, by)?;
@@ -330,7 +330,7 @@ pub(crate) fn threads(device: &Device) -> Result<()> {
 pub(crate) fn imports(device: &Device) -> Result<()> {
     let (more, spend) = (kernel(device, "add")?, kernel(device, "spend")?);
     let descriptor = shared::memory(CHUNK);
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let read = device.import(descriptor.as_fd(), CHUNK, Permission::Read)?;
     for round in 1..3_u32 {
         let written = device.import(descriptor.as_fd(), CHUNK, Permission::ReadWrite)?;
@@ -353,14 +353,14 @@ pub(crate) fn imports(device: &Device) -> Result<()> {
 /// Words that two streams write and await, left while they do.
 pub(crate) fn clocks(device: &Device) -> Result<()> {
     let descriptor = shared::words(64);
-    let (stream, other) = (device.stream()?, device.stream()?);
-    let seen = match device.clock(descriptor.as_fd(), 8) {
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
+    let seen = match device.shared_semaphores(descriptor.as_fd(), 8) {
         // There are devices without.
         Err(Error::NoWords) => return Ok(()),
         outcome => outcome?,
     };
     // A wait is only put in where the write that it is for is on its way.
-    let clock = device.clock(descriptor.as_fd(), 2)?;
+    let clock = device.shared_semaphores(descriptor.as_fd(), 2)?;
     for turn in 1..4 {
         stream.write_word(&clock, 0, turn)?;
         other.wait_word(&clock, 0, turn)?;
@@ -375,7 +375,7 @@ pub(crate) fn clocks(device: &Device) -> Result<()> {
 /// Memory that transfers have, behind work and before it, and rows that are packed for them.
 pub(crate) fn lendings(device: &Device) -> Result<()> {
     let more = kernel(device, "add")?;
-    let (stream, other) = (device.stream()?, device.stream()?);
+    let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let mut x = stream.upload(&[1_u32; 64])?;
     let mut packed = stream.zeros::<u32>(16)?;
     add(&other, &more, &mut x, 1)?;
@@ -388,7 +388,7 @@ pub(crate) fn lendings(device: &Device) -> Result<()> {
     assert!(matches!(refused, Err(Error::Undefined { bytes: 256, .. } | Error::Faulted(_))), "{refused:?}");
     stream.fill_bytes(&mut x, 0)?;
     // Where streams await no words this thread would wait for itself.
-    match device.clock(shared::words(8).as_fd(), 1) {
+    match device.shared_semaphores(shared::words(8).as_fd(), 1) {
         Err(Error::NoWords) => return Ok(()),
         outcome => drop(outcome?),
     }

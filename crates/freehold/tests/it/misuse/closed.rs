@@ -9,8 +9,8 @@ use crate::own::{Kernels, N, Own, grid, is_handed_out};
 fn everything_of_a_closed_context_is_refused_and_can_be_dropped() {
     let own = Own::new();
     let [home] = own.streams();
-    let context = own.device.context().unwrap();
-    let (stream, kernels) = (context.stream().unwrap(), Kernels::load(&context));
+    let context = own.device.new_context().unwrap();
+    let (stream, kernels) = (context.new_stream().unwrap(), Kernels::load(&context));
     let mut x = stream.upload(&[7_u32; N]).unwrap();
     let (y, event) = (stream.upload(&[7_u32; N]).unwrap(), stream.event().unwrap());
     let mut vec = DeviceVec::<u32>::new(&stream).unwrap();
@@ -18,7 +18,7 @@ fn everything_of_a_closed_context_is_refused_and_can_be_dropped() {
     let mut arena = Arena::new(&stream, 4096).unwrap();
     let shared = y.share();
     assert!(context.clone().close().is_err(), "blocks live in it");
-    context.clone().close_with_blocks().map_err(|(_, error)| error).unwrap();
+    context.clone().close_with_blocks().map_err(Error::from).unwrap();
     let closed =
         |refused: Result<(), Error>| assert!(matches!(refused, Err(Error::ContextClosed { .. })), "{refused:?}");
     closed(stream.download(&x).map(drop));
@@ -37,7 +37,7 @@ fn everything_of_a_closed_context_is_refused_and_can_be_dropped() {
     closed(arena.scope(|scope| scope.alloc::<u8>(1).and_then(|mut piece| home.fill(&mut piece, 1))));
     closed(kernels.module.kernels().map(drop));
     closed(crate::own::kernel(&kernels.module, "add").map(drop));
-    closed(context.stream().map(drop));
+    closed(context.new_stream().map(drop));
     assert!(x.resize(&home, 10 * N).is_err() && x.export().is_err());
     assert!(own.device.release(x.address()).is_err());
     drop((event, vec, arena, shared, kernels, x, stream, context));
@@ -91,7 +91,7 @@ fn a_block_that_is_resized_under_a_kernel_has_what_the_kernel_makes_of_it() {
 fn what_is_another_device_s_is_refused() {
     let own = Own::new();
     let other = freehold::open::device(None).unwrap();
-    let ([here], there) = (own.streams(), other.stream().unwrap());
+    let ([here], there) = (own.streams(), other.new_stream().unwrap());
     let (mut x, y) = (here.upload(&[7_u32; N]).unwrap(), there.upload(&[8_u32; N]).unwrap());
     let refused =
         |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::OtherDevice { .. })), "{outcome:?}");
@@ -104,17 +104,17 @@ fn what_is_another_device_s_is_refused() {
     refused(there.read_variable::<u32>(&own.kernels.module, "counter").map(drop));
     refused(other.note_use(x.address(), &here));
     let at = x.address();
-    refused(x.release_after(&there.event().unwrap()).map_err(|(block, error)| {
-        assert_eq!(block.address(), at);
-        error
+    refused(x.release_after(&there.event().unwrap()).map_err(|failed| {
+        assert_eq!(failed.value.address(), at);
+        failed.error
     }));
 }
 
 #[test]
 fn a_kernel_of_another_context_is_refused() {
     let own = Own::new();
-    let context = own.device.context().unwrap();
-    let stream = context.stream().unwrap();
+    let context = own.device.new_context().unwrap();
+    let stream = context.new_stream().unwrap();
     let refused = stream.launch(&own.kernels.count, Grid::line(1, 1), ());
     assert!(matches!(refused, Err(Error::OtherContext { .. })));
 }

@@ -136,7 +136,7 @@ const BORROWS: &[Program] = &[
     ("use a block that is shared", "E0382", "let z = x.share(); s.fill(&mut x, 1)?;"),
     ("use a reference that became the block", "E0382", "let z = x.share(); let b = z.into_block(); s.download(&z)?;"),
     ("use a stream that was closed", "E0382", "s.close().unwrap(); s.synchronize()?;"),
-    ("use a context that was closed", "E0382", "let c = d.context()?; c.close().unwrap(); c.stream()?;"),
+    ("use a context that was closed", "E0382", "let c = d.new_context()?; c.close().unwrap(); c.new_stream()?;"),
     ("use a module that was closed", "E0382", "m.close(); m.kernels()?;"),
     ("end a lending twice", "E0382", "let l = s.lend(&x)?; l.done(); l.done();"),
     ("end a lending that failed", "E0382", "let l = s.lend(&x)?; l.failed(); l.done();"),
@@ -243,7 +243,7 @@ const BORROWS: &[Program] = &[
         "E0499",
         "let mut to = [0u32; 1]; let r = &mut to; s.read(&x, &mut to)?; r[0] = 1;",
     ),
-    ("keep a context's name after its block", "E0505", "let c = x.context(); drop(x); c.stream()?;"),
+    ("keep a context's name after its block", "E0505", "let c = x.context(); drop(x); c.new_stream()?;"),
     (
         "have an unordered use after its block",
         "E0505",

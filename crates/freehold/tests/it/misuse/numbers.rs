@@ -146,14 +146,15 @@ fn words_of_a_clock_and_bytes_of_host_memory_are_there_or_refused() {
     let own = Own::new();
     let [stream] = own.streams();
     let memory = shared::words(128);
-    let clock = own.device.clock(memory.as_fd(), 16).unwrap();
+    let clock = own.device.shared_semaphores(memory.as_fd(), 16).unwrap();
     let panics = |act: &dyn Fn()| catch_unwind(AssertUnwindSafe(act)).is_err();
     for word in [16, 17, usize::MAX / 8, usize::MAX] {
         assert!(stream.write_word(&clock, word, 1).is_err() && stream.wait_word(&clock, word, 1).is_err(), "{word}");
         assert!(panics(&|| assert_eq!(clock.read(word), 0)) && panics(&|| clock.write(word, 1)), "{word}");
     }
     assert!(
-        own.device.clock(memory.as_fd(), usize::MAX).is_err() && own.device.clock(memory.as_fd(), 1 << 30).is_err()
+        own.device.shared_semaphores(memory.as_fd(), usize::MAX).is_err()
+            && own.device.shared_semaphores(memory.as_fd(), 1 << 30).is_err()
     );
     let host = own.device.host_memory(memory.as_fd(), 128).unwrap();
     for (offset, len) in [(128, 1), (127, 2), (u64::MAX, 1), (u64::MAX - 3, 4), (0, usize::MAX), (0, 129)] {

@@ -51,7 +51,7 @@ fn a_shared_block_is_read_by_all_and_goes_with_the_last() {
         for number in 0..THREADS as u32 {
             let (x, device) = (x.clone(), &own.device);
             scope.spawn(move || {
-                let own_stream = device.stream().unwrap();
+                let own_stream = device.new_stream().unwrap();
                 let mut y = own_stream.alloc::<u32>(N).unwrap();
                 own_stream.copy(&x, &mut y).unwrap();
                 drop(x);
@@ -114,7 +114,7 @@ fn blocks_that_go_round_threads_hold_what_was_put_there() {
         for number in 0..THREADS as u32 {
             let (give, device) = (give.clone(), &own.device);
             scope.spawn(move || {
-                let stream = device.stream().unwrap();
+                let stream = device.new_stream().unwrap();
                 for turn in 0..30 {
                     let value = number << 8 | turn;
                     let mut x = stream.alloc::<u32>(N).unwrap();
@@ -125,7 +125,7 @@ fn blocks_that_go_round_threads_hold_what_was_put_there() {
             });
         }
         drop(give);
-        let stream = own.device.stream().unwrap();
+        let stream = own.device.new_stream().unwrap();
         for (value, x) in take {
             assert_eq!(stream.download(&x).unwrap(), [value; N]);
         }
@@ -137,7 +137,7 @@ fn a_stream_that_is_dropped_by_another_thread_leaves_its_work() {
     let own = Own::new();
     let [reader] = own.streams();
     for turn in 0..20 {
-        let stream = own.device.stream().unwrap();
+        let stream = own.device.new_stream().unwrap();
         let mut x = stream.alloc::<u32>(N).unwrap();
         stream.fill(&mut x, turn).unwrap();
         thread::scope(|scope| {

@@ -109,7 +109,7 @@ impl Own {
     }
 
     pub(crate) fn streams<const COUNT: usize>(&self) -> [Stream; COUNT] {
-        [(); COUNT].map(|()| self.device.stream().unwrap())
+        [(); COUNT].map(|()| self.device.new_stream().unwrap())
     }
 
     /// A closed gate, for streams of every context.
@@ -123,7 +123,7 @@ impl Own {
 
     /// Lets the device do some work of another stream: what waits for nothing has had its chance then.
     pub(crate) fn pass_by(&self) {
-        let stream = self.device.stream().unwrap();
+        let stream = self.device.new_stream().unwrap();
         let mut block = stream.zeros::<u32>(N).unwrap();
         for _ in 0..20 {
             stream.launch(&self.kernels.add, grid(), (&mut block, 1_u32, N as u32)).unwrap();

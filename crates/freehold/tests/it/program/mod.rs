@@ -82,10 +82,10 @@ pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
     let device = unsafe { Device::new(api, ordinal) }?;
     let image = Image::ptx(include_str!("../../../examples/kernels.ptx"))?;
     let add = |context: &Context| crate::own::kernel(&context.module(&image)?, "add");
-    let created = device.context()?;
+    let created = device.new_context()?;
     let kernels = (add(device.primary())?, add(&created)?);
     let contexts = [(device.primary().clone(), kernels.0), (created, kernels.1)];
-    let streams = (0..STREAMS).map(|index| Ok((contexts[index % 2].0.stream()?, index % 2)));
+    let streams = (0..STREAMS).map(|index| Ok((contexts[index % 2].0.new_stream()?, index % 2)));
     let streams = streams.collect::<freehold::Result<_>>()?;
     let primary = primary::retain(&api, ordinal).map_err(Error::from)?;
     let (random, loans) = (Random(seed), VecDeque::new());
@@ -186,7 +186,7 @@ impl Program {
     /// A context that lives as long as one block of it, and its pending uses by others.
     fn block_of_a_context_of_its_own(&mut self) -> Result<(), Wrong> {
         let values = values(&mut self.random, LENGTHS[0]);
-        let block = self.device.context()?.stream()?.upload(&values)?;
+        let block = self.device.new_context()?.new_stream()?.upload(&values)?;
         self.blocks.push(Known { block, values });
         Ok(())
     }
@@ -240,10 +240,10 @@ impl Program {
         let (index, number) = (self.block(), self.stream());
         let block = self.blocks.swap_remove(index).block;
         match below(&mut self.random, 6) {
-            0 => Ok(block.close().map_err(|(_, error)| error)?),
+            0 => Ok(block.close().map_err(Error::from)?),
             1 => {
                 let event = self.streams[number].0.event()?;
-                Ok(block.release_after(&event).map_err(|(_, error)| error)?)
+                Ok(block.release_after(&event).map_err(Error::from)?)
             }
             2 => Ok(self.device.release(block.into_address())?),
             _ => {
@@ -273,7 +273,7 @@ impl Program {
     fn replace_a_stream(&mut self) -> Result<(), Wrong> {
         let number = self.stream();
         let context = self.streams[number].1;
-        self.streams[number] = (self.contexts[context].0.stream()?, context);
+        self.streams[number] = (self.contexts[context].0.new_stream()?, context);
         Ok(())
     }
 

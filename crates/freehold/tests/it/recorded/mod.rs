@@ -16,7 +16,7 @@ pub(crate) fn device() -> Device {
 pub(crate) fn work(device: &Device) {
     let module = device.module(&Image::ptx(KERNELS).unwrap()).unwrap();
     let (scale, spend) = (crate::own::kernel(&module, "scale").unwrap(), crate::own::kernel(&module, "spend").unwrap());
-    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let mut x = stream.upload(&[1.0f32; 100]).unwrap();
     x.tag("weights");
     stream.launch(&scale, Grid::cover(100, 32), (&mut x, 2.0f32, 100u32)).unwrap();

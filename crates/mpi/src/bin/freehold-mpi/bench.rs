@@ -105,7 +105,7 @@ struct Buffers {
 
 impl<'a> Rig<'a> {
     fn new(world: &'a World, arguments: &Arguments, bytes_max: usize) -> Result<Self, Failure> {
-        let stream = world.device().stream()?;
+        let stream = world.device().new_stream()?;
         let host = vec![1; bytes_max.max(ACK_BYTES)];
         Ok(Self { world, stream, host, peer: 1 - world.rank(), is_quick: arguments.quick })
     }

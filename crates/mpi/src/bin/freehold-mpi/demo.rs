@@ -35,7 +35,7 @@ pub(crate) fn run(world: &World, arguments: &Arguments, json: bool) -> Result<()
     let Arguments { size, steps, seed } = *arguments;
     let plan = Plan { size, steps, workers: world.size() as u32, seed };
     plan.check().map_err(|error| Failure::from_call(error.to_string()))?;
-    let stream = world.device().stream()?;
+    let stream = world.device().new_stream()?;
     let began = Instant::now();
     let own = solve(world, &stream, &plan)?;
     let Some(field) = gather_field(world, &stream, &plan, own)? else { return Ok(()) };
@@ -68,7 +68,7 @@ fn solve(world: &World, stream: &Stream, plan: &Plan) -> Result<Vec<f32>, Failur
     let [mut from, mut to] = [stream.alloc::<f32>(cells)?, stream.alloc::<f32>(cells)?];
     strip.begin(stream, &mut from.view_mut(..)?, reads.clone())?;
     // Flags are read by another stream, which waits for the kernel that writes them and for no epoch behind it.
-    let reader = world.device().stream()?;
+    let reader = world.device().new_stream()?;
     let mut flags = stream.alloc::<u32>(strip.count() as usize)?;
     let mut exchanges: VecDeque<Exchange> = VecDeque::new();
     for epoch in 0..plan.epochs() {
