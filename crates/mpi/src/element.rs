@@ -1,4 +1,4 @@
-//! What transfers are of: elements that MPI has a name for, and the operations that reduce them.
+//! Element types that have an MPI datatype, and the operations that reduce them.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A number that MPI can reduce. No other type can be one: the library trusts the name that MPI has for it.
+/// A number that MPI can reduce. The trait is sealed: each type must match its MPI datatype.
 pub trait Element: Pod + Sealed {
-    /// As Rust calls it.
+    /// The type's name in Rust.
     const NAME: &'static str;
-    /// Whether it has bits to combine.
+    /// Whether bitwise operations are defined for it.
     const IS_INTEGER: bool;
     #[doc(hidden)]
     fn datatype() -> Datatype;
 }
 
-/// MPI's name for an element.
+/// An MPI datatype.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Datatype(pub(crate) ffi::MPI_Datatype);
 
-// SAFETY: the handle is not `Send` where the library makes it a pointer; it names a constant of the library, which no thread
-// changes.
+// SAFETY: the handle is not `Send` where the library makes it a pointer; it names a constant of the library, which no
+// thread changes.
 unsafe impl Send for Datatype {}
 
 macro_rules! elements {
@@ -60,7 +60,7 @@ elements! {
     f64, false, RSMPI_DOUBLE;
 }
 
-/// How elements of several ranks become one.
+/// How elements of several ranks are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Sum,
@@ -73,7 +73,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Refuses operations on bits of what has none to combine.
+    /// Rejects bitwise operations on types that are not integers.
     pub(crate) fn check<T: Element>(self) -> Result<()> {
         let is_of_bits = matches!(self, Self::And | Self::Or | Self::Xor);
         if is_of_bits && !T::IS_INTEGER {
@@ -106,13 +106,13 @@ impl Op {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Sum => "a sum",
-            Self::Product => "a product",
-            Self::Min => "a minimum",
-            Self::Max => "a maximum",
-            Self::And => "and",
-            Self::Or => "or",
-            Self::Xor => "exclusive or",
+            Self::Sum => "sum",
+            Self::Product => "product",
+            Self::Min => "minimum",
+            Self::Max => "maximum",
+            Self::And => "bitwise and",
+            Self::Or => "bitwise or",
+            Self::Xor => "bitwise exclusive or",
         })
     }
 }

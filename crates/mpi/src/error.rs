@@ -1,45 +1,45 @@
-//! What can go wrong, sorted by whose fault it is.
+//! The crate's errors, grouped by cause: the caller, another rank or the network, the system.
 
 use std::fmt;
 
 use crate::element::Op;
 
-/// Why something was not done.
+/// An error of a call.
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
     // The caller's.
-    #[error("rank {rank} is none of {size}; the first is 0")]
+    #[error("invalid rank {rank}: expected 0 to {last}", last = .size - 1)]
     NoSuchRank { rank: i32, size: i32 },
-    #[error("tag {tag} is none: tags go from 0 to {tag_max}")]
+    #[error("invalid tag {tag}: expected 0 to {tag_max}")]
     NoSuchTag { tag: i32, tag_max: i32 },
-    #[error("FREEHOLD_MPI is '{value}', but should be direct, shared or staged")]
+    #[error("FREEHOLD_MPI is '{value}': expected direct, shared or staged")]
     UnknownPath { value: String },
-    #[error("{variable} is '{value}', but should be {wanted}")]
+    #[error("{variable} is '{value}': expected {wanted}")]
     Misconfigured { variable: &'static str, value: String, wanted: &'static str },
-    #[error("{what} has {elements} elements, and {wanted} are needed: take a view of as many")]
+    #[error("{what} has {elements} elements, expected {wanted}: pass a view of that length")]
     LengthMismatch { what: &'static str, elements: usize, wanted: usize },
-    #[error("only the root, rank {root}, {does} the whole: give it a block there, and none elsewhere")]
+    #[error("the root, rank {root}, must pass a block to {does}, and every other rank `None`")]
     NotRoot { root: i32, does: &'static str },
-    #[error("{op} is no operation on {element}: bits are of whole numbers")]
+    #[error("{op} is not defined for {element}: expected an integer type")]
     UnsupportedOperation { op: Op, element: &'static str },
-    #[error("MPI was initialised before: there is one World in a process, and it cannot be made again")]
+    #[error("MPI is already initialized: a process can create a `World` only once")]
     AlreadyInitialized,
-    #[error("rows of {row} elements, {pitch} apart, overlap: the pitch is at least the row")]
+    #[error("rows of {row} elements overlap at a pitch of {pitch}: the pitch must be at least the row length")]
     RowsOverlap { row: usize, pitch: usize },
-    #[error("{elements} elements from {start} on are no part of the window of rank {rank}, which has {len}")]
+    #[error("range {start}..{end} is outside the window of rank {rank}, which has {len} elements", end = .start.saturating_add(*.elements))]
     OutOfWindow { start: usize, elements: usize, rank: i32, len: usize },
 
     // Another rank's, or the network's.
     #[error("{0} failed: {message}", message = .0.message)]
     Transfer(Box<TransferError>),
     #[error(
-        "a message{} from rank {source_rank} with tag {tag} does not fit into {capacity_bytes} bytes: receive into as many, or \
-        send fewer", length(.bytes)
+        "a message{} from rank {source_rank} with tag {tag} does not fit into {capacity_bytes} bytes: receive into a larger \
+        block, or send less", length(.bytes)
     )]
     Truncated {
         source_rank: i32,
         tag: i32,
-        /// Unless the library does not tell.
+        /// `None` if the library does not report the length.
         bytes: Option<u64>,
         capacity_bytes: u64,
     },
@@ -47,39 +47,36 @@ pub enum Error {
     RankDied(Box<TransferError>),
 
     // The system's.
-    #[error(
-        "the MPI library lets only one thread call it ({provided}): one that lets threads take turns \
-         (MPI_THREAD_SERIALIZED) is needed"
-    )]
+    #[error("the MPI library provides {provided}: MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE is required")]
     InsufficientThreadSupport { provided: &'static str },
     #[error("{call}: {message}")]
     Library { call: &'static str, message: Box<str> },
-    #[error("the thread for transfers does not start: {message}")]
+    #[error("failed to start the thread for transfers: {message}")]
     SpawnThread { message: Box<str> },
-    #[error("the ranks do not agree: {what}")]
+    #[error("the ranks disagree: {what}")]
     Disagreement { what: &'static str },
     #[error(transparent)]
     Device(#[from] freehold::Error),
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the message of `Display`, which `main` and `unwrap` then show.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A transfer that was not made.
+/// A transfer that failed.
 #[derive(Clone, Debug)]
 pub struct TransferError {
-    /// In words: "sending", "receiving", "reducing".
+    /// The operation: "sending", "receiving", "reducing".
     pub what: &'static str,
-    /// The other rank, unless it was any, or all.
+    /// The other rank. `None` if it is any rank, or all of them.
     pub rank: Option<i32>,
-    /// Unless it was any, or the transfer has none.
+    /// `None` if it is any tag, or if the transfer has no tag.
     pub tag: Option<i32>,
     pub bytes: u64,
-    /// What the library, or the driver, said.
+    /// The message of the MPI library or of the driver.
     pub message: Box<str>,
 }
 
@@ -102,5 +99,5 @@ fn length(bytes: &Option<u64>) -> String {
     bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"))
 }
 
-/// What a call that can fail returns.
+/// The result of a fallible call.
 pub type Result<T> = std::result::Result<T, Error>;

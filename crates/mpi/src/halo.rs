@@ -1,5 +1,5 @@
-//! Edges of a field that neighbours exchange: rows that lie apart are packed on the device, sent, received, and unpacked, all in the
-//! order of one stream.
+//! Halo exchange: strided rows of a field are packed on the device, sent, received and unpacked, all in the order of
+//! one stream.
 
 use freehold::{Pod, Stream, ViewMut};
 
@@ -8,10 +8,11 @@ use crate::request::Request;
 use crate::transfer::Received;
 use crate::world::World;
 
-/// Elements of a field: `rows` rows of `row` elements, each `pitch` behind the one before it.
+/// Elements of a field: `rows` rows of `row_len` elements, `pitch` elements from the start of one to the start of the
+/// next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first element.
+    /// The index of the first element.
     pub start: usize,
     pub row_len: usize,
     pub rows: usize,
@@ -23,7 +24,7 @@ impl Rows {
         self.row_len * self.rows
     }
 
-    /// One behind the last element.
+    /// The index after the last element.
     fn end(self) -> usize {
         self.start + self.pitch * (self.rows - 1) + self.row_len
     }
@@ -41,24 +42,24 @@ impl Rows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub rank: i32,
-    /// What it is given, and the tag of that message.
+    /// The rows sent to the neighbour, and the tag of the message.
     pub send: Rows,
     pub send_tag: i32,
-    /// What it gives, and the tag of that message.
+    /// The rows received from the neighbour, and the tag of the message.
     pub recv: Rows,
     pub recv_tag: i32,
 }
 
-/// An exchange that is under way.
+/// A pending exchange.
 #[derive(Debug)]
-#[must_use = "an exchange that nobody waits for goes on; `World::troubles` tells if it fails"]
+#[must_use = "a dropped exchange continues; `World::drop_errors` reports its failure"]
 pub struct Exchange {
     sends: Vec<Request<()>>,
     recvs: Vec<(Rows, Request<Received>)>,
 }
 
 impl World {
-    /// Exchanges edges of a field with neighbours, and waits for that. See [`iexchange`](Self::iexchange).
+    /// Exchanges edges of a field with neighbours, and waits for the exchange. See [`iexchange`](Self::iexchange).
     ///
     /// # Errors
     /// As for [`iexchange`](Self::iexchange) and [`Exchange::wait`].
@@ -66,16 +67,16 @@ impl World {
         self.iexchange(stream, field, edges)?.wait(stream, field)
     }
 
-    /// Exchanges edges of a field with neighbours. What is given is packed in the order of the stream, and what is taken lies in the
-    /// field for all work that is put in later; no host waits. Edges that are taken do not overlap.
+    /// Exchanges edges of a field with neighbours, without waiting. Sent rows are packed in the stream's order; work
+    /// enqueued later finds the received rows in the field. Received edges must not overlap.
     ///
     /// # Errors
-    /// [`Error::RowsOverlap`], and what [`Stream::copy_rows`] refuses: the field is as it was.
+    /// [`Error::RowsOverlap`], and the errors of [`Stream::copy_rows`]. The field is unchanged.
     pub fn iexchange<T: Pod>(&self, stream: &Stream, field: &mut ViewMut<'_, T>, edges: &[Edge]) -> Result<Exchange> {
         for edge in edges {
             edge.send.check()?;
             edge.recv.check()?;
-            // Both lie in the field: nothing begins where one does not.
+            // Checks all ranges before any transfer starts.
             field.view(edge.send.start..edge.send.end())?;
             field.view(edge.recv.start..edge.recv.end())?;
         }
@@ -101,16 +102,17 @@ impl World {
 }
 
 impl Exchange {
-    /// Waits until all edges are there, and all that were given may be changed.
+    /// Waits until all edges have arrived, and all sent edges may be changed.
     ///
     /// # Errors
-    /// The first that went wrong. What did not arrive is undefined in the field: reading it is refused until it is written whole.
+    /// The first error. Edges that did not arrive are undefined: reads of them fail until they are completely
+    /// overwritten.
     pub fn wait<T: Pod>(self, stream: &Stream, field: &mut ViewMut<'_, T>) -> Result<()> {
         let mut outcome = Ok(());
         for (rows, request) in self.recvs {
             let received = request.wait().and_then(|received| {
                 let (elements, wanted) = (received.len::<T>(), rows.len());
-                let what = "an edge that arrived";
+                let what = "a received edge";
                 if elements == wanted { Ok(()) } else { Err(Error::LengthMismatch { what, elements, wanted }) }
             });
             if let Err(error) = received {

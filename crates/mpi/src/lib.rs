@@ -84,21 +84,22 @@ pub use transfer::Received;
 pub use window::{Epoch, Window};
 pub use world::{ANY, World};
 
-/// What the MPI library calls itself: its name and version.
+/// Returns the name and version of the MPI library.
 pub fn library() -> String {
     raw::library_name()
 }
 
-/// Finds out anew whether the library takes memory of this device. Called by a rank, it tells what such a one finds.
+/// Probes again whether the MPI library accepts this device's memory. In a rank, it probes with the environment of the
+/// run.
 ///
 /// # Errors
-/// What the driver says to the question for the device's name.
+/// The driver's error if it cannot name the device.
 #[doc(hidden)]
 pub fn probe(device: &freehold::Device) -> Result<Probe> {
     probe::run_probe(device)
 }
 
-/// The page of the book whose program needs this crate, which the tests compile.
+/// Compiles the program on the page about MPI as a test.
 #[cfg(doctest)]
 mod doc_pages {
     #[doc = include_str!("../../../docs/mpi.md")]

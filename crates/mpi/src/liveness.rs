@@ -1,5 +1,5 @@
-//! Who has died: the processes of other ranks on this machine, which the kernel tells of. What MPI libraries do of themselves
-//! is to end all ranks, or to wait for ever.
+//! Detects ranks of this machine that have died, through process descriptors. On their own, MPI libraries either end
+//! all ranks or wait forever.
 
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// How often the kernel is asked.
+/// How often the kernel is polled.
 const PERIOD: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct Liveness {
     ranks: Vec<PeerProcess>,
-    /// When the kernel was asked last.
+    /// When the kernel was last polled.
     last_poll: Mutex<Instant>,
     any_died: AtomicBool,
 }
 
 #[derive(Debug)]
 struct PeerProcess {
-    /// None: this process, or one that the kernel does not let be watched from here.
+    /// `None` for this process, for ranks of other machines, and for processes that cannot be watched.
     process: Option<OwnedFd>,
     has_died: AtomicBool,
 }
 
 impl Liveness {
-    /// Watches the processes with these ids, by rank; none for ranks of other machines, and for this one.
+    /// Watches the processes with these ids, by rank. `None` for this rank and for ranks of other machines.
     pub(crate) fn new(processes: impl Iterator<Item = Option<u32>>) -> Self {
         let watched = |id: u32| {
             let id = Pid::from_raw(i32::try_from(id).ok()?)?;
@@ -40,7 +40,7 @@ impl Liveness {
         Self { ranks, last_poll: Mutex::new(Instant::now()), any_died: AtomicBool::new(false) }
     }
 
-    /// Asks the kernel, if that is some time ago. Whether any rank is known to have died.
+    /// Polls the kernel if the last poll is long enough ago. Returns whether any rank is known to have died.
     pub(crate) fn poll(&self) -> bool {
         if let Ok(mut asked) = self.last_poll.try_lock()
             && asked.elapsed() >= PERIOD
@@ -51,7 +51,7 @@ impl Liveness {
         self.any_died()
     }
 
-    /// Whether any rank is known to have died.
+    /// Returns whether any rank is known to have died.
     #[inline]
     pub(crate) fn any_died(&self) -> bool {
         self.any_died.load(Ordering::Acquire)
@@ -73,12 +73,12 @@ impl Liveness {
         self.any_died() && self.ranks[rank as usize].has_died.load(Ordering::Acquire)
     }
 
-    /// Some rank that has died.
+    /// Returns a rank that has died.
     pub(crate) fn first_dead(&self) -> Option<i32> {
         (0..self.ranks.len() as i32).find(|&rank| self.has_died(rank))
     }
 
-    /// Some rank, where all but one have died.
+    /// Returns a dead rank if all ranks except `but` have died.
     pub(crate) fn all_others_dead(&self, but: i32) -> Option<i32> {
         let mut others = (0..self.ranks.len() as i32).filter(|&rank| rank != but);
         if others.all(|rank| self.has_died(rank)) { self.first_dead() } else { None }

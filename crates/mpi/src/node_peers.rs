@@ -1,6 +1,6 @@
-//! Ranks of one machine: each has memory that the others have mapped. Where they have one device it is the device's, so that messages
-//! between them never leave it; else it is the host's, registered with the devices of both, so that no processor copies them.
-//! Descriptors travel once, at the beginning, over sockets of the system's.
+//! Memory that ranks of one machine share: each rank maps the slots of the others. Ranks of one device share device
+//! memory, so messages between them never leave the device; other ranks share host memory registered with both devices,
+//! so no processor copies messages. Descriptors are exchanged once, at start, over Unix sockets.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,32 +19,32 @@ use crate::error::Result;
 use crate::raw::{Comm, Library};
 use crate::staging::SharedAddress;
 
-/// How long a rank tries to be heard by another.
+/// How long a rank tries to send its descriptor to another.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const NONCE_BYTES: usize = 16;
 const CARD_BYTES: usize = 64;
 
-/// What a rank tells of itself: machine, device, and where it hears of descriptors.
+/// What a rank tells the others: its machine, its device, and the nonce of its socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PeerCard {
-    /// Of the machine, and of the namespace of its processes.
+    /// Identifies the machine and its process namespace.
     node_id: [u8; 8],
     device: [u8; 16],
     nonce: [u8; NONCE_BYTES],
     can_share: bool,
 }
 
-/// Which memory they share.
+/// Which memory ranks share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SharedMemoryKind {
-    /// The device's, between ranks that have the same.
+    /// Device memory, between ranks of one device.
     Device,
-    /// The host's.
+    /// Host memory.
     Host,
 }
 
-/// What a rank shares: places for pieces of messages, of all its messages together.
+/// The slots of a rank, which hold parts of messages. All its messages share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) bytes: usize,
@@ -53,13 +53,13 @@ pub(crate) struct Slots {
 
 #[derive(Debug)]
 pub(crate) struct NodePeers {
-    /// Memory of this rank's that others have mapped.
+    /// This rank's memory, which others have mapped.
     own: Option<OwnSlots>,
-    /// Memory of others, by rank.
+    /// Mapped memory of other ranks, by rank.
     peers: Vec<Option<PeerSlots>>,
-    /// Who has mapped this rank's.
+    /// Which ranks have mapped this rank's memory.
     is_reachable: Vec<bool>,
-    /// Ranks of this machine.
+    /// Which ranks run on this machine.
     same_node: Vec<bool>,
     slots: Slots,
 }
@@ -67,7 +67,7 @@ pub(crate) struct NodePeers {
 #[derive(Debug)]
 struct OwnSlots {
     memory: SlotMemory,
-    /// Slots that no message has.
+    /// Slots that no message uses.
     free: Mutex<Vec<usize>>,
 }
 
@@ -80,12 +80,12 @@ struct PeerSlots {
 #[derive(Debug)]
 enum SlotMemory {
     Own(Block<u8>),
-    /// From where on it is used.
+    /// The mapping, and the offset of the first slot.
     Mapped(Imported, u64),
     Host(HostMemory),
 }
 
-/// What another process needs to map memory.
+/// What another process needs to map the memory.
 #[derive(Debug)]
 struct Exported {
     descriptor: OwnedFd,
@@ -100,7 +100,7 @@ impl SlotMemory {
             Self::Own(block) => SharedAddress::Device(block.address() + offset_bytes as u64),
             Self::Mapped(memory, from) => SharedAddress::Device(memory.address() + from + offset_bytes as u64),
             Self::Host(memory) => {
-                // Writable, though behind a shared reference: the memory is atomics.
+                // Writable through a shared reference, because the memory consists of atomics.
                 let start = memory.words().as_ptr().cast_mut().cast::<u8>();
                 SharedAddress::Host(start.wrapping_add(offset_bytes))
             }
@@ -116,8 +116,8 @@ impl NodePeers {
         Self { own: None, peers, is_reachable: vec![false; ranks], same_node: vec![false; ranks], slots }
     }
 
-    /// Gets to know the ranks of this machine, and of this device where its memory is to be shared, with all ranks. Where memory cannot
-    /// be shared, there are none; and without a node_id, which is that of the machine.
+    /// Exchanges memory with the ranks of this machine; for device memory, with the ranks of this device. All ranks
+    /// call this. The result is empty if memory cannot be shared, or if `node_id` is `None`.
     pub(crate) fn exchange(
         library: &Library,
         comm: Comm,
@@ -154,7 +154,7 @@ impl NodePeers {
             }
             this.own = Some(OwnSlots { memory, free: Mutex::new((0..slots.count).rev().collect()) });
         }
-        // Who has mapped whose.
+        // Exchanges who has mapped whose memory.
         let mut mapped = [0; MAPPED_BYTES];
         for (other, peer) in this.peers.iter().enumerate().take(MAPPED_BYTES * 8) {
             mapped[other / 8] |= u8::from(peer.is_some()) << (other % 8);
@@ -168,13 +168,13 @@ impl NodePeers {
             this.own = None;
         }
         if me >= MAPPED_BYTES * 8 {
-            // Nobody knows that they are mapped.
+            // Ranks beyond the bitmap share nothing.
             this.peers.fill_with(|| None);
         }
         Ok(this)
     }
 
-    /// Whether messages to a rank can go through memory of this one's.
+    /// Returns whether messages to a rank can use this rank's slots.
     pub(crate) fn reaches(&self, rank: i32) -> bool {
         self.is_reachable[rank as usize]
     }
@@ -183,7 +183,7 @@ impl NodePeers {
         self.is_reachable.contains(&true)
     }
 
-    /// Whether all ranks of this machine are reached.
+    /// Returns whether messages to every other rank of this machine can.
     pub(crate) fn reaches_all(&self) -> bool {
         self.same_node.iter().zip(&self.is_reachable).all(|(&is_near, &is_reached)| is_reached || !is_near)
     }
@@ -192,7 +192,7 @@ impl NodePeers {
         self.slots.bytes
     }
 
-    /// A slot of this rank's that no message has: its number, and where it lies.
+    /// Takes a free slot of this rank. Returns its index and address.
     pub(crate) fn alloc_slot(&self) -> Option<(usize, SharedAddress)> {
         let own = self.own.as_ref()?;
         let slot = own.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -200,18 +200,18 @@ impl NodePeers {
     }
 
     pub(crate) fn free_slot(&self, slot: usize) {
-        let own = self.own.as_ref().expect("a slot that was taken is there");
+        let own = self.own.as_ref().expect("a rank without memory has no free slots");
         own.free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
     }
 
-    /// Where a slot of another rank's lies here.
+    /// Returns the local address of another rank's slot.
     pub(crate) fn peer_slot(&self, rank: i32, slot: usize) -> Option<SharedAddress> {
         let peer = self.peers[rank as usize].as_ref().filter(|peer| slot < peer.count)?;
         Some(peer.memory.address(slot * self.slots.bytes))
     }
 }
 
-/// For a bit of each rank. Ranks beyond these share nothing.
+/// One bit per rank. Further ranks share nothing.
 const MAPPED_BYTES: usize = 512;
 
 impl PeerCard {
@@ -231,7 +231,7 @@ impl PeerCard {
     }
 }
 
-/// Memory for others, where the device can share any.
+/// Allocates memory for other ranks to map, if the device can share memory.
 fn exported(device: &Device, kind: SharedMemoryKind, slots: Slots) -> Option<(SlotMemory, Exported)> {
     let (bytes, count) = (slots.bytes * slots.count, slots.count);
     if kind == SharedMemoryKind::Host {
@@ -255,7 +255,7 @@ fn nonce() -> Option<[u8; NONCE_BYTES]> {
     read.ok().map(|()| nonce)
 }
 
-/// The name of the socket that a nonce stands for. Who does not know the nonce does not find it.
+/// Returns the socket name for a nonce. Processes that do not know the nonce cannot find the socket.
 fn socket_name(nonce: &[u8; NONCE_BYTES]) -> Option<SocketAddrUnix> {
     let text: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
     SocketAddrUnix::new_abstract_name(format!("freehold-mpi-{text}").as_bytes()).ok()
@@ -270,7 +270,7 @@ fn listen(nonce: &[u8; NONCE_BYTES]) -> Option<OwnedFd> {
 
 const DESCRIPTOR_MESSAGE_BYTES: usize = 48;
 
-/// Tells another rank of this one's memory, and hears others meanwhile: each can be told of few at a time.
+/// Sends this rank's descriptor to another rank, and receives meanwhile: a socket's queue holds few messages.
 fn send_descriptor(ear: &OwnedFd, to: &[u8; NONCE_BYTES], rank: i32, exported: &Exported, mut meanwhile: impl FnMut()) {
     let Some(to_name) = socket_name(to) else { return };
     let mut text = [0; DESCRIPTOR_MESSAGE_BYTES];
@@ -284,18 +284,18 @@ fn send_descriptor(ear: &OwnedFd, to: &[u8; NONCE_BYTES], rank: i32, exported: &
         let descriptors = [exported.descriptor.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)), "there is room for one descriptor");
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)), "the buffer holds one descriptor");
         let sent = sendmsg_addr(ear, &to_name, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL);
         let is_full = matches!(sent, Err(rustix::io::Errno::AGAIN));
         if !is_full || began.elapsed() > EXCHANGE_TIMEOUT {
-            // Whoever cannot be told finds no memory of this rank's, and says so.
+            // A rank that the descriptor does not reach reports that it has mapped nothing.
             return;
         }
         meanwhile();
     }
 }
 
-/// Maps the memory of ranks that have told of it.
+/// Maps the memory of ranks whose descriptors have arrived.
 fn recv_descriptors(
     ear: &OwnedFd,
     nonce: &[u8; NONCE_BYTES],
@@ -316,7 +316,7 @@ fn recv_descriptors(
         });
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| text[at + index]));
         let (rank, bytes, offset_bytes, count) = (word(16) as usize, word(24), word(32), word(40) as usize);
-        // All its slots lie within it.
+        // All slots must lie within the mapping.
         let room_bytes = bytes.saturating_sub(offset_bytes);
         let fits = count.checked_mul(slots.bytes).is_some_and(|needed_bytes| needed_bytes as u64 <= room_bytes);
         if text[..16] != nonce[..] || rank >= peers.len() || !fits {

@@ -1,4 +1,4 @@
-//! Which path transfers take, and why: what the environment says, what the device is, and what a probe found. All ranks take one.
+//! Chooses the path of transfers from the environment, the device and a probe. All ranks use the same path.
 
 use freehold::Device;
 
@@ -7,23 +7,23 @@ use crate::probe::{self, ProbeResult};
 use crate::raw::{Comm, Library};
 use crate::settings::{Path, Settings};
 
-/// The paths of all ranks.
+/// The paths that all ranks use, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathChoice {
-    /// Of messages, and of one-sided transfers.
+    /// The path of messages and one-sided transfers.
     pub transfers: Path,
-    /// Of what all ranks do together: these read and write memory in the library itself.
+    /// The path of collective calls, in which the library itself reads and writes the memory.
     pub collectives: Path,
-    /// In words.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// What one rank says to the others.
+/// The length of a rank's probe result.
 const REASON_BYTES: usize = 1200;
-/// Two answers and a length come before the words.
+/// Two flags and the length of the reason precede the reason.
 const HEAD_BYTES: usize = 4;
 
-/// Decides, with all ranks.
+/// Chooses the path together with all ranks.
 pub(crate) fn choose(
     library: &Library,
     comm: Comm,
@@ -34,14 +34,12 @@ pub(crate) fn choose(
     let mine = (settings.path, is_host_visible);
     let all = library.allgather(comm, &encode(mine))?;
     if all.iter().any(|other| other[0] != encode(mine)[0]) {
-        return Err(Error::Disagreement { what: "FREEHOLD_MPI is not the same at all" });
+        return Err(Error::Disagreement { what: "FREEHOLD_MPI must have the same value at all ranks" });
     }
     let all_visible = all.iter().all(|other| other[1] == 1);
     let (transfers, why) = match settings.path {
-        Some(path) => (path, format!("FREEHOLD_MPI={} says so", path.name())),
-        None if all_visible => {
-            (Path::Direct, "the host sees the device's memory, so that every library can use it".to_owned())
-        }
+        Some(path) => (path, format!("forced by FREEHOLD_MPI={}", path.name())),
+        None if all_visible => (Path::Direct, "the host can access device memory, so every MPI library can".to_owned()),
         None => return choose_by_probe(library, comm, device),
     };
     let collectives = if transfers == Path::Direct && all_visible { Path::Direct } else { Path::Staged };
@@ -58,7 +56,7 @@ fn encode((path, is_host_visible): (Option<Path>, bool)) -> [u8; 2] {
     [path, u8::from(is_host_visible)]
 }
 
-/// Probes, once a machine, and takes what holds at all.
+/// Probes once per machine, and chooses what works on every machine.
 fn choose_by_probe(library: &Library, comm: Comm, device: &Device) -> Result<PathChoice> {
     let machine = library.node_comm(comm)?;
     let (place, _) = library.rank_and_size(machine)?;
@@ -72,17 +70,17 @@ fn choose_by_probe(library: &Library, comm: Comm, device: &Device) -> Result<Pat
     words[HEAD_BYTES..HEAD_BYTES + length].copy_from_slice(&text[..length]);
     let all = library.allgather(comm, &words)?;
     let takes = |at: usize| all.iter().all(|words| words[at] == 1);
-    // Of the machine that refuses, or else of the first.
+    // The reason of the first machine that refuses, or else of the first machine.
     let deciding = all.iter().find(|words| words[0] == 0).unwrap_or(&all[0]);
     let length = usize::from(u16::from_le_bytes([deciding[2], deciding[3]])).min(REASON_BYTES - HEAD_BYTES);
     let why = String::from_utf8_lossy(&deciding[HEAD_BYTES..HEAD_BYTES + length]).into_owned();
-    // Shared where ranks can, which is found out next.
+    // `World::new` checks next which ranks can share memory.
     let transfers = if takes(0) { Path::Direct } else { Path::Shared };
     let collectives = if takes(0) && takes(1) { Path::Direct } else { Path::Staged };
     Ok(PathChoice { transfers, collectives, reason: why })
 }
 
-/// Whether any rank says so.
+/// Returns whether the flag is set at any rank.
 pub(crate) fn any_rank(library: &Library, comm: Comm, mine: bool) -> Result<bool> {
     Ok(library.allgather(comm, &[u8::from(mine)])?.contains(&[1]))
 }

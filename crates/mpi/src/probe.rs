@@ -1,7 +1,8 @@
-//! Whether the library takes device memory, found out by giving it some, in processes that may die of it. The answer is remembered.
+//! Probes whether the MPI library accepts device memory, by passing it some in child processes that may crash. Results
+//! are cached.
 //!
-//! What a library says of itself is no answer: one that was built without CUDA passes device memory well over transports that
-//! know of it, and dies of it over its own (fact 1.8).
+//! What a library reports about itself is not enough: a library built without CUDA passes device memory correctly over
+//! transports that support it, and crashes over its own.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -23,17 +24,18 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::raw::library_name;
 
-/// How long processes of a probe have.
+/// How long the processes of a probe may run.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a probe prints when MPI has begun, and it is about to give it device memory; and when all went well.
+/// Printed by a probe's process once MPI is initialized, before it passes device memory; and printed when all transfers
+/// worked.
 pub(crate) const STARTED: &str = "begun";
 pub(crate) const ACCEPTED: &str = "taken";
 
-/// How much of what processes complained of goes into a reason, in bytes.
+/// How many bytes of the processes' error output a reason quotes.
 const REASON_BYTES_MAX: usize = 300;
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProbeResult {
     pub(crate) takes_messages: bool,
@@ -42,7 +44,7 @@ pub(crate) struct ProbeResult {
 }
 
 impl ProbeResult {
-    /// Of a rank that leaves it to another.
+    /// For a rank that leaves the probe to another.
     pub(crate) const UNNEEDED: Self = Self { takes_messages: true, takes_reductions: true, why: String::new() };
 
     fn refused(why: String) -> Self {
@@ -50,7 +52,8 @@ impl ProbeResult {
     }
 }
 
-/// A probe: whether the library takes device memory in messages and in collective calls, why that is said, and all that was tried.
+/// A probe: whether the library accepts device memory in messages and in collective calls, the reason, and every
+/// attempt.
 #[doc(hidden)]
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
@@ -58,15 +61,15 @@ pub struct Probe {
     pub takes_reductions: bool,
     pub why: String,
     pub attempts: Vec<Attempt>,
-    /// The variables that the processes were not given, as they tell of this run.
+    /// Variables that the processes did not inherit, because they describe this run.
     pub withheld: Vec<String>,
 }
 
-/// Processes that were started once.
+/// One run of a probe's processes.
 #[doc(hidden)]
 #[derive(Clone, Debug, Serialize)]
 pub struct Attempt {
-    /// As one would type it.
+    /// The command line.
     pub command: String,
     pub took_ms: u128,
     pub ending: AttemptOutcome,
@@ -74,19 +77,19 @@ pub struct Attempt {
     pub complained: String,
 }
 
-/// How they ended.
+/// How an attempt ended.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum AttemptOutcome {
     Taken,
-    /// With device memory in the library's hands.
+    /// Crashed with device memory in use by the library.
     Died(String),
     Late,
-    /// Before they gave it any: this says nothing of the library.
+    /// Ended before it passed any device memory; says nothing about the library.
     NotBegun(String),
 }
 
-/// What is known of the library over the transports that the environment names, with this device; probed if nothing is.
+/// Returns the cached result for this library, these transports and this device, or probes.
 pub(crate) fn find_or_probe(device: &Device) -> Result<ProbeResult> {
     if let Some(found) = read_cache().remove(&key(device)?) {
         return Ok(found);
@@ -95,17 +98,17 @@ pub(crate) fn find_or_probe(device: &Device) -> Result<ProbeResult> {
     Ok(ProbeResult { takes_messages, takes_reductions, why })
 }
 
-/// Probes, whatever is known, and remembers what it found.
+/// Probes without looking at the cache, and caches the result.
 pub(crate) fn run_probe(device: &Device) -> Result<Probe> {
     let mut attempts = Vec::new();
     let finding = match program() {
         None => {
-            let why = "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
+            let why = "freehold-mpi, which probes, is neither beside this program nor in PATH; FREEHOLD_MPI=direct skips the probe";
             ProbeResult::refused(why.to_owned())
         }
         Some(program) => probe(&program, selector_of(device)?.as_deref(), &mut attempts),
     };
-    // Processes that did not begin may do so next time.
+    // An attempt that did not start may start next time.
     if attempts.iter().any(|attempt| !matches!(attempt.ending, AttemptOutcome::NotBegun(_))) {
         write_cache(key(device)?, &finding);
     }
@@ -115,8 +118,8 @@ pub(crate) fn run_probe(device: &Device) -> Result<Probe> {
     Ok(Probe { takes_messages, takes_reductions, why, attempts, withheld })
 }
 
-/// What names a device that is called so to another process. One of several alike serves for all, as what was found does; but a device of
-/// OpenCL's may have the name of one of CUDA's, and the library takes no memory of its.
+/// Returns the selector of this device for another process. Devices with the same name are interchangeable, except that
+/// an OpenCL device may have the name of a CUDA device, and libraries do not accept its memory.
 fn selector_of(device: &Device) -> Result<Option<String>> {
     let name = device.name()?;
     let (listed, _) = list::devices();
@@ -133,40 +136,37 @@ fn probe(program: &Path, selector: Option<&str>, attempts: &mut Vec<Attempt>) ->
     let mut tried = |what| {
         let pair = attempt(program, (what, selector), Ranks::Two);
         let answer = match pair.ending.clone() {
-            // No launcher, or one that does not start: a process alone sends to itself.
+            // Without a working launcher, a single process sends to itself.
             AttemptOutcome::NotBegun(why) => {
                 let alone = attempt(program, (what, selector), Ranks::One);
                 let ending = match alone.ending.clone() {
                     AttemptOutcome::NotBegun(also) => {
-                        AttemptOutcome::NotBegun(format!("two processes: {why}; one alone: {also}"))
+                        AttemptOutcome::NotBegun(format!("two processes: {why}; one process: {also}"))
                     }
                     ending => ending,
                 };
                 attempts.extend([pair, alone]);
-                return ("a process that sent device memory to itself", ending);
+                return ("sending device memory from a process to itself", ending);
             }
             ending => ending,
         };
         attempts.push(pair);
-        ("two processes that passed device memory on", answer)
+        ("sending device memory between two processes", answer)
     };
     let (who, answer) = tried("messages");
     match answer {
         AttemptOutcome::Taken => {}
         AttemptOutcome::NotBegun(why) => {
-            return ProbeResult::refused(format!("it could not be tried, and `freehold mpi probe` tells more: {why}"));
+            return ProbeResult::refused(format!("the probe did not start; see `freehold mpi probe`: {why}"));
         }
-        AttemptOutcome::Died(how) => return ProbeResult::refused(format!("{who} through {library} died of it: {how}")),
+        AttemptOutcome::Died(how) => return ProbeResult::refused(format!("{who} with {library} crashed: {how}")),
         AttemptOutcome::Late => {
-            return ProbeResult::refused(format!(
-                "{who} through {library} were not done after {} s",
-                PROBE_TIMEOUT.as_secs()
-            ));
+            return ProbeResult::refused(format!("{who} with {library} timed out after {} s", PROBE_TIMEOUT.as_secs()));
         }
     }
     let takes_reductions = tried("reductions").1 == AttemptOutcome::Taken;
-    let but = if takes_reductions { "" } else { "; collective calls did not take it" };
-    ProbeResult { takes_messages: true, takes_reductions, why: format!("{who} through {library} went well{but}") }
+    let but = if takes_reductions { "" } else { "; collective calls on it failed" };
+    ProbeResult { takes_messages: true, takes_reductions, why: format!("{who} with {library} worked{but}") }
 }
 
 #[derive(Clone, Copy)]
@@ -175,7 +175,7 @@ enum Ranks {
     Two,
 }
 
-/// Starts processes that try it, and looks how they end.
+/// Runs the processes of one attempt.
 fn attempt(program: &Path, (what, selector): (&str, Option<&str>), ranks: Ranks) -> Attempt {
     let began = Instant::now();
     let mut command = match ranks {
@@ -189,22 +189,22 @@ fn attempt(program: &Path, (what, selector): (&str, Option<&str>), ranks: Ranks)
                 return Attempt { command, took_ms: 0, ending, printed: said.clone(), complained: said };
             };
             let mut command = Command::new(&launcher);
-            // Open MPI's puts libraries of its own in front of those that LD_LIBRARY_PATH names when it is called by its path.
+            // Called by its path, Open MPI's launcher puts its own libraries before those in LD_LIBRARY_PATH.
             command.arg0(launcher.file_name().unwrap_or_default()).args(words).arg(program);
             command
         }
     };
     command.arg("try").arg(what).stdin(Stdio::null());
-    // What the environment names may be another one.
+    // The environment may select another device.
     command.args(selector.into_iter().flat_map(|selector| ["--device", selector]));
     env::vars_os().map(|(name, _)| name).filter(is_launch_variable).for_each(|name| {
         command.env_remove(name);
     });
-    // Whoever runs this as root has allowed it once.
+    // A user who runs this as root has already allowed it.
     for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
         command.env(variable, "1").env(format!("{variable}_CONFIRM"), "1");
     }
-    // A launcher that finds no ssh refuses to start, although it needs none: both processes are here.
+    // Without ssh the launcher does not start, although both processes run on this machine.
     if env::var_os(LAUNCH_AGENT).is_none() {
         command.env(LAUNCH_AGENT, "sh");
     }
@@ -212,14 +212,14 @@ fn attempt(program: &Path, (what, selector): (&str, Option<&str>), ranks: Ranks)
     let typed = typed.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
     let (ending, [printed, complained]) = match outcome(&mut command) {
         Ok(outcome) => outcome,
-        Err(error) => (AttemptOutcome::NotBegun(format!("{typed} cannot be started: {error}")), Default::default()),
+        Err(error) => (AttemptOutcome::NotBegun(format!("failed to start {typed}: {error}")), Default::default()),
     };
     Attempt { command: typed, took_ms: began.elapsed().as_millis(), ending, printed, complained }
 }
 
-/// Runs a command to its end: how it was, and what it printed and complained of.
+/// Runs a command until it ends. Returns the outcome, its output and its error output.
 fn outcome(command: &mut Command) -> io::Result<(AttemptOutcome, [String; 2])> {
-    // Files, for a pipe that nobody empties holds processes up that say much.
+    // Files, because a full pipe would block processes that print much.
     let said = [memory_file()?, memory_file()?];
     let mut child = command.stdout(said[0].try_clone()?).stderr(said[1].try_clone()?).spawn()?;
     let began = Instant::now();
@@ -248,19 +248,19 @@ fn outcome(command: &mut Command) -> io::Result<(AttemptOutcome, [String; 2])> {
     Ok((ending, [printed, complained]))
 }
 
-/// A file that nobody else finds.
+/// Creates an anonymous file.
 fn memory_file() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("freehold-mpi-probe", rustix::fs::MemfdFlags::CLOEXEC)?))
 }
 
-/// All that is in a file. Where its writers are does not change by that.
+/// Reads a whole file, without moving its writers' offset.
 fn text(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The end of what was complained of, in one line, without lines that only part others.
+/// Returns the end of the error output as one line, without separator lines.
 fn last_line(complained: &str) -> String {
     let lines = complained.lines().filter(|line| line.chars().any(char::is_alphanumeric));
     let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
@@ -272,9 +272,9 @@ fn last_line(complained: &str) -> String {
     words[words.len() - kept.count()..].join(" ")
 }
 
-/// Ends a launcher, which ends its ranks when it is asked to.
+/// Ends a launcher, which ends its ranks when it gets SIGTERM.
 fn kill(child: &mut Child) -> io::Result<()> {
-    // One that has ended meanwhile is as well.
+    // The launcher may have ended already.
     let asked = kill_process(Pid::from_child(child), Signal::TERM);
     let began = Instant::now();
     while asked.is_ok() && began.elapsed() < Duration::from_secs(3) {
@@ -287,10 +287,10 @@ fn kill(child: &mut Child) -> io::Result<()> {
     child.wait().map(drop)
 }
 
-/// What a launcher of Open MPI's starts processes on other machines with.
+/// The command that Open MPI's launcher uses to start processes on other machines.
 const LAUNCH_AGENT: &str = "OMPI_MCA_plm_rsh_agent";
 
-/// What this library's launcher is called, and the words that let it start two ranks.
+/// Returns the names of this library's launcher, and its arguments for two ranks.
 fn launchers() -> (&'static [&'static str], &'static [&'static str]) {
     if library_name().starts_with("Open MPI") {
         (&["mpirun.openmpi", "mpirun"], &["--oversubscribe", "--bind-to", "none", "-n", "2"])
@@ -299,7 +299,7 @@ fn launchers() -> (&'static [&'static str], &'static [&'static str]) {
     }
 }
 
-/// The launcher: beside the one that started this process, or in PATH.
+/// Finds the launcher: beside the one that started this process, or in PATH.
 fn launcher(names: &[&str]) -> Option<PathBuf> {
     let beside = names.iter().find_map(|name| {
         let path = folder_of_launcher()?.join(name);
@@ -308,7 +308,7 @@ fn launcher(names: &[&str]) -> Option<PathBuf> {
     beside.or_else(|| names.iter().find_map(|name| in_path(name)))
 }
 
-/// Where the program lies that started this process as a rank, if one did and can be seen.
+/// Returns the folder of the launcher that started this process, if there is one and it is visible.
 fn folder_of_launcher() -> Option<PathBuf> {
     let mut process = "self".to_owned();
     loop {
@@ -323,11 +323,11 @@ fn folder_of_launcher() -> Option<PathBuf> {
     }
 }
 
-/// The binary of this crate.
+/// Finds the program freehold-mpi.
 fn program() -> Option<PathBuf> {
     let beside = env::current_exe().ok().and_then(|own| {
         let folder = own.parent()?.to_owned();
-        // Tests lie one folder deeper.
+        // Test programs are one folder deeper.
         let folders = [Some(folder.clone()), folder.parent().map(Path::to_owned)];
         folders.into_iter().flatten().map(|folder| folder.join("freehold-mpi")).find(|path| path.is_file())
     });
@@ -339,13 +339,13 @@ fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// What is asked: of which library, device and transports.
+/// Returns the cache key: library, device and transports.
 fn key(device: &Device) -> Result<String> {
     let kind = if is_cuda(device) { "" } else { "; OpenCL" };
     Ok(format!("{}; {}{kind}; {}", library_name(), device.name()?, transports().join(" ")))
 }
 
-/// What the environment says of transports, by name.
+/// Returns the environment variables that select transports.
 fn transports() -> Vec<String> {
     let mut chosen: Vec<_> = env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -356,7 +356,7 @@ fn transports() -> Vec<String> {
     chosen
 }
 
-/// Which libraries are found is of it: one that carries messages may lie there.
+/// Includes LD_LIBRARY_PATH, which may select the transport's library.
 fn is_transport_variable(name: &str) -> bool {
     let open = ["pml", "btl", "mtl", "osc", "coll", "opal_cuda", "smsc"];
     let chosen = name.strip_prefix("OMPI_MCA_").is_some_and(|name| open.iter().any(|part| name.starts_with(part)));
@@ -364,15 +364,15 @@ fn is_transport_variable(name: &str) -> bool {
     chosen || name == "LD_LIBRARY_PATH" || others.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a variable tells a process which rank of which run it is: a probe is none of this run's. What the user says of the
-/// library, its place and its launcher holds for the probe too.
+/// Returns whether a variable tells a process its rank and run. A probe does not belong to this run, so it does not
+/// inherit them. It inherits the user's settings of the library and its launcher.
 fn is_launch_variable(name: &OsString) -> bool {
     let Some(name) = name.to_str() else { return false };
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let of_runs = ["OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "HYDI_", "MPI_LOCAL"];
     let of_users =
         ["OMPI_MCA_", "OMPI_ALLOW_", "PMIX_MCA_", "PMIX_INSTALL_", "PRTE_MCA_", "PRTE_ALLOW_", "PRTE_PREFIX"];
-    // What launchers say to their ranks in the way of users.
+    // Settings that launchers pass to their ranks under the prefix of users' settings.
     let said = ["ess", "orte_", "prte_", "pmix", "initial_wdir", "mpi_oversubscribe", "shmem_RUNTIME"];
     let setting = name.strip_prefix("OMPI_MCA_").or_else(|| name.strip_prefix("PRTE_MCA_"));
     let is_said = setting.is_some_and(|setting| said.iter().any(|part| setting.starts_with(part)));
@@ -385,13 +385,13 @@ fn cache_file() -> Option<PathBuf> {
     Some(folder.join("freehold").join("mpi-probe.json"))
 }
 
-/// What was found before. Nothing, where it cannot be read: it is found again.
+/// Reads the cached results. An unreadable cache counts as empty.
 fn read_cache() -> BTreeMap<String, ProbeResult> {
     let text = cache_file().and_then(|path| fs::read(path).ok());
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
-/// Remembers a finding, for the next time; without a place for it, that probes again.
+/// Caches a result. If that fails, the next run probes again.
 fn write_cache(key: String, finding: &ProbeResult) {
     let Some(path) = cache_file() else { return };
     let mut all = read_cache();
@@ -400,7 +400,7 @@ fn write_cache(key: String, finding: &ProbeResult) {
     let new = path.with_extension(format!("{}", std::process::id()));
     let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&new, text));
     if written.and_then(|()| fs::rename(&new, &path)).is_err() {
-        // Nobody reads it then.
+        // An incomplete file is never read.
         let _ = fs::remove_file(&new);
     }
 }
@@ -457,12 +457,12 @@ mod tests {
     fn a_process_that_ends_before_it_started_reports_why() {
         let mut command = Command::new("sh");
         command.args(["-c", "yes begging | head -c 200000 >&2; echo refused >&2; exit 3"]);
-        let (ending, said) = outcome(&mut command).expect("sh can be started");
+        let (ending, said) = outcome(&mut command).expect("sh starts");
         let AttemptOutcome::NotBegun(why) = ending else { panic!("{ending:?}") };
         assert!(why.starts_with("exit status: 3: ") && why.ends_with(" begging refused"), "{why}");
         assert_eq!(said[1].len(), 200_008);
         let mut command = Command::new("sh");
-        let (ending, _) = outcome(command.args(["-c", "echo begun; kill -SEGV $$"])).expect("sh can be started");
+        let (ending, _) = outcome(command.args(["-c", "echo begun; kill -SEGV $$"])).expect("sh starts");
         assert_eq!(ending, AttemptOutcome::Died("signal: 11 (SIGSEGV)".to_owned()));
         assert!(outcome(&mut Command::new("/nowhere")).is_err());
     }

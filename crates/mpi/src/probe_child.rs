@@ -1,4 +1,4 @@
-//! What a probe's processes do: give device memory to the library, and look whether what arrives is what was sent. They may die of it.
+//! The child process of a probe: passes device memory to the library and checks the data that arrives. It may crash.
 
 use freehold::{Block, Device, Stream};
 
@@ -8,20 +8,20 @@ use crate::probe::{ACCEPTED, STARTED};
 use crate::raw::{self, Comm, Library, RawRequest, Redistribution, Span};
 use crate::settings::Settings;
 
-/// What is tried.
+/// What to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     Messages,
     Reductions,
 }
 
-/// Short ones, which libraries copy, and long ones, which they map or register.
+/// Short messages, which libraries copy, and long ones, which they map or register.
 const LENGTHS: [usize; 3] = [2, 5000, 1 << 20];
 
-/// Tries, and prints a word if all went well.
+/// Runs the transfers, and prints a word if all of them worked.
 ///
 /// # Errors
-/// What the library said, where it did not die.
+/// The error of the library, if it did not crash.
 #[doc(hidden)]
 pub fn run(tried: ProbeKind, device: &Device) -> Result<()> {
     let library = Library::initialise(Settings::from_environment()?.threads)?;
@@ -54,28 +54,32 @@ fn check_contents(stream: &Stream, block: &Block<u32>, wanted: &[u32]) -> Result
     if stream.download(block)? == wanted {
         return Ok(());
     }
-    Err(Error::Library { call: "a transfer of device memory", message: "other bytes arrived than were sent".into() })
+    Err(Error::Library {
+        call: "transfer of device memory",
+        message: "the received data differs from the sent data".into(),
+    })
 }
 
 fn memory(block: &Block<u32>) -> Span {
     Span { address: block.address(), bytes: block.len() * size_of::<u32>() }
 }
 
-/// Each rank sends to the one before it.
+/// Each rank sends to the previous one.
 fn messages(library: &Library, comm: Comm, (rank, size): (i32, i32), (x, y): (&Block<u32>, &Block<u32>)) -> Result<()> {
     let (before, after) = ((rank + size - 1) % size, (rank + 1) % size);
-    // SAFETY: whether the library can write there is what is tried; the block outlives the wait, and nothing else uses it.
+    // SAFETY: the probe tests whether the library can write there; the block outlives the wait, and nothing else uses
+    // it.
     let arriving = unsafe { library.irecv(comm, memory(y), after, 1) };
     // SAFETY: likewise for reading.
     let leaving = unsafe { library.isend(comm, memory(x), before, 1) };
     [arriving, leaving].into_iter().try_for_each(|pending| wait(library, pending))
 }
 
-/// The greatest of all ranks' numbers, by way of what each collective call does.
+/// Computes the maximum over all ranks, and exercises every collective call.
 fn reductions(library: &Library, comm: Comm, (x, y): (&Block<u32>, &Block<u32>)) -> Result<()> {
     let what = (x.len(), u32::datatype(), Op::Max);
-    // SAFETY: whether the library can read and write there is what is tried; the blocks outlive the wait, and nothing else uses
-    // them.
+    // SAFETY: the probe tests whether the library can read and write there; the blocks outlive the wait, and nothing
+    // else uses them.
     wait(library, unsafe { library.iredistribute(comm, Redistribution::AllToAll, (memory(x), memory(y)), 4) })?;
     // SAFETY: as above.
     wait(library, unsafe { library.ireduce(comm, (memory(x), memory(y)), what, None) })?;
@@ -84,7 +88,7 @@ fn reductions(library: &Library, comm: Comm, (x, y): (&Block<u32>, &Block<u32>))
 }
 
 fn wait(library: &Library, pending: std::result::Result<RawRequest, raw::CallError>) -> Result<()> {
-    let told = |code: raw::CallError| Error::Library { call: "a transfer of device memory", message: code.message };
+    let told = |code: raw::CallError| Error::Library { call: "transfer of device memory", message: code.message };
     let mut pending = pending.map_err(told)?;
     while library.test(&mut pending).map_err(told)?.is_none() {
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! The engine: a thread that goes on with the transfers nobody waits for. Asleep while there are none.
+//! A thread that polls the transfers nobody waits for. It sleeps while there are none.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,21 @@ use crate::request::{Completion, Outcome, Request};
 use crate::transfer::{MatchOrder, Operation, poll};
 use crate::world_inner::WorldInner;
 
-/// How long it asks in vain before it pauses, and for how long: the wait may be for another rank that works for seconds. Libraries move
-/// the bytes of a message while they are asked, and a message takes long; its chunks do not.
+/// How long to poll without progress before pausing, and the length of a pause: another rank may compute for seconds.
+/// The limit is long because libraries move the bytes of a message during polls, and a long message takes time; its
+/// chunks do not.
 const SPIN_LIMIT: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// How often the driver is asked meanwhile: a device that has failed says so, and writes no words any more.
+/// How often to poll the driver: a device that has failed reports it, and writes no more fences.
 const DRIVER_POLL_PERIOD: Duration = Duration::from_millis(1);
 
-/// Who asks again and again whether transfers go on.
+/// Decides how a thread that polls transfers pauses between polls.
 #[derive(Debug)]
 pub(crate) struct PollBackoff {
     completed: u64,
     since: Instant,
-    /// When the driver was asked.
+    /// When the driver was last polled.
     last_driver_poll: Instant,
 }
 
@@ -33,7 +34,8 @@ impl PollBackoff {
         Self { completed: 0, since: now, last_driver_poll: now }
     }
 
-    /// Lets others have the processor, the other rank perhaps; for a while, where nothing has come for long. Whether that is so.
+    /// Yields the processor, perhaps to the other rank; sleeps briefly if nothing has completed for long. Returns
+    /// whether it slept.
     pub(crate) fn back_off(&mut self, world: &WorldInner) -> bool {
         let (completed, now) = (world.library.completed(), Instant::now());
         if completed != self.completed {
@@ -41,7 +43,7 @@ impl PollBackoff {
         }
         if now - self.last_driver_poll >= DRIVER_POLL_PERIOD {
             self.last_driver_poll = now;
-            // Work that waits for a device that has failed hears of it.
+            // Polling records the device's failure, which ends the work that waits for it.
             if let Err(error) = world.stager.poll_errors() {
                 world.record_drop_error(error);
             }
@@ -67,7 +69,7 @@ struct Shared {
     world: Arc<WorldInner>,
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Of what was given to the thread, how much is not posted yet: to each rank, from any, of all.
+    /// Submitted operations not yet posted: sends by rank, receives, collective calls.
     sends: Vec<AtomicUsize>,
     receives: AtomicUsize,
     collectives: AtomicUsize,
@@ -110,7 +112,7 @@ impl ProgressThread {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Whether nothing that was given to the thread is to be posted before work of this order.
+    /// Returns whether no submitted operation must be posted before one of this order.
     #[inline]
     pub(crate) fn has_none_unposted(&self, order: MatchOrder) -> bool {
         self.shared.unposted_count(order).is_none_or(|unposted| unposted.load(Ordering::Acquire) == 0)
@@ -126,12 +128,12 @@ impl ProgressThread {
         Request::new(slot, self.shared.world.clone())
     }
 
-    /// Waits until all that was given to the thread is over. Whether it was open.
+    /// Waits until all submitted operations are complete. Returns whether the thread was running.
     pub(crate) fn close(&mut self) -> bool {
         self.shared.queue().is_closing = true;
         self.shared.wake.notify_one();
         let Some(thread) = self.thread.take() else { return false };
-        thread.join().expect("the thread for transfers does not panic");
+        thread.join().expect("the progress thread does not panic");
         true
     }
 }
@@ -160,7 +162,8 @@ impl Shared {
         }
     }
 
-    /// Takes what was submitted, and waits for some where there is nothing to do. Not, if no more comes.
+    /// Moves submitted operations to `tasks`, and sleeps while there are none. Returns `false` once the queue is closed
+    /// and empty.
     fn accept_new(&self, tasks: &mut Vec<Task>, backoff: &mut PollBackoff) -> bool {
         let mut queue = self.queue();
         loop {
@@ -178,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Goes on with each task that may. Whether anything happened.
+    /// Polls every task whose turn it is. Returns whether anything changed.
     fn poll_all(&self, tasks: &mut Vec<Task>) -> bool {
         let has_news = self.world.liveness.poll();
         let mut waiting: Vec<MatchOrder> = Vec::new();

@@ -1,5 +1,5 @@
-//! The calls of MPI: every one is here, with its code turned into an error. Knows nothing of devices: memory is an address and
-//! a length, which the caller answers for.
+//! Every MPI call, with its code turned into an error. Knows nothing about devices: memory is an address and a length,
+//! for which the caller is responsible.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use mpi::ffi;
 use crate::element::{Datatype, Op};
 use crate::error::{Error, Result};
 
-/// The longest message of bytes that one count tells; a longer one is made of pieces of `PIECE_BYTES`.
+/// The longest message that one count of bytes can express; longer ones consist of pieces of `PIECE_BYTES`.
 const COUNT_BYTES_MAX: usize = c_int::MAX as usize;
 const PIECE_BYTES: usize = 1 << 30;
 
@@ -20,20 +20,20 @@ const PIECE_BYTES: usize = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Comm(ffi::MPI_Comm);
 
-// SAFETY: the handle is not `Send` where the library makes it a pointer; it is a name, which only the library follows, and the
-// library is called by several threads as it says that it bears.
+// SAFETY: the handle is not `Send` where the library makes it a pointer; only the library dereferences it, and threads
+// call the library as its thread support allows.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
 
-/// A call of the library's that is not complete.
+/// A pending MPI call.
 #[derive(Debug)]
 pub(crate) struct RawRequest(ffi::MPI_Request);
 
-// SAFETY: as for `Comm`; one thread at a time has it.
+// SAFETY: as for `Comm`; one thread at a time uses it.
 unsafe impl Send for RawRequest {}
 
-/// What a completed receipt tells.
+/// The status of a completed receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Status {
     pub(crate) source: i32,
@@ -41,12 +41,12 @@ pub(crate) struct Status {
     pub(crate) bytes: usize,
 }
 
-/// What the library answered other than success.
+/// An error code of the library, with its message.
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     pub(crate) is_truncation: bool,
     pub(crate) message: Box<str>,
-    /// Of the message, where one came that did not fit.
+    /// Describes the message, if one arrived that did not fit.
     pub(crate) status: Status,
 }
 
@@ -67,7 +67,7 @@ impl Span {
     }
 
     pub(crate) fn slice(self, start: usize, bytes: usize) -> Self {
-        assert!(start + bytes <= self.bytes, "a part of memory lies within it");
+        assert!(start + bytes <= self.bytes, "a slice lies within its span");
         Self { address: self.address + start as u64, bytes }
     }
 
@@ -79,18 +79,18 @@ impl Span {
 /// How threads may call the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// All at once.
+    /// Several threads at once.
     Multiple,
-    /// One at a time.
+    /// One thread at a time.
     Serialized,
 }
 
-/// The library, initialised. One a process.
+/// The initialized library. One per process.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Held around each call, where threads take turns.
+    /// Held during each call if threads take turns.
     call_lock: Option<Mutex<()>>,
-    /// How many calls were complete when they were tested.
+    /// How many calls have been found complete.
     completed: AtomicU64,
     pub(crate) tag_max: i32,
 }
@@ -112,7 +112,7 @@ impl Library {
         let serialized = unsafe { ffi::RSMPI_THREAD_SERIALIZED };
         let required = if wanted == Threads::Multiple { multiple } else { serialized };
         let mut provided = 0;
-        // SAFETY: no thread of this crate calls the library yet; it takes no arguments of the program's, and writes one number.
+        // SAFETY: no thread of this crate calls the library yet; it gets no program arguments, and writes one number.
         let begun = unsafe { ffi::MPI_Init_thread(null_mut(), null_mut(), required, &mut provided) };
         check_named("MPI_Init_thread", begun)?;
         if provided < serialized {
@@ -125,12 +125,12 @@ impl Library {
         Ok(Self { tag_max, ..library })
     }
 
-    /// Whether several threads call at once.
+    /// Returns whether several threads may call at once.
     pub(crate) fn threads(&self) -> Threads {
         if self.call_lock.is_some() { Threads::Serialized } else { Threads::Multiple }
     }
 
-    /// A number that grows while messages do.
+    /// Returns a number that grows while messages make progress.
     pub(crate) fn completed(&self) -> u64 {
         self.completed.load(Ordering::Relaxed)
     }
@@ -153,12 +153,12 @@ impl Library {
         let (key, to) = (ffi::MPI_TAG_UB as c_int, (&raw mut value).cast());
         // SAFETY: the library writes the address of a number of its own to `value`.
         check_named("MPI_Comm_get_attr", unsafe { ffi::MPI_Comm_get_attr(comm.0, key, to, &mut is_there) })?;
-        assert!(is_there != 0 && !value.is_null(), "every library has this attribute, which is a number's address");
+        assert!(is_there != 0 && !value.is_null(), "MPI defines this attribute for every library");
         // SAFETY: the attribute is the address of an `int` that lives as long as the library.
         Ok(unsafe { value.cast::<c_int>().read() })
     }
 
-    /// Another communicator of the same ranks, whose messages no other sees. All ranks call this; it waits for them.
+    /// Duplicates a communicator: the same ranks, with separate messages. All ranks call this; it waits for them.
     pub(crate) fn duplicate(&self, comm: Comm) -> Result<Comm> {
         let (mut new, mut request) = (Box::new(comm.0), null_request());
         {
@@ -171,7 +171,7 @@ impl Library {
         Ok(Comm(*new))
     }
 
-    /// Waits for a call. Others take their turns meanwhile.
+    /// Waits for a call. Releases the lock between polls.
     fn wait(&self, call: &'static str, mut pending: RawRequest) -> Result<()> {
         loop {
             match self.test(&mut pending) {
@@ -182,7 +182,7 @@ impl Library {
         }
     }
 
-    /// The ranks of one machine among those of `comm`. All ranks call this.
+    /// Returns the ranks of one machine among those of `comm`. All ranks call this.
     pub(crate) fn node_comm(&self, comm: Comm) -> Result<Comm> {
         let mut new = comm.0;
         let _turn = self.lock_calls();
@@ -205,15 +205,15 @@ impl Library {
         Ok((rank, size))
     }
 
-    /// Begins to send memory.
+    /// Starts to send memory.
     ///
     /// # Safety
-    /// The memory is readable by the library, and stays as it is until the call is complete.
+    /// The library can read the memory, and the memory does not change until the call is complete.
     pub(crate) unsafe fn isend(&self, comm: Comm, memory: Span, to: i32, tag: i32) -> CallResult<RawRequest> {
         let _turn = self.lock_calls();
         let shape = DatatypeCount::for_bytes(memory.bytes)?;
         let mut request = null_request();
-        // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
+        // SAFETY: the caller guarantees the memory, which is as long as its shape; rank and tag are numbers.
         let code =
             unsafe { ffi::MPI_Isend(memory.start(), shape.count, shape.datatype, to, tag, comm.0, &mut request) };
         check(code).map(|()| RawRequest(request))
@@ -222,36 +222,36 @@ impl Library {
     /// Sends memory, and waits until it may be changed.
     ///
     /// # Safety
-    /// The memory is readable by the library.
+    /// The library can read the memory.
     #[inline]
     pub(crate) unsafe fn send_eager(&self, comm: Comm, memory: Span, to: i32, tag: i32) -> CallResult<()> {
         let _turn = self.lock_calls();
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
-        // SAFETY: the caller vouches for the memory; a short message has a count.
+        // SAFETY: the caller guarantees the memory; the length of a short message fits into a count.
         let code = unsafe { ffi::MPI_Send(memory.start(), memory.bytes as c_int, kind, to, tag, comm.0) };
         check(code)
     }
 
-    /// Begins to receive into memory.
+    /// Starts to receive into memory.
     ///
     /// # Safety
-    /// The memory is writable by the library, and nobody else's until the call is complete.
+    /// The library can write the memory, and nothing else uses it until the call is complete.
     pub(crate) unsafe fn irecv(&self, comm: Comm, memory: Span, from: i32, tag: i32) -> CallResult<RawRequest> {
         let _turn = self.lock_calls();
         let shape = DatatypeCount::for_bytes(memory.bytes)?;
         let mut request = null_request();
-        // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
+        // SAFETY: the caller guarantees the memory, which is as long as its shape; rank and tag are numbers.
         let code =
             unsafe { ffi::MPI_Irecv(memory.start(), shape.count, shape.datatype, from, tag, comm.0, &mut request) };
         check(code).map(|()| RawRequest(request))
     }
 
-    /// Whether a call is complete. After an error it is, too.
+    /// Returns whether a call is complete. It also is after an error.
     pub(crate) fn test(&self, pending: &mut RawRequest) -> CallResult<Option<Status>> {
         let (mut is_done, mut status) = (0, empty_status());
         let _turn = self.lock_calls();
-        // SAFETY: the request is live or null, and both places outlive the call.
+        // SAFETY: the request is live or null, and both outputs outlive the call.
         let tested = check(unsafe { ffi::MPI_Test(&mut pending.0, &mut is_done, &mut status) });
         let (source, tag) = (status.MPI_SOURCE, status.MPI_TAG);
         tested.map_err(|code| CallError { status: Status { source, tag, bytes: 0 }, ..code })?;
@@ -262,11 +262,11 @@ impl Library {
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
         let mut count = 0;
-        // SAFETY: the status is of a complete call; the library writes one number.
+        // SAFETY: the status belongs to a completed call; the library writes one number.
         check(unsafe { ffi::MPI_Get_count(&status, kind, &mut count) })?;
         let bytes = match usize::try_from(count) {
             Ok(bytes) => bytes,
-            // More than a count tells.
+            // The length exceeds a count.
             Err(_) => {
                 let mut bytes = 0;
                 // SAFETY: as above.
@@ -277,20 +277,20 @@ impl Library {
         Ok(Some(Status { source, tag, bytes }))
     }
 
-    /// Gives up a send or a receipt. Whether the library is done with its memory.
+    /// Cancels a send or a receive. Returns whether the library no longer uses its memory.
     pub(crate) fn cancel(&self, mut pending: RawRequest) -> bool {
-        // One that was complete before.
+        // It was complete already.
         if pending.0 == null_request() {
             return true;
         }
         {
             let _turn = self.lock_calls();
-            // SAFETY: the request is of a send or a receipt that is not complete.
+            // SAFETY: the request belongs to a pending send or receive.
             if check(unsafe { ffi::MPI_Cancel(&mut pending.0) }).is_err() {
                 return false;
             }
         }
-        // Cancelling is local: what can be taken back is so after some calls.
+        // Cancelling is local: it takes effect within some polls, or never.
         (0..1000).any(|_| !matches!(self.test(&mut pending), Ok(None)))
     }
 
@@ -300,7 +300,7 @@ impl Library {
         let _turn = self.lock_calls();
         let shape = DatatypeCount::for_bytes(memory.bytes)?;
         let mut request = null_request();
-        // SAFETY: the caller vouches for the memory, which is as long as its shape.
+        // SAFETY: the caller guarantees the memory, which is as long as its shape.
         let code = unsafe { ffi::MPI_Ibcast(memory.start(), shape.count, shape.datatype, root, comm.0, &mut request) };
         check(code).map(|()| RawRequest(request))
     }
@@ -315,12 +315,12 @@ impl Library {
         (count, kind, op): (usize, Datatype, Op),
         root: Option<i32>,
     ) -> CallResult<RawRequest> {
-        let count = c_int::try_from(count).expect("pieces of reductions are short");
+        let count = c_int::try_from(count).expect("chunks of reductions are short");
         let mut request = null_request();
         let _turn = self.lock_calls();
         let (from, to) = (from.start(), to.start());
         let code = match root {
-            // SAFETY: the caller vouches for both memories, which hold `count` elements of `kind`.
+            // SAFETY: the caller guarantees both memories, which hold `count` elements of `kind`.
             Some(root) => unsafe { ffi::MPI_Ireduce(from, to, count, kind.0, op.raw(), root, comm.0, &mut request) },
             // SAFETY: as above.
             None => unsafe { ffi::MPI_Iallreduce(from, to, count, kind.0, op.raw(), comm.0, &mut request) },
@@ -329,8 +329,9 @@ impl Library {
     }
 
     /// # Safety
-    /// As for [`isend`](Self::isend) and [`irecv`](Self::irecv): `part_bytes` of one memory at each rank, and as many for
-    /// each rank of the other, at the root for [`Spread::Gather`] and [`Spread::Scatter`], everywhere for `AllToAll`.
+    /// As for [`isend`](Self::isend) and [`irecv`](Self::irecv): `part_bytes` of one memory at each rank, and as many
+    /// for each rank of the other, at the root for [`Redistribution::Gather`] and [`Redistribution::Scatter`],
+    /// everywhere for `AllToAll`.
     pub(crate) unsafe fn iredistribute(
         &self,
         comm: Comm,
@@ -338,14 +339,14 @@ impl Library {
         (from, to): (Span, Span),
         part_bytes: usize,
     ) -> CallResult<RawRequest> {
-        let count = c_int::try_from(part_bytes).expect("pieces that are spread are short");
+        let count = c_int::try_from(part_bytes).expect("chunks of redistributions are short");
         let mut request = null_request();
         let _turn = self.lock_calls();
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
         let (from, to) = (from.start(), to.start());
         let code = match spread {
-            // SAFETY: the caller vouches for both memories, of the lengths that the counts tell.
+            // SAFETY: the caller guarantees both memories, of the lengths that the counts give.
             Redistribution::Gather(root) => unsafe {
                 ffi::MPI_Igather(from, count, kind, to, count, kind, root, comm.0, &mut request)
             },
@@ -361,7 +362,7 @@ impl Library {
         check(code).map(|()| RawRequest(request))
     }
 
-    /// What every rank says, by rank. All ranks call this; it waits for them.
+    /// Gathers the bytes of every rank, by rank. All ranks call this; it waits for them.
     pub(crate) fn allgather<const N: usize>(&self, comm: Comm, mine: &[u8; N]) -> Result<Vec<[u8; N]>> {
         let (_, size) = self.rank_and_size(comm)?;
         let mut all = vec![[0; N]; size as usize];
@@ -379,7 +380,7 @@ impl Library {
         Ok(all)
     }
 
-    /// Begins to wait for all ranks.
+    /// Starts to wait for all ranks.
     pub(crate) fn ibarrier(&self, comm: Comm) -> CallResult<RawRequest> {
         let mut request = null_request();
         let _turn = self.lock_calls();
@@ -387,23 +388,23 @@ impl Library {
         check(unsafe { ffi::MPI_Ibarrier(comm.0, &mut request) }).map(|()| RawRequest(request))
     }
 
-    /// Gives a communicator back. All ranks call this.
+    /// Frees a communicator. All ranks call this.
     pub(crate) fn free(&self, comm: Comm) -> Result<()> {
         let mut comm = comm.0;
         let _turn = self.lock_calls();
-        // SAFETY: the communicator was made by `duplicate`, and the caller uses it no more.
+        // SAFETY: the communicator was made by `duplicate`, and the caller no longer uses it.
         check_named("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut comm) })
     }
 
-    /// Ends the library, for all ranks.
+    /// Finalizes MPI, together with all ranks.
     pub(crate) fn finalise(&self) -> Result<()> {
         let _turn = self.lock_calls();
-        // SAFETY: the caller is the owner of the library, and no other thread calls it any more.
+        // SAFETY: the caller owns the library, and no other thread calls it any more.
         check_named("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
     }
 }
 
-/// How parts of one rank's memory and those of others belong together.
+/// Which parts of one rank's memory go where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Redistribution {
     Gather(i32),
@@ -411,23 +412,23 @@ pub(crate) enum Redistribution {
     AllToAll,
 }
 
-/// What the library calls itself, which it tells before it is initialised too.
+/// Returns the name and version of the library. Works before MPI is initialized.
 pub(crate) fn library_name() -> String {
     let mut text = vec![0_u8; 8192];
     let mut length = 0;
-    // SAFETY: the library writes at most MPI_MAX_LIBRARY_VERSION_STRING bytes, of which there are 8192 at the most in any.
+    // SAFETY: the library writes at most MPI_MAX_LIBRARY_VERSION_STRING bytes, which is at most 8192 in every library.
     let code = unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut length) };
     if code != 0 {
-        return "an MPI library without a name".to_owned();
+        return "an unnamed MPI library".to_owned();
     }
     text.truncate(usize::try_from(length).unwrap_or(0));
     let text = String::from_utf8_lossy(&text);
-    // Some add a page about their build.
+    // Some libraries append a page about their build.
     let line = text.lines().next().unwrap_or_default().trim_end_matches('\0');
     line.split(", package").next().unwrap_or(line).replace('\t', " ").trim().to_owned()
 }
 
-/// All ranks.
+/// Returns the communicator of all ranks.
 pub(crate) fn world() -> Comm {
     // SAFETY: a constant of the library.
     Comm(unsafe { ffi::RSMPI_COMM_WORLD })
@@ -443,11 +444,11 @@ pub(crate) fn any_tag() -> i32 {
     unsafe { ffi::RSMPI_ANY_TAG }
 }
 
-/// How a length of bytes is told: a count of a type.
+/// A length in bytes as a count of a datatype.
 struct DatatypeCount {
     count: c_int,
     datatype: ffi::MPI_Datatype,
-    /// Whether the type was made for this.
+    /// Whether the datatype was created for this length.
     is_derived: bool,
 }
 
@@ -465,11 +466,11 @@ impl DatatypeCount {
         let (counts, kinds) = ([pieces as c_int, rest as c_int], [piece, byte]);
         let places = [0, (pieces * PIECE_BYTES) as ffi::MPI_Aint];
         let mut kind = byte;
-        // SAFETY: three lists of two, which outlive the call; the library writes one handle.
+        // SAFETY: three lists of two elements, which outlive the call; the library writes one handle.
         check(unsafe { ffi::MPI_Type_create_struct(2, counts.as_ptr(), places.as_ptr(), kinds.as_ptr(), &mut kind) })?;
-        // SAFETY: the type was just made, and is used by the one above, which keeps what it needs.
+        // SAFETY: the type was just created; the struct type keeps what it needs of it.
         check(unsafe { ffi::MPI_Type_free(&mut piece) })?;
-        // SAFETY: the type was just made.
+        // SAFETY: the type was just created.
         check(unsafe { ffi::MPI_Type_commit(&mut kind) })?;
         Ok(Self { count: 1, datatype: kind, is_derived: true })
     }
@@ -478,9 +479,9 @@ impl DatatypeCount {
 impl Drop for DatatypeCount {
     fn drop(&mut self) {
         if self.is_derived {
-            // SAFETY: the type was made here; calls that use it and are not complete keep it.
+            // SAFETY: the type was created here; pending calls that use it keep it.
             let freed = unsafe { ffi::MPI_Type_free(&mut self.datatype) };
-            debug_assert_eq!(freed, 0, "a type that was made can be given back");
+            debug_assert_eq!(freed, 0, "MPI_Type_free");
         }
     }
 }
@@ -491,7 +492,7 @@ fn null_request() -> ffi::MPI_Request {
 }
 
 fn empty_status() -> ffi::MPI_Status {
-    // SAFETY: a status is numbers, all of which may be zero.
+    // SAFETY: a status consists of numbers, which may all be zero.
     unsafe { std::mem::zeroed() }
 }
 
@@ -507,7 +508,7 @@ fn call_error(code: c_int) -> CallError {
     let classed = unsafe { ffi::MPI_Error_class(code, &mut class) };
     let mut text = [0_u8; 1024];
     let mut length = 0;
-    // SAFETY: the library writes at most MPI_MAX_ERROR_STRING bytes, of which there are 512 at the most in any.
+    // SAFETY: the library writes at most MPI_MAX_ERROR_STRING bytes, which is at most 512 in every library.
     let described = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
     let length = usize::try_from(length).unwrap_or(0).min(text.len());
     let said =

@@ -1,5 +1,5 @@
-//! Requests: what a call that does not wait gives back. The block is lent to the transfer, not to the request: it may be used at once,
-//! and such work waits on the device.
+//! Requests, returned by calls that do not wait. The block is lent to the transfer, not to the request: the caller may
+//! use it at once, and that work waits on the device.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,16 +8,17 @@ use crate::error::Result;
 use crate::transfer::Received;
 use crate::world_inner::WorldInner;
 
-/// A transfer that is under way. Dropped, it goes on; what fails then is told by [`World::troubles`](crate::World::drop_errors).
+/// A pending transfer. After a drop the transfer continues; [`World::drop_errors`](crate::World::drop_errors) reports
+/// its failure.
 #[derive(Debug)]
-#[must_use = "a transfer whose request is dropped goes on; `World::troubles` tells if it fails"]
+#[must_use = "a dropped request's transfer continues; `World::drop_errors` reports its failure"]
 pub struct Request<R> {
     completion: Arc<Completion>,
     world: Arc<WorldInner>,
     received: PhantomData<R>,
 }
 
-/// Where the outcome of a transfer is put.
+/// Receives the outcome of a transfer.
 #[derive(Debug)]
 pub(crate) struct Completion {
     outcome: Mutex<Outcome>,
@@ -28,7 +29,7 @@ pub(crate) struct Completion {
 pub(crate) enum Outcome {
     Pending,
     Complete(Result<Received>),
-    /// Nobody asks, or nobody asks any more.
+    /// The request was dropped or has returned its outcome.
     Detached,
 }
 
@@ -58,7 +59,7 @@ impl Completion {
             match std::mem::replace(&mut *outcome, Outcome::Detached) {
                 Outcome::Complete(ended) => return ended,
                 Outcome::Pending => *outcome = Outcome::Pending,
-                Outcome::Detached => unreachable!("a request is waited for once"),
+                Outcome::Detached => unreachable!("`wait` consumes the request"),
             }
             outcome = self.changed.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
@@ -70,32 +71,32 @@ impl<R> Request<R> {
         Self { completion: slot, world, received: PhantomData }
     }
 
-    /// Of a transfer that is over.
+    /// Returns the request of a finished transfer.
     pub(crate) fn completed(ended: Result<Received>, world: Arc<WorldInner>) -> Self {
         Self::new(Completion::new(Outcome::Complete(ended)), world)
     }
 
-    /// Whether the transfer is over, well or not.
+    /// Returns whether the transfer has finished or failed.
     pub fn is_complete(&self) -> bool {
         !matches!(*self.completion.outcome(), Outcome::Pending)
     }
 }
 
 impl Request<()> {
-    /// Waits until the transfer is over.
+    /// Waits until the transfer is complete.
     ///
     /// # Errors
-    /// What went wrong with it.
+    /// The error of the transfer.
     pub fn wait(self) -> Result<()> {
         self.completion.wait().map(drop)
     }
 }
 
 impl Request<Received> {
-    /// Waits until the message is here, and says what came.
+    /// Waits until the message has arrived, and describes it.
     ///
     /// # Errors
-    /// What went wrong with it; the block is as it was, or refused to readers as undefined.
+    /// The error of the transfer. The block is unchanged, or it is undefined and reads fail.
     pub fn wait(self) -> Result<Received> {
         self.completion.wait()
     }

@@ -1,4 +1,4 @@
-//! What the environment says. The only place that reads it.
+//! Settings from environment variables. No other module reads the environment for them.
 
 use std::env;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::node_peers::Slots;
 use crate::raw::Threads;
 
-/// The variable that forces a path.
+/// The environment variable that forces a path.
 pub const PATH_VARIABLE: &str = "FREEHOLD_MPI";
 const CHUNK_VARIABLE: &str = "FREEHOLD_MPI_CHUNK";
 const DEPTH_VARIABLE: &str = "FREEHOLD_MPI_DEPTH";
@@ -16,19 +16,20 @@ const APART_VARIABLE: &str = "FREEHOLD_MPI_APART";
 const CHUNK_BYTES: usize = 1 << 20;
 const DEPTH: usize = 8;
 const EAGER_BYTES: usize = 64 << 10;
-/// Longer than chunks: nobody but the devices copies what lies there, and processes take turns on a device.
+/// Longer than a chunk: only devices copy these slots, and processes take turns on a device.
 const HOST_SLOT_BYTES: usize = 4 << 20;
 const DEVICE_SLOT_BYTES: usize = 16 << 20;
 const DEVICE_SLOTS: usize = 4;
 
-/// How bytes go from device to device.
+/// How bytes travel from device to device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// The library is given device memory.
+    /// MPI reads and writes device memory.
     Direct,
-    /// Between ranks of one machine and device through memory of the device that both have, between others staged.
+    /// Through device memory that both ranks have mapped, for ranks that share a machine and a device; otherwise
+    /// staged.
     Shared,
-    /// Through pinned memory of the host, in pieces.
+    /// In chunks through pinned host memory.
     Staged,
 }
 
@@ -41,33 +42,33 @@ impl Path {
         }
     }
 
-    /// In words.
+    /// Describes the path in a few words.
     pub fn description(self) -> &'static str {
         match self {
-            Self::Direct => "the library is given device memory",
+            Self::Direct => "MPI reads and writes device memory",
             Self::Shared => {
-                "within the device between ranks that share it, else through pinned memory of the host, in pieces"
+                "through device memory between ranks that share a device, otherwise in chunks through pinned host memory"
             }
-            Self::Staged => "through pinned memory of the host, in pieces",
+            Self::Staged => "in chunks through pinned host memory",
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The path that is forced.
+    /// The forced path.
     pub(crate) path: Option<Path>,
     pub(crate) threads: Threads,
-    /// The length of a staging buffer: the same at all ranks.
+    /// The length of a staging buffer, equal at all ranks.
     pub(crate) chunk_bytes: usize,
-    /// How many buffers of one message are on their way.
+    /// How many buffers of one message are in flight.
     pub(crate) depth: usize,
-    /// What of a message goes with its envelope.
+    /// How much of a message is sent with its envelope.
     pub(crate) eager_bytes: usize,
-    /// What ranks of one machine share of the host's memory, and of the device's where they have one.
+    /// Host memory that ranks of one machine share, and device memory that ranks of one device share.
     pub(crate) host_slots: Slots,
     pub(crate) device_slots: Slots,
-    /// Whether ranks share nothing, as if each had a machine of its own.
+    /// Whether ranks share nothing, as if each had its own machine.
     pub(crate) is_sharing_disabled: bool,
 }
 
@@ -113,7 +114,11 @@ impl Settings {
             None => DEPTH,
             Some(value) => {
                 let depth = value.parse().ok().filter(|depth| (1..=64).contains(depth));
-                depth.ok_or(Error::Misconfigured { variable: DEPTH_VARIABLE, value, wanted: "from 1 to 64" })?
+                depth.ok_or(Error::Misconfigured {
+                    variable: DEPTH_VARIABLE,
+                    value,
+                    wanted: "a number from 1 to 64",
+                })?
             }
         };
         let are_apart = match variable(APART_VARIABLE) {
@@ -127,7 +132,7 @@ impl Settings {
         let chunk_bytes = said_bytes.unwrap_or(CHUNK_BYTES);
         let eager_bytes = EAGER_BYTES.min(chunk_bytes);
         let host_slots = Slots { bytes: said_bytes.unwrap_or(HOST_SLOT_BYTES).min(HOST_SLOT_BYTES), count: depth };
-        // Sixteen chunks, and no more than sixteen of the usual ones.
+        // Sixteen chunks, and at most sixteen of the default length.
         let device_slot_bytes = (DEVICE_SLOT_BYTES / CHUNK_BYTES * chunk_bytes).min(DEVICE_SLOT_BYTES);
         let device_slots = Slots { bytes: device_slot_bytes, count: DEVICE_SLOTS };
         Ok(Self {
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn unset_variables_are_the_default() {
-        let settings = Settings::read(|_| None).expect("nothing is wrong with nothing");
+        let settings = Settings::read(|_| None).expect("an empty environment is valid");
         let wanted = Settings {
             path: None,
             threads: Threads::Multiple,
@@ -169,32 +174,35 @@ mod tests {
 
     #[test]
     fn a_configured_length_applies_to_chunks_and_slots() {
-        let settings = read("FREEHOLD_MPI_CHUNK", "4160").expect("a length");
+        let settings = read("FREEHOLD_MPI_CHUNK", "4160").expect("a valid length");
         let lengths = [settings.chunk_bytes, settings.host_slots.bytes, settings.device_slots.bytes];
         assert_eq!(lengths, [4160, 4160, 16 * 4160]);
-        let long = read("FREEHOLD_MPI_CHUNK", "1073741824").expect("a length");
+        let long = read("FREEHOLD_MPI_CHUNK", "1073741824").expect("a valid length");
         assert_eq!([long.host_slots.bytes, long.device_slots.bytes], [4 << 20, 16 << 20]);
-        assert_eq!(read("FREEHOLD_MPI_DEPTH", "3").expect("a number").host_slots, Slots { bytes: 4 << 20, count: 3 });
+        assert_eq!(
+            read("FREEHOLD_MPI_DEPTH", "3").expect("a valid depth").host_slots,
+            Slots { bytes: 4 << 20, count: 3 }
+        );
     }
 
     #[test]
     fn each_variable_error_names_the_expected_value() {
-        assert_eq!(read("FREEHOLD_MPI", "direct").expect("a path").path, Some(Path::Direct));
-        assert_eq!(read("FREEHOLD_MPI", "shared").expect("a path").path, Some(Path::Shared));
-        assert_eq!(read("FREEHOLD_MPI", "staged").expect("a path").path, Some(Path::Staged));
-        assert_eq!(read("FREEHOLD_MPI_CHUNK", "4096").expect("a length").eager_bytes, 4096);
-        let said = |name, value| read(name, value).expect_err("it is wrong").to_string();
-        assert_eq!(said("FREEHOLD_MPI", "fast"), "FREEHOLD_MPI is 'fast', but should be direct, shared or staged");
+        assert_eq!(read("FREEHOLD_MPI", "direct").expect("a valid path").path, Some(Path::Direct));
+        assert_eq!(read("FREEHOLD_MPI", "shared").expect("a valid path").path, Some(Path::Shared));
+        assert_eq!(read("FREEHOLD_MPI", "staged").expect("a valid path").path, Some(Path::Staged));
+        assert_eq!(read("FREEHOLD_MPI_CHUNK", "4096").expect("a valid length").eager_bytes, 4096);
+        let said = |name, value| read(name, value).expect_err("the value is invalid").to_string();
+        assert_eq!(said("FREEHOLD_MPI", "fast"), "FREEHOLD_MPI is 'fast': expected direct, shared or staged");
         assert_eq!(
             said("FREEHOLD_MPI_CHUNK", "100"),
-            "FREEHOLD_MPI_CHUNK is '100', but should be a number of bytes, a multiple of 64 up to 1073741824"
+            "FREEHOLD_MPI_CHUNK is '100': expected a number of bytes, a multiple of 64 up to 1073741824"
         );
-        assert_eq!(said("FREEHOLD_MPI_DEPTH", "0"), "FREEHOLD_MPI_DEPTH is '0', but should be from 1 to 64");
-        assert!(read("FREEHOLD_MPI_APART", "1").expect("a word").is_sharing_disabled);
-        assert_eq!(said("FREEHOLD_MPI_APART", "yes"), "FREEHOLD_MPI_APART is 'yes', but should be 0 or 1");
+        assert_eq!(said("FREEHOLD_MPI_DEPTH", "0"), "FREEHOLD_MPI_DEPTH is '0': expected a number from 1 to 64");
+        assert!(read("FREEHOLD_MPI_APART", "1").expect("a valid value").is_sharing_disabled);
+        assert_eq!(said("FREEHOLD_MPI_APART", "yes"), "FREEHOLD_MPI_APART is 'yes': expected 0 or 1");
         assert_eq!(
             said("FREEHOLD_MPI_THREADS", "many"),
-            "FREEHOLD_MPI_THREADS is 'many', but should be multiple or serialized"
+            "FREEHOLD_MPI_THREADS is 'many': expected multiple or serialized"
         );
     }
 }

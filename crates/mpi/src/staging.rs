@@ -1,4 +1,4 @@
-//! Copies between memory that was lent and pinned buffers, in streams of the crate's own, and the buffers. Knows nothing of MPI.
+//! Pinned staging buffers, and copies between them and device memory, in streams of their own. Knows nothing about MPI.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,27 +9,27 @@ use freehold_driver::CallError;
 use crate::error::Result;
 use crate::raw::Span;
 
-/// A device, the streams in which transfers copy, and pinned buffers.
+/// A device, the streams of its staging copies, and pinned buffers.
 #[derive(Debug)]
 pub(crate) struct Stager {
     device: Device,
     to_host_stream: Stream,
     to_device_stream: Stream,
-    /// Buffers that nobody has, of both lengths.
+    /// Unused buffers, of both lengths.
     buffers: Mutex<Vec<IdleBuffer>>,
 }
 
-/// A buffer in the list.
+/// An unused buffer.
 #[derive(Debug)]
 struct IdleBuffer {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: `start` is not `Send` as a pointer; the memory belongs to this value alone.
+// SAFETY: `start` is not `Send` because it is a pointer; the memory belongs to this value alone.
 unsafe impl Send for IdleBuffer {}
 
-/// Pinned memory of one owner. Dropped, it is used again.
+/// A pinned buffer, reused after a drop.
 #[derive(Debug)]
 pub(crate) struct StagingBuffer {
     start: NonNull<u8>,
@@ -37,10 +37,10 @@ pub(crate) struct StagingBuffer {
     copies: Arc<Stager>,
 }
 
-// SAFETY: as for `Idle`.
+// SAFETY: as for `IdleBuffer`.
 unsafe impl Send for StagingBuffer {}
 
-/// One piece of a copy: where it lies on the device, where in a buffer, and how long it is.
+/// One part of a copy: its device address, its offset in the buffer, and its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopySegment {
     pub(crate) device: u64,
@@ -48,12 +48,12 @@ pub(crate) struct CopySegment {
     pub(crate) bytes: usize,
 }
 
-/// Where a piece of a message lies between two processes: in memory that both have.
+/// Memory that two processes have mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SharedAddress {
-    /// Of the device.
+    /// Device memory.
     Device(u64),
-    /// Of the host, registered with the device.
+    /// Host memory, registered with the device.
     Host(*mut u8),
 }
 
@@ -72,7 +72,7 @@ impl Stager {
         &self.device
     }
 
-    /// A buffer of exactly so many bytes.
+    /// Returns a buffer of exactly `bytes` bytes.
     pub(crate) fn buffer(self: &Arc<Self>, bytes: usize) -> Result<StagingBuffer> {
         let mut buffers = self.buffers();
         let fitting = buffers.iter().rposition(|buffer| buffer.bytes == bytes);
@@ -85,74 +85,77 @@ impl Stager {
         Ok(StagingBuffer { start, bytes, copies: self.clone() })
     }
 
-    /// Copies from the device to a buffer. The point after which the bytes are there.
+    /// Copies from the device to a buffer. Returns an event that completes when the data has arrived.
     ///
     /// # Safety
-    /// The device's memory is lent for reading, and all before that has passed. Both stay until the point has passed.
+    /// The device memory is lent for reading, and earlier work on it is complete. Both memories stay valid until the
+    /// event is complete.
     pub(crate) unsafe fn to_host(&self, buffer: &mut StagingBuffer, moves: &[CopySegment]) -> Result<Event> {
         let backend = self.device.backend();
         self.enqueue(&self.to_host_stream, || {
             moves.iter().try_for_each(|&CopySegment { device, offset: at, bytes }| {
                 let to = buffer.at(at, bytes);
-                // SAFETY: `to` is pinned memory of the buffer, so long at least; the caller keeps both.
+                // SAFETY: `to` is pinned memory of the buffer, at least `bytes` long; the caller keeps both.
                 unsafe { backend.download(to, device, bytes, self.to_host_stream.raw()) }
             })
         })
     }
 
-    /// Copies from a buffer to the device. The point after which the bytes are there.
+    /// Copies from a buffer to the device. Returns an event that completes when the data has arrived.
     ///
     /// # Safety
-    /// The device's memory is lent for writing, and all before that has passed. Both stay until the point has passed.
+    /// The device memory is lent for writing, and earlier work on it is complete. Both memories stay valid until the
+    /// event is complete.
     pub(crate) unsafe fn to_device(&self, buffer: &StagingBuffer, moves: &[CopySegment]) -> Result<Event> {
         let backend = self.device.backend();
         self.enqueue(&self.to_device_stream, || {
             moves.iter().try_for_each(|&CopySegment { device, offset: at, bytes }| {
                 let from = buffer.at(at, bytes).cast_const();
-                // SAFETY: `from` is pinned memory of the buffer, so long at least; the caller keeps both.
+                // SAFETY: `from` is pinned memory of the buffer, at least `bytes` long; the caller keeps both.
                 unsafe { backend.upload_by_copy_engine(device, from, bytes, self.to_device_stream.raw()) }
             })
         })
     }
 
-    /// Copies within the device. The point after which the bytes are there.
+    /// Copies within the device. Returns an event that completes when the data has arrived.
     ///
     /// # Safety
-    /// Both memories are lent, or of the crate's own, and all before that has passed. Both stay until the point has passed.
+    /// Both memories are lent or belong to this crate, and earlier work on them is complete. Both stay valid until the
+    /// event is complete.
     pub(crate) unsafe fn device_to_device(&self, from: u64, to: u64, bytes: usize) -> Result<Event> {
         self.enqueue(&self.to_device_stream, || {
-            // SAFETY: both have so many bytes, which are lent until the copy is waited for; the stream is this value's own.
+            // SAFETY: both are `bytes` long and lent until the copy is waited for; the stream belongs to this value.
             unsafe { self.device.backend().copy(to, from, bytes, self.to_device_stream.raw()) }
         })
     }
 
-    /// Copies from the device to a place. The point after which the bytes are there.
+    /// Copies from the device to shared memory. Returns an event that completes when the data has arrived.
     ///
     /// # Safety
-    /// The device's memory is lent for reading, and all before that has passed. The place has so many bytes, which nobody else uses. Both
-    /// stay until the point has passed.
+    /// The device memory is lent for reading, and earlier work on it is complete. `place` has `bytes` bytes, which
+    /// nothing else uses. Both stay valid until the event is complete.
     pub(crate) unsafe fn copy_out(&self, from: u64, place: SharedAddress, bytes: usize) -> Result<Event> {
         match place {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller's guarantees.
             SharedAddress::Device(to) => unsafe { self.device_to_device(from, to, bytes) },
             SharedAddress::Host(to) => self.enqueue(&self.to_host_stream, || {
-                // SAFETY: the caller vouches for both, until the point has passed.
+                // SAFETY: the caller guarantees both memories until the event is complete.
                 unsafe { self.device.backend().download(to, from, bytes, self.to_host_stream.raw()) }
             }),
         }
     }
 
-    /// Copies from a place to the device. The point after which the bytes are there.
+    /// Copies from shared memory to the device. Returns an event that completes when the data has arrived.
     ///
     /// # Safety
-    /// The device's memory is lent for writing, and all before that has passed. The place has so many bytes, which nobody writes. Both
-    /// stay until the point has passed.
+    /// The device memory is lent for writing, and earlier work on it is complete. `place` has `bytes` bytes, which
+    /// nothing writes. Both stay valid until the event is complete.
     pub(crate) unsafe fn copy_in(&self, place: SharedAddress, to: u64, bytes: usize) -> Result<Event> {
         match place {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller's guarantees.
             SharedAddress::Device(from) => unsafe { self.device_to_device(from, to, bytes) },
             SharedAddress::Host(from) => self.enqueue(&self.to_device_stream, || {
-                // SAFETY: the caller vouches for both, until the point has passed.
+                // SAFETY: the caller guarantees both memories until the event is complete.
                 unsafe { self.device.backend().upload_by_copy_engine(to, from, bytes, self.to_device_stream.raw()) }
             }),
         }
@@ -160,30 +163,30 @@ impl Stager {
 
     fn enqueue(&self, stream: &Stream, work: impl FnOnce() -> std::result::Result<(), CallError>) -> Result<Event> {
         let put = work();
-        // Also where only some of the copies were put in.
+        // Also if only some of the copies were enqueued.
         stream.foreign_work();
         let event = put.map_err(freehold::Error::from).and_then(|()| stream.event());
-        // What was put in before a failure is over before its memory is used again.
+        // Copies enqueued before a failure must end before their memory is reused.
         Ok(event.or_else(|error| stream.synchronize().and(Err(error)))?)
     }
 
-    /// Asks the driver how it is.
+    /// Polls the driver for errors.
     pub(crate) fn poll_errors(&self) -> Result<()> {
         self.to_device_stream.is_idle()?;
         Ok(())
     }
 
-    /// Waits for all copies. For who gives memory back after a failure.
+    /// Waits for all copies. Needed before memory is returned after a failure.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.to_host_stream.synchronize()?;
         Ok(self.to_device_stream.synchronize()?)
     }
 
-    /// Frees the buffers that nobody has. The driver waits for all work of the context.
+    /// Frees the unused buffers. The driver waits for all work of the context.
     pub(crate) fn free_buffers(&self) -> Result<()> {
         let buffers = std::mem::take(&mut *self.buffers());
         for buffer in buffers {
-            // SAFETY: the buffer is in nobody's hands, and what copied from it or to it has passed.
+            // SAFETY: nothing uses the buffer, and all copies from or to it are complete.
             unsafe { self.device.backend().free_host(buffer.start) }.map_err(freehold::Error::from)?;
         }
         Ok(())
@@ -195,7 +198,7 @@ impl Stager {
 }
 
 impl StagingBuffer {
-    /// The first bytes, for a transfer.
+    /// Returns the first bytes, for a transfer.
     pub(crate) fn memory(&self, bytes: usize) -> Span {
         let whole = Span { address: self.start.as_ptr().expose_provenance() as u64, bytes: self.bytes };
         whole.slice(0, bytes)
@@ -203,25 +206,25 @@ impl StagingBuffer {
 
     fn at(&self, at: usize, bytes: usize) -> *mut u8 {
         assert!(at + bytes <= self.bytes, "a copy lies within its buffer");
-        // SAFETY: the place lies within the buffer, as was just seen.
+        // SAFETY: the offset is within the buffer, as just asserted.
         unsafe { self.start.as_ptr().add(at) }
     }
 
-    /// Writes the first bytes. No transfer or copy has the buffer: it is borrowed mutably.
+    /// Writes the first bytes. The mutable borrow shows that no transfer or copy uses the buffer.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         let to = self.at(0, bytes.len());
-        // SAFETY: the buffer has so many bytes, is this value's alone, and is no part of `bytes`.
+        // SAFETY: the buffer has as many bytes, belongs to this value alone, and does not overlap `bytes`.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// The first bytes, as a transfer left them.
+    /// Reads the first bytes, as a transfer left them.
     pub(crate) fn read<const N: usize>(&self) -> [u8; N] {
         let from = self.at(0, N);
-        // SAFETY: the buffer has so many bytes, which nothing writes any more: its transfer is complete.
+        // SAFETY: the buffer has `N` bytes, which nothing writes any more: its transfer is complete.
         unsafe { from.cast::<[u8; N]>().read() }
     }
 
-    /// Lets go of memory that the library may still use, for good.
+    /// Never frees or reuses memory that the library may still use.
     pub(crate) fn leak(self) {
         std::mem::forget(self);
     }

@@ -1,4 +1,5 @@
-//! The ranks, as a program has them: messages between blocks and parts of blocks, in the order of their uses.
+//! The ranks of a run, and messages between blocks or views of blocks. Each transfer takes its place in the order of
+//! the block's uses.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,30 +21,31 @@ use crate::transfer::send::Send;
 use crate::transfer::{MatchOrder, Operation, Received, poll, transfer_error};
 use crate::world_inner::{Comms, WorldInner};
 
-/// Any rank, or any tag, to receive from.
+/// Receives from any rank, or with any tag.
 pub const ANY: Option<i32> = None;
 
-/// The longest message that goes with one call of the library, where it takes device memory. Libraries hand such on before the
-/// receiver asks.
+/// The longest message sent with a blocking `MPI_Send` of device memory. Libraries send such messages eagerly, without
+/// waiting for the receiver.
 const SHORT_BYTES_MAX: usize = 4096;
 
-/// How often a caller asks before it lets others have the processor, and looks who has died.
+/// How many polls a caller makes before it yields the processor and checks for dead ranks.
 const ROUNDS: u32 = 64;
 
-/// All ranks of a run, and this one's device. There is one in a process; dropped, it waits for its transfers, and ends MPI.
+/// All ranks of a run, and this rank's device. A process has at most one. Dropping it waits for its transfers and
+/// finalizes MPI.
 #[derive(Debug)]
 pub struct World {
-    /// Before the rest: its thread uses that.
+    /// Declared first, so that its thread stops before the rest is dropped.
     pub(crate) progress: ProgressThread,
     pub(crate) inner: Arc<WorldInner>,
 }
 
 impl World {
-    /// Begins MPI, with all ranks, and decides with them which path transfers take.
+    /// Initializes MPI together with all ranks, and agrees with them on the path of transfers.
     ///
     /// # Errors
-    /// [`Error::AlreadyInitialized`] where MPI was begun before, [`Error::InsufficientThreadSupport`] where the library does not let threads take
-    /// turns, [`Error::Disagreement`] where ranks were told different things.
+    /// [`Error::AlreadyInitialized`] if MPI is already initialized, [`Error::InsufficientThreadSupport`] if the library
+    /// does not let several threads call it, [`Error::Disagreement`] if the settings of the ranks differ.
     pub fn new(device: &Device) -> Result<Self> {
         let settings = Settings::from_environment()?;
         let library = Library::initialise(settings.threads)?;
@@ -80,7 +82,7 @@ impl World {
         self.inner.rank
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> i32 {
         self.inner.size
     }
@@ -89,27 +91,27 @@ impl World {
         self.inner.stager.device()
     }
 
-    /// Which path transfers take, and why.
+    /// Returns the path of transfers, and the reason for it.
     pub fn path_choice(&self) -> &PathChoice {
         &self.inner.path_choice
     }
 
-    /// How threads call the library.
+    /// Returns how threads call the library.
     pub fn threads(&self) -> Threads {
         self.inner.library.threads()
     }
 
-    /// Sends a block, or a part of one. Returns when it may be changed, as `MPI_Send` does: this waits for the work that writes it,
-    /// and may wait for the receiver.
+    /// Sends a block or a view of one. Returns when the block may be changed, as `MPI_Send` does: this waits for the
+    /// work that writes the block, and may wait for the receiver.
     ///
     /// # Errors
-    /// [`Error::Transfer`] and [`Error::RankDied`], with rank, tag and bytes; the block is as it was.
+    /// [`Error::Transfer`] and [`Error::RankDied`], with rank, tag and bytes. The block is unchanged.
     #[inline]
     pub fn send<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<()> {
         let ranks = &*self.inner;
         ranks.check_rank(to)?;
         ranks.check_tag(tag)?;
-        // The block is borrowed until this returns: nothing disturbs one that is at rest.
+        // The block is borrowed until this returns, so no new work can use it.
         let Some(range) = stream.at_rest(from)? else {
             return self.finish(Send::new(ranks.data, to, tag, Some(stream.lend(from)?))).map(drop);
         };
@@ -118,18 +120,18 @@ impl World {
         let is_alone = || self.progress.has_none_unposted(MatchOrder::Send { to }) && !ranks.liveness.any_died();
         let work = Send::for_span(ranks.data, to, tag, memory);
         if ranks.is_direct() && is_short && is_alone() {
-            // SAFETY: the library takes device memory here, which is at rest.
+            // SAFETY: the library accepts device memory on this path, and no pending work writes the block.
             let sent = unsafe { ranks.library.send_eager(ranks.data, memory, to, tag) };
             return sent.map_err(|code| transfer_error(work.describe(), code));
         }
         self.finish(work).map(drop)
     }
 
-    /// Sends a block, or a part of one, without waiting: the message goes when the work that writes the block has passed, and work
-    /// that writes it later waits on the device until it is gone.
+    /// Sends a block or a view of one without waiting. The message is sent when earlier work on the block is complete;
+    /// later work that writes the block waits on the device until the message is sent.
     ///
     /// # Errors
-    /// For a rank or a tag that there is not. What goes wrong later, the request tells.
+    /// Invalid ranks and tags. The request returns later errors.
     pub fn isend<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<Request<()>> {
         self.inner.check_rank(to)?;
         self.inner.check_tag(tag)?;
@@ -137,19 +139,19 @@ impl World {
         Ok(self.submit(Send::new(self.inner.data, to, tag, Some(access))))
     }
 
-    /// Sends a message without bytes.
+    /// Sends an empty message.
     pub fn signal(&self, to: i32, tag: i32) -> Result<()> {
         self.inner.check_rank(to)?;
         self.inner.check_tag(tag)?;
         self.finish(Send::new(self.inner.data, to, tag, None)).map(drop)
     }
 
-    /// Receives into a block, or a part of one, from a rank or [`ANY`], with a tag or [`ANY`]. Returns when the message is there. It
-    /// may be shorter than the block, whose other elements stay as they are.
+    /// Receives into a block or a view of one, from a rank or [`ANY`], with a tag or [`ANY`]. Returns when the message
+    /// has arrived. A message may be shorter than the block; the other elements keep their values.
     ///
     /// # Errors
-    /// [`Error::Truncated`] for a message that is longer than the block, [`Error::Transfer`] and [`Error::RankDied`]; with rank, tag
-    /// and bytes. The block is as it was, or refused to readers until it is written whole.
+    /// [`Error::Truncated`] if the message is longer than the block, [`Error::Transfer`] and [`Error::RankDied`], with
+    /// rank, tag and bytes. The block is unchanged, or reads of it fail until it is completely overwritten.
     pub fn recv<T: Pod>(
         &self,
         stream: &Stream,
@@ -162,10 +164,10 @@ impl World {
             && let Some(range) = stream.at_rest_mut(into)?
         {
             self.check_pattern(from, tag)?;
-            // The block is borrowed until this returns: nothing disturbs one that is at rest.
+            // The block is borrowed until this returns, so no new work can use it.
             let received = self.finish(Receive::for_span(self.inner.data, from, tag, Span::from_range(range)));
             if received.is_err() {
-                // Part of it may have come.
+                // Some of the message may have arrived.
                 stream.lend_mut(into)?.failed();
             }
             return received;
@@ -174,10 +176,11 @@ impl World {
         self.finish(work)
     }
 
-    /// As [`recv`](Self::recv), without waiting: work that uses the block later waits on the device until the message is there.
+    /// Receives like [`recv`](Self::recv), without waiting: later work on the block waits on the device until the
+    /// message has arrived.
     ///
     /// # Errors
-    /// For a rank or a tag that there is not. What goes wrong later, the request tells.
+    /// Invalid ranks and tags. The request returns later errors.
     pub fn irecv<T: Pod>(
         &self,
         stream: &Stream,
@@ -189,7 +192,7 @@ impl World {
         Ok(self.submit(work))
     }
 
-    /// Sends one block and receives into another at the same time, and waits for both.
+    /// Sends one block while receiving into another, and waits for both.
     ///
     /// # Errors
     /// As for [`send`](Self::send) and [`recv`](Self::recv).
@@ -209,20 +212,20 @@ impl World {
         sent.and(received)
     }
 
-    /// What failed in transfers whose requests were dropped, since this was asked last.
+    /// Returns the errors of transfers whose requests were dropped, since the last call.
     pub fn drop_errors(&self) -> Vec<Error> {
         self.inner.take_drop_errors()
     }
 
-    /// Waits for all ranks to come here. Transfers that are under way go on.
+    /// Waits until all ranks have called this. Pending transfers continue.
     pub fn barrier(&self) -> Result<()> {
         self.finish(crate::collective::Barrier::new()).map(drop)
     }
 
-    /// Waits for the transfers that are under way, and ends MPI with all ranks.
+    /// Waits for pending transfers, and finalizes MPI together with all ranks.
     ///
     /// # Errors
-    /// What the library says to that.
+    /// The error of the library.
     pub fn close(mut self) -> Result<()> {
         self.shutdown()
     }
@@ -232,9 +235,9 @@ impl World {
             return Ok(());
         }
         self.inner.stager.synchronize()?;
-        // With a rank that has died, the library would wait for it for ever.
+        // The library would wait forever for a rank that has died.
         let ended = if self.inner.liveness.any_died() { Ok(()) } else { self.inner.library.finalise() };
-        // Libraries remember memory that they were given: it is there until they have ended, if they do.
+        // Libraries may cache memory that they were given, so it is freed only after they have finalized.
         ended.and(self.inner.stager.free_buffers())
     }
 
@@ -255,8 +258,8 @@ impl World {
         tag.map_or(Ok(()), |tag| self.inner.check_tag(tag))
     }
 
-    /// Begins work in this thread, unless the engine has some that comes before it, and leaves the rest to the engine: a short message is
-    /// often gone at once, and nobody is woken for it.
+    /// Starts an operation in this thread, unless the progress thread has one that must be posted first, and leaves the
+    /// rest to the progress thread. A short message is often complete at once, and then wakes no thread.
     fn submit<R>(&self, mut work: impl Operation + 'static) -> Request<R> {
         let is_clear = self.progress.has_none_unposted(work.order());
         let ended = if is_clear { poll(&mut work, &self.inner, self.inner.liveness.any_died()) } else { None };
@@ -266,7 +269,8 @@ impl World {
         }
     }
 
-    /// Goes on with work until it is over, in this thread unless the engine has some that comes before it.
+    /// Polls an operation until it is complete: in this thread, unless the progress thread has one that must be posted
+    /// first.
     pub(crate) fn finish(&self, mut work: impl Operation + 'static) -> Result<Received> {
         if !self.progress.has_none_unposted(work.order()) {
             return self.progress.submit::<Received>(Box::new(work)).wait();
@@ -293,17 +297,17 @@ impl Drop for World {
     }
 }
 
-/// What a rank says of itself to all: its process, whose ids those are, and how it cuts messages.
+/// A rank's first message to all ranks: machine and process namespace, lengths of chunks and slots, process id.
 const HELLO_BYTES: usize = 32;
 
-/// A number for this machine and its processes: those of another, or in a container, have ids of their own.
+/// Identifies this machine and process namespace: process ids of another machine or container mean other processes.
 fn node_id() -> u64 {
     let node_id = fs::metadata("/proc/self/ns/pid").map_or(0, |node_id| node_id.ino());
     let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     machine.bytes().fold(node_id, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
-/// Gets to know the other ranks.
+/// Exchanges process ids with the other ranks.
 fn exchange_process_ids(library: &Library, comms: Comms, settings: &Settings, node_id: u64) -> Result<Liveness> {
     let (rank, _) = library.rank_and_size(comms.data)?;
     let mut hello = [0; HELLO_BYTES];
@@ -313,7 +317,7 @@ fn exchange_process_ids(library: &Library, comms: Comms, settings: &Settings, no
     hello[24..28].copy_from_slice(&std::process::id().to_le_bytes());
     let all = library.allgather(comms.data, &hello)?;
     if all.iter().any(|other| other[8..24] != hello[8..24]) {
-        return Err(Error::Disagreement { what: "FREEHOLD_MPI_CHUNK is not the same at all" });
+        return Err(Error::Disagreement { what: "FREEHOLD_MPI_CHUNK must have the same value at all ranks" });
     }
     let own = |(index, other): (usize, &[u8; HELLO_BYTES])| {
         let is_watched = index as i32 != rank && other[..8] == hello[..8];

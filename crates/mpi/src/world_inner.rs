@@ -1,4 +1,5 @@
-//! What all transfers of a process share: the library, its communicators, the device, and who else there is.
+//! The state that all transfers of a process share: the library, its communicators, the device, the other ranks of the
+//! machine.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,31 +18,31 @@ pub(crate) struct WorldInner {
     pub(crate) library: Library,
     pub(crate) rank: i32,
     pub(crate) size: i32,
-    /// For messages of the caller's, by their tags.
+    /// For the caller's messages, by their tags.
     pub(crate) data: Comm,
-    /// For what comes behind an envelope, by its number.
+    /// For chunks that follow an envelope, by message id.
     pub(crate) chunks: Comm,
-    /// For answers to what comes behind an envelope, by its number.
+    /// For control words that follow an envelope, by message id.
     pub(crate) answers: Comm,
     pub(crate) collectives: Comm,
     pub(crate) stager: Arc<Stager>,
     pub(crate) settings: Settings,
     pub(crate) path_choice: PathChoice,
     pub(crate) liveness: Liveness,
-    /// Of this device, and of this machine.
+    /// The ranks that share device memory, and those that share host memory.
     node_peers: (NodePeers, NodePeers),
-    /// For messages in chunks that arrive.
+    /// Limits the chunked messages that are received at once.
     pub(crate) arriving: Semaphore,
-    /// For messages in chunks that are copied before their receiver says that they are to come.
+    /// Limits the chunked messages that are copied before their receiver has accepted them.
     pub(crate) early_copies: Semaphore,
     message_ids: Arc<Mutex<MessageIds>>,
-    /// Messages to this rank itself that nobody has received.
+    /// Messages to this rank itself that are not received yet.
     local_offers: Mutex<HashMap<u32, Arc<LocalOffer>>>,
-    /// What failed with nobody to tell.
+    /// Errors of transfers whose requests were dropped.
     drop_errors: Mutex<Vec<Error>>,
 }
 
-/// How a message goes.
+/// How a message travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Direct,
@@ -50,7 +51,7 @@ pub(crate) enum Route {
     Shared(SharedMemoryKind),
 }
 
-/// Communicators of one kind of message each.
+/// One communicator for each kind of message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comms {
     pub(crate) data: Comm,
@@ -96,7 +97,7 @@ impl WorldInner {
         self.path_choice.transfers == Path::Direct
     }
 
-    /// How messages to a rank go.
+    /// Returns how messages to a rank travel.
     pub(crate) fn route(&self, to: i32) -> Route {
         if self.is_direct() {
             Route::Direct
@@ -110,7 +111,7 @@ impl WorldInner {
         }
     }
 
-    /// Those who share such memory.
+    /// Returns the ranks that share this kind of memory.
     pub(crate) fn node_peers(&self, kind: SharedMemoryKind) -> &NodePeers {
         match kind {
             SharedMemoryKind::Device => &self.node_peers.0,
@@ -118,35 +119,35 @@ impl WorldInner {
         }
     }
 
-    /// A number that no other message of this rank has that is under way.
+    /// Returns an id that no other pending message of this rank uses.
     pub(crate) fn new_message_id(&self) -> MessageId {
         let value = self.message_ids.lock().unwrap_or_else(PoisonError::into_inner).alloc();
         MessageId { value, numbers: self.message_ids.clone() }
     }
 
-    /// The tag of what belongs to a number. Numbers are low: two messages have one tag only where more are under way than the library has
-    /// tags, of which Open MPI and MPICH have millions.
+    /// Returns the tag for a message id. The smallest free ids are used, so two messages share a tag only if more
+    /// messages are pending than the library has tags: millions in Open MPI and MPICH.
     pub(crate) fn tag_of(&self, number: u32) -> i32 {
         (number % (self.library.tag_max as u32 + 1)) as i32
     }
 
-    /// Offers memory to a receiver in this process, by a number.
+    /// Offers memory to a receiver in this process, under a new message id.
     pub(crate) fn offer_local(&self, memory: Span) -> (MessageId, Arc<LocalOffer>) {
         let (number, offer) = (self.new_message_id(), Arc::new(LocalOffer(Mutex::new(OfferState::Offered(memory)))));
         self.local_offers().insert(number.value, offer.clone());
         (number, offer)
     }
 
-    /// What was offered by a number.
+    /// Returns the offer with a message id.
     pub(crate) fn accept_local(&self, number: u32) -> Arc<LocalOffer> {
-        self.local_offers().remove(&number).expect("an envelope of this rank tells of what it offered")
+        self.local_offers().remove(&number).expect("an envelope from this rank names an offer")
     }
 
     fn local_offers(&self) -> MutexGuard<'_, HashMap<u32, Arc<LocalOffer>>> {
         self.local_offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what failed where nobody asks.
+    /// Records an error that no request returns.
     pub(crate) fn record_drop_error(&self, error: Error) {
         self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     }
@@ -154,7 +155,7 @@ impl WorldInner {
     /// Waits for all copies, after a failure.
     pub(crate) fn synchronize_copies(&self) {
         if let Err(error) = self.stager.synchronize() {
-            // A device whose copies cannot be waited for has failed, and runs none of them any more.
+            // A device whose copies cannot be waited for has failed, and runs no more copies.
             self.record_drop_error(error);
         }
     }
@@ -173,11 +174,11 @@ impl WorldInner {
     }
 }
 
-/// Numbers that nobody has.
+/// Message ids: free ones, and the next unused one.
 #[derive(Debug, Default)]
 struct MessageIds {
     free: Vec<u32>,
-    /// The first that nobody had.
+    /// The smallest id never used.
     next: u32,
 }
 
@@ -190,7 +191,7 @@ impl MessageIds {
     }
 }
 
-/// The number of a message, until it is dropped.
+/// A message id, free again after a drop.
 #[derive(Debug)]
 pub(crate) struct MessageId {
     value: u32,
@@ -202,7 +203,7 @@ impl MessageId {
         self.value
     }
 
-    /// Lets nobody have it again: what goes by it may be under way.
+    /// Never reuses the id: messages with its tag may still be in flight.
     pub(crate) fn leak(self) {
         std::mem::forget(self);
     }
@@ -214,16 +215,17 @@ impl Drop for MessageId {
     }
 }
 
-/// Lets few messages at once have buffers: many would have much memory, and none of it in the processor's caches.
+/// Limits how many messages have buffers at once: the buffers of many would use much memory, and none of it would stay
+/// in the processor's caches.
 #[derive(Debug, Default)]
 pub(crate) struct Semaphore(Arc<AtomicUsize>);
 
-/// The right of a message to have some, until it is dropped.
+/// A message's right to use buffers, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<AtomicUsize>);
 
 impl Semaphore {
-    /// One that goes on, and one that is about to.
+    /// One message in progress, and one about to start.
     const MESSAGES: usize = 2;
 
     pub(crate) fn try_acquire(&self) -> Option<Permit> {
@@ -246,13 +248,13 @@ pub(crate) struct LocalOffer(Mutex<OfferState>);
 #[derive(Debug)]
 enum OfferState {
     Offered(Span),
-    /// The receiver copies from it.
+    /// The receiver is copying from it.
     Taken,
     Done,
 }
 
 impl LocalOffer {
-    /// The receiver begins to copy, unless the sender has given up.
+    /// Returns the memory to copy from, unless the sender has withdrawn it.
     pub(crate) fn accept(&self) -> Option<Span> {
         let mut offer = self.offer();
         let OfferState::Offered(memory) = *offer else { return None };
@@ -268,7 +270,7 @@ impl LocalOffer {
         matches!(*self.offer(), OfferState::Done)
     }
 
-    /// The sender gives up.
+    /// Ends the offer, if the receiver has not accepted it.
     pub(crate) fn withdraw(&self) {
         let mut offer = self.offer();
         if matches!(*offer, OfferState::Offered(_)) {

@@ -1,5 +1,5 @@
-//! A collective call in chunks: each is copied to the host, given to the library, and copied back, and several are on their way.
-//! Where the library takes device memory, a chunk is the memory itself.
+//! A collective call in chunks: each is copied to the host, passed to the library and copied back, several at a time.
+//! If the library accepts device memory, chunks are parts of the memory itself.
 
 use std::collections::VecDeque;
 
@@ -14,10 +14,10 @@ use crate::staging::{CopySegment, StagingBuffer};
 use crate::transfer::{MatchOrder, Operation, Received};
 use crate::world_inner::WorldInner;
 
-/// How many chunks are on their way.
+/// How many chunks are in flight.
 const DEPTH: usize = 4;
 
-/// The longest chunk of device memory that the library is given at once: counts are of 31 bits.
+/// The longest chunk of device memory per call: counts have 31 bits.
 const DIRECT_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum CollectiveKind {
     Broadcast {
         root: i32,
     },
-    /// Without a root, for all.
+    /// Without a root, every rank gets the result.
     Reduce {
         root: Option<i32>,
         op: Op,
@@ -34,24 +34,24 @@ pub(crate) enum CollectiveKind {
     Redistribute(Redistribution),
 }
 
-/// A collective call that is under way.
+/// A pending collective call.
 pub(crate) struct Collective {
     kind: CollectiveKind,
     endpoints: Endpoints,
-    /// Of each rank's part.
+    /// The length of each rank's part.
     part_bytes: usize,
     element_bytes: usize,
-    /// How many bytes of each part have a chunk.
+    /// How many bytes of each part are in chunks already.
     next_offset: usize,
     chunks: VecDeque<Chunk>,
     has_started: bool,
 }
 
-/// Some bytes of every part.
+/// The same range of every part.
 struct Chunk {
     start: usize,
     bytes: usize,
-    /// None where the memory itself is given, or there is nothing to give.
+    /// `None` if the memory itself is passed, or there is nothing to send.
     from: Option<StagingBuffer>,
     to: Option<StagingBuffer>,
     stage: Stage,
@@ -69,7 +69,7 @@ impl Collective {
         Self { kind: what, endpoints: ends, part_bytes, element_bytes, next_offset: taken, chunks, has_started: false }
     }
 
-    /// How many parts this rank gives, and is given.
+    /// Returns how many parts this rank sends, and how many it receives.
     fn parts(&self, world: &WorldInner) -> (usize, usize) {
         let size = world.size as usize;
         let (from, to) = match self.kind {
@@ -82,14 +82,14 @@ impl Collective {
         (if has_from { from } else { 0 }, if has_to { to } else { 0 })
     }
 
-    /// The most parts that any rank gives or is given: chunks are the same at all.
+    /// Returns the most parts that any rank sends or receives: chunks have the same length everywhere.
     fn parts_max(&self, world: &WorldInner) -> usize {
         if matches!(self.kind, CollectiveKind::Redistribute(_)) { world.size as usize } else { 1 }
     }
 
-    /// Whether the library is given device memory. The same at all ranks.
+    /// Returns whether the library gets device memory. The same at all ranks.
     fn is_direct(&self, world: &WorldInner) -> bool {
-        // Parts that are cut do not lie side by side.
+        // Chunks of several parts are not contiguous.
         let is_whole = !matches!(self.kind, CollectiveKind::Redistribute(_)) || self.part_bytes <= DIRECT_BYTES_MAX;
         world.path_choice.collectives == Path::Direct && is_whole
     }
@@ -102,7 +102,7 @@ impl Collective {
         (bytes / self.element_bytes * self.element_bytes).max(self.element_bytes)
     }
 
-    /// Begins to copy what there is room for.
+    /// Starts copies into free buffers.
     fn load(&mut self, world: &WorldInner) -> Result<()> {
         let (piece_bytes, is_direct, parts) = (self.chunk_bytes(world), self.is_direct(world), self.parts(world));
         while self.chunks.len() < DEPTH && self.next_offset < self.part_bytes {
@@ -115,8 +115,8 @@ impl Collective {
             let loading = match (&mut from, &self.endpoints.0) {
                 (Some(buffer), Some(access)) => {
                     let moves = self.copy_segments(access, parts.0, start, bytes);
-                    // SAFETY: the memory is lent, and all before that has passed; the chunk keeps the buffer, and the call the
-                    // memory.
+                    // SAFETY: the memory is lent, and earlier work on it is complete; the chunk keeps the buffer, and
+                    // the call keeps the memory.
                     Some(unsafe { world.stager.to_host(buffer, &moves) }?)
                 }
                 _ => None,
@@ -127,7 +127,7 @@ impl Collective {
         Ok(())
     }
 
-    /// Where some bytes of each part lie, on the device and in a buffer.
+    /// Returns where a range of each part lies, on the device and in a buffer.
     fn copy_segments(&self, access: &ExternalAccess, parts: usize, start: usize, bytes: usize) -> Vec<CopySegment> {
         let of = |part: usize| CopySegment {
             device: access.address() + (part * self.part_bytes + start) as u64,
@@ -153,23 +153,23 @@ impl Collective {
         match self.kind {
             CollectiveKind::Broadcast { root } => {
                 let memory = if root == world.rank { from } else { to };
-                // SAFETY: the memory is a buffer that the chunk keeps until the call is complete, or lent until then and such
-                // as the library takes; all before that has passed.
+                // SAFETY: the memory is a buffer that the chunk keeps until the call is complete, or device memory that
+                // the library accepts and that is lent until then; earlier work on it is complete.
                 unsafe { library.ibroadcast(comm, memory, root) }
             }
             CollectiveKind::Reduce { root, op, kind } => {
                 let count = chunk.bytes / self.element_bytes;
-                // SAFETY: as above, for both; each holds so many elements.
+                // SAFETY: as above, for both; each holds `count` elements.
                 unsafe { library.ireduce(comm, (from, to), (count, kind, op), root) }
             }
             CollectiveKind::Redistribute(spread) => {
-                // SAFETY: as above, for both; each holds so many bytes for each of its parts.
+                // SAFETY: as above, for both; each holds `chunk.bytes` bytes for each of its parts.
                 unsafe { library.iredistribute(comm, spread, (from, to), chunk.bytes) }
             }
         }
     }
 
-    /// Goes on with each chunk, in their order.
+    /// Advances each chunk, in order.
     fn advance_chunks(&mut self, world: &WorldInner) -> Result<()> {
         let (title, parts) = (self.describe(), self.parts(world));
         let refused =
@@ -178,7 +178,7 @@ impl Collective {
         let mut moved = Ok(());
         for chunk in &mut chunks {
             moved = self.advance_chunk(chunk, parts.1, world, &refused);
-            // The library hears of chunks in their order.
+            // Chunks are passed to the library in order.
             if moved.is_err() || matches!(chunk.stage, Stage::CopyingToHost(_)) {
                 break;
             }
@@ -205,8 +205,8 @@ impl Collective {
             let storing = match (&chunk.to, &self.endpoints.1) {
                 (Some(buffer), Some(access)) => {
                     let moves = self.copy_segments(access, parts, chunk.start, chunk.bytes);
-                    // SAFETY: the memory is lent, and all before that has passed; the chunk keeps the buffer, and the call the
-                    // memory.
+                    // SAFETY: the memory is lent, and earlier work on it is complete; the chunk keeps the buffer, and
+                    // the call keeps the memory.
                     Some(unsafe { world.stager.to_device(buffer, &moves) }?)
                 }
                 _ => None,
@@ -274,7 +274,7 @@ impl Operation for Collective {
         }
         for chunk in self.chunks.drain(..) {
             if let Stage::InLibrary(_) = chunk.stage {
-                // Collective calls cannot be taken back: the library may still use the buffers.
+                // Collective calls cannot be cancelled: the library may still use the buffers.
                 chunk.from.into_iter().chain(chunk.to).for_each(StagingBuffer::leak);
             }
         }
@@ -288,7 +288,7 @@ impl Operation for Collective {
     }
 }
 
-/// A wait for all ranks.
+/// A pending barrier.
 pub(crate) struct Barrier {
     pending: Option<RawRequest>,
 }

@@ -1,5 +1,5 @@
-//! What all ranks do together: broadcast, reduce, gather, scatter, all to all. In the order of the calls, which is the same at
-//! every rank.
+//! Collective calls: broadcast, reduce, gather, scatter, all-to-all. They are posted in the order of the calls, which
+//! is the same at every rank.
 
 mod chunked;
 
@@ -12,27 +12,28 @@ use crate::raw::Redistribution;
 use crate::request::Request;
 use crate::world::World;
 
-/// Memory that a rank gives, and memory that it is given; either may be none.
+/// The memory that a rank sends, and the memory that it receives into.
 type Endpoints = (Option<ExternalAccess>, Option<ExternalAccess>);
 
-/// Each call has a form that waits until this rank's part is done, and one that does not: then later work with the blocks waits on
-/// the device.
+/// Each call has a form that waits until this rank's part is done, and one that returns at once: later work with the
+/// blocks then waits on the device.
 ///
 /// # Errors
-/// [`Error::Transfer`] and [`Error::RankDied`]; what was to be written is as it was, or refused to readers until it is written whole.
-/// Before anything begins, [`Error::NoSuchRank`], [`Error::LengthMismatch`], [`Error::NotRoot`] and [`Error::UnsupportedOperation`].
+/// [`Error::Transfer`] and [`Error::RankDied`]: the block to write is unchanged, or reads of it fail until it is
+/// completely overwritten. Before anything starts: [`Error::NoSuchRank`], [`Error::LengthMismatch`], [`Error::NotRoot`]
+/// and [`Error::UnsupportedOperation`].
 impl World {
-    /// Gives all ranks what the root's block holds. The blocks are equally long.
+    /// Copies the root's block to the blocks of all ranks. The blocks have the same length.
     pub fn broadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<()> {
         self.finish(self.start_broadcast(stream, block, root)?).map(drop)
     }
 
-    /// [`broadcast`](Self::broadcast) without waiting.
+    /// Starts a [`broadcast`](Self::broadcast) without waiting.
     pub fn ibroadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Request<()>> {
         Ok(self.progress.submit(Box::new(self.start_broadcast(stream, block, root)?)))
     }
 
-    /// Combines the blocks of all ranks, element by element, into one at the root. Other ranks give none to write.
+    /// Combines the blocks of all ranks, element by element, into one at the root. Other ranks pass `None` for `to`.
     pub fn reduce<T: Element>(
         &self,
         stream: &Stream,
@@ -44,7 +45,7 @@ impl World {
         self.finish(self.start_reduce(stream, from, to, op, Some(root))?).map(drop)
     }
 
-    /// [`reduce`](Self::reduce) without waiting.
+    /// Starts a [`reduce`](Self::reduce) without waiting.
     pub fn ireduce<T: Element>(
         &self,
         stream: &Stream,
@@ -67,7 +68,7 @@ impl World {
         self.finish(self.start_reduce(stream, from, Some(to), op, None)?).map(drop)
     }
 
-    /// [`allreduce`](Self::allreduce) without waiting.
+    /// Starts an [`allreduce`](Self::allreduce) without waiting.
     pub fn iallreduce<T: Element>(
         &self,
         stream: &Stream,
@@ -78,7 +79,7 @@ impl World {
         Ok(self.progress.submit(Box::new(self.start_reduce(stream, from, Some(to), op, None)?)))
     }
 
-    /// Puts the blocks of all ranks side by side, in their order, into one at the root. Other ranks give none to write.
+    /// Concatenates the blocks of all ranks, in rank order, into one at the root. Other ranks pass `None` for `to`.
     pub fn gather<T: Pod>(
         &self,
         stream: &Stream,
@@ -89,7 +90,7 @@ impl World {
         self.finish(self.start_gather(stream, from, to, root)?).map(drop)
     }
 
-    /// [`gather`](Self::gather) without waiting.
+    /// Starts a [`gather`](Self::gather) without waiting.
     pub fn igather<T: Pod>(
         &self,
         stream: &Stream,
@@ -100,7 +101,7 @@ impl World {
         Ok(self.progress.submit(Box::new(self.start_gather(stream, from, to, root)?)))
     }
 
-    /// Gives each rank its part of the root's block. Other ranks give none to read.
+    /// Copies to each rank its part of the root's block. Other ranks pass `None` for `from`.
     pub fn scatter<T: Pod>(
         &self,
         stream: &Stream,
@@ -111,7 +112,7 @@ impl World {
         self.finish(self.start_scatter(stream, from, to, root)?).map(drop)
     }
 
-    /// [`scatter`](Self::scatter) without waiting.
+    /// Starts a [`scatter`](Self::scatter) without waiting.
     pub fn iscatter<T: Pod>(
         &self,
         stream: &Stream,
@@ -122,12 +123,12 @@ impl World {
         Ok(self.progress.submit(Box::new(self.start_scatter(stream, from, to, root)?)))
     }
 
-    /// Gives each rank its part of every rank's block, in the order of the ranks.
+    /// Copies to each rank its part of every rank's block, in rank order.
     pub fn alltoall<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
         self.finish(self.start_alltoall(stream, from, to)?).map(drop)
     }
 
-    /// [`alltoall`](Self::alltoall) without waiting.
+    /// Starts an [`alltoall`](Self::alltoall) without waiting.
     pub fn ialltoall<T: Pod>(
         &self,
         stream: &Stream,
@@ -156,11 +157,11 @@ impl World {
     ) -> Result<Collective> {
         op.check::<T>()?;
         if let Some(root) = root {
-            self.check_root(root, to.is_some(), "is given")?;
+            self.check_root(root, to.is_some(), "write to")?;
         }
         let len = from.len();
         if let Some(to) = &to {
-            check_len("what is reduced into", to.len(), len)?;
+            check_len("the target of the reduction", to.len(), len)?;
         }
         let to = to.map(|to| stream.lend_mut(to)).transpose()?;
         let ends = (Some(stream.lend(from)?), to);
@@ -175,10 +176,10 @@ impl World {
         to: Option<&mut impl Target<T>>,
         root: i32,
     ) -> Result<Collective> {
-        self.check_root(root, to.is_some(), "is given")?;
+        self.check_root(root, to.is_some(), "write to")?;
         let len = from.len();
         if let Some(to) = &to {
-            check_len("what is gathered into", to.len(), len * self.inner.size as usize)?;
+            check_len("the target of the gather", to.len(), len * self.inner.size as usize)?;
         }
         let to = to.map(|to| stream.lend_mut(to)).transpose()?;
         let ends = (Some(stream.lend(from)?), to);
@@ -193,10 +194,10 @@ impl World {
         to: &mut impl Target<T>,
         root: i32,
     ) -> Result<Collective> {
-        self.check_root(root, from.is_some(), "gives")?;
+        self.check_root(root, from.is_some(), "read from")?;
         let len = to.len();
         if let Some(from) = from {
-            check_len("what is scattered", from.len(), len * self.inner.size as usize)?;
+            check_len("the source of the scatter", from.len(), len * self.inner.size as usize)?;
         }
         let to = stream.lend_mut(to)?;
         let from = from.map(|from| stream.lend(from)).transpose()?;
@@ -211,9 +212,9 @@ impl World {
         to: &mut impl Target<T>,
     ) -> Result<Collective> {
         let size = self.inner.size as usize;
-        check_len("what is received from all", to.len(), from.len())?;
+        check_len("the target of the all-to-all", to.len(), from.len())?;
         let part = from.len() / size;
-        check_len("what goes to all", from.len(), part * size)?;
+        check_len("the source of the all-to-all", from.len(), part * size)?;
         let to = stream.lend_mut(to)?;
         let ends = (Some(stream.lend(from)?), Some(to));
         Ok(Collective::new(

@@ -1,5 +1,5 @@
-//! Messages that are longer than what goes with an envelope, through pinned buffers: a chunk is copied to the host, sent, and copied to the
-//! device, and several are on their way. The receiver says when it is to come, so that few messages have buffers at once.
+//! Messages longer than an envelope carries, through pinned buffers: each chunk is copied to the host, sent, and copied
+//! to the device, several at a time. The receiver says when to start, so few messages have buffers at once.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::raw::{RawRequest, Span};
 use crate::staging::{CopySegment, StagingBuffer};
 use crate::world_inner::{Permit, WorldInner};
 
-/// One buffer on its way.
+/// One buffer in flight.
 struct InFlight {
     buffer: StagingBuffer,
     bytes: usize,
@@ -24,7 +24,7 @@ enum Stage {
     Sending(RawRequest),
 }
 
-/// Gives up what is on its way: copies first, for their buffers are used again.
+/// Abandons buffers in flight. Waits for copies first, because their buffers are reused.
 fn leak_in_flight(in_flight: VecDeque<InFlight>, world: &WorldInner) {
     world.synchronize_copies();
     for chunk in in_flight {
@@ -36,16 +36,17 @@ fn leak_in_flight(in_flight: VecDeque<InFlight>, world: &WorldInner) {
     }
 }
 
-/// The sender's side, behind its envelope.
+/// The sender's side, after the envelope.
 pub(super) struct ChunkSender {
     control: ControlChannel,
     answer: Answer,
-    /// How many bytes have a buffer, or had one.
+    /// How many bytes have been given a buffer.
     next_offset: usize,
     in_flight: VecDeque<InFlight>,
-    /// While it copies before it is known to be wanted.
+    /// Held while chunks are copied before the receiver has accepted the message.
     early_permit: Option<Permit>,
-    /// Whether the receiver has asked for every chunk: none that is under way is another message's of the same number later.
+    /// Whether the receiver has posted a receive for every chunk. Before that, a later message must not reuse the
+    /// message id.
     is_requested: bool,
 }
 
@@ -69,13 +70,13 @@ impl ChunkSender {
         }
     }
 
-    /// Whether the message's memory is not read any more.
+    /// Returns whether the message's memory is no longer read.
     pub(super) fn is_loaded(&self, memory: Span) -> bool {
         let is_taken = self.next_offset == memory.bytes || self.answer == Answer::Decline;
         is_taken && !self.in_flight.iter().any(|chunk| matches!(chunk.stage, Stage::Copying(_)))
     }
 
-    /// Goes on: whether all has been sent, or is not wanted.
+    /// Makes progress. Returns whether all chunks are sent, or the receiver has declined.
     pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
         if self.answer == Answer::Awaited
             && let Some(word) = self.control.try_recv(title, world)?
@@ -93,7 +94,7 @@ impl ChunkSender {
         Ok(is_known && self.in_flight.is_empty() && self.is_loaded(memory))
     }
 
-    /// Begins to copy what there are buffers for.
+    /// Starts copies into free buffers.
     fn load(&mut self, memory: Span, world: &WorldInner) -> Result<()> {
         let may_load = match self.answer {
             Answer::Proceed => true,
@@ -108,8 +109,8 @@ impl ChunkSender {
             let bytes = chunk_bytes.min(memory.bytes - self.next_offset);
             let mut buffer = world.stager.buffer(chunk_bytes)?;
             let from = CopySegment { device: memory.address + self.next_offset as u64, offset: 0, bytes };
-            // SAFETY: the memory is lent, and all before that has passed; the flight keeps the buffer, and the transfer the
-            // memory.
+            // SAFETY: the memory is lent, and earlier work on it is complete; the `InFlight` keeps the buffer, and the
+            // transfer keeps the memory.
             let copying = unsafe { world.stager.to_host(&mut buffer, &[from]) }?;
             self.in_flight.push_back(InFlight { buffer, bytes, stage: Stage::Copying(copying) });
             self.next_offset += bytes;
@@ -117,7 +118,7 @@ impl ChunkSender {
         Ok(())
     }
 
-    /// Sends what has been copied, in its order.
+    /// Sends copied chunks, in order.
     fn post(&mut self, title: &TransferError, world: &WorldInner) -> Result<()> {
         if self.answer != Answer::Proceed {
             return Ok(());
@@ -128,14 +129,14 @@ impl ChunkSender {
                 break;
             }
             let memory = chunk.buffer.memory(chunk.bytes);
-            // SAFETY: the flight keeps the buffer until the call is complete; no copy writes it any more.
+            // SAFETY: the `InFlight` keeps the buffer until the call is complete; no copy writes it any more.
             let pending = unsafe { world.library.isend(world.chunks, memory, self.control.peer, self.control.tag) };
             chunk.stage = Stage::Sending(pending.map_err(|code| transfer_error(title.clone(), code))?);
         }
         Ok(())
     }
 
-    /// Lets go of what has been sent, or copied in vain.
+    /// Frees buffers that were sent, or copied for a message that was declined.
     fn complete_sends(&mut self, title: &TransferError, world: &WorldInner) -> Result<()> {
         while let Some(chunk) = self.in_flight.front_mut() {
             let is_over = match &mut chunk.stage {
@@ -158,18 +159,18 @@ impl ChunkSender {
     }
 }
 
-/// The receiver's side, behind the envelope.
+/// The receiver's side, after the envelope.
 pub(super) struct ChunkReceiver {
     control: ControlChannel,
     bytes: usize,
-    /// How many bytes were asked for.
+    /// How many bytes have a posted receive.
     requested: usize,
     in_flight: VecDeque<InFlight>,
-    /// Where they go on from, in the message.
+    /// The offset of the next chunk to store.
     stored: usize,
-    /// From when it is to come on.
+    /// Held once the sender was told to start.
     permit: Option<Permit>,
-    /// Whether the sender was told that all was asked for.
+    /// Whether the sender was told that all receives are posted.
     has_acknowledged: bool,
 }
 
@@ -187,12 +188,12 @@ impl ChunkReceiver {
         }
     }
 
-    /// Goes on, into memory that is ready: whether all is there.
+    /// Makes progress, into memory that is ready. Returns whether all data has arrived.
     pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
         if self.permit.is_none() {
             let Some(pass) = world.arriving.try_acquire() else { return Ok(false) };
             self.permit = Some(pass);
-            // What comes finds a buffer.
+            // A chunk is received only if a buffer is free.
             self.request_chunks(title, world)?;
             self.control.send(PROCEED, title, world)?;
         }
@@ -212,14 +213,14 @@ impl ChunkReceiver {
         Ok(are_gone && self.in_flight.is_empty() && self.has_acknowledged)
     }
 
-    /// Asks for the chunks that there are buffers for.
+    /// Posts receives for as many chunks as there are buffers.
     fn request_chunks(&mut self, title: &TransferError, world: &WorldInner) -> Result<()> {
         let chunk_bytes = world.settings.chunk_bytes;
         while self.in_flight.len() < world.settings.depth && self.requested < self.bytes {
             let bytes = chunk_bytes.min(self.bytes - self.requested);
             let buffer = world.stager.buffer(chunk_bytes)?;
             let (peer, tag) = (self.control.peer, self.control.tag);
-            // SAFETY: the flight keeps the buffer until the call is complete.
+            // SAFETY: the `InFlight` keeps the buffer until the call is complete.
             let pending = unsafe { world.library.irecv(world.chunks, buffer.memory(bytes), peer, tag) };
             let pending = pending.map_err(|code| transfer_error(title.clone(), code))?;
             self.in_flight.push_back(InFlight { buffer, bytes, stage: Stage::Sending(pending) });
@@ -228,7 +229,7 @@ impl ChunkReceiver {
         Ok(())
     }
 
-    /// Begins to copy what has come, in its order.
+    /// Starts to copy received chunks to the device, in order.
     fn store(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<()> {
         for chunk in &mut self.in_flight {
             let Stage::Sending(pending) = &mut chunk.stage else { continue };
@@ -236,12 +237,12 @@ impl ChunkReceiver {
                 return Ok(());
             };
             if status.bytes != chunk.bytes {
-                let said = format!("a chunk of {} bytes came for one of {}", status.bytes, chunk.bytes).into();
+                let said = format!("received a chunk of {} bytes, expected {}", status.bytes, chunk.bytes).into();
                 return Err(Error::Transfer(Box::new(TransferError { message: said, ..title.clone() })));
             }
             let to = CopySegment { device: memory.address + self.stored as u64, offset: 0, bytes: chunk.bytes };
-            // SAFETY: the memory is lent, all before that has passed, and the message fits; the flight keeps the buffer, and the
-            // transfer the memory.
+            // SAFETY: the memory is lent, earlier work on it is complete, and the message fits; the `InFlight` keeps
+            // the buffer, and the transfer keeps the memory.
             chunk.stage = Stage::Copying(unsafe { world.stager.to_device(&chunk.buffer, &[to]) }?);
             self.stored += chunk.bytes;
         }

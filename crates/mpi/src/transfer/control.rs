@@ -1,4 +1,5 @@
-//! Words about a message between its two ends, behind its envelope: whether it is to come, and what has.
+//! Control words between sender and receiver of a message, after its envelope: whether to proceed, and what has
+//! arrived.
 
 use crate::error::{Result, TransferError};
 use crate::raw::{RawRequest, Span};
@@ -6,25 +7,25 @@ use crate::world_inner::WorldInner;
 
 use super::transfer_error;
 
-/// What a receiver answers to an envelope.
+/// A receiver's answer to an envelope.
 pub(super) const PROCEED: u64 = 1;
 pub(super) const DECLINE: u64 = 0;
 
-/// Which end speaks.
+/// Which side of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Sender,
     Receiver,
 }
 
-/// A word on its way, and the place that it lies in.
+/// A control word in flight, and its memory.
 pub(super) struct ControlWord {
     buffer: Box<[u64; 1]>,
     pending: RawRequest,
 }
 
 impl ControlWord {
-    /// The word, when it has come, or has gone.
+    /// Returns the word once it has been received or sent.
     pub(super) fn test(&mut self, title: &TransferError, world: &WorldInner) -> Result<Option<u64>> {
         let tested = world.library.test(&mut self.pending).map_err(|code| transfer_error(title.clone(), code))?;
         Ok(tested.map(|_| self.buffer[0]))
@@ -37,10 +38,10 @@ impl ControlWord {
     }
 }
 
-/// What one end has said, and listens for.
+/// The control words that one side has sent, and the receive it has posted.
 pub(super) struct ControlChannel {
     pub(super) peer: i32,
-    /// Of what belongs to the message.
+    /// The tag of the message's chunks and words.
     pub(super) tag: i32,
     side: Side,
     sending: Vec<ControlWord>,
@@ -55,21 +56,21 @@ impl ControlChannel {
     pub(super) fn send(&mut self, word: u64, title: &TransferError, world: &WorldInner) -> Result<()> {
         let place = Box::new([word]);
         let comm = if self.side == Side::Sender { world.chunks } else { world.answers };
-        // SAFETY: the box goes with the call until it is complete, and nobody changes it.
+        // SAFETY: the box is kept until the call is complete, and nothing changes it.
         let pending = unsafe { world.library.isend(comm, Span::from_slice(&place[..]), self.peer, self.tag) };
         self.sending
             .push(ControlWord { buffer: place, pending: pending.map_err(|code| transfer_error(title.clone(), code))? });
         Ok(())
     }
 
-    /// The next word of the other end, when it has come.
+    /// Returns the other side's next word, if it has arrived.
     pub(super) fn try_recv(&mut self, title: &TransferError, world: &WorldInner) -> Result<Option<u64>> {
         let mut heard = match self.receiving.take() {
             Some(heard) => heard,
             None => {
                 let place = Box::new([0]);
                 let comm = if self.side == Side::Sender { world.answers } else { world.chunks };
-                // SAFETY: the box goes with the call until it is complete, and nobody reads it before.
+                // SAFETY: the box is kept until the call is complete, and nothing reads it before.
                 let pending = unsafe { world.library.irecv(comm, Span::from_slice(&place[..]), self.peer, self.tag) };
                 ControlWord { buffer: place, pending: pending.map_err(|code| transfer_error(title.clone(), code))? }
             }
@@ -81,7 +82,7 @@ impl ControlChannel {
         Ok(word)
     }
 
-    /// Forgets the words that have gone out: whether all have.
+    /// Frees the words that have been sent. Returns whether all have.
     pub(super) fn is_flushed(&mut self, title: &TransferError, world: &WorldInner) -> Result<bool> {
         let mut outcome = Ok(());
         self.sending.retain_mut(|word| match word.test(title, world) {
@@ -94,13 +95,13 @@ impl ControlChannel {
         outcome.map(|()| self.sending.is_empty())
     }
 
-    /// Says a last word, whose way nobody watches. Who has died does not hear it.
+    /// Sends a last word without waiting for it. A dead rank does not receive it.
     pub(super) fn close_with(mut self, word: u64, title: &TransferError, world: &WorldInner) {
         if !world.liveness.has_died(self.peer)
             && self.send(word, title, world).is_ok()
             && let Some(word) = self.sending.pop()
         {
-            // The library reads it when it likes.
+            // The library may read it at any time.
             std::mem::forget(word);
         }
         self.abort(world);

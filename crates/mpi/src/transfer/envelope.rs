@@ -1,18 +1,19 @@
-//! What opens a message that does not go straight from device memory to device memory: how long it is, and how the rest comes.
+//! The envelope: the header of every message except those sent directly from device memory to device memory. It gives
+//! the length, and how the rest arrives.
 
 use crate::node_peers::SharedMemoryKind;
 
-/// The bytes in front of the first part of a message.
+/// The bytes before the first part of a message.
 pub(crate) const ENVELOPE_BYTES: usize = 24;
 
-/// How the bytes come.
+/// How the data arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The first bytes behind this, the rest as messages with the number for a tag.
+    /// The first bytes follow the envelope; the rest follows in messages tagged by the message id.
     Staged,
-    /// Within the device: both ends are in this process, which knows the sender by the number.
+    /// By a copy within the device: both sides are in this process, and the message id names the sender's offer.
     Local,
-    /// Through memory that both processes have, piece by piece, with the number for a tag.
+    /// Through memory that both processes have mapped, slot by slot, with control words tagged by the message id.
     Shared(SharedMemoryKind),
 }
 
@@ -23,7 +24,7 @@ pub(crate) struct Envelope {
     pub(crate) bytes: u64,
 }
 
-/// Tells a message of this crate's from one that other code sent.
+/// Tells this crate's messages from those of other code.
 const MAGIC: u64 = 0x7265_6568_6f6c_6401;
 
 impl Envelope {
@@ -42,7 +43,7 @@ impl Envelope {
         bytes
     }
 
-    /// Nothing, where this is no envelope.
+    /// Returns `None` if this is not an envelope.
     pub(crate) fn decode(bytes: &[u8; ENVELOPE_BYTES]) -> Option<Self> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;

@@ -1,5 +1,5 @@
-//! Transfers as work that goes on a little each time it is asked to, and never waits. Who asks is the caller of a blocking call, or
-//! the engine's thread.
+//! Transfers as state machines that advance when polled and never block. The caller of a blocking call polls them, or
+//! the progress thread.
 
 mod chunks;
 mod control;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result, TransferError};
 use crate::raw::CallError;
 use crate::world_inner::WorldInner;
 
-/// What arrived.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     pub source: i32,
@@ -21,7 +21,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// How many elements that is; bytes that are no whole one are not counted.
+    /// Returns the number of whole elements.
     pub fn len<T>(&self) -> usize {
         self.bytes.checked_div(size_of::<T>()).unwrap_or(0)
     }
@@ -30,22 +30,23 @@ impl Received {
         self.bytes == 0
     }
 
-    /// What work other than a receipt returns.
+    /// What operations other than receives return.
     pub(crate) const EMPTY: Self = Self { source: -1, tag: -1, bytes: 0 };
 }
 
-/// With which other work it is posted in the order of the calls: messages between two ranks do not overtake each other.
+/// Which other operations must be posted in the order of the calls: messages between two ranks do not overtake each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatchOrder {
     Send {
         to: i32,
     },
-    /// None: from any.
+    /// `None`: from any rank.
     Receive {
         from: Option<i32>,
     },
     Collective,
-    /// With none.
+    /// Any order.
     Free,
 }
 
@@ -60,30 +61,31 @@ impl MatchOrder {
     }
 }
 
-/// A transfer that is under way. Its memory is lent for as long as it lives.
+/// A pending transfer. Its memory is lent to it until it is dropped.
 pub(crate) trait Operation: Send {
     fn order(&self) -> MatchOrder;
 
-    /// Whether later work may be posted.
+    /// Returns whether later operations may be posted.
     fn is_posted(&self) -> bool;
 
-    /// Goes on as far as it can: what arrived, when it is over. It is not asked again then, nor after an error.
+    /// Makes progress. Returns the received message once complete; not called again then, nor after an error.
     fn advance(&mut self, world: &WorldInner) -> Result<Option<Received>>;
 
-    /// The rank among those that died without which this cannot end.
+    /// Returns a dead rank without which this operation cannot complete.
     fn missing_rank(&self, world: &WorldInner) -> Option<i32>;
 
-    /// What it is called if it fails.
+    /// Describes the operation for an error.
     fn describe(&self) -> TransferError;
 
-    /// Gives up: nothing of it is under way any more when this returns.
+    /// Gives up. Nothing is in flight when this returns.
     fn abort(&mut self, world: &WorldInner);
 }
 
-/// How often work goes on that needs a rank which has died: what that sent before may be here already.
+/// How many polls an operation gets that needs a dead rank: messages sent before the rank died may have arrived
+/// already.
 const LAST_ROUNDS: usize = 1000;
 
-/// Goes on with work, and gives it up where it fails, or where a rank that it needs has died.
+/// Polls an operation, and aborts it if it fails or needs a rank that has died.
 pub(crate) fn poll(work: &mut dyn Operation, world: &WorldInner, has_news: bool) -> Option<Result<Received>> {
     let rank = if has_news { work.missing_rank(world) } else { None };
     let rounds = if rank.is_some() { LAST_ROUNDS } else { 1 };
@@ -98,7 +100,7 @@ pub(crate) fn poll(work: &mut dyn Operation, world: &WorldInner, has_news: bool)
     Some(outcome)
 }
 
-/// The error of a transfer that the library refused.
+/// Returns the error of a transfer that the library reported.
 pub(crate) fn transfer_error(title: TransferError, code: CallError) -> Error {
     Error::Transfer(Box::new(TransferError { message: code.message, ..title }))
 }

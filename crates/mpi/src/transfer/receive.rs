@@ -1,4 +1,4 @@
-//! Receiving: straight into device memory, through pinned buffers, or from a sender in this process.
+//! Receiving: directly into device memory, through pinned buffers, or from a sender in this process.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::raw::{Comm, RawRequest, Span, Status, any_source, any_tag};
 use crate::staging::{CopySegment, StagingBuffer};
 use crate::world_inner::{LocalOffer, WorldInner};
 
-/// A message from a rank, or from any.
+/// A receive from one rank, or from any.
 pub(crate) struct Receive {
     comm: Comm,
     from: Option<i32>,
     tag: Option<i32>,
     memory: Span,
-    /// None: somebody else keeps it.
+    /// `None` if the caller keeps the memory.
     access: Option<ExternalAccess>,
     state: State,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Receive {
 enum State {
     Waiting,
     Direct(RawRequest),
-    /// For the envelope.
+    /// Waits for the envelope.
     AwaitingEnvelope(StagingBuffer, RawRequest),
-    /// All of it came with its envelope.
+    /// The whole message arrived with its envelope.
     Eager(Received, StagingBuffer, Option<Event>),
     Chunks(Received, ChunkReceiver),
     Local(Received, Arc<LocalOffer>, Option<Event>),
     Shared(Received, SharedReceiver),
-    /// There is no room for it, and the sender hears of that.
+    /// The message does not fit, and the sender is told.
     Rejecting(Received, ControlChannel),
     Done,
 }
@@ -46,7 +46,7 @@ impl Receive {
         Self { comm, from, tag, memory, access: Some(access), state: State::Waiting }
     }
 
-    /// Into memory that somebody else keeps until this is over.
+    /// Receives into memory that the caller keeps until this is complete.
     pub(crate) fn for_span(comm: Comm, from: Option<i32>, tag: Option<i32>, memory: Span) -> Self {
         Self { comm, from, tag, memory, access: None, state: State::Waiting }
     }
@@ -59,8 +59,8 @@ impl Receive {
         let (from, tag) = self.pattern();
         if world.is_direct() {
             if is_ready(&self.access)? {
-                // SAFETY: the library takes device memory here; it is lent until the call is complete, and all before that has
-                // passed.
+                // SAFETY: the library accepts device memory on this path; the memory is lent until the call is
+                // complete, and earlier work on it is complete.
                 let pending = unsafe { world.library.irecv(self.comm, self.memory, from, tag) };
                 self.state = State::Direct(pending.map_err(|code| transfer_error(self.describe(), code))?);
             }
@@ -74,14 +74,14 @@ impl Receive {
         Ok(())
     }
 
-    /// What an envelope says of the rest.
+    /// Reads the envelope, and prepares for the rest.
     fn open(&mut self, status: Status, world: &WorldInner) -> Result<()> {
         let State::AwaitingEnvelope(buffer, _) = std::mem::replace(&mut self.state, State::Done) else {
-            unreachable!("an envelope is listened for")
+            unreachable!("called only while an envelope is awaited")
         };
         let envelope = (status.bytes >= ENVELOPE_BYTES).then(|| Envelope::decode(&buffer.read())).flatten();
         let Some(envelope) = envelope else {
-            let said = "the message is of other code than this, or of another version".into();
+            let said = "the message was sent by other code, or by another version of this library".into();
             let (rank, tag) = (Some(status.source), Some(status.tag));
             return Err(Error::Transfer(Box::new(TransferError { rank, tag, message: said, ..self.describe() })));
         };
@@ -111,7 +111,7 @@ impl Receive {
 
     fn advance_eager(&mut self, world: &WorldInner) -> Result<Option<Received>> {
         let State::Eager(whole, buffer, copying) = &mut self.state else {
-            unreachable!("only short receipts come here")
+            unreachable!("called only for eager messages")
         };
         let whole = *whole;
         if whole.bytes > self.memory.bytes {
@@ -122,8 +122,8 @@ impl Receive {
                 return Ok(None);
             }
             let to = CopySegment { device: self.memory.address, offset: ENVELOPE_BYTES, bytes: whole.bytes };
-            // SAFETY: the memory is lent, all before that has passed, and the message fits; the state keeps the buffer, and the
-            // transfer the memory.
+            // SAFETY: the memory is lent, earlier work on it is complete, and the message fits; the state keeps the
+            // buffer, and the transfer keeps the memory.
             *copying = Some(unsafe { world.stager.to_device(buffer, &[to]) }?);
         }
         let is_there = copying.as_ref().map_or(Ok(true), Event::is_complete)?;
@@ -132,7 +132,7 @@ impl Receive {
 
     fn advance_local(&mut self, world: &WorldInner) -> Result<Option<Received>> {
         let State::Local(whole, offer, copying) = &mut self.state else {
-            unreachable!("only local receipts come here")
+            unreachable!("called only for local messages")
         };
         let whole = *whole;
         if whole.bytes > self.memory.bytes {
@@ -144,10 +144,10 @@ impl Receive {
                 return Ok(None);
             }
             let Some(from) = offer.accept() else {
-                let title = TransferError { message: "the sender has given up".into(), ..self.describe() };
+                let title = TransferError { message: "the sender withdrew the message".into(), ..self.describe() };
                 return Err(Error::Transfer(Box::new(title)));
             };
-            // SAFETY: both memories are lent, the sender's until the offer ends; all before that has passed.
+            // SAFETY: both memories are lent, the sender's until the offer ends; earlier work on them is complete.
             let begun = unsafe { world.stager.device_to_device(from.address, self.memory.address, whole.bytes) };
             *copying = Some(begun.inspect_err(|_| offer.finish())?);
         }
@@ -158,7 +158,7 @@ impl Receive {
         Ok(Some(whole))
     }
 
-    /// What comes behind an envelope, into memory that is ready.
+    /// Receives what follows the envelope, into memory that is ready.
     fn advance_rest(&mut self, world: &WorldInner) -> Result<Option<Received>> {
         if !is_ready(&self.access)? {
             return Ok(None);
@@ -167,19 +167,19 @@ impl Receive {
         let (whole, is_there) = match &mut self.state {
             State::Chunks(whole, storing) => (*whole, storing.advance(memory, &title, world)?),
             State::Shared(whole, taking) => (*whole, taking.advance(memory, &title, world)?),
-            _ => unreachable!("only receipts in parts come here"),
+            _ => unreachable!("called only for messages in several parts"),
         };
         Ok(is_there.then_some(whole))
     }
 
     fn reject(&mut self, world: &WorldInner) -> Result<Option<Received>> {
         let title = self.describe();
-        let State::Rejecting(whole, line) = &mut self.state else { unreachable!("only what is refused comes here") };
+        let State::Rejecting(whole, line) = &mut self.state else { unreachable!("called only for rejected messages") };
         let whole = *whole;
         if line.is_flushed(&title, world)? { Err(self.truncation_error(whole)) } else { Ok(None) }
     }
 
-    /// The error of a message that came and did not fit.
+    /// Returns the error for a message that does not fit, or for a failed call.
     fn transfer_error(&self, code: crate::raw::CallError) -> Error {
         if !code.is_truncation {
             return transfer_error(self.describe(), code);
@@ -225,7 +225,9 @@ impl Operation for Receive {
             State::Local(..) => self.advance_local(world)?,
             State::Chunks(..) | State::Shared(..) => self.advance_rest(world)?,
             State::Rejecting(..) => self.reject(world)?,
-            State::AwaitingEnvelope(..) | State::Done => unreachable!("it was opened, and is not asked after its end"),
+            State::AwaitingEnvelope(..) | State::Done => {
+                unreachable!("the envelope was read, and the operation is not polled after its end")
+            }
         };
         if received.is_some() {
             self.state = State::Done;

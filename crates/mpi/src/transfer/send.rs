@@ -1,4 +1,4 @@
-//! Sending: straight from device memory, through pinned buffers, or to a receiver in this process.
+//! Sending: directly from device memory, through pinned buffers, or to a receiver in this process.
 
 use std::sync::Arc;
 
@@ -14,40 +14,40 @@ use crate::raw::{Comm, RawRequest, Span};
 use crate::staging::{CopySegment, StagingBuffer};
 use crate::world_inner::{LocalOffer, MessageId, Route, WorldInner};
 
-/// A message to a rank.
+/// A send to one rank.
 pub(crate) struct Send {
     comm: Comm,
     to: i32,
     tag: i32,
     memory: Span,
-    /// None: there is nothing to send, all of it was copied, or somebody else keeps it.
+    /// `None` if there is nothing to send, all of it was copied, or the caller keeps the memory.
     access: Option<ExternalAccess>,
-    /// What tells its words and chunks from those of others.
+    /// Distinguishes its control words and chunks from those of other messages.
     message_id: Option<MessageId>,
     state: State,
 }
 
 enum State {
-    /// For the work before it.
+    /// Waits for earlier work on the memory.
     Waiting,
     Direct(RawRequest),
-    /// Into the envelope.
+    /// Copies into the envelope's buffer.
     Copying(StagingBuffer, Event),
     Posted {
-        /// Until it has gone.
+        /// Until it is sent.
         envelope: Option<(StagingBuffer, RawRequest)>,
         rest: Rest,
     },
     Done,
 }
 
-/// What comes behind an envelope.
+/// What follows an envelope.
 enum Rest {
     Nothing,
     Chunks(ChunkSender),
     /// For a receiver in this process.
     Local(Arc<LocalOffer>),
-    /// For a receiver that has this rank's memory.
+    /// For a receiver that has mapped this rank's slots.
     Shared(SharedSender),
 }
 
@@ -59,7 +59,7 @@ impl Send {
         Self { comm, to, tag, memory, access, message_id: None, state: State::Waiting }
     }
 
-    /// Of memory that somebody else keeps until this is over.
+    /// Sends memory that the caller keeps until this is complete.
     pub(crate) fn for_span(comm: Comm, to: i32, tag: i32, memory: Span) -> Self {
         Self { comm, to, tag, memory, access: None, message_id: None, state: State::Waiting }
     }
@@ -67,7 +67,8 @@ impl Send {
     fn begin(&mut self, world: &WorldInner) -> Result<State> {
         let (means, number, rest) = match world.route(self.to) {
             Route::Direct => {
-                // SAFETY: the library takes device memory here; it is lent until the call is complete.
+                // SAFETY: the library accepts device memory on this path; the memory is lent until the call is
+                // complete.
                 let pending = unsafe { world.library.isend(self.comm, self.memory, self.to, self.tag) };
                 return Ok(State::Direct(pending.map_err(|code| transfer_error(self.describe(), code))?));
             }
@@ -80,7 +81,7 @@ impl Send {
             {
                 (Delivery::Staged, None, Rest::Nothing)
             }
-            // Nothing to share.
+            // An empty message needs no slot.
             Route::Shared(SharedMemoryKind::Device) if self.memory.bytes == 0 => {
                 (Delivery::Staged, None, Rest::Nothing)
             }
@@ -101,14 +102,15 @@ impl Send {
         buffer.write(&Envelope { delivery: means, message_id: value, bytes: self.memory.bytes as u64 }.encode());
         if matches!(rest, Rest::Nothing) && self.memory.bytes > 0 {
             let from = CopySegment { device: self.memory.address, offset: ENVELOPE_BYTES, bytes: self.memory.bytes };
-            // SAFETY: the memory is lent, and all before that has passed; the state keeps the buffer, and the transfer the memory.
+            // SAFETY: the memory is lent, and earlier work on it is complete; the state keeps the buffer, and the
+            // transfer the memory.
             let copying = unsafe { world.stager.to_host(&mut buffer, &[from]) }?;
             return Ok(State::Copying(buffer, copying));
         }
         Ok(State::Posted { envelope: Some(self.post(buffer, 0, world)?), rest })
     }
 
-    /// Sends an envelope, and so many bytes in it.
+    /// Sends an envelope with the first `bytes` bytes.
     fn post(&self, buffer: StagingBuffer, bytes: usize, world: &WorldInner) -> Result<(StagingBuffer, RawRequest)> {
         // SAFETY: the buffer is kept until the call is complete, and nothing writes it any more.
         let pending =
@@ -116,7 +118,7 @@ impl Send {
         Ok((buffer, pending.map_err(|code| transfer_error(self.describe(), code))?))
     }
 
-    /// The block may be written.
+    /// Ends the loan: the block may be written.
     fn end_access(&mut self) {
         if let Some(access) = self.access.take() {
             access.done();
@@ -147,7 +149,7 @@ impl Operation for Send {
                 return Ok(None);
             }
             let State::Copying(buffer, _) = std::mem::replace(&mut self.state, State::Done) else {
-                unreachable!("it was just seen")
+                unreachable!("the state was just matched")
             };
             self.end_access();
             let envelope = Some(self.post(buffer, self.memory.bytes, world)?);
@@ -178,7 +180,7 @@ impl Operation for Send {
                 is_through && envelope.is_none()
             }
             State::Waiting | State::Copying(..) | State::Done => {
-                unreachable!("it began, and is not asked after its end")
+                unreachable!("the operation has started, and is not polled after its end")
             }
         };
         if is_loaded || is_over {
@@ -210,7 +212,7 @@ impl Operation for Send {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Waiting | State::Done => {}
             State::Direct(pending) => {
-                // The library reads what it may not have read yet; it holds what it held.
+                // The library may still read the memory, whose content is unchanged.
                 world.library.cancel(pending);
             }
             State::Copying(..) => world.synchronize_copies(),
@@ -228,11 +230,11 @@ impl Operation for Send {
                 }
             }
         }
-        // What was sent may still come.
+        // Parts of the message may still arrive.
         if let Some(number) = self.message_id.take() {
             number.leak();
         }
-        // The block holds what it held.
+        // The content of the block is unchanged.
         self.end_access();
     }
 }

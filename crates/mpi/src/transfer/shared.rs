@@ -1,5 +1,5 @@
-//! Messages between ranks of one machine: the sender copies a piece into memory that both have, and the receiver copies it out; only words
-//! about it go through MPI. Between ranks of one device nothing of it is in the host's memory.
+//! Messages between ranks of one machine: the sender copies into a slot that both ranks have mapped, and the receiver
+//! copies out of it; only control words go through MPI. Between ranks of one device, no data enters host memory.
 
 use std::collections::VecDeque;
 
@@ -11,26 +11,26 @@ use crate::node_peers::SharedMemoryKind;
 use crate::raw::Span;
 use crate::world_inner::WorldInner;
 
-/// Pieces that a receiver copies at once.
+/// How many slots a receiver copies at once.
 const DEPTH: usize = 4;
 
-/// The sender's side, behind its envelope.
+/// The sender's side, after the envelope.
 pub(super) struct SharedSender {
     control: ControlChannel,
     kind: SharedMemoryKind,
     is_accepted: bool,
-    /// How many bytes have a slot.
+    /// How many bytes have been given a slot.
     next_offset: usize,
     filled: VecDeque<FilledSlot>,
     is_done: bool,
-    /// Whether the receiver has given up behind its answer: what was said to it may lie there.
+    /// Whether the receiver gave up after accepting: control words to it may still be in flight.
     is_declined: bool,
 }
 
 struct FilledSlot {
     slot: usize,
     bytes: usize,
-    /// None when the receiver was told.
+    /// `None` once the receiver was told.
     copying: Option<Event>,
 }
 
@@ -48,14 +48,15 @@ impl SharedSender {
         }
     }
 
-    /// Goes on: whether all is with the receiver.
+    /// Makes progress. Returns whether the receiver has everything.
     pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
         self.recv_control(memory, title, world)?;
         let neighbours = world.node_peers(self.kind);
         while self.is_accepted && self.next_offset < memory.bytes {
             let Some((slot, place)) = neighbours.alloc_slot() else { break };
             let bytes = neighbours.slot_bytes().min(memory.bytes - self.next_offset);
-            // SAFETY: the memory is lent, and all before that has passed; the slot is this message's until it is answered.
+            // SAFETY: the memory is lent, and earlier work on it is complete; the slot belongs to this message until it
+            // is answered.
             let copied = unsafe { world.stager.copy_out(memory.address + self.next_offset as u64, place, bytes) };
             let copying = Some(copied.inspect_err(|_| neighbours.free_slot(slot))?);
             self.filled.push_back(FilledSlot { slot, bytes, copying });
@@ -73,7 +74,7 @@ impl SharedSender {
         Ok(self.is_done && are_gone)
     }
 
-    /// Hears whether the receiver takes the message, and then which pieces it has taken.
+    /// Receives whether the receiver accepts the message, and then which slots it has copied.
     fn recv_control(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<()> {
         while !self.is_done {
             let Some(word) = self.control.try_recv(title, world)? else { return Ok(()) };
@@ -94,7 +95,7 @@ impl SharedSender {
         Ok(())
     }
 
-    /// Whether its number is not to be used again.
+    /// Returns whether the message id must not be reused.
     pub(super) fn is_declined(&self) -> bool {
         self.is_declined
     }
@@ -103,19 +104,19 @@ impl SharedSender {
         let has_died = world.liveness.has_died(self.control.peer);
         self.control.abort(world);
         world.synchronize_copies();
-        // One that lives may read what it was told of, whenever it likes: those slots are lost.
+        // A live receiver may still read the slots it was told about, so those are never reused.
         let unread = self.filled.into_iter().filter(|piece| has_died || piece.copying.is_some());
         unread.for_each(|piece| world.node_peers(self.kind).free_slot(piece.slot));
     }
 }
 
-/// The receiver's side, behind the envelope.
+/// The receiver's side, after the envelope.
 pub(super) struct SharedReceiver {
     control: ControlChannel,
     kind: SharedMemoryKind,
     bytes: usize,
     has_answered: bool,
-    /// How many bytes are in copies.
+    /// How many bytes have been copied, or are being copied.
     received: usize,
     copying: VecDeque<Event>,
 }
@@ -126,7 +127,7 @@ impl SharedReceiver {
         Self { control: line, kind, bytes, has_answered: false, received: 0, copying: VecDeque::new() }
     }
 
-    /// Goes on, into memory that is ready: whether all is there.
+    /// Makes progress, into memory that is ready. Returns whether all data has arrived.
     pub(super) fn advance(&mut self, memory: Span, title: &TransferError, world: &WorldInner) -> Result<bool> {
         if !self.has_answered {
             self.has_answered = true;
@@ -139,11 +140,11 @@ impl SharedReceiver {
             let bytes_max = neighbours.slot_bytes().min(self.bytes - self.received);
             let from = neighbours.peer_slot(self.control.peer, slot).filter(|_| bytes <= bytes_max);
             let Some(from) = from else {
-                let said = "the sender told of memory that it does not share".into();
+                let said = "the sender named a slot that it does not share".into();
                 return Err(Error::Transfer(Box::new(TransferError { message: said, ..title.clone() })));
             };
-            // SAFETY: the memory is lent, and all before that has passed; the slot is the message's until it is answered, and what
-            // the sender copied is there, as it said.
+            // SAFETY: the memory is lent, and earlier work on it is complete; the slot belongs to the message until it
+            // is answered, and the sender's copy into it is complete.
             let copied = unsafe { world.stager.copy_in(from, memory.address + self.received as u64, bytes) };
             self.copying.push_back(copied?);
             self.received += bytes;
@@ -159,7 +160,7 @@ impl SharedReceiver {
         Ok(are_gone && self.received == self.bytes && self.copying.is_empty())
     }
 
-    /// The sender hears of it, and gives its slots to others.
+    /// Tells the sender, which then frees its slots.
     pub(super) fn abort(self, title: &TransferError, world: &WorldInner) {
         world.synchronize_copies();
         self.control.close_with(DECLINE, title, world);

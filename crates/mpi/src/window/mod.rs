@@ -1,5 +1,5 @@
-//! Windows: blocks that other ranks write to and read from by themselves. The engine's thread of the rank that has the block serves
-//! them, so that its program takes no part between the ends of an epoch.
+//! Windows: blocks that other ranks read and write with one-sided transfers. The progress thread of the rank that owns
+//! the block serves them, so its program takes no part during an epoch.
 
 mod service;
 
@@ -18,32 +18,33 @@ use crate::transfer::send::Send;
 use crate::world::World;
 use crate::world_inner::MessageId;
 
-/// A block of each rank that the others reach. Its own rank has it as ever, but during an [`Epoch`].
+/// A block of each rank that the others can read and write during an [`Epoch`]. Between epochs its owner uses it as
+/// usual.
 #[derive(Debug)]
 pub struct Window<'w, T> {
     world: &'w World,
     block: Block<T>,
-    /// For what is asked, and for what is moved.
+    /// For requests, and for the data.
     requests: Comm,
     data: Comm,
-    /// The elements of each rank's block.
+    /// The number of elements in each rank's block.
     lens: Vec<usize>,
 }
 
-/// The time in which ranks write to each other's windows and read from them. It ends for all together.
+/// The time in which ranks read and write each other's windows. It ends for all ranks together.
 #[derive(Debug)]
-#[must_use = "an epoch that is dropped ends, and `World::troubles` tells if it failed"]
+#[must_use = "a dropped epoch ends; `World::drop_errors` reports its failure"]
 pub struct Epoch<'a, 'w, T> {
     window: &'a mut Window<'w, T>,
     server: Option<Request<()>>,
     expected: Arc<AtomicU64>,
-    /// What was asked of each rank.
+    /// How many requests went to each rank.
     counts: Vec<AtomicU64>,
     in_flight: Mutex<Vec<Request<()>>>,
 }
 
 impl World {
-    /// Makes a window of a block at each rank, of any length. All ranks call this.
+    /// Makes a window of a block at each rank; the lengths may differ. All ranks call this.
     ///
     /// # Errors
     /// [`Error::Library`].
@@ -61,12 +62,12 @@ impl<'w, T: Pod> Window<'w, T> {
         &self.block
     }
 
-    /// The block, to be written between epochs. It keeps its length, which the other ranks rely on.
+    /// Returns the block for writing between epochs. Its length stays fixed, because the other ranks rely on it.
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        self.block.view_mut(..).expect("all elements are within the block")
+        self.block.view_mut(..).expect("the full range is within the block")
     }
 
-    /// Opens the window to others, behind the work that uses the block. All ranks call this; nobody waits.
+    /// Opens the window to the other ranks, after earlier work on the block. All ranks call this; it does not wait.
     ///
     /// # Errors
     /// As for [`Stream::lend_mut`].
@@ -79,7 +80,7 @@ impl<'w, T: Pod> Window<'w, T> {
         Ok(Epoch { window: self, server: serving, expected, counts, in_flight: Mutex::default() })
     }
 
-    /// The block again. All ranks call this.
+    /// Closes the window and returns the block. All ranks call this.
     ///
     /// # Errors
     /// [`Error::Library`].
@@ -92,11 +93,11 @@ impl<'w, T: Pod> Window<'w, T> {
 }
 
 impl<T: Pod> Epoch<'_, '_, T> {
-    /// Writes a block, or a part of one, to a rank's window, from element `start` on. It is there when the epoch has ended; work that
-    /// changes `from` later waits on the device until it was read.
+    /// Writes a block or a view of one to a rank's window, from element `start` on. The data has arrived when the epoch
+    /// has ended; later work that changes `from` waits on the device until it has been read.
     ///
     /// # Errors
-    /// [`Error::OutOfWindow`]. What goes wrong later, the end of the epoch tells.
+    /// [`Error::OutOfWindow`]. Closing the epoch returns later errors.
     pub fn put(&self, stream: &Stream, from: &impl Source<T>, rank: i32, start: usize) -> Result<()> {
         let (asked, number) = self.prepare_request(false, rank, start, from.len())?;
         let access = stream.lend(from)?;
@@ -106,11 +107,11 @@ impl<T: Pod> Epoch<'_, '_, T> {
         Ok(())
     }
 
-    /// Reads from a rank's window, from element `start` on, into a block or a part of one. It is there when the epoch has ended; work
-    /// that uses `into` later waits on the device for it.
+    /// Reads from a rank's window, from element `start` on, into a block or a view of one. The data has arrived when
+    /// the epoch has ended; later work that uses `into` waits for it on the device.
     ///
     /// # Errors
-    /// [`Error::OutOfWindow`]. What goes wrong later, the end of the epoch tells.
+    /// [`Error::OutOfWindow`]. Closing the epoch returns later errors.
     pub fn get(&self, stream: &Stream, into: &mut impl Target<T>, rank: i32, start: usize) -> Result<()> {
         let (asked, number) = self.prepare_request(true, rank, start, into.len())?;
         let access = stream.lend_mut(into)?;
@@ -120,10 +121,10 @@ impl<T: Pod> Epoch<'_, '_, T> {
         Ok(())
     }
 
-    /// Ends the epoch, with all ranks: what was put and got is there. This waits.
+    /// Ends the epoch together with all ranks, and waits: all puts and gets are then complete.
     ///
     /// # Errors
-    /// The first that went wrong in this rank. What was to be written is refused to readers until it is written whole.
+    /// The first error at this rank. Reads of memory that was not written fail until it is completely overwritten.
     pub fn close(mut self) -> Result<()> {
         self.finish()
     }
@@ -141,7 +142,7 @@ impl<T: Pod> Epoch<'_, '_, T> {
         if start.checked_add(elements).is_none_or(|end| end > len) {
             return Err(Error::OutOfWindow { start, elements, rank, len });
         }
-        // Messages that are put and such that are got have tags of their own: numbers are each rank's own.
+        // Puts and gets use separate tags, because each rank numbers its own messages.
         let number = ranks.new_message_id();
         let tag = ranks.tag_of(number.value() << 1 | u32::from(is_get));
         let bytes = size_of::<T>();
@@ -168,7 +169,7 @@ impl<T> Epoch<'_, '_, T> {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let counted = world.finish(RequestCount::new(self.window.data, counts, self.expected.clone()));
         if counted.is_err() {
-            // One of the others has died: nothing more is served.
+            // Another rank has died: nothing more is served.
             self.expected.store(0, Ordering::Release);
         }
         let served = serving.wait();

@@ -1,4 +1,4 @@
-//! How windows are served: requests of other ranks, and what is moved for each.
+//! Serves windows: requests of other ranks, and the transfers for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +14,17 @@ use crate::world_inner::{MessageId, WorldInner};
 
 const REQUEST_BYTES: usize = 32;
 
-/// How much is to be served, until all ranks have said so.
+/// The number of requests is unknown until all ranks have reported theirs.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// What a rank asks of another: to take bytes for its window, or to give some of it.
+/// A request to another rank: to receive bytes for its window, or to send some of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WindowRequest {
     pub(super) is_get: bool,
-    /// In bytes, from the window's first on.
+    /// In bytes from the start of the window.
     pub(super) start: u64,
     pub(super) bytes: u64,
-    /// Of the message with the bytes.
+    /// The tag of the message with the data.
     pub(super) tag: i32,
 }
 
@@ -45,14 +45,14 @@ impl WindowRequest {
     }
 }
 
-/// A request to another rank, and what is moved for it.
+/// A request to another rank, and its transfer.
 pub(super) struct RequestSender {
     comm: Comm,
     rank: i32,
     bytes: Box<[u8; REQUEST_BYTES]>,
     request: SendState,
     transfer: Option<Box<dyn Operation>>,
-    /// What its tag is made of.
+    /// Keeps the tag reserved.
     message_id: Option<MessageId>,
     title: TransferError,
 }
@@ -88,7 +88,7 @@ impl Operation for RequestSender {
 
     fn advance(&mut self, world: &WorldInner) -> Result<Option<Received>> {
         if let SendState::Unsent = self.request {
-            // SAFETY: the box is kept until the call is complete, and nobody changes it.
+            // SAFETY: the box is kept until the call is complete, and nothing changes it.
             let pending = unsafe { world.library.isend(self.comm, Span::from_slice(&self.bytes[..]), self.rank, 0) };
             self.request = SendState::Sending(pending.map_err(|code| transfer_error(self.describe(), code))?);
         }
@@ -133,13 +133,13 @@ impl Operation for RequestSender {
     }
 }
 
-/// The window of this rank, while others reach it.
+/// Serves this rank's window during an epoch.
 pub(super) struct WindowServer {
     requests: Comm,
     data: Comm,
     access: Option<ExternalAccess>,
     memory: Span,
-    /// How many requests come in all.
+    /// How many requests to expect in total.
     expected: Arc<AtomicU64>,
     started: u64,
     receiving: Option<(Box<[u8; REQUEST_BYTES]>, RawRequest)>,
@@ -167,19 +167,19 @@ impl WindowServer {
     fn listen(&mut self, world: &WorldInner) -> Result<()> {
         if self.receiving.is_none() {
             let room = Box::new([0; REQUEST_BYTES]);
-            // SAFETY: the box is kept until the call is complete, and nobody reads it before.
+            // SAFETY: the box is kept until the call is complete, and nothing reads it before.
             let pending = unsafe { world.library.irecv(self.requests, Span::from_slice(&room[..]), any_source(), 0) };
             self.receiving = Some((room, pending.map_err(|code| transfer_error(self.describe(), code))?));
         }
         Ok(())
     }
 
-    /// Begins with what others have asked for since the last time.
+    /// Starts the transfers for requests that have arrived since the last poll.
     fn recv_request(&mut self, world: &WorldInner) -> Result<()> {
         while self.started < self.expected.load(Ordering::Acquire) {
             self.listen(world)?;
             let title = self.describe();
-            let Some((room, pending)) = &mut self.receiving else { unreachable!("it listens, as of above") };
+            let Some((room, pending)) = &mut self.receiving else { unreachable!("a receive was just posted") };
             let status = world.library.test(pending).map_err(|code| transfer_error(title, code))?;
             let Some(status) = status else { return Ok(()) };
             let asked = WindowRequest::decode(room);
@@ -207,7 +207,7 @@ impl Operation for WindowServer {
     }
 
     fn advance(&mut self, world: &WorldInner) -> Result<Option<Received>> {
-        let access = self.access.as_ref().expect("the window is lent until the end");
+        let access = self.access.as_ref().expect("the window is lent until the epoch ends");
         if !access.is_ready()? {
             return Ok(None);
         }
@@ -225,13 +225,13 @@ impl Operation for WindowServer {
         if self.started < self.expected.load(Ordering::Acquire) || !self.transfers.is_empty() {
             return Ok(None);
         }
-        // Nobody asks any more, and nobody will before all have ended the epoch.
+        // All requests have been served, and no rank sends another before all have ended the epoch.
         if let Some((room, pending)) = self.receiving.take()
             && !world.library.cancel(pending)
         {
             std::mem::forget(room);
         }
-        self.access.take().expect("the window is lent until the end").done();
+        self.access.take().expect("the window is lent until the epoch ends").done();
         Ok(Some(Received::EMPTY))
     }
 
@@ -257,7 +257,7 @@ impl Operation for WindowServer {
     }
 }
 
-/// The sum of what all ranks have asked of this one, which is then expected.
+/// Sums the requests of all ranks to this one, which it then expects.
 pub(super) struct RequestCount {
     comm: Comm,
     requested: Vec<u64>,
@@ -288,8 +288,8 @@ impl Operation for RequestCount {
             Some(pending) => pending,
             none => {
                 let ends = (Span::from_slice(&self.requested), Span::from_slice(&self.counts));
-                // SAFETY: both lists have a number for each rank, and are kept until the call is complete; nobody uses them
-                // meanwhile.
+                // SAFETY: both lists have one number per rank and are kept until the call is complete; nothing uses
+                // them meanwhile.
                 let pending =
                     unsafe { world.library.iredistribute(self.comm, Redistribution::AllToAll, ends, size_of::<u64>()) };
                 none.insert(pending.map_err(|code| transfer_error(title.clone(), code))?)
@@ -309,18 +309,12 @@ impl Operation for RequestCount {
 
     fn describe(&self) -> TransferError {
         let bytes = size_of_val(&self.requested[..]) as u64;
-        TransferError {
-            what: "counting what was put and got, in",
-            rank: None,
-            tag: None,
-            bytes,
-            message: Box::default(),
-        }
+        TransferError { what: "counting requests in", rank: None, tag: None, bytes, message: Box::default() }
     }
 
     fn abort(&mut self, _: &WorldInner) {
         if self.pending.take().is_some() {
-            // Collective calls cannot be taken back: the library may still use both.
+            // Collective calls cannot be cancelled: the library may still use both.
             std::mem::forget((std::mem::take(&mut self.requested), std::mem::take(&mut self.counts)));
         }
     }

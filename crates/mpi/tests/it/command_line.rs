@@ -1,4 +1,5 @@
-//! `freehold-mpi` as a person meets it: which path, why, figures, and what it says to bad input. What things cost is not judged here.
+//! `freehold-mpi` from the command line: the path and its reason, the measurements, and errors for bad input. Does not
+//! judge performance.
 
 use crate::launcher;
 
@@ -9,7 +10,7 @@ use std::process::Output;
 use launcher::{RankConfig, STAGED, Transport, launcher};
 use serde_json::Value;
 
-/// Runs the program as ranks. What probes found goes with the test.
+/// Runs the program as ranks, with an empty cache of probe results.
 fn ran(ranks: u32, variables: &'static [(&str, &str)], words: &[&str]) -> Output {
     let wanted = RankConfig::new(ranks, Transport::Memory, variables);
     let mut command = launcher(&wanted);
@@ -48,17 +49,17 @@ fn report(output: &Output) -> Value {
 fn a_library_that_dies_of_device_memory_is_given_none() {
     let report = report(&ran(2, &[], &["--json"]));
     assert_eq!(report["ranks"], 2);
-    // Both ranks are of one machine and device.
+    // Both ranks share a machine and a device.
     assert_eq!((&report["messages"], &report["collectives"]), (&"shared".into(), &"staged".into()));
     let why = report["why"].as_str().unwrap();
-    assert!(why.starts_with("two processes that passed device memory on through "), "{why}");
-    assert!(why.contains(" died of it: "), "{why}");
+    assert!(why.starts_with("sending device memory between two processes with "), "{why}");
+    assert!(why.contains(" crashed: "), "{why}");
 }
 
-/// The story of a probe that a rank makes, with what the launcher is given and finds.
+/// A rank's probe, with what the launcher inherits and finds.
 #[test]
 fn a_probe_reports_every_attempt_and_its_output() {
-    // Open MPI's transports die of such memory; MPICH's are not asked.
+    // Open MPI's transports crash with such memory; MPICH's are not tested.
     let report = report(&ran(2, STAGED, &["probe", "--json"]));
     assert_eq!((&report["takes_messages"], &report["takes_reductions"]), (&false.into(), &false.into()));
     let attempts = report["attempts"].as_array().unwrap();
@@ -76,11 +77,11 @@ fn a_probe_reports_every_attempt_and_its_output() {
     );
 }
 
-/// Where neither two processes nor one begin, it is said of both why, and it is asked again next time.
+/// If neither two processes nor one start, the reason names both, and the next run probes again.
 #[test]
 fn a_probe_that_does_not_start_reports_why_and_is_not_cached() {
     let cache = Cache::new();
-    // The program under another name, and beside it one that has its name and refuses.
+    // The program under another name, next to one that has its name and fails.
     let (rank, refusing) = (cache.0.join("rank"), cache.0.join("freehold-mpi"));
     std::fs::copy(env!("CARGO_BIN_EXE_freehold-mpi"), &rank).unwrap();
     std::fs::write(&refusing, "#!/bin/sh\necho error: not today >&2\nexit 2\n").unwrap();
@@ -89,42 +90,39 @@ fn a_probe_that_does_not_start_reports_why_and_is_not_cached() {
     command.arg(rank).arg("--json");
     let report = report(&command.env("XDG_CACHE_HOME", &cache.0).output().unwrap());
     let why = report["why"].as_str().unwrap();
-    assert!(
-        why.starts_with("it could not be tried, and `freehold mpi probe` tells more: two processes: exit "),
-        "{why}"
-    );
-    assert!(why.ends_with("; one alone: exit status: 2: error: not today"), "{why}");
-    assert!(!cache.0.join("freehold").exists(), "it is remembered");
+    assert!(why.starts_with("the probe did not start; see `freehold mpi probe`: two processes: exit "), "{why}");
+    assert!(why.ends_with("; one process: exit status: 2: error: not today"), "{why}");
+    assert!(!cache.0.join("freehold").exists(), "the result was cached");
 }
 
-/// The processes of a probe have the device of the ranks, whatever the environment names.
+/// A probe's processes use the device of the ranks, not the one in the environment.
 #[test]
 fn a_probe_tries_the_device_that_the_ranks_have() {
     let report = report(&ran(2, &[("FREEHOLD_DEVICE", "cuda:99")], &["--device", "soft", "--json"]));
     let why = report["why"].as_str().unwrap();
-    assert!(why.starts_with("two processes that passed device memory on through "), "{why}");
+    assert!(why.starts_with("sending device memory between two processes with "), "{why}");
 }
 
 #[test]
 fn memory_that_the_host_sees_goes_straight() {
     let report = report(&ran(2, &[("FREEHOLD_SOFT_COHERENT", "1")], &["--json"]));
     assert_eq!((&report["messages"], &report["collectives"]), (&"direct".into(), &"direct".into()));
-    assert_eq!(report["why"], "the host sees the device's memory, so that every library can use it");
+    assert_eq!(report["why"], "the host can access device memory, so every MPI library can");
 }
 
 #[test]
 fn a_forced_path_is_reported() {
     let output = ran(2, STAGED, &[]);
     let said = text(&output.stdout);
-    assert!(said.contains("messages     staged: through pinned memory of the host, in pieces\n"), "{said}");
-    assert!(said.contains("because      FREEHOLD_MPI=staged says so\n"), "{said}");
+    assert!(said.contains("messages     staged: in chunks through pinned host memory\n"), "{said}");
+    assert!(said.contains("because      forced by FREEHOLD_MPI=staged\n"), "{said}");
     assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]
 fn an_unknown_path_is_a_usage_error() {
     let output = ran(1, &[("FREEHOLD_MPI", "fast")], &[]);
-    assert!(text(&output.stderr).contains("error: FREEHOLD_MPI is 'fast', but should be direct, shared or staged\n"));
+    assert!(text(&output.stderr).contains("error: FREEHOLD_MPI is 'fast': expected direct, shared or staged\n"));
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -132,10 +130,7 @@ fn an_unknown_path_is_a_usage_error() {
 fn a_bench_needs_two_ranks() {
     let output = ran(1, STAGED, &["bench"]);
     let said = text(&output.stderr);
-    assert!(
-        said.contains("error: a message needs two ranks: start this with mpirun -n 2 freehold mpi bench\n"),
-        "{said}"
-    );
+    assert!(said.contains("error: bench needs two ranks: run mpirun -n 2 freehold mpi bench\n"), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }
 

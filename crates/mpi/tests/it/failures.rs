@@ -1,4 +1,5 @@
-//! Transfers that fail say which: rank, tag and bytes. Blocks are as they were, or refused to readers, and everything else goes on.
+//! A failed transfer names its rank, tag and bytes. Blocks are unchanged, or reads of them fail, and everything else
+//! continues.
 
 use crate::launcher;
 
@@ -21,7 +22,7 @@ fn a_message_that_does_not_fit_is_refused_and_the_next_one_arrives() {
     ranks(name, &wanted, |world, device| {
         let stream = device.new_stream().unwrap();
         let is_direct = world.path_choice().transfers == freehold_mpi::Path::Direct;
-        // One message of a single chunk, one of many.
+        // One message of a single chunk, one of many chunks.
         for len in [100, 30_000] {
             let x = stream.upload(&values::<u32>(0, len, 1)).unwrap();
             if world.rank() == 0 {
@@ -35,7 +36,7 @@ fn a_message_that_does_not_fit_is_refused_and_the_next_one_arrives() {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "a message{length} from rank 0 with tag 5 does not fit into {} bytes: receive into as many, or send fewer",
+                    "a message{length} from rank 0 with tag 5 does not fit into {} bytes: receive into a larger block, or send less",
                     (len - 1) * 4
                 )
             );
@@ -55,7 +56,7 @@ fn a_message_that_does_not_fit_is_refused_and_the_next_one_arrives() {
     });
 }
 
-/// Rank 1 dies; what the others wait for from it ends with an error that names it.
+/// Rank 1 dies; the transfers that the others wait for fail with an error that names it.
 #[test]
 fn a_rank_that_dies_is_named_with_tag_and_bytes() {
     let name = "a_rank_that_dies_is_named_with_tag_and_bytes";
@@ -82,12 +83,12 @@ fn outlives(world: &World) {
     if world.rank() == 1 {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
     }
-    // It is received from while it dies, or after.
+    // The receive fails while the rank dies, or after.
     let error = world.recv(&stream, &mut x, 1, 7).unwrap_err();
     assert_eq!(error.to_string(), "receiving 200000 bytes, rank 1, tag 7 failed: rank 1 has died");
     let held = stream.download(&x);
     match held {
-        // Nothing of it came.
+        // Nothing of the message arrived.
         Ok(held) => assert_eq!(held, values::<u32>(world.rank(), 50_000, 1)),
         Err(refused) => assert!(matches!(refused, freehold::Error::Undefined { .. }), "{refused}"),
     }
@@ -99,7 +100,7 @@ fn outlives(world: &World) {
     let error = world.allreduce(&stream, &x, &mut y, Op::Sum).unwrap_err();
     assert!(matches!(error, Error::RankDied(_)), "{error}");
     assert_eq!(error.to_string(), "reducing 200000 bytes, rank 1 failed: rank 1 has died");
-    // The others reach each other.
+    // The others still reach each other.
     let other = 2 - world.rank();
     let received = world.sendrecv(&stream, (&x, other, 1), (&mut y, Some(other), Some(1))).unwrap();
     assert_eq!(received.len::<u32>(), 50_000);

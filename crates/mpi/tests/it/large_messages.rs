@@ -1,4 +1,4 @@
-//! Messages of more than 2^31 bytes, which no count of MPI's tells.
+//! Messages of more than 2^31 bytes, which do not fit into an MPI count.
 
 use crate::launcher;
 
@@ -14,7 +14,7 @@ fn more_than_two_to_the_31_bytes_arrive() {
     ranks("more_than_two_to_the_31_bytes_arrive", &wanted, |world, device| {
         let stream = device.new_stream().unwrap();
         let mut x = stream.zeros::<u8>(BYTES).unwrap();
-        // Marks of their own at the ends, at the bound of counts and of pieces, and near each.
+        // Distinct values at the ends, at the limits of counts and of pieces, and next to each.
         let places = [0, 1, (1 << 30) - 1, 1 << 30, (1 << 31) - 2, (1 << 31) - 1, 1 << 31, BYTES - 1];
         if world.rank() == 0 {
             for (mark, &place) in places.iter().enumerate() {
@@ -34,7 +34,7 @@ fn more_than_two_to_the_31_bytes_arrive() {
                 for (mark, &place) in places.iter().enumerate().filter(|&(_, place)| (start..end).contains(place)) {
                     assert_eq!(std::mem::take(&mut piece[place - start]), mark as u8 + 1, "at {place}");
                 }
-                assert!(*piece == zeros[..piece.len()], "all other bytes from {start} on are zero");
+                assert!(*piece == zeros[..piece.len()], "a byte from {start} on is not zero");
             }
         }
         world.barrier().unwrap();

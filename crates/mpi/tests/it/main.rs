@@ -1,4 +1,5 @@
-//! Device buffers through MPI: each test starts itself again as ranks, under the launcher of the library it is built with.
+//! Device buffers through MPI: each test starts itself again as ranks, with the launcher of the library it was built
+//! with.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

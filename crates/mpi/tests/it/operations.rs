@@ -1,5 +1,5 @@
-//! Every operation, for every element, length, part and number of ranks, equals what one process makes of the same numbers; over
-//! all paths and both transports. On a real device a choice of these, for a minute.
+//! Every operation, for every element type, length, view and number of ranks, gives what one process computes from the
+//! same numbers, on all paths and both transports. On a real device, a selection that takes about a minute.
 
 use crate::launcher;
 
@@ -10,15 +10,15 @@ use freehold_mpi::{ANY, Edge, Element, Error, Op, Received, Rows, World};
 use freehold_testing::Effort;
 use launcher::{APART, DIRECT, Number, RankConfig, SHARED, STAGED, Transport, is_mpich, is_real, ranks, values};
 
-/// Short chunks, so that messages of many are short too.
+/// Short chunks, so that messages of many chunks are short too.
 const STAGED_4K_CHUNKS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
-/// Longer ones for a real device.
+/// Longer chunks for a real device.
 const STAGED_16K_CHUNKS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "16384")];
 const ISOLATED_16K_CHUNKS: &[(&str, &str)] =
     &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_APART", "1"), ("FREEHOLD_MPI_CHUNK", "16384")];
 const SERIALIZED_THREADS: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_THREADS", "serialized")];
 
-/// One, odd, and more than several chunks. Two of them on a real device, where a copy takes its turn among the ranks.
+/// One, odd, and more than several chunks. Two of them on a real device, where the ranks' copies take turns.
 fn lengths() -> &'static [usize] {
     if is_real() { &[1, 9973] } else { &[1, 1001, 9973] }
 }
@@ -49,14 +49,14 @@ fn all_configurations() -> Vec<RankConfig> {
         ]);
     }
     if is_mpich() {
-        // Over TCP, MPICH 4.0 with UCX 1.13 sometimes waits for ever in MPI_Finalize, when all is done: two ranks wait for the end of
-        // connections, and the other two have gone on to a barrier at which they move nothing.
+        // Over TCP, MPICH 4.0 with UCX 1.13 sometimes hangs in MPI_Finalize: two ranks wait for connections to close,
+        // while the other two have entered a barrier in which they make no progress.
         wanted.retain(|wanted| wanted.transport == Transport::Memory);
     }
     wanted
 }
 
-/// For each element, and on a real device for one of each length.
+/// Repeats for each element type; on a real device, for one type of each size.
 macro_rules! for_each_element {
     ($check:ident($($argument:expr),*)) => {
         $check::<u8>($($argument),*);
@@ -78,37 +78,35 @@ macro_rules! for_each_element {
 fn every_operation_equals_one_process() {
     ranks("every_operation_equals_one_process", &all_configurations(), |world, device| {
         let asked = std::env::var("FREEHOLD_MPI").unwrap();
-        // A rank alone shares with nobody.
+        // A single rank shares memory with no other.
         assert!(world.path_choice().transfers.name() == asked || world.size() == 1, "{:?}", world.path_choice());
         let (stream, began) = (device.new_stream().unwrap(), Instant::now());
-        // Seen where ranks are late, or fail.
+        // Shown if ranks are late or fail.
         let done = |what: &str| println!("rank {}: {what} by {:.1} s", world.rank(), began.elapsed().as_secs_f64());
         for_each_element!(messages(world, &stream));
         done("messages");
         for_each_element!(reductions(world, &stream));
         done("reductions");
         for_each_element!(gathers_and_scatters(world, &stream));
-        done("spreads");
+        done("redistributions");
         parts(world, &stream);
         wildcards(world, &stream);
         nothing(world, &stream);
         to_itself(world, &stream);
-        done("parts, wildcards, nothing, to itself");
+        done("views, wildcards, empty messages, to itself");
         in_order(world, device);
         without_waiting(world, device);
         done("in order, without waiting");
         edges(world, &stream);
         windows(world, &stream);
         invalid_calls(world, &stream);
-        done("edges, windows, wrong calls");
+        done("edges, windows, invalid calls");
         world.barrier().unwrap();
         assert_eq!(device.drop_errors().len(), 0);
     });
 }
 
-/// A message that nobody receives for long, and as many after it as the smallest library has tags: those that are received before it are
-/// the ones that were sent.
-/// Chunks that wait for a buffer of their receiver's are not taken for those of the next message.
+/// Chunks that wait for a free buffer of their receiver are not mistaken for those of the next message.
 #[test]
 fn chunks_of_messages_one_behind_the_other_do_not_mix() {
     const ONE_AT_A_TIME: &[(&str, &str)] = &[
@@ -139,6 +137,8 @@ fn chunks_of_messages_one_behind_the_other_do_not_mix() {
     });
 }
 
+/// One message stays pending while as many are sent after it as the smallest library has tags. Those received before it
+/// are the ones that were sent.
 #[test]
 fn a_pending_message_is_distinguished_from_later_ones() {
     let wanted = [STAGED, APART].map(|variables| RankConfig::new(2, Transport::Memory, variables));
@@ -164,7 +164,7 @@ fn a_pending_message_is_distinguished_from_later_ones() {
     });
 }
 
-/// The ranks before and after this one, in a ring.
+/// Returns the previous and the next rank in a ring.
 fn neighbours(world: &World) -> (i32, i32) {
     let (rank, size) = (world.rank(), world.size());
     ((rank + size - 1) % size, (rank + 1) % size)
@@ -194,7 +194,7 @@ fn messages<T: Number>(world: &World, stream: &Stream) {
     }
 }
 
-/// What one process makes of all ranks' numbers.
+/// Computes in one process what all ranks should get.
 fn combined<T: Number>(world: &World, len: usize, op: Op) -> Vec<T> {
     let all: Vec<Vec<u64>> = (0..world.size()).map(|rank| values::<u64>(rank, len, 2)).collect();
     let with = |a: u64, b: u64| match op {
@@ -222,7 +222,7 @@ fn reductions<T: Number + Element>(world: &World, stream: &Stream) {
             }
             stream.fill_bytes(&mut y, 0xff).unwrap();
             world.allreduce(stream, &x, &mut y, op).unwrap();
-            // Bytes hold sums and products up to their own end.
+            // Sums and products of bytes wrap.
             let wanted = combined::<T>(world, len, op);
             assert_eq!(stream.download(&y).unwrap(), wanted, "{op} of {} {}s", len, T::NAME);
             stream.fill_bytes(&mut y, 0xff).unwrap();
@@ -267,7 +267,7 @@ fn gathers_and_scatters<T: Number>(world: &World, stream: &Stream) {
     }
 }
 
-/// Parts of blocks travel, and what lies around them stays.
+/// Views of blocks are sent, and the elements around them are unchanged.
 fn parts(world: &World, stream: &Stream) {
     let (before, after) = neighbours(world);
     let x = stream.upload(&values::<u16>(world.rank(), 3000, 4)).unwrap();
@@ -276,7 +276,7 @@ fn parts(world: &World, stream: &Stream) {
     {
         let mut to = y.view_mut(3..2500).unwrap();
         let received = world.sendrecv(stream, (&from, after, 0), (&mut to, Some(before), None)).unwrap();
-        // Shorter than there is room.
+        // Shorter than the capacity.
         assert_eq!(received.len::<u16>(), 2001);
     }
     let mut wanted = vec![9_u16; 3000];
@@ -285,7 +285,7 @@ fn parts(world: &World, stream: &Stream) {
 }
 
 fn wildcards(world: &World, stream: &Stream) {
-    // Messages of no other check are to match.
+    // Messages of other checks must not match.
     world.barrier().unwrap();
     let mut x = stream.zeros::<u32>(500).unwrap();
     if world.rank() > 0 {
@@ -297,13 +297,13 @@ fn wildcards(world: &World, stream: &Stream) {
             let received = world.recv(stream, &mut x, ANY, ANY).unwrap();
             assert_eq!(received.tag, 20 + received.source);
             assert_eq!(stream.download(&x).unwrap(), values::<u32>(received.source, 500, 5));
-            assert!(!std::mem::replace(&mut seen[received.source as usize], true), "each rank sends once");
+            assert!(!std::mem::replace(&mut seen[received.source as usize], true), "a rank was received from twice");
         }
     }
     world.barrier().unwrap();
 }
 
-/// A message without bytes.
+/// An empty message.
 fn nothing(world: &World, stream: &Stream) {
     let (before, after) = neighbours(world);
     let mut x = stream.upload(&[5_u8; 8]).unwrap();
@@ -324,7 +324,7 @@ fn to_itself(world: &World, stream: &Stream) {
     assert_eq!(stream.download(&y).unwrap(), values::<f64>(rank, 7000, 6));
 }
 
-/// A transfer waits for the work before it, and the work behind it for the transfer; no host waits for either.
+/// A transfer waits for earlier work on its block, and later work waits for the transfer; the host waits for neither.
 fn in_order(world: &World, device: &Device) {
     let module = device.module(&Image::ptx(include_str!("../../../freehold/examples/kernels.ptx")).unwrap()).unwrap();
     // SAFETY: `add` writes the first `n` elements of its block, which has as many in every launch below; `spend` writes nothing.
@@ -347,7 +347,7 @@ fn in_order(world: &World, device: &Device) {
     arrived.wait().unwrap();
 }
 
-/// Many transfers and collective calls at once, in any order of their waits.
+/// Many transfers and collective calls at once, waited for in any order.
 fn without_waiting(world: &World, device: &Device) {
     let stream = device.new_stream().unwrap();
     let (before, after) = neighbours(world);
@@ -361,7 +361,7 @@ fn without_waiting(world: &World, device: &Device) {
         sums.iter_mut().zip(&blocks).map(|(to, x)| world.iallreduce(&stream, x, to, Op::Max).unwrap()).collect();
     let mut copy = stream.upload(&values::<i32>(world.rank(), 900, 50)).unwrap();
     let copied = world.ibroadcast(&stream, &mut copy, 0).unwrap();
-    // A request that nobody waits for keeps its transfer.
+    // The transfer of a dropped request continues.
     drop(copied);
     drop(blocks);
     for (salt, y) in targets.iter().enumerate() {
@@ -381,7 +381,8 @@ fn without_waiting(world: &World, device: &Device) {
     }
 }
 
-/// A field of 40 rows of 50 in a ring of columns: each rank has its own columns 1 to 48, and its neighbours' beside them.
+/// A field of 40 rows of 50 elements in a ring of columns: each rank owns columns 1 to 48, with its neighbours' on
+/// either side.
 fn edges(world: &World, stream: &Stream) {
     let (before, after) = neighbours(world);
     let (rows, pitch) = (40, 50);
@@ -402,19 +403,19 @@ fn edges(world: &World, stream: &Stream) {
     let mut view = field.view_mut(..).unwrap();
     let overlapping = Edge { send: Rows { start: 0, row_len: 3, rows: 2, pitch: 2 }, ..to_the_left };
     let refused = world.exchange(stream, &mut view, &[overlapping]).unwrap_err().to_string();
-    assert_eq!(refused, "rows of 3 elements, 2 apart, overlap: the pitch is at least the row");
+    assert_eq!(refused, "rows of 3 elements overlap at a pitch of 2: the pitch must be at least the row length");
     let outside = Edge { recv: Rows { start: 1990, row_len: 11, rows: 1, pitch: 1 }, ..to_the_left };
     let refused = world.exchange(stream, &mut view, &[outside]).unwrap_err().to_string();
     assert_eq!(refused, "elements 1990 to 2001 are no part of a block of 2000");
 }
 
-/// Ranks write to each other's blocks and read from them, and the owner has them again afterwards.
+/// Ranks read and write each other's blocks, and the owners use them again afterwards.
 fn windows(world: &World, stream: &Stream) {
     let (rank, size, len) = (world.rank(), world.size(), 3000);
     let all = len * size as usize;
     let mut window = world.window(stream.upload(&vec![rank; all]).unwrap()).unwrap();
     for turn in 0..2 {
-        // Behind this, in the order of the block's uses.
+        // The window opens after this fill, in the order of the block's uses.
         stream.fill_bytes(&mut window.view_mut(), 0).unwrap();
         let mine = stream.upload(&values::<i32>(rank, len, turn)).unwrap();
         let epoch = window.open(stream).unwrap();
@@ -423,7 +424,10 @@ fn windows(world: &World, stream: &Stream) {
         }
         let said = epoch.put(stream, &mine, 0, all - len + 1).unwrap_err().to_string();
         let start = all - len + 1;
-        assert_eq!(said, format!("3000 elements from {start} on are no part of the window of rank 0, which has {all}"));
+        assert_eq!(
+            said,
+            format!("range {start}..{} is outside the window of rank 0, which has {all} elements", start + 3000)
+        );
         epoch.close().unwrap();
         let wanted: Vec<i32> = (0..size).flat_map(|rank| values::<i32>(rank, len, turn)).collect();
         assert_eq!(stream.download(window.block()).unwrap(), wanted);
@@ -438,24 +442,27 @@ fn windows(world: &World, stream: &Stream) {
     assert_eq!(block.len(), all);
 }
 
-/// What cannot be asked is refused before anything begins, and says what to do.
+/// Invalid calls fail before anything starts, and say what was expected.
 fn invalid_calls(world: &World, stream: &Stream) {
     let (size, rank) = (world.size(), world.rank());
     let mut x = stream.upload(&[7_u32; 10]).unwrap();
     let said = |result: freehold_mpi::Result<()>| result.unwrap_err().to_string();
-    assert_eq!(said(world.send(stream, &x, size, 0)), format!("rank {size} is none of {size}; the first is 0"));
-    assert!(said(world.send(stream, &x, 0, -1)).starts_with("tag -1 is none: tags go from 0 to "));
-    assert_eq!(said(world.recv(stream, &mut x, -5, 0).map(drop)), format!("rank -5 is none of {size}; the first is 0"));
+    assert_eq!(said(world.send(stream, &x, size, 0)), format!("invalid rank {size}: expected 0 to {}", size - 1));
+    assert!(said(world.send(stream, &x, 0, -1)).starts_with("invalid tag -1: expected 0 to "));
+    assert_eq!(
+        said(world.recv(stream, &mut x, -5, 0).map(drop)),
+        format!("invalid rank -5: expected 0 to {}", size - 1)
+    );
     let mut short = stream.zeros::<u32>(9).unwrap();
     assert_eq!(
         said(world.allreduce(stream, &x, &mut short, Op::Sum)),
-        "what is reduced into has 9 elements, and 10 are needed: take a view of as many"
+        "the target of the reduction has 9 elements, expected 10: pass a view of that length"
     );
-    // The root gives none, and the others give one.
+    // The root passes none, and the others pass one.
     let whole = (rank != 0).then_some(&mut short);
     assert_eq!(
         said(world.reduce(stream, &x, whole, Op::Sum, 0)),
-        "only the root, rank 0, is given the whole: give it a block there, and none elsewhere"
+        "the root, rank 0, must pass a block to write to, and every other rank `None`"
     );
     assert_eq!(stream.download(&x).unwrap(), [7; 10]);
 }

@@ -1,6 +1,6 @@
-//! Random programs of launches, messages, collective calls and releases, none of which waits for another, against a model that
-//! one process holds: every block holds what it is to, none is used again too early, nothing hangs, nothing is left. Some of them on devices
-//! whose streams advance as a seed says.
+//! Random programs of launches, messages, collective calls and releases that never wait for each other, checked against
+//! a model in one process: every block has the expected content, no memory is reused too early, nothing hangs, nothing
+//! leaks. Some run on devices whose streams advance in a seeded order.
 
 use crate::launcher;
 
@@ -11,11 +11,11 @@ use launcher::{RankConfig, Transport, ranks};
 
 const STEPS: usize = 40;
 const STREAMS: usize = 3;
-/// Blocks of each rank. Few lengths, so that memory is used again.
+/// Blocks per rank. Few lengths, so that memory is reused.
 const BLOCKS: usize = 4;
 const LENGTHS: [usize; 3] = [64, 1000, 3000];
 
-/// How many programs each run has.
+/// How many programs each configuration runs.
 fn programs() -> u64 {
     at_effort(1, 8, 125)
 }
@@ -25,7 +25,7 @@ const ISOLATED: (&str, &str) = ("FREEHOLD_MPI_APART", "1");
 const SHARED: (&str, &str) = ("FREEHOLD_MPI", "shared");
 const SMALL_CHUNKS: (&str, &str) = ("FREEHOLD_MPI_CHUNK", "4096");
 const COHERENT: [(&str, &str); 2] = [("FREEHOLD_MPI", "direct"), ("FREEHOLD_SOFT_COHERENT", "1")];
-/// What makes the device's streams advance at its calls alone, in an order that a number names.
+/// Makes the device's streams advance only during its calls, in a seeded order.
 const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
 const RUNS: [&[(&str, &str)]; 8] = [
     &[STAGED, SMALL_CHUNKS],
@@ -54,7 +54,7 @@ fn random_programs_find_what_they_put() {
     let mut wanted = all.to_vec();
     if !launcher::is_rank() {
         let seeds = seeds(runs * programs(), runs * programs(), runs * programs());
-        // A given seed is one program, which all kinds of runs have a try at.
+        // A given seed names one program, which every configuration runs.
         let step = if env_seed().is_some() { 0 } else { programs() };
         for (number, wanted) in wanted.iter_mut().enumerate() {
             wanted.first = Some(seeds.start() + number as u64 * step);
@@ -70,7 +70,7 @@ fn random_programs_find_what_they_put() {
         let before = device.stats().owned_blocks;
         for seed in first..=last {
             Program::new(seed, world, device, &kernels).run();
-            assert_eq!(device.stats().owned_blocks, before, "FREEHOLD_SEED={seed}: blocks are left");
+            assert_eq!(device.stats().owned_blocks, before, "FREEHOLD_SEED={seed}: leaked blocks");
             assert_eq!(world.drop_errors().len(), 0, "FREEHOLD_SEED={seed}: a transfer failed");
         }
     });
@@ -79,7 +79,7 @@ fn random_programs_find_what_they_put() {
     }
 }
 
-/// Values that follow each other, from a random one on.
+/// Returns consecutive values from a random one on.
 fn values(random: &mut Random, len: usize) -> Vec<u32> {
     let first = random.next() as u32;
     (0..len as u32).map(|index| first.wrapping_add(index)).collect()
@@ -92,9 +92,9 @@ struct Program<'a> {
     world: &'a World,
     kernels: &'a [Kernel; 2],
     streams: Vec<Stream>,
-    /// This rank's.
+    /// This rank's blocks.
     blocks: Vec<Block<u32>>,
-    /// What the blocks of all ranks are to hold.
+    /// The expected content of the blocks of all ranks.
     model: Vec<Vec<Vec<u32>>>,
     requests: Vec<Request<()>>,
 }
@@ -169,7 +169,7 @@ impl<'a> Program<'a> {
         if self.is_mine(to) {
             let block = &mut self.blocks[target];
             let request = self.world.irecv(&self.streams[other_stream], block, from as i32, tag).unwrap();
-            // Nobody waits for it, but who uses the block.
+            // Only work that uses the block waits for it.
             drop(request);
         }
         if self.is_mine(from) {
@@ -180,13 +180,13 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// A block is dropped while it may be on its way, and its memory used for another.
+    /// Drops a block that a transfer may still use, and allocates one that may reuse its memory.
     fn release(&mut self) {
         let (rank, block, stream) = self.random_range();
         let values = values(&mut self.random, LENGTHS[block % 3]);
         if self.is_mine(rank) {
             let stream = &self.streams[stream];
-            // The old one goes first, so that the new one may get its memory.
+            // Drops the old block first, so that the new one may get its memory.
             let placeholder = stream.alloc(1).unwrap();
             drop(std::mem::replace(&mut self.blocks[block], placeholder));
             self.blocks[block] = stream.upload(&values).unwrap();
@@ -231,9 +231,9 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Lets go of requests that are under way.
+    /// Drops pending requests.
     fn forget(&mut self) {
-        // Ranks have different ones, and draw the same numbers.
+        // Ranks have different requests but draw the same numbers.
         let kept = self.below(8).min(self.requests.len());
         self.requests.truncate(kept);
     }

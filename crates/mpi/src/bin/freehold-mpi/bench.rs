@@ -1,5 +1,6 @@
-//! `freehold mpi bench`: latency and bandwidth as the OSU benchmarks define them. Latency is half of a message there and one back.
-//! Bandwidth is that of messages sent all at once, up to the answer that all have come. Each beside raw MPI in the same run.
+//! `freehold mpi bench`: latency and bandwidth as the OSU benchmarks define them, next to raw MPI in the same run.
+//! Latency is half of a round trip. Bandwidth is that of a window of messages sent at once, until the receiver has
+//! acknowledged all of them.
 
 use std::time::{Duration, Instant};
 
@@ -12,36 +13,34 @@ use crate::report::{Report, Row};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Measure a few times only: whether it works, not what it costs
+    /// Measure only a few times: a check that it works, not a measurement
     #[arg(long)]
     quick: bool,
     /// The longest message, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     bytes_max: usize,
-    /// Measure messages of these lengths alone
+    /// Measure only messages of these lengths
     #[arg(long, value_name = "BYTES,..", value_delimiter = ',', conflicts_with = "bytes_max")]
     bytes: Vec<usize>,
 }
 
-/// The longest message that is measured.
+/// The longest message that can be measured.
 const BYTES_MAX: usize = 1 << 30;
 
-/// How often a thing is measured, each time beside what it is compared with; and how often if once takes longer than a round is to.
+/// How many rounds are measured, alternating with the comparison; and how many if one repetition exceeds `ROUND`.
 const ROUNDS: usize = 15;
 const ROUNDS_MIN: usize = 5;
 
-/// How long a round of one thing is to take, and how often the thing is done in it at most.
+/// How long a round should take, and how many repetitions it has at most.
 const ROUND: Duration = Duration::from_millis(8);
 const TIMES_MAX: usize = 2000;
 
-/// A message that says that others have come.
+/// The acknowledgement of a window.
 const ACK_BYTES: usize = 4;
 
 pub(crate) fn run(world: &World, arguments: &Arguments, is_json: bool) -> Result<(), Failure> {
     if world.size() < 2 {
-        return Err(Failure::from_call(
-            "a message needs two ranks: start this with mpirun -n 2 freehold mpi bench".to_owned(),
-        ));
+        return Err(Failure::from_call("bench needs two ranks: run mpirun -n 2 freehold mpi bench".to_owned()));
     }
     let powers = std::iter::successors(Some(1_usize), |bytes| Some(bytes * 2));
     let lengths = match &arguments.bytes[..] {
@@ -50,7 +49,7 @@ pub(crate) fn run(world: &World, arguments: &Arguments, is_json: bool) -> Result
     };
     if lengths.is_empty() || !lengths.iter().chain([&arguments.bytes_max]).all(|bytes| (1..=BYTES_MAX).contains(bytes))
     {
-        return Err(Failure::from_call(format!("--bytes and --bytes-max are from 1 to {BYTES_MAX}")));
+        return Err(Failure::from_call(format!("--bytes and --bytes-max must be from 1 to {BYTES_MAX}")));
     }
     let rig = Rig::new(world, arguments, lengths.iter().copied().max().unwrap_or(1))?;
     let mut rows = Vec::new();
@@ -78,7 +77,7 @@ struct Rig<'a> {
     is_quick: bool,
 }
 
-/// How messages go.
+/// How messages are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Method {
     Freehold,
@@ -86,20 +85,20 @@ enum Method {
     RawDevice,
 }
 
-/// What is done again and again.
+/// What is repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pattern {
-    /// A message there, and one back.
+    /// A message there and one back.
     PingPong,
-    /// Messages at once, and the answer that all have come.
+    /// A window of messages, and their acknowledgement.
     Window,
 }
 
-/// What messages are sent from, and received into.
+/// The blocks that messages are sent from and received into.
 struct Buffers {
     block: Block<u8>,
     ack: Block<u8>,
-    /// What arrives at once has a block each: into one block each would wait for the one before it.
+    /// One block per message of a window: in a single block, each message would wait for the previous one.
     targets: Vec<Block<u8>>,
 }
 
@@ -110,7 +109,7 @@ impl<'a> Rig<'a> {
         Ok(Self { world, stream, host, peer: 1 - world.rank(), is_quick: arguments.quick })
     }
 
-    /// One row: the medians of what each way takes, in turns.
+    /// Measures one row: the median of each method, measured in turns.
     fn measure(&self, bytes: usize) -> Result<Row, Failure> {
         let block = self.stream.zeros::<u8>(bytes)?;
         let answer = self.stream.zeros::<u8>(ACK_BYTES)?;
@@ -129,7 +128,7 @@ impl<'a> Rig<'a> {
         let copy = if is_direct { None } else { Some(self.copied_bytes_per_s(&mut memories.block)?) };
         let rate = |turn_ns: f64| (bytes * window(bytes)) as f64 / turn_ns * 1e9;
         let median_of = |rounds: &[Vec<f64>], way: usize| median(rounds.get(way)?.clone());
-        // Round by round, so that what changes meanwhile changes both.
+        // Round by round, so that disturbances affect both.
         let differences = echoes.get(2).map(|raw| echoes[0].iter().zip(raw).map(|(ours, raw)| (ours - raw) / 2.0));
         Ok(Row {
             bytes,
@@ -144,7 +143,7 @@ impl<'a> Rig<'a> {
         })
     }
 
-    /// What a turn of each way takes in each round, in nanoseconds; the ways take turns.
+    /// Returns the time of a repetition in each round, in nanoseconds, for each method; the methods take turns.
     fn interleaved(&self, turn: Pattern, ways: &[Method], memories: &mut Buffers) -> Result<Vec<Vec<f64>>, Failure> {
         let times =
             ways.iter().map(|&way| self.iterations_that_fit(turn, way, memories)).collect::<Result<Vec<_>, _>>()?;
@@ -165,19 +164,19 @@ impl<'a> Rig<'a> {
         Ok(taken)
     }
 
-    /// How many turns a round has: as many as fit, which the first rank finds out.
+    /// Returns how many repetitions fit into a round. The first rank decides.
     fn iterations_that_fit(&self, turn: Pattern, way: Method, memories: &mut Buffers) -> Result<usize, Failure> {
         if self.is_quick {
             self.time_exchanges_ns(1, turn, way, memories)?;
             return Ok(2);
         }
         let mut times = 1;
-        // The first warms up.
+        // The first one warms up.
         self.time_exchanges_ns(1, turn, way, memories)?;
         loop {
             let turn_ns = self.time_exchanges_ns(times, turn, way, memories)?;
             let fitting = (ROUND.as_nanos() as f64 / turn_ns) as usize;
-            // Few turns of short ones tell little.
+            // A few repetitions of short messages are inaccurate.
             let is_known = self.max_over_ranks(usize::from(times * 4 >= fitting)) == 1;
             times = self.max_over_ranks(fitting.clamp(1, if is_known { TIMES_MAX } else { times * 8 }));
             if is_known {
@@ -186,22 +185,22 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// What the first rank says.
+    /// Returns the first rank's value.
     fn max_over_ranks(&self, mine: usize) -> usize {
         let mut word = [mine as u64];
         let raw = RawBuffer { address: word.as_mut_ptr().expose_provenance() as u64, bytes: 8 };
         if self.world.rank() == 0 {
-            // SAFETY: the word is memory of the host, which outlives the call.
+            // SAFETY: the word is host memory that outlives the call.
             unsafe { raw.send(self.peer) };
         } else {
-            // SAFETY: as above, and nobody else's.
+            // SAFETY: as above, and nothing else uses it.
             unsafe { raw.recv(self.peer) };
         }
-        // SAFETY: a word of this function, which the call is done with.
+        // SAFETY: a local variable, which the call no longer uses.
         unsafe { word.as_ptr().read_volatile() as usize }
     }
 
-    /// What one of so many turns takes.
+    /// Returns the time of one of `times` repetitions.
     fn time_exchanges_ns(
         &self,
         times: usize,
@@ -251,7 +250,7 @@ impl<'a> Rig<'a> {
     fn send(&self, way: Method, block: &Block<u8>) -> Result<(), Failure> {
         match way {
             Method::Freehold => self.world.send(&self.stream, block, self.peer, 1)?,
-            // SAFETY: memory of the host, or of a device that the library takes, which outlives the call.
+            // SAFETY: host memory, or device memory that the library accepts; it outlives the call.
             Method::RawHost | Method::RawDevice => unsafe { self.raw(way, block).send(self.peer) },
         }
         Ok(())
@@ -260,7 +259,7 @@ impl<'a> Rig<'a> {
     fn receive(&self, way: Method, block: &mut Block<u8>) -> Result<(), Failure> {
         match way {
             Method::Freehold => self.world.recv(&self.stream, block, self.peer, 1).map(drop)?,
-            // SAFETY: as above; nobody reads the memory meanwhile.
+            // SAFETY: as above; nothing reads the memory meanwhile.
             Method::RawHost | Method::RawDevice => unsafe { self.raw(way, block).recv(self.peer) },
         }
         Ok(())
@@ -288,7 +287,7 @@ impl<'a> Rig<'a> {
         Ok(begun.into_iter().try_for_each(|request| request.wait().map(drop))?)
     }
 
-    /// What copies alone would reach: from the device to pinned memory, and back, the slower of both.
+    /// Returns the bandwidth of copies alone: the slower of device to pinned memory and back.
     fn copied_bytes_per_s(&self, block: &mut Block<u8>) -> Result<f64, Failure> {
         let (bytes, times) = (block.len(), if self.is_quick { 1 } else { ROUNDS_MIN });
         let host = pinned(self.world.device(), bytes)?;
@@ -306,16 +305,16 @@ impl<'a> Rig<'a> {
     }
 }
 
-/// How many messages are sent at once: 64, as OSU has it, and fewer of long ones.
+/// Returns the window: 64 messages, as in OSU, and fewer long ones.
 fn window(bytes: usize) -> usize {
     ((1 << 30) / bytes).clamp(4, 64)
 }
 
-/// Pinned memory, until the process ends.
+/// Allocates pinned memory that is never freed.
 fn pinned(device: &Device, bytes: usize) -> Result<&'static mut [u8], Failure> {
     let start = device.backend().alloc_host(bytes).map_err(freehold::Error::from)?;
-    // SAFETY: the driver gave so many bytes, which are nobody else's and are never freed; any bytes are good ones, and it zeroes none
-    // but leaves what the system gave.
+    // SAFETY: the driver allocated `bytes` bytes, which nothing else uses and which are never freed; every byte value
+    // is valid.
     Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) })
 }
 

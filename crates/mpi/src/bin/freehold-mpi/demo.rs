@@ -1,5 +1,5 @@
-//! `mpirun -n 4 freehold demo --mpi`: the solver of `examples/mesh` with ranks for workers. Each has its rows of both generations in memory
-//! of its own, and the edges of its neighbours' rows, which messages bring after each epoch.
+//! `mpirun -n 4 freehold demo --mpi`: the solver of `examples/mesh` with ranks as workers. Each rank keeps its rows of
+//! both generations in its own memory, and the edges of its neighbours' rows, which it receives after each epoch.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -13,20 +13,20 @@ use freehold_mpi::{Edge, Exchange, Rows, World};
 
 use crate::Failure;
 
-/// Tags of messages: an edge that goes to the rank before, to the one behind, and a field's rows at the end.
+/// Message tags: an edge for the previous rank, an edge for the next rank, and rows of the final field.
 const UP: i32 = 1;
 const DOWN: i32 = 2;
 const FIELD: i32 = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Coarse cells along the edge of the domain: a multiple of 32
+    /// Coarse cells along one side of the domain: a multiple of 32
     #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size)]
     size: u32,
-    /// Steps of time
+    /// Time steps
     #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps)]
     steps: u32,
-    /// The heat at the beginning, and where hot discs move
+    /// Seed of the initial heat and of the paths of the hot discs
     #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed)]
     seed: u64,
 }
@@ -51,13 +51,13 @@ pub(crate) fn run(world: &World, arguments: &Arguments, json: bool) -> Result<()
     } else {
         println!("{device}\n{size} x {size} cells, {steps} steps, seed {seed}: {:.1} s", took.as_secs_f64());
         println!("{} ranks, messages {}\nfield     {field}", world.size(), world.path_choice().transfers.name());
-        println!("          {}the same to the last bit as that of one process", if same { "" } else { "NOT " });
+        println!("          {} to that of one process, bit by bit", if same { "identical" } else { "NOT identical" });
     }
     let said = "the field differs from that of one process".to_owned();
     if same { Ok(()) } else { Err(Failure { message: said, status: 1 }) }
 }
 
-/// The rows of this rank after all steps.
+/// Computes this rank's rows after all steps.
 fn solve(world: &World, stream: &Stream, plan: &Plan) -> Result<Vec<f32>, Failure> {
     let (rank, size) = (world.rank() as u32, plan.size as usize);
     let rows = plan.strip(rank);
@@ -67,7 +67,7 @@ fn solve(world: &World, stream: &Stream, plan: &Plan) -> Result<Vec<f32>, Failur
     let mut strip = Strip::new(world.device(), stream, plan, rows)?;
     let [mut from, mut to] = [stream.alloc::<f32>(cells)?, stream.alloc::<f32>(cells)?];
     strip.begin(stream, &mut from.view_mut(..)?, reads.clone())?;
-    // Flags are read by another stream, which waits for the kernel that writes them and for no epoch behind it.
+    // Flags are read in another stream, which waits only for the kernel that writes them, not for later epochs.
     let reader = world.device().new_stream()?;
     let mut flags = stream.alloc::<u32>(strip.count() as usize)?;
     let mut exchanges: VecDeque<Exchange> = VecDeque::new();
@@ -79,7 +79,7 @@ fn solve(world: &World, stream: &Stream, plan: &Plan) -> Result<Vec<f32>, Failur
             strip.refine(stream, &reader.download(&flags)?)?;
         }
         strip.epoch(stream, epoch, (&from.view(..)?, reads.start), &mut to.view_mut(own.clone())?)?;
-        // Two epochs are under way: what was exchanged in this memory before has arrived.
+        // Two epochs are pending: earlier exchanges into this memory are complete.
         if exchanges.len() == 2 {
             let oldest = exchanges.pop_front().expect("there are two");
             oldest.wait(stream, &mut to.view_mut(..)?)?;
@@ -95,7 +95,7 @@ fn solve(world: &World, stream: &Stream, plan: &Plan) -> Result<Vec<f32>, Failur
     Ok(field)
 }
 
-/// What a rank gives to its neighbours of its own rows, and takes of theirs.
+/// Returns the rows that a rank sends to its neighbours, and those it receives.
 fn edges(world: &World, own: &std::ops::Range<usize>, size: usize) -> Vec<Edge> {
     let row = STEPS as usize * size;
     let part = |start: usize| Rows { start, row_len: row, rows: 1, pitch: row };
@@ -111,7 +111,7 @@ fn edges(world: &World, own: &std::ops::Range<usize>, size: usize) -> Vec<Edge> 
     edges
 }
 
-/// All rows, at rank 0.
+/// Gathers all rows at rank 0.
 fn gather_field(world: &World, stream: &Stream, plan: &Plan, own: Vec<f32>) -> Result<Option<Vec<f32>>, Failure> {
     if world.rank() > 0 {
         world.send(stream, &stream.upload(&own)?, 0, FIELD)?;

@@ -1,4 +1,4 @@
-//! `freehold-mpi`: which path device memory takes through MPI here, and what it costs. `freehold mpi` starts it.
+//! `freehold-mpi`: which path device memory takes through MPI, and what it costs. `freehold mpi` starts it.
 
 mod bench;
 mod demo;
@@ -10,15 +10,16 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use freehold_mpi::{PathChoice, World};
 
-/// Device buffers through MPI: which path they take here, and why.
+/// Show which path device buffers take through MPI, and why
 ///
-/// Started by mpirun, as every rank; alone it is the only one. FREEHOLD_MPI=direct or staged forces a path.
+/// Started by mpirun, it runs as every rank; alone, as a single rank. FREEHOLD_MPI=direct, shared or staged forces a
+/// path.
 #[derive(Parser)]
 #[command(name = "freehold mpi", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long, global = true)]
     device: Option<String>,
     /// Print one JSON object, with times in nanoseconds
@@ -28,19 +29,20 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure latency and bandwidth from 1 B to 256 MiB, beside raw MPI_Send in the same run; with 2 ranks or more
+    /// Measure latency and bandwidth from 1 B to 256 MiB, next to raw MPI_Send in the same run; needs 2 ranks
     ///
     /// Example: mpirun -n 2 freehold mpi bench
     Bench(bench::Arguments),
-    /// Try anew, in processes that may die of it, whether the library takes device memory, and tell all that was tried and said
+    /// Probe again, in child processes that may crash, whether the MPI library accepts device memory; print every
+    /// attempt
     ///
     /// Example: mpirun -n 2 freehold mpi probe
     Probe,
-    /// Compute heat on a mesh that refines itself, with ranks for workers
+    /// Solve a heat equation on an adaptive mesh, with ranks as workers
     ///
     /// Example: mpirun -n 4 freehold demo --mpi
     Demo(demo::Arguments),
-    /// Give device memory to the library, and live or die
+    /// Pass device memory to the library: the child process of a probe
     #[command(hide = true)]
     Try { what: What },
 }
@@ -73,7 +75,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why the command did not do what it was to: 2 if it was called wrongly, 1 else.
+/// Why the command failed: exit status 2 if it was called wrongly, else 1.
 #[derive(Debug)]
 struct Failure {
     message: String,
@@ -106,7 +108,7 @@ fn world(arguments: &Arguments) -> Result<World, Failure> {
     Ok(World::new(&device)?)
 }
 
-/// What came of a command, and of the end of MPI behind it. After a failure the world is dropped, which tells nobody.
+/// Closes the world after a command. After a failure the world is dropped instead, and its errors are not reported.
 fn close_world(done: Result<(), Failure>, world: World) -> Result<(), Failure> {
     done?;
     Ok(world.close()?)
@@ -139,7 +141,7 @@ fn path(arguments: &Arguments) -> Result<(), Failure> {
     Ok(world.close()?)
 }
 
-/// Tells the whole story of a probe, which the first rank makes while the others wait.
+/// Prints every attempt of a probe, which the first rank makes while the others wait.
 fn probe(arguments: &Arguments) -> Result<(), Failure> {
     let world = world(arguments)?;
     if world.rank() == 0 {
@@ -155,10 +157,10 @@ fn probe(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn run_probe_child(what: What, arguments: &Arguments) -> Result<(), Failure> {
-    // A process that dies of this leaves nothing behind.
+    // A crash leaves no core file.
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, none) {
-        eprintln!("a core may be left behind: {error}");
+        eprintln!("warning: a crash may leave a core file: {error}");
     }
     let device = freehold::open::device(arguments.device.as_deref())?;
     let tried = match what {

@@ -1,4 +1,4 @@
-//! Raw MPI, as the yardstick: the library's own calls on memory of the host, or of a device that it takes.
+//! Raw MPI calls on host memory, or on device memory that the library accepts: the baseline of the benchmark.
 
 use std::ffi::c_int;
 
@@ -23,13 +23,13 @@ impl RawBuffer {
         let kind = unsafe { ffi::RSMPI_UINT8_T };
         // SAFETY: as above.
         let comm = unsafe { ffi::RSMPI_COMM_WORLD };
-        // SAFETY: the caller vouches for the memory; it is shorter than a count can tell.
+        // SAFETY: the caller guarantees the memory; its length fits into a count.
         let code = unsafe { ffi::MPI_Send(self.start(), self.bytes as c_int, kind, to, 1, comm) };
         assert_eq!(code, 0, "MPI_Send");
     }
 
     /// # Safety
-    /// The library can write the memory, which is nobody else's.
+    /// The library can write the memory, and nothing else uses it.
     pub(crate) unsafe fn recv(self, from: i32) {
         // SAFETY: constants of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
@@ -37,12 +37,12 @@ impl RawBuffer {
         let comm = unsafe { ffi::RSMPI_COMM_WORLD };
         // SAFETY: as above.
         let ignored = unsafe { ffi::RSMPI_STATUS_IGNORE };
-        // SAFETY: the caller vouches for the memory; it is shorter than a count can tell.
+        // SAFETY: the caller guarantees the memory; its length fits into a count.
         let code = unsafe { ffi::MPI_Recv(self.start(), self.bytes as c_int, kind, from, 1, comm, ignored) };
         assert_eq!(code, 0, "MPI_Recv");
     }
 
-    /// Sends the memory so often, all at once, and waits.
+    /// Sends the memory `times` times at once, and waits.
     ///
     /// # Safety
     /// As for [`send`](Self::send).
@@ -54,7 +54,7 @@ impl RawBuffer {
             let comm = unsafe { ffi::RSMPI_COMM_WORLD };
             // SAFETY: as above.
             let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-            // SAFETY: the caller vouches for the memory, until the wait below.
+            // SAFETY: the caller guarantees the memory until the wait below.
             let code = unsafe { ffi::MPI_Isend(self.start(), self.bytes as c_int, kind, to, 1, comm, &mut request) };
             assert_eq!(code, 0, "MPI_Isend");
             request
@@ -62,7 +62,7 @@ impl RawBuffer {
         wait_all((0..times).map(begun).collect());
     }
 
-    /// Receives into the memory so often, all at once, and waits.
+    /// Receives into the memory `times` times at once, and waits.
     ///
     /// # Safety
     /// As for [`recv`](Self::recv).
@@ -74,8 +74,8 @@ impl RawBuffer {
             let comm = unsafe { ffi::RSMPI_COMM_WORLD };
             // SAFETY: as above.
             let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-            // SAFETY: the caller vouches for the memory, until the wait below. That all messages go to one place is what the
-            // benchmark is defined by; nobody reads them.
+            // SAFETY: the caller guarantees the memory until the wait below. The benchmark receives all messages into
+            // one buffer by definition; nothing reads them.
             let code = unsafe { ffi::MPI_Irecv(self.start(), self.bytes as c_int, kind, from, 1, comm, &mut request) };
             assert_eq!(code, 0, "MPI_Irecv");
             request
@@ -87,7 +87,7 @@ impl RawBuffer {
 fn wait_all(mut requests: Vec<ffi::MPI_Request>) {
     // SAFETY: a constant of the library.
     let ignored = unsafe { ffi::RSMPI_STATUSES_IGNORE };
-    // SAFETY: the list holds so many live requests, and outlives the call.
+    // SAFETY: the list holds live requests, and outlives the call.
     let code = unsafe { ffi::MPI_Waitall(requests.len() as c_int, requests.as_mut_ptr(), ignored) };
     assert_eq!(code, 0, "MPI_Waitall");
 }

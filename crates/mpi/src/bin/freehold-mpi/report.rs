@@ -1,4 +1,4 @@
-//! The figures as a table, or as JSON, and the targets that they are to meet.
+//! The measurements as a table or as JSON, and their targets.
 
 use std::fmt::Write;
 
@@ -7,11 +7,12 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// What the wrapper may cost over raw calls on device memory: so many nanoseconds, or such a part.
+/// What the wrapper may cost over raw calls on device memory: an absolute and a relative limit.
 const COST_NS_MAX: f64 = 100.0;
 const COST_PART_MAX: f64 = 0.02;
 
-/// What of the slower of pinned copies and raw calls messages through buffers are to reach, and from which length on.
+/// The minimum share of the slower of pinned copies and raw calls for staged messages, and the length from which it
+/// applies.
 const STAGED_PART_MIN: f64 = 0.85;
 const STAGED_BYTES_MIN: usize = 16 << 20;
 
@@ -31,7 +32,7 @@ pub(crate) struct Row {
     pub(crate) latency_ns: f64,
     pub(crate) raw_host_latency_ns: f64,
     pub(crate) raw_device_latency_ns: Option<f64>,
-    /// Over raw calls on device memory.
+    /// Cost over raw calls on device memory.
     pub(crate) cost_ns: Option<f64>,
     pub(crate) bytes_per_s: f64,
     pub(crate) raw_host_bytes_per_s: f64,
@@ -43,7 +44,7 @@ pub(crate) struct Row {
 struct Judged {
     #[serde(flatten)]
     row: Row,
-    /// Of the slower of pinned copies and raw calls on memory of the host.
+    /// Share of the slower of pinned copies and raw calls on host memory.
     part_of_slower: Option<f64>,
     met: Option<bool>,
 }
@@ -80,7 +81,7 @@ impl Report {
     }
 
     pub(crate) fn json(&self) -> String {
-        let text = serde_json::to_string(self).expect("numbers and text become JSON");
+        let text = serde_json::to_string(self).expect("numbers and strings serialize");
         format!("{text}\n")
     }
 
@@ -123,23 +124,23 @@ impl Report {
     }
 }
 
-/// A probe as a person reads it: each attempt with all that was said, then what it comes to.
+/// Describes a probe as text: each attempt with its output, then the conclusion.
 pub(crate) fn describe_probe(probe: &Probe) -> String {
     let Probe { takes_messages, takes_reductions, why, attempts, withheld } = probe;
     let mut text = format!("withheld     {}\n", withheld.join(" "));
     for Attempt { command, took_ms, ending, printed, complained } in attempts {
         let ending = match ending {
             AttemptOutcome::Taken => "took device memory".to_owned(),
-            AttemptOutcome::Died(how) => format!("died of it: {how}"),
-            AttemptOutcome::Late => "was not done in time, and was ended".to_owned(),
-            AttemptOutcome::NotBegun(why) => format!("did not begin: {why}"),
+            AttemptOutcome::Died(how) => format!("crashed: {how}"),
+            AttemptOutcome::Late => "timed out, and was killed".to_owned(),
+            AttemptOutcome::NotBegun(why) => format!("did not start: {why}"),
         };
         text += &format!("\n$ {command}\nafter {took_ms} ms  {ending}\n");
         for (name, said) in [("printed", printed), ("complained", complained)] {
             said.lines().for_each(|line| text += &format!("  {name:<12}{line}\n"));
         }
     }
-    let takes = |takes: &bool| if *takes { "take" } else { "do not take" };
+    let takes = |takes: &bool| if *takes { "accept" } else { "do not accept" };
     let (messages, collectives) = (takes(takes_messages), takes(takes_reductions));
     text + &format!("\nmessages {messages} device memory, collective calls {collectives} it\nbecause      {why}\n")
 }
@@ -147,7 +148,7 @@ pub(crate) fn describe_probe(probe: &Probe) -> String {
 fn write_row(text: &mut String, cells: &[String; 9]) {
     let widths = [10, 12, 12, 12, 10, 10, 12, 12, 18];
     for (cell, width) in cells.iter().zip(widths) {
-        write!(text, "{cell:>width$}").expect("text can be written to memory");
+        write!(text, "{cell:>width$}").expect("a string can be written to");
     }
     text.push('\n');
 }

@@ -1,4 +1,5 @@
-//! Ranks for tests: a test starts its own program several times through the library's launcher, and is then, in each of them, a rank.
+//! Ranks for tests: a test starts its own program several times with the library's launcher, and is then a rank in each
+//! process.
 
 use std::env;
 use std::fmt;
@@ -11,37 +12,38 @@ use freehold::{Device, Pod};
 use freehold_mpi::World;
 use freehold_testing::command_for_test;
 
-/// Names, in a rank, the folder in which it leaves a file when it is done. What ranks print is no sign of it: a launcher mixes
-/// their words, in the middle of lines too.
+/// In a rank, names the folder where it creates a file when it is done. Printed output does not show that: a launcher
+/// mixes the ranks' lines.
 const DONE: &str = "FREEHOLD_MPI_TEST_DONE";
 
-/// Names, in a rank, the first of the random programs that it runs.
+/// In a rank, names the first random program to run.
 pub(crate) const FIRST: &str = "FREEHOLD_MPI_TEST_FIRST";
 
-/// What messages go over.
+/// The transport of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Memory,
     Tcp,
 }
 
-/// Ranks that a test wants.
+/// The ranks that a test starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RankConfig {
     pub(crate) ranks: u32,
     pub(crate) transport: Transport,
-    /// What they find in their environment.
+    /// Their environment variables.
     pub(crate) variables: &'static [(&'static str, &'static str)],
-    /// The first of the random programs that they run.
+    /// The first random program that they run.
     pub(crate) first: Option<u64>,
-    /// Whether the launcher lets ranks live when one dies.
+    /// Whether the launcher keeps ranks alive when one dies.
     pub(crate) outlive: bool,
 }
 
-/// Ranks that are not done by then hang: on the busiest machine it is ten times what they take.
+/// Ranks that take longer hang: this is ten times what they take on the busiest machine.
 const SECONDS: u32 = 600;
 
-/// Device memory that the host does not see, between ranks of one machine and as between several; that ranks share; and that the host sees.
+/// Host-invisible device memory, on one machine and as if on several; memory that ranks share; and host-visible device
+/// memory.
 pub(crate) const STAGED: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged")];
 pub(crate) const APART: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_APART", "1")];
 pub(crate) const SHARED: &[(&str, &str)] = &[("FREEHOLD_MPI", "shared"), ("FREEHOLD_MPI_CHUNK", "4096")];
@@ -57,33 +59,33 @@ pub(crate) fn is_rank() -> bool {
     env::var_os(DONE).is_some()
 }
 
-/// Leaves word that this rank is done.
+/// Records that this rank is done.
 pub(crate) fn done(world: &World) {
-    let folder = env::var_os(DONE).expect("only ranks are done");
-    fs::write(Path::new(&folder).join(world.rank().to_string()), "").expect("the folder is there");
+    let folder = env::var_os(DONE).expect("the variable is set in ranks");
+    fs::write(Path::new(&folder).join(world.rank().to_string()), "").expect("the folder exists");
 }
 
-/// Whether the launcher is MPICH's.
+/// Returns whether the launcher is MPICH's.
 pub(crate) fn is_mpich() -> bool {
     !freehold_mpi::library().starts_with("Open MPI")
 }
 
-/// The device of the ranks: the software one, unless somebody says otherwise.
+/// Returns the device of the ranks: by default the software device.
 fn device() -> String {
     env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
 }
 
-/// Whether the device is a real one, which ranks take turns on: tests that say so choose of what they try.
+/// Returns whether the device is a real one, on which ranks take turns: tests then run a selection.
 pub(crate) fn is_real() -> bool {
     device() != "soft"
 }
 
-/// Whether device memory goes straight through the library although the host does not see it: over a UCX that knows of it.
+/// Returns whether the configuration needs an MPI library that accepts device memory which the host cannot access.
 fn needs_cuda_aware(wanted: &RankConfig) -> bool {
     is_real() && wanted.variables.contains(&("FREEHOLD_MPI", "direct"))
 }
 
-/// The launcher with all that it needs for a machine with few processors, behind a limit of time.
+/// Returns the launcher, set up for a machine with few processors, under a time limit.
 pub(crate) fn launcher(wanted: &RankConfig) -> Command {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let mut command = Command::new("timeout");
@@ -133,7 +135,7 @@ pub(crate) fn launcher(wanted: &RankConfig) -> Command {
     command
 }
 
-/// Lets a rank that finds something wrong end at once, and the launcher end the others: they would wait for it.
+/// Ends a failing rank at once, so that the launcher ends the others, which would wait for it.
 pub(crate) fn end_when_wrong() {
     std::panic::set_hook(Box::new(|wrong| {
         eprintln!("{wrong}");
@@ -141,10 +143,10 @@ pub(crate) fn end_when_wrong() {
     }));
 }
 
-/// What ranks came to.
+/// The outcome of a run.
 pub(crate) struct Launched {
     pub(crate) output: Output,
-    /// Those that said that they are done, in order.
+    /// The ranks that finished, in order.
     pub(crate) done: Vec<u32>,
 }
 
@@ -158,31 +160,31 @@ impl fmt::Display for Launched {
 /// Starts the test `name` as ranks, and waits for them.
 pub(crate) fn launched(name: &str, wanted: &RankConfig) -> Launched {
     let folder = env::temp_dir().join(format!("freehold-{name}-{}", std::process::id()));
-    fs::create_dir(&folder).expect("there is no such folder yet");
+    fs::create_dir(&folder).expect("the folder is new");
     let mut command = launcher(wanted);
     let test = command_for_test(name);
     command.arg(test.get_program()).args(test.get_args()).env(DONE, &folder);
     let output = command.output().expect("timeout and a launcher are installed");
     let done = (0..wanted.ranks).filter(|rank| folder.join(rank.to_string()).exists()).collect();
-    fs::remove_dir_all(&folder).expect("the folder is still there");
+    fs::remove_dir_all(&folder).expect("the folder exists");
     Launched { output, done }
 }
 
-/// In a rank, runs `test`; elsewhere starts the ranks, and fails if any of them does.
+/// In a rank, runs `test`; otherwise starts the ranks, and fails if one of them does.
 pub(crate) fn ranks(name: &str, wanted: &[RankConfig], test: impl Fn(&World, &Device)) {
     if is_rank() {
         end_when_wrong();
-        let device = freehold::open().expect("there is such a device");
-        let world = World::new(&device).expect("the launcher made this a rank");
+        let device = freehold::open().expect("the device opens");
+        let world = World::new(&device).expect("this process is a rank");
         test(&world, &device);
-        assert_eq!(world.drop_errors().len(), 0, "no transfer fails that nobody asks about");
+        assert_eq!(world.drop_errors().len(), 0, "a dropped request's transfer failed");
         done(&world);
-        world.close().expect("MPI ends");
+        world.close().expect("MPI is finalized");
         return;
     }
     for wanted in wanted {
         if needs_cuda_aware(wanted) && env::var_os("UCX_MODULE_DIR").is_none() {
-            println!("{wanted:?}: left out, for UCX_MODULE_DIR names no UCX that knows of device memory");
+            println!("{wanted:?}: skipped, because UCX_MODULE_DIR does not name a UCX with CUDA support");
             continue;
         }
         let launched = launched(name, wanted);
@@ -193,7 +195,7 @@ pub(crate) fn ranks(name: &str, wanted: &[RankConfig], test: impl Fn(&World, &De
     }
 }
 
-/// Elements whose values tell where they come from.
+/// Elements whose values identify their origin.
 pub(crate) trait Number: Pod + PartialEq + fmt::Debug {
     fn of(value: u64) -> Self;
 }
@@ -210,7 +212,7 @@ macro_rules! numbers {
 
 numbers!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
 
-/// What rank `rank` sends: small, so that sums of floats are exact, and products too.
+/// Returns what rank `rank` sends: small numbers, so that sums and products of floats are exact.
 pub(crate) fn values<T: Number>(rank: i32, len: usize, salt: u64) -> Vec<T> {
     (0..len as u64).map(|index| T::of((index * 7 + rank as u64 * 13 + salt * 5) % 11)).collect()
 }
