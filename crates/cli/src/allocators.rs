@@ -1,7 +1,7 @@
-//! Who is asked for memory: the library through its C interface, and the driver's two pairs of calls. Each takes and gives in
-//! the order of a stream, as far as it knows streams.
+//! The allocators that benchmarks and replays compare: Freehold's pool through the C interface, `cuMemAllocAsync` and
+//! `cuMemAlloc`. Each allocates and frees in the order of a stream, except `cuMemAlloc`, which has no streams.
 //!
-//! What is asked of them, and how it is timed, is not known here.
+//! Knows nothing about workloads and timing.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -15,7 +15,7 @@ use freehold_driver::cuda::{
     Api, CUdevice, CUdeviceptr, CUerror, CUmemoryPool, CUstream, CallError, context, device, memory, pool,
 };
 
-/// Why an allocator did not do what it was asked, as its user is told it.
+/// Why an allocator call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -24,14 +24,14 @@ pub(crate) enum Failure {
     Pool(Box<str>),
 }
 
-/// The same as it comes back from a call that is timed: short, so that it fits into registers. It is made a [`Failure`] in the
-/// thread that it came back in, before that thread's next call.
+/// The error of a timed call: small enough for registers. Convert it to a [`Failure`] in the same thread, before that
+/// thread's next call.
 pub(crate) trait AllocError: Into<Failure> {
-    /// Whether there is not enough memory, and nothing else is wrong.
+    /// Returns whether the only reason is a lack of memory.
     fn is_out_of_memory(&self) -> bool;
 }
 
-/// One that gives memory and takes it back. What it does on the way is what is timed, so nothing is added to it.
+/// Allocates and frees memory. Its calls are timed, so nothing is added to them.
 pub(crate) trait Allocator {
     const NAME: &'static str;
 
@@ -39,22 +39,22 @@ pub(crate) trait Allocator {
 
     fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, Self::Refusal>;
 
-    /// `bytes` are those of the allocation.
+    /// `bytes` is the size of the allocation.
     fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), Self::Refusal>;
 
-    /// Says that another stream uses a block. An allocator that cannot be told leaves it to its user to order the streams.
+    /// Records that another stream uses a block. Allocators without this leave the order of streams to the caller.
     #[inline]
     fn record_use(&self, _start: CUdeviceptr, _stream: CUstream) -> Result<(), Self::Refusal> {
         Ok(())
     }
 
-    /// The memory of the device that the allocator holds, in use or not.
+    /// Returns the device memory that the allocator holds, in use or not.
     fn reserved_bytes(&self) -> Result<u64, Failure>;
 }
 
-/// One that keeps what it took back.
+/// An allocator that caches freed memory.
 pub(crate) trait CachingAllocator: Allocator {
-    /// Gives back to the device what is kept.
+    /// Returns cached memory to the device.
     fn trim(&self) -> Result<(), Failure>;
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct FreeholdAllocator<'a> {
     device: c_int,
 }
 
-/// The C interface has refused something; its thread's last error says why.
+/// An error of the C interface; the thread's last error has the details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CApiError(());
 
@@ -78,18 +78,18 @@ impl AllocError for CApiError {
 impl From<CApiError> for Failure {
     #[cold]
     fn from(CApiError(()): CApiError) -> Self {
-        // SAFETY: the text ends in a NUL, and stays until this thread's next call, which is after it was copied.
+        // SAFETY: the text ends in a NUL and is valid until this thread's next call, which happens after it is copied.
         let text = unsafe { CStr::from_ptr(freehold_last_error()) };
         Self::Pool(text.to_string_lossy().into())
     }
 }
 
 impl<'a> FreeholdAllocator<'a> {
-    /// The device is opened here, not by the first allocation.
+    /// Opens the device here instead of in the first allocation.
     pub(crate) fn new(api: &'a Api, on: CUdevice) -> freehold::Result<Self> {
-        // SAFETY: it is told of streams through the C interface alone, by whoever made them.
+        // SAFETY: streams are registered only through the C interface, by the code that created them.
         unsafe { open::foreign_pool(on.0) }?;
-        // Nothing here is captured: without the promise each call asks the driver whether its stream is capturing.
+        // No stream here captures. Without this promise each call asks the driver whether its stream is capturing.
         freehold_announce_captures();
         Ok(Self { api, device: on.0 })
     }
@@ -108,7 +108,7 @@ impl Allocator for FreeholdAllocator<'_> {
 
     #[inline]
     fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, CApiError> {
-        // The C interface takes sizes with a sign. No device has as much as the largest of them.
+        // The C interface takes signed sizes. No device has as much memory as the largest.
         let size = isize::try_from(bytes).unwrap_or(isize::MAX);
         let start = freehold_alloc(size, self.device, handle(stream).cast());
         if start.is_null() { Err(CApiError(())) } else { Ok(CUdeviceptr(start.addr() as u64)) }
@@ -131,7 +131,7 @@ impl Allocator for FreeholdAllocator<'_> {
 
 impl CachingAllocator for FreeholdAllocator<'_> {
     fn trim(&self) -> Result<(), Failure> {
-        // The first call marks the streams, which pass the marks while they are waited for.
+        // The first call enqueues fences, which complete while the streams are synchronized.
         check(freehold_trim(self.device, 0))?;
         context::synchronize(self.api)?;
         Ok(check(freehold_trim(self.device, 0))?)
@@ -159,7 +159,7 @@ impl AllocError for CallError {
     }
 }
 
-/// `cuMemAllocAsync` and `cuMemFreeAsync`, from the device's pool, which gives nothing back of itself.
+/// `cuMemAllocAsync` and `cuMemFreeAsync`, from the device's default pool, which keeps what is freed.
 #[derive(Debug)]
 pub(crate) struct AsyncAllocator<'a> {
     api: &'a Api,
@@ -175,7 +175,7 @@ impl<'a> AsyncAllocator<'a> {
         Ok(Self { api, pool, threshold_bytes })
     }
 
-    /// Gives the memory back to the device. All of it was freed, and the streams have passed that.
+    /// Returns the memory to the device. All blocks are freed, and the streams are idle.
     pub(crate) fn close(self) -> Result<(), CallError> {
         pool::set_release_threshold(self.api, self.pool, self.threshold_bytes)?;
         pool::trim(self.api, self.pool, 0)
@@ -208,11 +208,11 @@ impl CachingAllocator for AsyncAllocator<'_> {
     }
 }
 
-/// `cuMemAlloc` and `cuMemFree`, which know no streams: a release waits for all of them.
+/// `cuMemAlloc` and `cuMemFree`, which have no streams: a free waits for all of them.
 #[derive(Debug)]
 pub(crate) struct DriverAllocator<'a> {
     api: &'a Api,
-    /// What the device had free before.
+    /// The device's free memory at the start.
     free_bytes: usize,
 }
 
@@ -237,7 +237,7 @@ impl Allocator for DriverAllocator<'_> {
         memory::free(self.api, start)
     }
 
-    /// What the device has lost since: nobody tells it of one process alone.
+    /// Returns the decrease of the device's free memory: the driver does not report it per process.
     fn reserved_bytes(&self) -> Result<u64, Failure> {
         Ok(self.free_bytes.saturating_sub(memory::info(self.api)?.free_bytes) as u64)
     }

@@ -1,6 +1,6 @@
-//! Pictures of memory over something: a title, and panels below it that look the same in all of them.
+//! Charts of memory as SVG: a title above panels of the same style.
 //!
-//! Pure: points in, the text of an SVG file out.
+//! Pure: points in, SVG text out.
 
 use plotters::chart::{ChartBuilder, ChartContext, LabelAreaPosition};
 use plotters::coord::Shift;
@@ -21,18 +21,18 @@ pub(crate) type DrawResult<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// What a panel is drawn over: from nothing to the ends of both axes.
+/// The axes of a panel, both from zero.
 pub(crate) struct Axes {
     pub(crate) end: f64,
-    /// Of memory, in the unit.
+    /// The largest amount of memory, in the unit.
     pub(crate) top: f64,
     pub(crate) unit: &'static str,
-    /// How a place along the lower axis is told, and what the axis is called where that does not say it.
+    /// Formats positions on the lower axis, and names that axis if the positions do not.
     pub(crate) format: fn(f64) -> String,
     pub(crate) x_label: Option<&'static str>,
 }
 
-/// The picture as the text of an SVG file. `draw` is called once for each panel, from the first on.
+/// Returns the SVG text. Calls `draw` once for each panel, in order.
 pub(crate) fn chart<T>(
     [title, below]: [&str; 2],
     panels: &[T],
@@ -55,7 +55,7 @@ pub(crate) fn chart<T>(
     Ok(text)
 }
 
-/// A panel with its caption and its axes, and nothing on it.
+/// Draws a panel's caption and axes.
 pub(crate) fn panel<'a, 'b>(area: &'a Area<'b>, caption: &str, axes: &Axes) -> DrawResult<Chart<'a, 'b>> {
     let mut chart = ChartBuilder::on(area)
         .caption(caption, (FONT, 14).into_font().color(&INK))
@@ -81,7 +81,7 @@ pub(crate) fn panel<'a, 'b>(area: &'a Area<'b>, caption: &str, axes: &Axes) -> D
     Ok(chart)
 }
 
-/// Points as steps from a height on: what is drawn is what it was until the next point.
+/// Converts points to steps: each value holds until the next point.
 pub(crate) fn steps(from: f64, points: impl IntoIterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut height = from;
     points.into_iter().flat_map(|(at, next)| [(at, std::mem::replace(&mut height, next)), (at, next)]).collect()

@@ -1,4 +1,4 @@
-//! `freehold devices`: everything that this machine has, and why there is none of a kind.
+//! `freehold devices`: lists the devices of this machine, and why a kind is missing.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,12 +10,12 @@ use crate::broker::size;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// A line of `--json`: a device, or a kind that there is none of.
+/// A line of `--json`: a device, or a missing kind.
 #[derive(Serialize)]
 struct DeviceLine<'a> {
     device: &'a str,
@@ -30,14 +30,14 @@ enum DeviceStatus<'a> {
     Missing { missing: &'a str },
 }
 
-/// Exit status 0, however few there are: the software device is always one, unless it is set up wrongly.
+/// Exits with status 0 even without a GPU. The software device is always listed, unless its settings are invalid.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (listed, missing) = list::devices();
     let text = if arguments.json { json(&listed, &missing) } else { table(&listed, &missing) };
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: the devices cannot be printed: {error}");
+            eprintln!("error: failed to print the devices: {error}");
             ExitCode::from(1)
         }
         _ => ExitCode::SUCCESS,
@@ -52,7 +52,7 @@ fn json(listed: &[Listed], missing: &[Missing]) -> String {
     let missing = missing
         .iter()
         .map(|Missing { kind, why }| DeviceLine { device: kind, said: DeviceStatus::Missing { missing: why } });
-    let line = |line| serde_json::to_string(&line).expect("a line holds nothing but text and numbers") + "\n";
+    let line = |line| serde_json::to_string(&line).expect("a line holds only strings and numbers") + "\n";
     found.chain(missing).map(line).collect()
 }
 

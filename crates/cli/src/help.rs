@@ -1,5 +1,4 @@
-//! What the command line says of itself: completions for shells, man pages, and the help of one command. All of it is made from the
-//! commands as they are declared.
+//! Shell completions, man pages and the help of one command, all generated from the declared commands.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,14 +17,14 @@ pub(crate) struct CompletionArguments {
 
 #[derive(clap::Args)]
 pub(crate) struct ManArguments {
-    /// The folder, which is made where there is none; `man` looks into the folders man1 of MANPATH
+    /// Folder for the pages, created if missing; `man` searches the man1 folders in MANPATH
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct HelpArguments {
-    /// The command, and the one within it
+    /// The command and its subcommand
     #[arg(value_name = "COMMAND")]
     pub(crate) words: Vec<String>,
 }
@@ -36,15 +35,16 @@ pub(crate) fn complete(arguments: &CompletionArguments) -> ExitCode {
     print(&text)
 }
 
-/// Exit status 2 where they cannot be written there.
+/// Exits with status 2 if the pages cannot be written.
 pub(crate) fn write_man_pages(arguments: &ManArguments) -> ExitCode {
     let folder = arguments.folder.as_path();
     match try_write_man_pages(folder) {
-        Ok(()) => {
-            print(format!("man -l {} shows the first of the pages\n", folder.join("freehold.1").display()).as_bytes())
-        }
+        Ok(()) => print(
+            format!("wrote the man pages; show the first one with man -l {}\n", folder.join("freehold.1").display())
+                .as_bytes(),
+        ),
         Err(error) => {
-            eprintln!("error: {}: {error}: name a folder that can be written to", folder.display());
+            eprintln!("error: {}: {error}: expected a writable folder", folder.display());
             ExitCode::from(2)
         }
     }
@@ -55,7 +55,7 @@ fn try_write_man_pages(folder: &Path) -> io::Result<()> {
     clap_mangen::generate_to(crate::Arguments::command(), folder)
 }
 
-/// As `--help` behind the same words. Exit status 2 where there is no such command.
+/// Prints what `--help` prints after the same words. Exits with status 2 for an unknown command.
 pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
     let mut all = crate::Arguments::command();
     all.build();
@@ -63,7 +63,7 @@ pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
     let said: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     for word in &said {
         let Some(within) = found.find_subcommand_mut(word) else {
-            eprintln!("error: there is no command {:?}: `freehold --help` lists them", said.join(" "));
+            eprintln!("error: unknown command {:?}: see `freehold --help`", said.join(" "));
             return ExitCode::from(2);
         };
         found = within;
@@ -71,7 +71,7 @@ pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
     print(found.render_long_help().to_string().as_bytes())
 }
 
-/// Says why the words of the command line are none, in one sentence; or prints the help or the version that was asked for.
+/// Prints clap's parse error as one sentence, or the requested help or version.
 pub(crate) fn report_parse_error(error: &clap::Error) -> ExitCode {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if !matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
@@ -83,7 +83,7 @@ pub(crate) fn report_parse_error(error: &clap::Error) -> ExitCode {
     exit_code(error.print(), status)
 }
 
-/// What clap says in several lines, with its tips, as one, and where to read on.
+/// Joins clap's error and tips into one line, and adds where to find help.
 fn sentence(told: &str, words: impl Iterator<Item = String>) -> String {
     let told = told.strip_prefix("error: ").unwrap_or(told);
     let own = told.split("\n\n").take_while(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
@@ -95,7 +95,7 @@ fn sentence(told: &str, words: impl Iterator<Item = String>) -> String {
             command = within.clone();
         }
     }
-    format!("{}; `{said} --help` says what it takes", parts.join("; ").replace("; tip: ", "; "))
+    format!("{}; see `{said} --help`", parts.join("; ").replace("; tip: ", "; "))
 }
 
 fn print(text: &[u8]) -> ExitCode {
@@ -103,10 +103,10 @@ fn print(text: &[u8]) -> ExitCode {
     exit_code(out.write_all(text).and_then(|()| out.flush()), ExitCode::SUCCESS)
 }
 
-/// The status where what was to be printed could be.
+/// Returns the status, or a failure if the output could not be printed.
 fn exit_code(printed: io::Result<()>, status: ExitCode) -> ExitCode {
     match printed {
-        // A reader that has seen enough and closes the pipe is no failure.
+        // A reader that closes the pipe early is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: standard output: {error}");
             ExitCode::FAILURE
@@ -119,7 +119,7 @@ fn exit_code(printed: io::Result<()>, status: ExitCode) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Every command that a person meets and that does something, with the words that lead to it.
+    /// Returns every visible command that has no subcommands, with its words.
     fn leaves() -> Vec<(String, clap::Command)> {
         fn walk(words: &str, command: &clap::Command, found: &mut Vec<(String, clap::Command)>) {
             let seen: Vec<_> = command.get_subcommands().filter(|within| !within.is_hide_set()).collect();
@@ -136,7 +136,7 @@ mod tests {
         found
     }
 
-    /// The command line of an example, from the program's name on and up to what a shell takes for itself.
+    /// Returns the command line of an example: from the program's name up to a redirection.
     fn example(command: &clap::Command) -> Option<String> {
         let told = command.get_after_help()?.to_string();
         let line = told.strip_prefix("Example: ")?;
@@ -144,11 +144,11 @@ mod tests {
         Some(own.split(" > ").next().unwrap_or(own).to_owned())
     }
 
-    /// What is said of these words.
+    /// Returns the error for this command line.
     fn said(words: &str) -> String {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let Err(error) = crate::Arguments::command().try_get_matches_from(&words) else {
-            panic!("the words are a command");
+            panic!("the command line is valid");
         };
         sentence(&error.render().to_string(), words.into_iter().skip(1))
     }
@@ -159,27 +159,27 @@ mod tests {
             (
                 "freehold lap",
                 "unrecognized subcommand 'lap'; a similar subcommand exists: 'lab'; \
-                 `freehold --help` says what it takes",
+                 see `freehold --help`",
             ),
             (
                 "freehold lab --onyl 2",
                 "unexpected argument '--onyl' found; a similar argument exists: '--only'; \
-                 `freehold lab --help` says what it takes",
+                 see `freehold lab --help`",
             ),
             (
                 "freehold module put",
                 "the following required arguments were not provided: <NAME>; \
-                 `freehold module put --help` says what it takes",
+                 see `freehold module put --help`",
             ),
             (
                 "freehold demo --steps many",
-                "invalid value 'many' for '--steps <COUNT>': say a whole number from 1 to 4294967295; \
-                 `freehold demo --help` says what it takes",
+                "invalid value 'many' for '--steps <COUNT>': expected a number from 1 to 4294967295; \
+                 see `freehold demo --help`",
             ),
             (
                 "freehold completions csh",
                 "invalid value 'csh' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]; \
-                 a similar value exists: 'zsh'; `freehold completions --help` says what it takes",
+                 a similar value exists: 'zsh'; see `freehold completions --help`",
             ),
         ] {
             assert_eq!(said(words), sentence);
@@ -194,11 +194,11 @@ mod tests {
     #[test]
     fn every_command_shows_an_example_of_itself_that_parses() {
         let leaves = leaves();
-        assert!(leaves.len() > 20, "the commands are found: {}", leaves.len());
+        assert!(leaves.len() > 20, "too few commands: {}", leaves.len());
         for (words, command) in leaves {
             let example = example(&command).unwrap_or_else(|| panic!("{words} --help shows no example"));
             let of_itself = words.split(' ').all(|word| example.split(' ').any(|said| said == word));
-            assert!(of_itself, "the example of {words} is of another command: {example}");
+            assert!(of_itself, "the example of {words} shows another command: {example}");
             if let Err(error) = crate::Arguments::command().try_get_matches_from(example.split(' ')) {
                 panic!("{example}: {error}");
             }
@@ -212,7 +212,7 @@ mod tests {
         assert!(lines <= 24, "{lines} lines:\n{help}");
         assert!(columns <= Some(80), "{columns:?} columns:\n{help}");
         for (words, _) in leaves() {
-            let first = words.split(' ').nth(1).expect("a command behind the program's name");
+            let first = words.split(' ').nth(1).expect("a command follows the program's name");
             let is_listed = help.lines().any(|line| line.split_whitespace().next() == Some(first));
             assert!(is_listed, "{first} is not in the list:\n{help}");
         }

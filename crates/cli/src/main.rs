@@ -47,16 +47,16 @@ mod run;
 
 use broker::remote::RemoteOptions;
 
-/// The commands on one screen; what each takes is told by its own help.
+/// The commands on one screen; the help of each command lists its options.
 const SCREEN: &str = "\
-GPU memory that has an owner. Usage: freehold [OPTIONS] COMMAND
+GPU memory with owners. Usage: freehold [OPTIONS] COMMAND
 
 {subcommands}
 
-COMMAND --help says more, with an example; --at URL is a broker elsewhere
+COMMAND --help shows options and an example; --at URL selects a remote broker
 ";
 
-/// GPU memory that has an owner
+/// GPU memory with owners
 #[derive(Parser)]
 #[command(name = "freehold", version, arg_required_else_help = true, help_template = SCREEN)]
 #[command(disable_help_subcommand = true)]
@@ -69,107 +69,107 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the devices: NVIDIA's GPUs, the software device, OpenCL's
+    /// List devices: NVIDIA GPUs, the software device, OpenCL
     #[command(after_help = "Example: freehold devices")]
     Devices(devices::Arguments),
-    /// Say what this machine's driver does, beside what an H200 did
+    /// Compare this machine's CUDA driver with a recorded H200
     #[command(after_help = "Example: freehold lab --only 2.1")]
     Lab(lab::Arguments),
     /// Run a CUDA program on the software device, or on a GPU
     #[command(after_help = "Example: freehold run --device soft -- python3 train.py --epochs 1")]
     Run(run::Arguments),
-    /// Measure what the library costs beside the driver
+    /// Measure the library next to the driver
     #[command(after_help = "Example: freehold bench pool --quick")]
     Bench(bench::Arguments),
-    /// Replay a log of allocations on the pool and on the driver
+    /// Replay an allocation log on the pool and on the driver
     ///
-    /// The log is a timeline that Freehold recorded, RMM's CSV log, PyTorch's memory snapshot, or a workload of `bench pool`. Its
-    /// allocations and frees are played in their order by one thread, each stream of the log on its own stream of the device, with
-    /// no work in the streams. Told are the time of one operation, the peaks of live and of reserved memory, and how many
-    /// allocations were refused; and what was odd in the log. What cuMemAlloc reserves is what the device loses meanwhile, to
-    /// other processes too.
+    /// The log is a timeline recorded by Freehold, RMM's CSV log, PyTorch's memory snapshot, or a workload of `bench
+    /// pool`. One thread replays its allocations and frees in order, each stream of the log on its own device stream,
+    /// with no work in the streams. Reports the time of one operation, the peaks of live and of reserved memory, how
+    /// many allocations failed, and anomalies in the log. For cuMemAlloc, reserved memory is the decrease of the
+    /// device's free memory, which includes other processes.
     #[command(after_help = "Example: freehold replay snapshot.pickle --svg memory.svg")]
     Replay(replay::Arguments),
-    /// Compute heat on a mesh that refines itself, in several processes
+    /// Solve a heat equation on an adaptive mesh, in several processes
     ///
-    /// A parent publishes the domain at a broker that it starts; workers lease it where it lies and refine their own rows. One of them
-    /// is killed on purpose. The field is the same to the last bit for any number of workers, with the kill and without, on a GPU and
-    /// on the software device.
+    /// A parent starts a broker and publishes the domain there; workers lease it in place and refine their own rows.
+    /// One worker is killed on purpose and replaced. The field is identical, bit by bit, for any number of workers,
+    /// with and without the kill, on a GPU and on the software device.
     #[command(after_help = "Example: freehold demo --size 512 --workers 4")]
     Demo(demo::Arguments),
-    /// Say which path device memory takes through MPI, and measure it
+    /// Show which path device buffers take through MPI, and measure it
     ///
-    /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI: build it with cargo build --release
+    /// Starts the program freehold-mpi, which is built separately, on a machine with MPI: cargo build --release
     /// --manifest-path crates/mpi/Cargo.toml
     #[command(after_help = "Example: mpirun -n 2 freehold mpi bench")]
     Mpi(mpi::Arguments),
-    /// Be a broker, which keeps device memory beyond its processes
+    /// Run a broker, which keeps memory alive after its processes exit
     #[command(after_help = "Example: freehold serve --memory 8GiB")]
     Serve(broker::serve::Arguments),
-    /// End the broker, and its keeper with it
+    /// Stop the broker
     #[command(after_help = "Example: freehold stop --force")]
     Stop(broker::stop::Arguments),
-    /// Publish a file: it stays in device memory, under a name
+    /// Publish a file in device memory, under a name
     #[command(after_help = "Example: freehold put model/weights weights.bin")]
     Put(broker::transfer::PutArguments),
-    /// Write what has a name to a file
+    /// Copy published memory to a file
     #[command(after_help = "Example: freehold get model/weights copy.bin")]
     Get(broker::transfer::GetArguments),
-    /// List what is published at the broker
+    /// List the names published at the broker
     #[command(after_help = "Example: freehold ls --json")]
     Ls(broker::names::ListArguments),
-    /// Take a name away; its memory goes with the last lease of it
+    /// Remove a name; its memory is freed when the last lease ends
     #[command(after_help = "Example: freehold drop model/weights")]
     Drop(broker::names::DropArguments),
-    /// Say how much memory the broker has made, leased and named
+    /// Show how much memory the broker has allocated, leased and published
     #[command(after_help = "Example: freehold --at https://host:7070 --token-file token totals")]
     Totals(broker::names::TotalsArguments),
-    /// Say what a user may have at the broker, or change it
+    /// Show or change a user's quota at the broker
     #[command(after_help = "Example: freehold quota 4GiB --user 1000")]
     Quota(broker::names::QuotaArguments),
-    /// Keep modules of kernels at the broker, under names
+    /// Publish, list and remove modules of kernels at the broker
     #[command(subcommand, after_help = "Example: freehold module put blas/saxpy saxpy.ptx")]
     Module(broker::modules::Command),
-    /// Have a worker of the broker's run a kernel, and wait for it
+    /// Run a kernel in a worker of the broker, and wait for it
     #[command(
         after_help = "Example: freehold call blas/saxpy saxpy --grid 4096 --block 256 --arg lease:y --arg read:x \
                             --arg f32:2.0 --arg u32:1048576"
     )]
     Call(broker::call::Arguments),
-    /// Show who holds what at the broker, live; q leaves
+    /// Show live who holds what at the broker; q quits
     #[command(after_help = "Example: freehold top --once")]
     Top(broker::top::Arguments),
-    /// Print what makes a shell complete these commands
+    /// Print a shell completion script
     #[command(after_help = "Example: freehold completions bash > ~/.local/share/bash-completion/completions/freehold")]
     Completions(help::CompletionArguments),
-    /// Write man pages of all commands into a folder
+    /// Write man pages for all commands to a folder
     #[command(after_help = "Example: freehold man ~/.local/share/man/man1")]
     Man(help::ManArguments),
     /// Print the help of a command
     #[command(hide = true, after_help = "Example: freehold help module put")]
     Help(help::HelpArguments),
-    /// Be the other process of `bench share`
+    /// Internal: the other process of `bench share`
     #[command(hide = true)]
     SharePartner(bench::share::partner::Arguments),
-    /// Be a worker of `demo`
+    /// Internal: a worker of `demo`
     #[command(hide = true)]
     DemoWorker(demo::WorkerArguments),
-    /// Be one of the processes of a broker
+    /// Internal: one of the processes of a broker
     #[command(hide = true)]
     Part(broker::serve::RoleArguments),
-    /// Serve a broker to clients elsewhere
+    /// Internal: the gRPC server of a broker
     #[command(hide = true)]
     Gate(broker::remote_server::RemoteServerArguments),
-    /// Make one experiment and print its answer
+    /// Internal: run one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
-    /// Be the other process of an experiment, which speaks over standard input
+    /// Internal: the other process of an experiment, controlled through standard input
     #[command(hide = true)]
     Partner(lab::child::Device),
 }
 
 impl Command {
-    /// Whether it works on a broker elsewhere too.
+    /// Returns whether the command works with a remote broker.
     fn supports_remote(&self) -> bool {
         match self {
             Self::Put(_) | Self::Get(_) | Self::Ls(_) | Self::Drop(_) => true,
@@ -179,7 +179,7 @@ impl Command {
         }
     }
 
-    /// Whether it speaks to a broker, and to one of this machine alone.
+    /// Returns whether the command needs a broker on this machine.
     fn is_local_only(&self) -> bool {
         matches!(self, Self::Stop(_) | Self::Quota(_) | Self::Top(_))
     }
@@ -193,7 +193,7 @@ fn main() -> ExitCode {
     let is_meant = if command.is_local_only() { remote_options.is_set() } else { remote_options.is_on_command_line() };
     if is_meant && !command.supports_remote() {
         eprintln!(
-            "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; put, get, ls, drop, totals, module, call and demo --remote work elsewhere"
+            "error: this command does not work with a remote broker: omit --at and FREEHOLD_AT, or run it on the broker's machine; put, get, ls, drop, totals, module, call and demo --remote do"
         );
         return ExitCode::from(2);
     }

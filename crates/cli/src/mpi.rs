@@ -1,5 +1,5 @@
-//! `freehold mpi`: this process becomes `freehold-mpi`, the program that is built where MPI is. So the launcher of a run starts this one,
-//! and it needs no MPI itself.
+//! `freehold mpi`: executes `freehold-mpi`, which is built separately on machines with MPI. This program needs no MPI,
+//! and MPI launchers can start it.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ const PROGRAM: &str = "freehold-mpi";
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// What freehold-mpi is given: nothing for the path and why, `bench` to measure, `--help` for the rest
+    /// Arguments of freehold-mpi: none to show the path, `bench` to measure, `--help` for the rest
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
@@ -23,23 +23,23 @@ pub(crate) struct Arguments {
 #[derive(Debug, thiserror::Error)]
 enum MpiError {
     #[error(
-        "freehold-mpi lies neither beside this program nor in PATH: on a machine with MPI and libclang (on Debian \
+        "freehold-mpi is neither beside this program nor in PATH: on a machine with MPI and libclang (on Debian \
          libopenmpi-dev and libclang-dev), build it with cargo build --release --manifest-path crates/mpi/Cargo.toml"
     )]
     NotBuilt,
-    #[error("{} cannot be run: {source}", .program.display())]
+    #[error("failed to run {}: {source}", .program.display())]
     Program { program: PathBuf, source: io::Error },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    // The program has a help of its own; where it is not there, this one says how it is had.
+    // freehold-mpi has its own help; without the program, this help says how to build it.
     if program().is_none() && arguments.words.iter().any(|word| word == "--help" || word == "-h") {
         return help::help(&["mpi"]);
     }
     exec(&arguments.words)
 }
 
-/// Becomes the program with these words. Comes back only where it could not be started.
+/// Executes the program with these arguments. Returns only on failure.
 pub(crate) fn exec(words: &[OsString]) -> ExitCode {
     let error = match program() {
         None => MpiError::NotBuilt,

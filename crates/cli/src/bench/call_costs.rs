@@ -1,4 +1,4 @@
-//! What calls cost that wait for nothing: launches, look-ups in the ledger, allocations from the pool.
+//! Calls that do not wait: launches, owner look-ups in the ledger, allocations from the pool.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -10,21 +10,21 @@ use super::Result;
 use super::rig::{Rig, VALUES};
 use super::stats::timed;
 
-/// Calls that are timed as one, so that the clock's own cost does not count.
+/// Calls timed together, so that the cost of the clock does not count.
 const BATCH: usize = 100;
 
 const PAIR_BYTES: usize = 64 << 10;
 
 const BLOCKS: usize = 1_000_000;
-/// Most blocks are small; one of so many fits no class of the pool.
+/// Most blocks are small; one in this many is too large for the pool's size classes.
 const LARGE_EVERY: usize = 100;
 const SMALL_BYTES: (u64, u64) = (1, 2048);
 const LARGE_BYTES: (u64, u64) = (66 << 10, 192 << 10);
 
-/// The blocks that are asked for again and again.
+/// The blocks of the look-ups that stay within a few blocks.
 const NEAR_BLOCKS: Range<u64> = 500_000..501_000;
 
-/// Where the addresses are drawn from.
+/// The seed of the addresses.
 const SEED: u64 = 0x5eed_0f00_b10c;
 
 /// Times of the library's calls, and of the driver's.
@@ -33,13 +33,13 @@ pub(super) struct Comparison {
     pub(super) driver: Vec<f64>,
 }
 
-/// Launches of one kernel with the same arguments, in batches by turns, with a context current.
+/// Times launches of one kernel with the same arguments, in alternating batches, with a context current.
 pub(super) fn launches(rig: &Rig, batches: usize) -> Result<Comparison> {
     let stream = &rig.stream;
     let mut x = stream.zeros::<f32>(VALUES as usize)?;
     let address = CUdeviceptr(x.address());
     let mut beside = Comparison { ours: Vec::new(), driver: Vec::new() };
-    // The first batch of each warms what the driver keeps, and does not count.
+    // The first batch of each warms the driver's caches, and does not count.
     for batch in 0..=batches {
         let (launched, ours) = timed(|| {
             (0..BATCH).try_for_each(|_| stream.launch(&rig.scale, Grid::line(1, VALUES), (&mut x, 1.0_f32, VALUES)))
@@ -58,7 +58,7 @@ pub(super) fn launches(rig: &Rig, batches: usize) -> Result<Comparison> {
     Ok(beside)
 }
 
-/// [`launches`] in a thread with no context current.
+/// Times [`launches`] in a thread without a current context.
 pub(super) fn bare_launches(rig: &Rig, batches: usize) -> Result<Comparison> {
     context::set_current(&rig.opened.api, CUcontext::NULL)?;
     let beside = launches(rig, batches);
@@ -66,8 +66,8 @@ pub(super) fn bare_launches(rig: &Rig, batches: usize) -> Result<Comparison> {
     beside
 }
 
-/// Questions for the owner of an address among a million blocks of the pool: of beginnings and of addresses further in, by turns. First
-/// of any of the blocks, then of a few of them again and again, as a program asks that works with those.
+/// Times look-ups of an address's owner among a million pool blocks, alternating between first addresses and inner
+/// ones: first over all blocks, then over a few of them, as in a program that works with those.
 pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let mut random = Random(SEED);
     let field = BlockSet::new(rig, &mut random)?;
@@ -75,7 +75,7 @@ pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> 
         let addresses: Vec<u64> = (0..BATCH).map(|at| field.address(&blocks, at % 2 == 0, &mut random)).collect();
         let owner_of = |&&address: &&u64| black_box(rig.device.owner_of(address)).is_some();
         let (found, time) = timed(|| addresses.iter().filter(owner_of).count());
-        assert_eq!(found, BATCH, "every address lies in a block that is live");
+        assert_eq!(found, BATCH, "every address lies in a live block");
         time / BATCH as f64
     };
     let anywhere = (0..batches).map(|_| ask(0..BLOCKS as u64)).collect();
@@ -83,7 +83,7 @@ pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> 
     Ok((anywhere, near))
 }
 
-/// A block allocated and released again: from the pool, and by `cuMemAlloc` and `cuMemFree`.
+/// Times an allocation and its release: from the pool, and with `cuMemAlloc` and `cuMemFree`.
 pub(super) fn pairs(rig: &Rig, batches: usize) -> Result<Comparison> {
     let api = &rig.opened.api;
     let mut beside = Comparison { ours: Vec::new(), driver: Vec::new() };
@@ -103,7 +103,7 @@ pub(super) fn pairs(rig: &Rig, batches: usize) -> Result<Comparison> {
     Ok(beside)
 }
 
-/// A million blocks of the pool.
+/// A million pool blocks.
 struct BlockSet {
     blocks: Vec<Block<u8>>,
 }
@@ -118,7 +118,7 @@ impl BlockSet {
         Ok(Self { blocks })
     }
 
-    /// The beginning of one of these blocks, or an address anywhere in it.
+    /// Returns the first address of one of these blocks, or any address in it.
     fn address(&self, blocks: &Range<u64>, is_beginning: bool, random: &mut Random) -> u64 {
         let at = (blocks.start + random.below(blocks.end - blocks.start)) as usize;
         let block = &self.blocks[at];
@@ -126,7 +126,7 @@ impl BlockSet {
     }
 }
 
-/// Marsaglia's xorshift: what is drawn is the same in every run.
+/// Marsaglia's xorshift, with the same numbers in every run.
 struct Random(u64);
 
 impl Random {

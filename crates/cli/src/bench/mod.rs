@@ -1,6 +1,6 @@
-//! `freehold bench`: what the library costs, in one run beside the driver that it stands on.
+//! `freehold bench`: measures the library and the driver in the same run.
 //!
-//! This file owns the command. A target that is missed is said and is no failure: this measures, tests judge.
+//! This file owns the command. A missed target is reported but is not a failure: benchmarks measure, tests judge.
 
 mod call;
 mod call_costs;
@@ -33,31 +33,31 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Benchmark {
-    /// Measure release, module close, launch, owner_of and allocation beside the driver's own calls
+    /// Measure release, module close, launch, owner_of and allocation next to the driver's own calls
     ///
-    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    /// Prints medians of one run, and their targets. The exit status is 0 whether targets are met or missed.
     #[command(after_help = "Example: freehold bench release --json")]
     Release(ReleaseArguments),
-    /// Measure allocation over several workloads beside cuMemAlloc and cuMemAllocAsync
+    /// Measure allocation over several workloads next to cuMemAlloc and cuMemAllocAsync
     ///
-    /// On OpenCL: pairs of an allocation and its release, beside clCreateBuffer, clSVMAlloc, and the pool on CUDA.
+    /// On OpenCL: pairs of an allocation and its release, next to clCreateBuffer, clSVMAlloc, and the pool on CUDA.
     ///
-    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    /// Prints medians of one run, and their targets. The exit status is 0 whether targets are met or missed.
     #[command(after_help = "Example: freehold bench pool --svg pool.svg")]
     Pool(pool::PoolArguments),
-    /// Measure memory that goes from process to process through a broker, beside a socket and a copy
+    /// Measure memory handed between processes through a broker, next to a socket and a copy
     ///
-    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    /// Prints medians of one run, and their targets. The exit status is 0 whether targets are met or missed.
     #[command(after_help = "Example: freehold bench share")]
     Share(share::ShareArguments),
-    /// Measure kernels that a worker of the broker's runs, beside those that this process launches itself
+    /// Measure kernels launched by a worker of the broker, next to local launches
     ///
-    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    /// Prints medians of one run, and their targets. The exit status is 0 whether targets are met or missed.
     #[command(after_help = "Example: freehold bench call --quick")]
     Call(call::CallArguments),
-    /// Measure bytes that go to a broker elsewhere and back, over loopback, beside plain TCP
+    /// Measure transfers to a remote broker and back, over loopback, next to plain TCP
     ///
-    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    /// Prints medians of one run, and their targets. The exit status is 0 whether targets are met or missed.
     #[command(after_help = "Example: freehold bench remote")]
     Remote(remote::RemoteArguments),
 }
@@ -67,15 +67,15 @@ struct ReleaseArguments {
     /// Print one JSON object, with times in nanoseconds
     #[arg(long)]
     json: bool,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long)]
     device: Option<String>,
-    /// Measure a few times only: whether it works, not what it costs
+    /// Measure only a few times: a check that it works, not a measurement
     #[arg(long)]
     quick: bool,
 }
 
-/// Why there are no figures. Exit status 2.
+/// Why nothing was measured. Exit status 2.
 #[derive(Debug, thiserror::Error)]
 enum BenchError {
     #[error(transparent)]
@@ -86,17 +86,19 @@ enum BenchError {
     Driver(#[from] CallError),
     #[error(transparent)]
     OpenCl(#[from] freehold_driver::CallError),
-    #[error("a kernel of {kernel_ms} ms ended before what was to be measured beside it")]
+    #[error(
+        "a kernel of {kernel_ms} ms ended before the calls measured next to it: run the benchmark on an idle machine"
+    )]
     KernelEnded { kernel_ms: u64 },
-    #[error("--svg: there is a picture of the figures of CUDA devices alone; leave it out")]
+    #[error("--svg works only with CUDA devices: omit it")]
     NoPicture,
     #[error("{0}")]
     Processes(String),
-    #[error("the figures cannot be printed: {0}")]
+    #[error("failed to print the report: {0}")]
     Print(io::Error),
     #[error(transparent)]
     Allocator(#[from] Failure),
-    #[error("{} cannot be written: {error}", path.display())]
+    #[error("failed to write {}: {error}", path.display())]
     Unwritable { path: PathBuf, error: io::Error },
 }
 
@@ -128,7 +130,7 @@ fn release(arguments: &ReleaseArguments) -> Result<String> {
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A reader that has seen enough and closes the pipe is no failure.
+        // A reader that closes the pipe early is not a failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(BenchError::Print),
     }

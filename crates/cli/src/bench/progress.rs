@@ -1,4 +1,4 @@
-//! What is being measured, for whoever looks on: a line on standard error where that is a terminal, and nothing elsewhere.
+//! Progress on standard error if that is a terminal: which measurement is running.
 
 use std::io::{self, IsTerminal};
 
@@ -9,7 +9,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of so many measurements.
+    /// Counts `count` measurements.
     pub(super) fn new(count: usize) -> Self {
         if !io::stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
@@ -19,7 +19,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// Makes one of them.
+    /// Runs one of them.
     pub(super) fn step<R>(&self, what: &'static str, measure: impl FnOnce() -> R) -> R {
         self.bar.set_message(what);
         let measured = measure();

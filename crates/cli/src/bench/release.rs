@@ -1,4 +1,4 @@
-//! What `freehold bench release` measures, in what order, and what is expected of it.
+//! The measurements of `freehold bench release`, their order and their targets.
 
 use freehold_driver::cuda::device;
 
@@ -9,15 +9,15 @@ use super::rig::{self, Rig};
 use super::stats::Percentiles;
 use super::{Result, call_costs, under_load};
 
-/// How often things are measured.
+/// How many times to measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// Rounds beside a kernel that runs.
+    /// Rounds next to a running kernel.
     rounds: usize,
-    /// Blocks, and modules, that are released in a round.
+    /// Blocks, and modules, released per round.
     blocks: usize,
     modules: usize,
-    /// Batches of calls that wait for nothing.
+    /// Batches of calls that do not wait.
     batches: usize,
 }
 
@@ -26,7 +26,7 @@ impl Effort {
     pub(super) const QUICK: Self = Self { rounds: 1, blocks: 4, modules: 2, batches: 3 };
 }
 
-/// How many rounds and measurements the progress counts.
+/// How many measurements the progress line counts.
 const STEPS_WITH_KERNEL: usize = 7;
 const STEPS_IDLE: usize = 4;
 
@@ -48,8 +48,8 @@ fn while_a_kernel_runs(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<R
     let drops = steps.rounds("release", || under_load::drops(rig, effort.blocks))?;
     let frees = steps.rounds("cuMemFree", || under_load::frees(rig))?;
     let ordered_frees = steps.rounds("cuMemFreeAsync", || under_load::async_frees(rig, effort.blocks))?;
-    let marked =
-        steps.rounds("release of a block of two streams", || under_load::drops_with_pending_use(rig, effort.blocks))?;
+    let marked = steps
+        .rounds("release of a block used in two streams", || under_load::drops_with_pending_use(rig, effort.blocks))?;
     let joined_frees =
         steps.rounds("cuMemFreeAsync after an event", || under_load::frees_after_join(rig, effort.blocks))?;
     let closes = steps.rounds("close of a module", || under_load::module_closes(rig, effort.modules))?;
@@ -86,7 +86,7 @@ fn row(id: &'static str, what: &'static str, beside: Comparison, target: Option<
     Row::new(id, what, Percentiles::of(beside.ours), target).beside(call, Percentiles::of(beside.driver))
 }
 
-/// Measurements that are made in rounds, each beside one kernel.
+/// Measurements made in rounds, each next to one kernel.
 struct Steps {
     progress: Progress,
     rounds: usize,

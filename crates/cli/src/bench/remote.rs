@@ -1,5 +1,5 @@
-//! `freehold bench remote`: bytes that go up to a gate and come down, over loopback, beside plain TCP and plain gRPC of the same bytes
-//! in one run; and single calls. It starts a broker and a gate of its own.
+//! `freehold bench remote`: uploads to a gRPC server and downloads from it, over loopback, next to plain TCP and plain
+//! gRPC of the same bytes in the same run; and single calls. Starts its own broker and server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,13 +17,13 @@ use super::{BenchError, Result};
 use crate::broker::ephemeral::EphemeralBroker;
 use crate::lab::table::TableStyle;
 
-/// Only this run knows it, and only this machine is served.
+/// The token's length. Only this run knows the token, and only this machine is served.
 const TOKEN_BYTES: usize = 16;
 
-/// What of the speed of one connection of plain TCP is to be reached.
+/// The share of the speed of one plain TCP connection to reach.
 const TCP_RATIO_MIN: f64 = 0.8;
 
-/// Plain TCP is written and read in pieces of this length.
+/// The chunk length of plain TCP reads and writes.
 const CHUNK_BYTES: usize = 1 << 20;
 
 const EMPTY: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry empty()\n{\n    ret;\n}\n";
@@ -33,13 +33,13 @@ pub(crate) struct RemoteArguments {
     /// Print one JSON object, with times in nanoseconds
     #[arg(long)]
     json: bool,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long)]
     device: Option<String>,
-    /// A certificate for localhost and its key, as PEM: measure with TLS
+    /// PEM certificate for localhost and its key: measure with TLS
     #[arg(long, num_args = 2, value_names = ["CERTIFICATE", "KEY"])]
     tls: Option<Vec<PathBuf>>,
-    /// Move a few bytes, a few times: whether it works, not what it costs
+    /// Transfer only a few bytes, a few times: a check that it works, not a measurement
     #[arg(long)]
     quick: bool,
 }
@@ -50,7 +50,7 @@ struct Report {
     processors: usize,
     bytes: u64,
     tls: bool,
-    /// That the client divides large transfers among.
+    /// The connections that the client uses for large transfers.
     connections: usize,
     rows: Vec<Row>,
 }
@@ -60,11 +60,11 @@ struct Row {
     id: &'static str,
     what: &'static str,
     median_ns: f64,
-    /// Of what moves bytes.
+    /// `None` for single calls.
     gib_per_s: Option<f64>,
-    /// What of the speed of one connection of plain TCP that is.
+    /// Relative to one plain TCP connection.
     of_tcp: Option<f64>,
-    /// And of as many as the client has.
+    /// Relative to as many plain TCP connections as the client has.
     of_tcp_many: Option<f64>,
     met: Option<bool>,
 }
@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
     to.fill(0);
     let down_ns = median(times, || remote.download(&block, 0, &mut to).map_err(|error| failed("a download", error)))?;
     if to != from {
-        return Err(failed("a download", "other bytes came back than went up"));
+        return Err(failed("a download", "the downloaded data differs from the uploaded data"));
     }
     let call_ns = median(calls, || remote.stats().map(drop).map_err(|error| failed("a call", error)))?;
     let module = remote.put_module("bench/empty", EMPTY).map_err(|error| failed("a module", error))?;
@@ -107,10 +107,10 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
         tls: arguments.tls.is_some(),
         connections,
         rows: vec![
-            moved("tcp", "plain TCP, one connection, memory to memory", tcp_ns, false),
-            moved("tcp_many", "plain TCP, as many connections as the client, likewise", tcp_many_ns, false),
-            moved("grpc_up", "plain gRPC up, one connection, likewise", plain_up_ns, false),
-            moved("grpc_down", "plain gRPC down, one connection, likewise", plain_down_ns, false),
+            moved("tcp", "plain TCP, one connection", tcp_ns, false),
+            moved("tcp_many", "plain TCP, as many connections as the client", tcp_many_ns, false),
+            moved("grpc_up", "plain gRPC upload, one connection", plain_up_ns, false),
+            moved("grpc_down", "plain gRPC download, one connection", plain_down_ns, false),
             moved("up", "upload to the device", up_ns, true),
             moved("down", "download from the device", down_ns, true),
             single("call", "a call and its answer", call_ns),
@@ -124,7 +124,7 @@ fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
     BenchError::Processes(format!("{what}: {error}"))
 }
 
-/// The median of so many times, in nanoseconds.
+/// Returns the median of `times` runs, in nanoseconds.
 fn median(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut taken = Vec::with_capacity(times);
     for _ in 0..times {
@@ -136,7 +136,7 @@ fn median(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(taken[taken.len() / 2])
 }
 
-/// Moves bytes over so many connections, each an equal part, from memory to memory.
+/// Sends bytes from memory to memory over several connections, in equal parts.
 fn tcp(from: &[u8], to: &mut [u8], connections: usize) -> Result<()> {
     let refused = |error: std::io::Error| failed("plain TCP", error);
     let each = from.len().div_ceil(connections);
@@ -160,7 +160,7 @@ fn tcp(from: &[u8], to: &mut [u8], connections: usize) -> Result<()> {
     })
 }
 
-/// Moves bytes over one connection of gRPC, up and down.
+/// Sends bytes over one gRPC connection, up and down.
 fn grpc(times: usize, from: &[u8], to: &mut [u8]) -> Result<[f64; 2]> {
     let refused = |error: std::io::Error| failed("plain gRPC", error);
     let plain = GrpcBaseline::start(from.to_owned()).map_err(refused)?;
@@ -168,7 +168,7 @@ fn grpc(times: usize, from: &[u8], to: &mut [u8]) -> Result<[f64; 2]> {
     Ok([up_ns, median(times, || plain.download(to).map_err(refused))?])
 }
 
-/// A broker and a gate, which end with this.
+/// A broker and a gRPC server, which end with this.
 struct RemoteBroker {
     broker: EphemeralBroker,
     token: String,
@@ -190,21 +190,21 @@ impl RemoteBroker {
     }
 
     fn connect(&self, arguments: &RemoteArguments) -> Result<Remote> {
-        let token = Token::parse(&self.token).expect("it was made so");
+        let token = Token::parse(&self.token).expect("the token is valid");
         let ca = match arguments.tls.as_deref() {
             Some([certificate, _]) => Some(std::fs::read(certificate).map_err(|error| failed("--tls", error))?),
             _ => None,
         };
-        let url = self.broker.url.as_deref().expect("it was told to listen");
+        let url = self.broker.url.as_deref().expect("the broker was started with --listen");
         Remote::connect(url, &token, ca.as_deref()).map_err(|error| failed("the gate", error))
     }
 }
 
-const NAMES: [&str; 6] = ["what", "median", "GiB/s", "of one TCP", "of as many", "target"];
+const NAMES: [&str; 6] = ["what", "median", "GiB/s", "of one TCP", "of as many TCP", "target"];
 
 impl Report {
     fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
     }
 
     fn table(&self, style: TableStyle) -> String {
@@ -225,7 +225,7 @@ impl Report {
         let (mib, with) = (self.bytes >> 20, if self.tls { "with TLS" } else { "without TLS" });
         let (device, processors, connections) = (&self.device, self.processors, self.connections);
         let mut text = format!(
-            "{bold}{device}, {processors} processors, {mib} MiB {with}, connections of the client: {connections}{bold:#}\n\n"
+            "{bold}{device}, {processors} processors, {mib} MiB {with}, client connections: {connections}{bold:#}\n\n"
         );
         text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
         for (row, cells) in self.rows.iter().zip(&rows) {

@@ -1,4 +1,4 @@
-//! The figures as a table for a person, or as one JSON object.
+//! A report as a table or as one JSON object.
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -10,26 +10,26 @@ use crate::lab::table::TableStyle;
 pub(super) struct Report {
     pub(super) device: String,
     pub(super) driver: String,
-    /// Which device, and why this one.
+    /// Which device, and why.
     #[serde(skip)]
     pub(super) why: String,
     pub(super) rows: Vec<Row>,
 }
 
-/// What one thing costs.
+/// One measured operation.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     id: &'static str,
     what: &'static str,
     ours: Percentiles,
     driver: Option<Driver>,
-    /// Our median by the driver's.
+    /// Our median divided by the driver's.
     ratio: Option<f64>,
     target: Option<Target>,
     met: Option<bool>,
 }
 
-/// What the driver's own calls cost beside it.
+/// The driver's own calls for the same purpose.
 #[derive(Debug, Serialize)]
 struct Driver {
     call: &'static str,
@@ -37,7 +37,7 @@ struct Driver {
     times: Percentiles,
 }
 
-/// What a median is to keep to.
+/// The limit of a median.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Target {
@@ -53,7 +53,7 @@ impl Row {
         row
     }
 
-    /// The row with what the driver's own calls took.
+    /// Adds the times of the driver's own calls.
     pub(super) fn beside(mut self, call: &'static str, times: Percentiles) -> Self {
         self.ratio = Some(self.ours.median_ns / times.median_ns);
         self.driver = Some(Driver { call, times });
@@ -70,7 +70,7 @@ impl Row {
         };
     }
 
-    /// The cells before the verdict.
+    /// Returns the cells before the verdict.
     fn cells(&self) -> [String; 7] {
         let Percentiles { median_ns, p10_ns, p90_ns } = self.ours;
         let target = match self.target {
@@ -95,14 +95,14 @@ impl Row {
     }
 }
 
-const NAMES: [&str; 7] = ["what", "median", "10 to 90 %", "the driver's", "median", "ratio", "target"];
+const NAMES: [&str; 7] = ["what", "median", "10 to 90 %", "driver's call", "median", "ratio", "target"];
 
-/// Which columns are numbers, set to the right.
+/// Which columns are numbers, aligned right.
 const IS_NUMBER: [bool; 7] = [false, true, true, false, true, true, true];
 
 impl Report {
     pub(super) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
     }
 
     pub(super) fn table(&self, style: TableStyle) -> String {
@@ -119,7 +119,7 @@ impl Report {
     }
 }
 
-/// How wide the columns are that hold these cells and their names.
+/// Returns the widths of the columns for these cells and their headings.
 pub(crate) fn column_widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) -> [usize; N] {
     let mut widths = names.map(|name| name.chars().count());
     for row in rows {
@@ -130,7 +130,7 @@ pub(crate) fn column_widths<const N: usize>(names: &[&str; N], rows: &[[String; 
     widths
 }
 
-/// The cells side by side, numbers to the right, with a gap behind each.
+/// Joins the cells of a row, numbers aligned right.
 pub(crate) fn format_row<const N: usize>(cells: &[String; N], widths: &[usize; N], is_number: &[bool; N]) -> String {
     let mut line = String::new();
     for ((cell, &width), is_number) in cells.iter().zip(widths).zip(is_number) {
@@ -139,7 +139,7 @@ pub(crate) fn format_row<const N: usize>(cells: &[String; N], widths: &[usize; N
     line
 }
 
-/// A line of cells with whether its target is met.
+/// Appends to a row whether its target is met.
 pub(crate) fn color_verdict(line: &str, met: Option<bool>, style: TableStyle) -> String {
     let (verdict, color) = match met {
         Some(true) => ("met", AnsiColor::Green.on_default()),
@@ -150,7 +150,7 @@ pub(crate) fn color_verdict(line: &str, met: Option<bool>, style: TableStyle) ->
     format!("{line}{style}{verdict}{style:#}").trim_end().to_owned() + "\n"
 }
 
-/// A time with three digits that count.
+/// Formats a time with three significant digits.
 pub(crate) fn format_ns(ns: f64) -> String {
     match ns {
         _ if ns < 99.95 => format!("{ns:.1} ns"),
@@ -161,7 +161,7 @@ pub(crate) fn format_ns(ns: f64) -> String {
     }
 }
 
-/// A ratio that a person can read: far below 1 it is one part of so many.
+/// Formats a ratio: far below 1 as 1/N.
 fn proportion(ratio: f64) -> String {
     if ratio < 0.1 { format!("1/{:.0}", 1.0 / ratio) } else { format!("{ratio:.3}") }
 }
@@ -238,9 +238,9 @@ mod tests {
             text,
             "GPU, driver 13.0 (asked for)\n\
             \n\
-            what       median          10 to 90 %  the driver's    median      ratio   target\n\
-            release   90.0 ns  89.0 ns to 91.0 ns  cuMemFree     200.0 ms  1/2222222  1.00 µs  met\n\
-            owner_of  60.0 ns  59.0 ns to 61.0 ns                                     50.0 ns  missed\n"
+            what       median          10 to 90 %  driver's call    median      ratio   target\n\
+            release   90.0 ns  89.0 ns to 91.0 ns  cuMemFree      200.0 ms  1/2222222  1.00 µs  met\n\
+            owner_of  60.0 ns  59.0 ns to 61.0 ns                                      50.0 ns  missed\n"
         );
     }
 }

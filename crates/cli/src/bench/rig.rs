@@ -1,4 +1,5 @@
-//! What all measurements share: a device with its streams and kernels, through the library and through the driver's table.
+//! What all measurements share: a device with its streams and kernels, through the library and through the driver's
+//! table.
 
 use std::ffi::c_void;
 
@@ -13,10 +14,10 @@ use super::{BenchError, Result};
 
 const KERNELS: &str = concat!(include_str!("../../../freehold/examples/kernels.ptx"), "\0");
 
-/// How long the kernel runs beside which a release is measured.
+/// How long the kernel runs next to which a release is measured.
 const BUSY_MS: u64 = 200;
 
-/// The values of a block that kernel `scale` works on, one for each thread of one block.
+/// The number of values in a block for kernel `scale`, one per thread of one block.
 pub(super) const VALUES: u32 = 32;
 
 pub(super) struct Rig {
@@ -28,16 +29,16 @@ pub(super) struct Rig {
     pub(super) other: Stream,
     pub(super) image: Image,
     pub(super) scale: Kernel,
-    /// The same kernel, for the driver's own launch.
+    /// The same kernel, for direct launches.
     pub(super) raw_scale: CUfunction,
     spend: Kernel,
 }
 
 impl Rig {
     pub(super) fn new(selector: Option<&str>) -> Result<Self> {
-        // SAFETY: what is measured beside the library is done with streams, modules and memory that this rig makes itself.
+        // SAFETY: direct driver calls use only streams, modules and memory that this rig creates.
         let opened = unsafe { open::open(selector) }?;
-        // SAFETY: the table is the opened driver's, and what the library makes of it stays.
+        // SAFETY: the table belongs to the opened driver, and the device stays open.
         let device = unsafe { Device::new(opened.api, opened.device) }?;
         let context = primary::retain(&opened.api, opened.device)?;
         context::set_current(&opened.api, context)?;
@@ -49,7 +50,7 @@ impl Rig {
             stream: device.new_stream()?,
             other: device.new_stream()?,
             image,
-            // SAFETY: `scale` writes the first `n` elements of its block, which has as many wherever it is launched.
+            // SAFETY: `scale` writes the first `n` elements of its block, which has as many in every launch.
             scale: unsafe { kernels.kernel("scale") }?,
             raw_scale,
             // SAFETY: `spend` touches no memory.
@@ -64,44 +65,44 @@ impl Rig {
         Ok(stream.launch(&self.spend, Grid::line(1, 1), (BUSY_MS * 1_000_000,))?)
     }
 
-    /// Refuses figures that were not taken beside a kernel.
+    /// Fails if the kernel has ended: the measurements were then not taken next to it.
     pub(super) fn expect_busy(&self, stream: &Stream) -> Result<()> {
         if stream.is_idle()? { Err(BenchError::KernelEnded { kernel_ms: BUSY_MS }) } else { Ok(()) }
     }
 
-    /// A module that the library does not know.
+    /// Loads a module that the library does not know.
     pub(super) fn raw_module(&self) -> Result<CUmodule> {
         Ok(raw_module(&self.opened)?)
     }
 
-    /// The driver's own launch of `scale`.
+    /// Launches `scale` directly through the driver.
     #[inline]
     pub(super) fn raw_scale(&self, x: CUdeviceptr, stream: CUstream) -> std::result::Result<(), CallError> {
         let (by, n) = (1.0_f32, VALUES);
         let mut arguments = [pointer(&x), pointer(&by), pointer(&n)];
-        // SAFETY: kernel `scale` takes an address, an `f32` and a `u32`, which outlive the call; it writes `VALUES` values
-        // of device memory at `x`.
+        // SAFETY: kernel `scale` takes an address, an `f32` and a `u32`, which outlive the call; it writes `VALUES`
+        // values of device memory at `x`.
         unsafe {
             launch::kernel(&self.opened.api, self.raw_scale, LaunchConfig::linear(1, VALUES), stream, &mut arguments)
         }
     }
 
-    /// The driver's own launch of a kernel without arguments.
+    /// Launches a kernel without arguments directly through the driver.
     pub(super) fn raw_launch(&self, function: CUfunction, stream: CUstream) -> Result<()> {
-        // SAFETY: the kernels of ours that are launched so take no arguments and touch no memory.
+        // SAFETY: the kernels launched this way take no arguments and touch no memory.
         unsafe { launch::kernel(&self.opened.api, function, LaunchConfig::linear(1, 1), stream, &mut []) }?;
         Ok(())
     }
 }
 
-/// The driver's version as CUDA counts: 13.0.
+/// Returns the driver's CUDA version, such as 13.0.
 pub(super) fn driver(api: &Api) -> Result<String> {
     let version = driver::version(api)?;
     Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
 }
 
 fn raw_module(opened: &Opened) -> std::result::Result<CUmodule, CallError> {
-    // SAFETY: the image is a text that ends in a NUL.
+    // SAFETY: the image is a NUL-terminated string.
     unsafe { module::load(&opened.api, KERNELS.as_ptr().cast()) }
 }
 

@@ -1,10 +1,10 @@
-//! Times of one kind, and what is told of them.
+//! Percentiles of measured times.
 
 use std::time::Instant;
 
 use serde::Serialize;
 
-/// Times in nanoseconds: the middle one, and those that a tenth is below and above.
+/// The median, the 10th and the 90th percentile, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Percentiles {
     pub(super) median_ns: f64,
@@ -14,25 +14,25 @@ pub(super) struct Percentiles {
 
 impl Percentiles {
     /// # Panics
-    /// If nothing was measured.
+    /// If there are no times.
     pub(super) fn of(times_ns: Vec<f64>) -> Self {
         let [p10_ns, median_ns, p90_ns] = percentiles(times_ns, [1, 5, 9]);
         Self { median_ns, p10_ns, p90_ns }
     }
 }
 
-/// The values that so many tenths of all are below.
+/// Returns the values at these tenths.
 ///
 /// # Panics
 /// If there are no values.
 pub(super) fn percentiles<const N: usize>(mut values: Vec<f64>, tenths: [usize; N]) -> [f64; N] {
-    assert!(!values.is_empty(), "something is measured before it is summed up");
+    assert!(!values.is_empty(), "there is at least one value");
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len() - 1;
     tenths.map(|tenths| values[(last * tenths + 5) / 10])
 }
 
-/// What `act` returned, and how long it took.
+/// Returns the result of `act`, and how long it took.
 pub(super) fn timed<R>(act: impl FnOnce() -> R) -> (R, f64) {
     let start = Instant::now();
     let outcome = act();

@@ -1,6 +1,6 @@
-//! Releases while a kernel runs: a block's and a module's, through the library and by the driver's own calls.
+//! Releases of blocks and modules while a kernel runs, through the library and through the driver's own calls.
 //!
-//! Each function is one round beside one kernel, and returns the times that it took.
+//! Each function is one round next to one kernel, and returns the measured times.
 
 use freehold::{Block, Grid};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, event, event_flags, memory, module, stream};
@@ -11,7 +11,7 @@ use super::stats::timed;
 
 const BLOCK_BYTES: usize = VALUES as usize * size_of::<f32>();
 
-/// Drops blocks that work behind the kernel uses, in the stream that they live in.
+/// Drops blocks used by work queued after the kernel, in the blocks' own stream.
 pub(super) fn drops(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     let stream = &rig.stream;
     let mut blocks = blocks(rig, count)?;
@@ -25,7 +25,7 @@ pub(super) fn drops(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// Drops blocks that work in another stream uses, each since the last mark there: every drop makes one.
+/// Drops blocks used in another stream since its last fence: every drop records one.
 pub(super) fn drops_with_pending_use(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     let blocks = blocks(rig, count)?;
     rig.busy(&rig.other)?;
@@ -39,7 +39,7 @@ pub(super) fn drops_with_pending_use(rig: &Rig, count: usize) -> Result<Vec<f64>
     Ok(times)
 }
 
-/// `cuMemFree` of one block: it waits for the kernel (fact 2.1).
+/// `cuMemFree` of one block, which waits for the kernel (experiments 2.1).
 pub(super) fn frees(rig: &Rig) -> Result<Vec<f64>> {
     let api = &rig.opened.api;
     let block = memory::alloc(api, BLOCK_BYTES)?;
@@ -73,8 +73,8 @@ pub(super) fn async_frees(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// What a program does to release a block with `cuMemFreeAsync` that another stream uses: an event there, a wait for it
-/// here, the call. Without the first two the memory is handed out too early (fact 2.2).
+/// `cuMemFreeAsync` of a block that another stream uses: an event there, a wait here, then the call. Without the first
+/// two, the memory is reused too early (experiments 2.2).
 pub(super) fn frees_after_join(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     let api = &rig.opened.api;
     let (home, other) = (CUstream::from(rig.stream.raw()), CUstream::from(rig.other.raw()));
@@ -101,7 +101,7 @@ pub(super) fn frees_after_join(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// Closes modules that each have a launch pending.
+/// Closes modules that each have a pending launch.
 pub(super) fn module_closes(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     let mut loaded = Vec::new();
     for _ in 0..count {
@@ -121,12 +121,12 @@ pub(super) fn module_closes(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// `cuModuleUnload` of a module with a launch pending: it waits (fact 4.1).
+/// `cuModuleUnload` of a module with a pending launch, which waits (experiments 4.1).
 pub(super) fn unloads(rig: &Rig) -> Result<Vec<f64>> {
     let api = &rig.opened.api;
     let loaded = rig.raw_module()?;
     let nothing = module::function(api, loaded, c"nothing")?;
-    // A first launch loads the kernel, which would wait for the one that runs.
+    // The first launch loads the kernel, which would wait for the running one.
     rig.raw_launch(nothing, rig.stream.raw().into())?;
     rig.stream.foreign_work();
     rig.stream.synchronize()?;

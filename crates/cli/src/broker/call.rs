@@ -1,4 +1,4 @@
-//! `freehold call`: a kernel of a module, launched by a worker of the broker's, on memory that has a name. This process needs no
+//! `freehold call`: a worker of the broker launches a kernel of a module on published memory. This process needs no
 //! device.
 
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ pub(crate) struct Arguments {
     module: String,
     /// The kernel, as `freehold module ls` shows it
     kernel: String,
-    /// Blocks: how many in x, or in x, y and z, as in 4096 or 64,64
+    /// Grid size: blocks in x, or in x, y and z, such as 4096 or 64,64
     #[arg(long, value_parser = dimensions, value_name = "X[,Y,Z]")]
     grid: [u32; 3],
-    /// Threads of a block, likewise
+    /// Block size: threads in x, or in x, y and z
     #[arg(long, value_parser = dimensions, value_name = "X[,Y,Z]")]
     block: [u32; 3],
-    /// Dynamic shared memory of a block
+    /// Dynamic shared memory per block
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "0")]
     shared: u64,
-    /// An argument: lease:NAME (published memory, to read and write), read:NAME (to read), either with +BYTES behind it to begin
-    /// there; a number as u32:7, i64:-1, f32:2.0 (8 to 64 bits); or a structure as bytes:0a0b0c
+    /// An argument: lease:NAME (published memory, to read and write), read:NAME (to read), both optionally with +BYTES
+    /// as an offset; a number such as u32:7, i64:-1, f32:2.0 (8 to 64 bits); or a structure such as bytes:0a0b0c
     #[arg(long = "arg", value_parser = parse, value_name = "KIND:VALUE", allow_hyphen_values = true)]
     arguments: Vec<CallArgument>,
-    /// Share a worker with all processes of this user that say the same
+    /// Share a worker with all processes of this user that give the same label
     #[arg(long, value_name = "LABEL")]
     share: Option<String>,
     #[command(flatten)]
     at: SocketOption,
-    /// One object that says what was done
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// An argument as it was written.
+/// A parsed argument.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CallArgument {
     Value(Argument<'static>),
@@ -48,7 +48,7 @@ pub(crate) enum CallArgument {
 }
 
 impl CallArgument {
-    /// The argument, of a name that is leased.
+    /// Returns the argument, with its name's lease.
     fn argument<'a>(&self, leases: &'a BTreeMap<Name, NamedLease>) -> Argument<'a> {
         match self {
             Self::Value(value) => value.clone(),
@@ -56,7 +56,7 @@ impl CallArgument {
         }
     }
 
-    /// What it is to a kernel, whatever memory it is.
+    /// Returns the argument's kind, without its memory.
     fn kind(&self) -> Argument<'static> {
         match self {
             Self::Value(value) => value.clone(),
@@ -65,9 +65,9 @@ impl CallArgument {
     }
 }
 
-/// Numbers with commas between them: one, two or three.
+/// Parses one to three numbers separated by commas.
 fn dimensions(text: &str) -> Result<[u32; 3], String> {
-    let wrong = || format!("{text:?} is no size: say one to three numbers from 1 on, as in 4096 or 64,64");
+    let wrong = || format!("expected one to three positive numbers such as 4096 or 64,64, found {text:?}");
     let numbers = text.split(',').map(|part| part.trim().parse().ok().filter(|&number| number > 0));
     let numbers: Vec<u32> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;
     match numbers[..] {
@@ -80,12 +80,15 @@ fn dimensions(text: &str) -> Result<[u32; 3], String> {
 
 fn parse(text: &str) -> Result<CallArgument, String> {
     let Some((kind, value)) = text.split_once(':') else {
-        return Err(format!("{text:?} has no kind: say lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b"));
+        return Err(format!(
+            "expected KIND:VALUE such as lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b, found {text:?}"
+        ));
     };
     macro_rules! number {
         ($ty:ty) => {{
-            let number: $ty =
-                value.parse().map_err(|_| format!("{value:?} is no {kind}: say a number that fits, as in {kind}:7"))?;
+            let number: $ty = value
+                .parse()
+                .map_err(|_| format!("expected a number that fits into {kind}, such as {kind}:7, found {value:?}"))?;
             Ok(CallArgument::Value(number.into()))
         }};
     }
@@ -107,13 +110,15 @@ fn parse(text: &str) -> Result<CallArgument, String> {
             let access = if kind == "read" { Access::Read } else { Access::Write };
             Ok(CallArgument::Named { name, access, offset_bytes: size::parse(offset)? })
         }
-        _ => Err(format!("{kind:?} is no kind: say lease, read, bytes, or u, i or f with bits, as in u32")),
+        _ => {
+            Err(format!("unknown kind {kind:?}: expected lease, read, bytes, or a number type such as u32, i64 or f32"))
+        }
     }
 }
 
-/// Bytes, as two hexadecimal digits each.
+/// Parses bytes, two hexadecimal digits each.
 fn digits(text: &str) -> Result<Vec<u8>, String> {
-    let wrong = || format!("{text:?} are no bytes: say two hexadecimal digits for each, as in 0a0b0c");
+    let wrong = || format!("expected two hexadecimal digits per byte, such as 0a0b0c, found {text:?}");
     if text.is_empty() || !text.len().is_multiple_of(2) || !text.is_ascii() {
         return Err(wrong());
     }
@@ -126,8 +131,8 @@ pub(crate) fn run(arguments: &Arguments, remote_options: &RemoteOptions) -> Exit
 
 fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let module = names::parse_name(&arguments.module)?;
-    let shared_bytes = u32::try_from(arguments.shared)
-        .map_err(|_| Failure::Wrong("--shared: no device has so much shared memory; say 227KiB or less".to_owned()))?;
+    let shared_bytes =
+        u32::try_from(arguments.shared).map_err(|_| Failure::Wrong("--shared: expected at most 227KiB".to_owned()))?;
     let grid = Grid { blocks: arguments.grid, threads: arguments.block, shared_bytes };
     let took = match remote_options.connect()? {
         Some(remote) => remote::call(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
@@ -142,7 +147,7 @@ fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fai
     super::print_line(format_args!("{} of {module}: done in {took:.1?}", arguments.kernel))
 }
 
-/// How long it took.
+/// Returns how long the call took.
 fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duration, Failure> {
     let caller = Caller::connect_at(&arguments.at.path())?;
     let caller = match &arguments.share {
@@ -150,10 +155,10 @@ fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Durati
         None => caller,
     };
     let module = caller.module(module.as_str())?;
-    // SAFETY: this process has no memory of the device; what the kernel does to what is leased by name is for the user who calls
-    // it to answer.
+    // SAFETY: this process has no device memory; the user who calls the kernel is responsible for what it does to
+    // leased memory.
     let kernel = unsafe { module.kernel(&arguments.kernel) }?;
-    // A name is not leased for a call that is none.
+    // Checks the arguments before leasing any name.
     let kinds: Vec<Argument> = arguments.arguments.iter().map(CallArgument::kind).collect();
     Launch::new(&kernel, grid, &kinds).check()?;
     let leases = lease(&caller, &arguments.arguments)?;
@@ -162,7 +167,7 @@ fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Durati
     let outcome = caller.call(&Launch::new(&kernel, grid, &given)).and_then(|call| call.wait());
     let took = began.elapsed();
     if let Err(error) = outcome {
-        // What was not written is as it was.
+        // Memory that was not written is unchanged.
         if error.executed() == Executed::No {
             leases.into_values().try_for_each(|named| caller.discard(named))?;
         }
@@ -174,7 +179,7 @@ fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Durati
     Ok(took)
 }
 
-/// Leases each name once, however often it is said: for writing, if it is to be written anywhere.
+/// Leases each name once: for writing, if any argument writes it.
 fn lease(caller: &Caller, all: &[CallArgument]) -> Result<BTreeMap<Name, NamedLease>, Failure> {
     let mut leases = BTreeMap::new();
     for call_argument in all {
@@ -207,11 +212,17 @@ mod tests {
     #[test]
     fn an_invalid_argument_is_one_sentence() {
         let refused = |text| parse(text).unwrap_err();
-        assert_eq!(refused("7"), "\"7\" has no kind: say lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b");
-        assert_eq!(refused("u33:7"), "\"u33\" is no kind: say lease, read, bytes, or u, i or f with bits, as in u32");
-        assert_eq!(refused("u8:256"), "\"256\" is no u8: say a number that fits, as in u8:7");
-        assert_eq!(refused("bytes:abc"), "\"abc\" are no bytes: say two hexadecimal digits for each, as in 0a0b0c");
-        assert_eq!(refused("lease:/y"), "\"/y\": part 1 of the name has 0 bytes: expected 1 to 64 between slashes");
+        assert_eq!(
+            refused("7"),
+            "expected KIND:VALUE such as lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b, found \"7\""
+        );
+        assert_eq!(
+            refused("u33:7"),
+            "unknown kind \"u33\": expected lease, read, bytes, or a number type such as u32, i64 or f32"
+        );
+        assert_eq!(refused("u8:256"), "expected a number that fits into u8, such as u8:7, found \"256\"");
+        assert_eq!(refused("bytes:abc"), "expected two hexadecimal digits per byte, such as 0a0b0c, found \"abc\"");
+        assert_eq!(refused("lease:/y"), "\"/y\": a part of a name, between slashes, has 1 to 64 bytes: part 1 has 0");
     }
 
     #[test]
@@ -219,7 +230,7 @@ mod tests {
         assert_eq!(dimensions("4096"), Ok([4096, 1, 1]));
         assert_eq!(dimensions("4, 5,6"), Ok([4, 5, 6]));
         for text in ["", "0", "1,2,3,4", "-1", "1,,2", "x"] {
-            let said = format!("{text:?} is no size: say one to three numbers from 1 on, as in 4096 or 64,64");
+            let said = format!("expected one to three positive numbers such as 4096 or 64,64, found {text:?}");
             assert_eq!(dimensions(text), Err(said));
         }
     }

@@ -1,4 +1,4 @@
-//! A broker that a command starts for itself, in a folder of its own; both go with it, also where it is killed.
+//! A broker that a command starts for itself, in its own folder. Both end with the command, even if it is killed.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
@@ -13,26 +13,26 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 pub(crate) struct EphemeralBroker {
     folder: PathBuf,
     process: Child,
-    /// The device, as the broker tells it.
+    /// The device, as the broker prints it.
     pub(crate) device: String,
-    /// Where clients elsewhere find it, if it listens.
+    /// The URL for remote clients, if it listens.
     pub(crate) url: Option<String>,
 }
 
 impl EphemeralBroker {
-    /// Starts it with so much memory, by a thread that stays as long as it is to; `more` says what else it is told.
+    /// Starts a broker with `memory`, in a thread that must outlive it; `more` adds arguments.
     pub(crate) fn start(memory: &str, device: Option<&str>, more: impl FnOnce(&mut Command)) -> io::Result<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("{}{number}", prefix(process)));
-        // Nobody else's, and nobody else writes to it.
+        // Private, so that no other user can write to it.
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&folder)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--memory", memory, "--socket"]).arg(folder.join("broker")).stdout(Stdio::piped());
-        // It ends when this process has, in its own way: a terminal's Ctrl-C is not for it.
+        // It ends when this process does; a Ctrl-C of the terminal does not reach it.
         command.args(["--own-of", &process.to_string()]).process_group(0);
         if let Some(device) = device {
             command.args(["--device", device]);
@@ -44,20 +44,20 @@ impl EphemeralBroker {
         for (at, line) in BufReader::new(output).lines().map_while(Result::ok).enumerate() {
             if at == 0 {
                 own.device = line;
-            } else if let Some(url) = line.strip_prefix("clients elsewhere find it at ") {
+            } else if let Some(url) = line.strip_prefix("remote clients connect to ") {
                 own.url = Some(url.replace("127.0.0.1", "localhost"));
             } else if line.starts_with("stop it with ") {
                 return Ok(own);
             }
         }
-        Err(io::Error::other("it did not start: what it says above is why"))
+        Err(io::Error::other("the broker did not start; its output above says why"))
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("broker")
     }
 
-    /// For what else the command needs while it runs.
+    /// Returns the folder, for other files that the command needs while it runs.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -66,35 +66,34 @@ impl EphemeralBroker {
 impl Drop for EphemeralBroker {
     fn drop(&mut self) {
         let keeper = Pid::from_child(&self.process);
-        // The keeper ends its broker; one that was killed has another by now, which nobody here knows. A folder that stays is
-        // the system's to clear.
+        // The fd store ends its broker. If it was killed, another one has taken its place, which this process does not
+        // know. The system removes leftover folders.
         let _ = rustix::process::kill_process(keeper, Signal::TERM);
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// How the folders of a process's brokers begin.
+/// Returns the common prefix of the folders of a process's brokers.
 fn prefix(process: u32) -> String {
     format!("freehold-own-{process}-")
 }
 
-/// In what was started: has it ended by a signal when the process that it is for has ended, and fails where that has happened
-/// already.
+/// Called in the started process: requests a signal for when `process` has ended. Fails if it has ended already.
 pub(crate) fn die_with(process: u32, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))?;
     match getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == process) {
         true => Ok(()),
-        false => Err(io::Error::other("whom it was started for is gone")),
+        false => Err(io::Error::other("the parent process has exited")),
     }
 }
 
-/// In the broker, when it has ended: removes the folder, which nobody else does where the process was killed.
+/// Called in the broker when it has ended: removes the folder, in case the process was killed.
 pub(super) fn remove_folder(process: u32, socket: &Path) {
     let of_it =
         |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix(process)));
     if let Some(folder) = socket.parent().filter(of_it) {
-        // What stays is the system's to clear.
+        // The system removes leftover folders.
         let _ = std::fs::remove_dir_all(folder);
     }
 }

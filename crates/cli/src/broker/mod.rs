@@ -1,4 +1,4 @@
-//! The commands of the broker: `serve`, and those that speak to one.
+//! The commands of the broker: `serve`, and the commands that talk to a broker.
 
 pub(crate) mod call;
 pub(crate) mod ephemeral;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use freehold_broker::wire::RequestError;
 use freehold_broker::{CallError, ErrorOrigin, Link, LinkError, socket_path};
 
-/// How long a broker may take to answer.
+/// How long to wait for an answer of the broker.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the broker is.
 #[derive(clap::Args)]
 pub(crate) struct SocketOption {
-    /// The broker's socket; without it FREEHOLD_BROKER, or this user's own
+    /// The broker's socket [default: FREEHOLD_BROKER, else this user's own]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ impl SocketOption {
         self.socket.clone().unwrap_or_else(socket_path::resolve)
     }
 
-    /// What another command has to say to find the same broker.
+    /// Returns the option that another command needs to find the same broker.
     fn description(&self) -> String {
         self.socket.as_ref().map_or(String::new(), |path| format!(" --socket {}", path.display()))
     }
@@ -46,7 +46,7 @@ impl SocketOption {
     }
 }
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -66,7 +66,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// 2 where the call was wrong, 3 where no broker answers, 1 otherwise.
+    /// Returns 2 if the command was called wrongly, 3 if no broker answers, else 1.
     fn status(&self) -> u8 {
         if let Self::Remote(failure) = self {
             return failure.exit_code();
@@ -86,7 +86,7 @@ impl Failure {
             ) => 3,
             (_, Some(LinkError::Request { error: RequestError::InvalidName(_), .. } | LinkError::PathTooLong(_)))
             | (Self::Wrong(_), _) => 2,
-            // As any other name that is not there.
+            // Like any other unknown name.
             (Self::Call(CallError::NoModule { .. }), None) => 1,
             (Self::Call(error), None) if error.origin() == ErrorOrigin::Caller => 2,
             _ => 1,
@@ -94,7 +94,7 @@ impl Failure {
     }
 }
 
-/// Writes a line to standard output. Who has stopped to listen, as `head` does, has heard enough.
+/// Prints a line to standard output. A reader that closes the pipe early, as `head` does, is not a failure.
 pub(crate) fn print_line(text: impl std::fmt::Display) -> Result<(), Failure> {
     let written = writeln!(std::io::stdout(), "{text}");
     match written {
@@ -105,7 +105,7 @@ pub(crate) fn print_line(text: impl std::fmt::Display) -> Result<(), Failure> {
     }
 }
 
-/// Says what went wrong, and the exit status that goes with it.
+/// Prints the error, and returns its exit status.
 pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `freehold module`: texts of kernels that the broker keeps, and what the kernels take.
+//! `freehold module`: PTX modules that the broker keeps, and their kernels' signatures.
 
 use std::process::ExitCode;
 
@@ -11,13 +11,13 @@ use super::{Failure, SocketOption, names, size};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Keep a text of PTX under a name, when the broker's driver has compiled it
+    /// Publish a PTX file under a name, after the broker's driver has compiled it
     #[command(after_help = "Example: freehold module put blas/saxpy saxpy.ptx")]
     Put(PutArguments),
-    /// List the modules, and what their kernels take
+    /// List the modules and their kernels' signatures
     #[command(after_help = "Example: freehold module ls")]
     Ls(ListArguments),
-    /// Remove a module; calls made before are carried out, later ones are refused
+    /// Remove a module; earlier calls complete, later ones fail
     #[command(after_help = "Example: freehold module drop blas/saxpy")]
     Drop(DropArguments),
 }
@@ -28,7 +28,7 @@ pub(crate) struct PutArguments {
     what: FileAndName,
     #[command(flatten)]
     at: SocketOption,
-    /// One object that says what was done
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) struct PutArguments {
 pub(crate) struct ListArguments {
     #[command(flatten)]
     at: SocketOption,
-    /// One object with all modules
+    /// Print one JSON object with all modules
     #[arg(long)]
     json: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct DropArguments {
     name: String,
     #[command(flatten)]
     at: SocketOption,
-    /// One object that says what was done
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) fn run(command: &Command, remote_options: &RemoteOptions) -> ExitCode
     })
 }
 
-/// A module, wherever it is.
+/// A module at a local or remote broker.
 struct ModuleInfo {
     name: String,
     bytes: u64,
@@ -90,18 +90,18 @@ impl From<RemoteModule> for ModuleInfo {
 fn put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let (path, name) = arguments.what.parse("module put")?;
     let wrong = |said: String| Failure::Wrong(format!("{}: {said}", path.display()));
-    // Before it is opened: that of a pipe waits for who writes into it.
+    // Checked before opening: opening a pipe would wait for its writer.
     let found = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
     if !found.is_file() {
-        return Err(wrong("it is no regular file: name a file of PTX".to_owned()));
+        return Err(wrong("not a regular file: expected a PTX file".to_owned()));
     }
     if found.len() > freehold_broker::MODULE_BYTES_MAX as u64 {
         let most = freehold_broker::MODULE_BYTES_MAX;
         return Err(CallError::ModuleTooLong { bytes: found.len() as usize, most }.into());
     }
     let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    let text = String::from_utf8(text)
-        .map_err(|_| wrong("it is no text: a module is PTX, as `nvcc -ptx` writes it".to_owned()))?;
+    let text =
+        String::from_utf8(text).map_err(|_| wrong("not UTF-8: expected PTX, as written by `nvcc -ptx`".to_owned()))?;
     let module: ModuleInfo = match remote_options.connect()? {
         Some(remote) => remote.put_module(name.as_str(), &text)?.into(),
         None => Caller::connect_at(&arguments.at.path())?.put_module(name.as_str(), &text)?.into(),
@@ -113,13 +113,13 @@ fn put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(), F
     super::print_line(format_args!("{name}: {}", kernels.join(", ")))
 }
 
-/// All modules, with the numbers of their users and their ages.
+/// Returns all modules, with user ids and ages.
 fn list_local(caller: &Caller) -> Result<Vec<(ModuleInfo, u32, u64)>, Failure> {
     let mut modules = Vec::new();
     for one in caller.modules()? {
         match caller.module(&one.name) {
             Ok(module) => modules.push((module.into(), one.user, one.age_s)),
-            // It was dropped meanwhile.
+            // The module was dropped in the meantime.
             Err(CallError::NoModule { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -132,7 +132,7 @@ fn list_remote(remote: &Remote) -> Result<Vec<(ModuleInfo, u32, u64)>, Failure> 
     for one in remote.modules()? {
         match remote.module(&one.name) {
             Ok(module) => modules.push((module.into(), one.user, one.age_s)),
-            // It was dropped meanwhile.
+            // The module was dropped in the meantime.
             Err(failure) if failure.code == Code::NotFound && !failure.is_session_expired => {}
             Err(failure) => return Err(failure.into()),
         }
@@ -158,7 +158,7 @@ fn list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result<(),
         return super::print_line(serde_json::json!({ "modules": all }));
     }
     if modules.is_empty() {
-        return super::print_line("there are no modules: `freehold module put FILE --name NAME` makes one");
+        return super::print_line("no modules; publish one with `freehold module put FILE --name NAME`");
     }
     let width = modules.iter().map(|(module, ..)| module.name.len()).max().unwrap_or(0).max(4);
     super::print_line(format_args!("{:width$}  {:>10}  {:12}  kernels", "name", "size", "hash"))?;
@@ -182,7 +182,7 @@ fn drop_module(arguments: &DropArguments, at: &RemoteOptions) -> Result<(), Fail
     }
 }
 
-/// A kernel as people write one: `saxpy(u64, u64, f32, u32)`.
+/// Formats a kernel as `saxpy(u64, u64, f32, u32)`.
 fn signature_text(kernel: &Signature) -> String {
     let parameters: Vec<String> = kernel.parameters.iter().map(ToString::to_string).collect();
     format!("{}({})", kernel.name, parameters.join(", "))

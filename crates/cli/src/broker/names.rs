@@ -1,4 +1,4 @@
-//! `freehold ls`, `freehold drop` and `freehold quota`: what the broker holds, and under which names.
+//! `freehold ls`, `drop`, `totals` and `quota`: what the broker holds, and under which names.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::replay::report::count;
 pub(crate) struct ListArguments {
     #[command(flatten)]
     at: SocketOption,
-    /// One object with all names
+    /// Print one JSON object with all names
     #[arg(long)]
     json: bool,
 }
@@ -25,7 +25,7 @@ pub(crate) struct DropArguments {
     name: String,
     #[command(flatten)]
     at: SocketOption,
-    /// One object that says what was done
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -34,30 +34,30 @@ pub(crate) struct DropArguments {
 pub(crate) struct TotalsArguments {
     #[command(flatten)]
     at: SocketOption,
-    /// One object with all sums
+    /// Print one JSON object with all totals
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct QuotaArguments {
-    /// What the user may have from now on, as in 4GiB, or none to take the quota away; without it nothing is changed
+    /// The new quota, such as 4GiB, or none to remove it [default: show the quota]
     #[arg(value_parser = parse_change, value_name = "SIZE")]
     size: Option<QuotaChange>,
-    /// Change the quota of named memory of the host, and not of the device's
+    /// Change the quota of published host memory instead of device memory
     #[arg(long, requires = "size")]
     host: bool,
-    /// The number of the user; without it this one
-    #[arg(long)]
+    /// The user's number [default: this user]
+    #[arg(long, value_parser = parse_user, value_name = "NUMBER")]
     user: Option<u32>,
     #[command(flatten)]
     at: SocketOption,
-    /// One object with the user, the quotas and what is used of them
+    /// Print one JSON object with the user, the quotas and their use
     #[arg(long)]
     json: bool,
 }
 
-/// One name, as the broker tells of it.
+/// A published name, as the broker lists it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct NameEntry {
     pub(crate) name: String,
@@ -66,7 +66,7 @@ pub(crate) struct NameEntry {
     pub(crate) memory: MemoryKind,
     pub(crate) user: u32,
     pub(crate) user_name: Option<String>,
-    /// Who made it, while that is at the broker.
+    /// The process that published it, while it is connected.
     pub(crate) process: Option<u32>,
     pub(crate) readers: u32,
     pub(crate) writers: u32,
@@ -81,7 +81,7 @@ impl NameEntry {
         let (user, bytes) = (user.parse().ok()?, bytes.parse::<u64>().ok()?);
         let (memory, bytes) = match memory {
             "0" => (MemoryKind::Device, bytes),
-            // Who asked for it did not ask for its header.
+            // The header was not requested by the user.
             "1" => (MemoryKind::Host, bytes.saturating_sub(Host::HEADER_BYTES)),
             _ => return None,
         };
@@ -111,7 +111,7 @@ fn serialize_memory<S: Serializer>(memory: &MemoryKind, to: S) -> Result<S::Ok, 
     to.serialize_str(memory_word(*memory))
 }
 
-/// All names of a broker.
+/// Returns all names at a broker.
 pub(crate) fn list_local(link: &mut Link) -> Result<Vec<NameEntry>, LinkError> {
     let mut listed: Vec<NameEntry> = Vec::new();
     loop {
@@ -141,14 +141,14 @@ fn try_list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result
         return Ok(());
     }
     if listed.is_empty() {
-        super::print_line(format_args!("nothing is published: `freehold put NAME FILE` publishes a file"))?;
+        super::print_line(format_args!("no names; publish a file with `freehold put NAME FILE`"))?;
         return Ok(());
     }
     super::print_line(table(&listed).join("\n"))?;
     Ok(())
 }
 
-/// Names in columns.
+/// Formats names as a table.
 pub(crate) fn table(listed: &[NameEntry]) -> Vec<String> {
     let owners: Vec<String> = listed.iter().map(owner).collect();
     let width = listed.iter().map(|one| one.name.len()).max().unwrap_or(0).max("name".len());
@@ -158,7 +158,7 @@ pub(crate) fn table(listed: &[NameEntry]) -> Vec<String> {
     };
     let mut lines = vec![row(["name", "size", "memory", "owner", "readers", "writer", "age"])];
     lines.extend(listed.iter().zip(&owners).map(|(one, owner)| {
-        // Memory of the host is not leased.
+        // Host memory is not leased.
         let (readers, writer) = match one.memory {
             MemoryKind::Device => (one.readers.to_string(), if one.writers > 0 { "yes" } else { "-" }),
             MemoryKind::Host => ("-".to_owned(), "-"),
@@ -168,7 +168,7 @@ pub(crate) fn table(listed: &[NameEntry]) -> Vec<String> {
     lines
 }
 
-/// Whose it is: the user, and the process while that is there.
+/// Formats the owner: the user, and the process while it is connected.
 fn owner(one: &NameEntry) -> String {
     let user = one.user_name.clone().unwrap_or_else(|| one.user.to_string());
     match one.process {
@@ -234,14 +234,21 @@ fn try_totals(arguments: &TotalsArguments, remote_options: &RemoteOptions) -> Re
         return super::print_line(sums);
     }
     let [budget, made, leased, named] = [budget_bytes, made_bytes, leased_bytes, named_bytes].map(size::format);
-    super::print_line(format_args!("{made} of {budget} made, {leased} leased, {named} under {}", count(names, "name")))
+    super::print_line(format_args!(
+        "{made} of {budget} allocated, {leased} leased, {named} published under {}",
+        count(names, "name")
+    ))
 }
 
 pub(crate) fn quota(arguments: &QuotaArguments) -> ExitCode {
     super::exit_code(try_quota(arguments))
 }
 
-/// A size, or that there is to be none.
+fn parse_user(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "expected a user's number, as printed by `id -u NAME`".to_owned())
+}
+
+/// Parses a size, or `none`.
 fn parse_change(text: &str) -> Result<QuotaChange, String> {
     match text {
         "none" => Ok(QuotaChange::Clear),
@@ -257,8 +264,9 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
         && bytes < memory.least_bytes()
     {
         let least = memory.least_bytes() >> 10;
-        let sentence =
-            format!("nothing can be had with {bytes} bytes: say {least}KiB or more, or none to take the quota away");
+        let sentence = format!(
+            "a quota of {bytes} bytes allows no allocation: expected {least}KiB or more, or none to remove the quota"
+        );
         return Err(Failure::Wrong(sentence));
     }
     let mut link = arguments.at.connect()?;
@@ -275,13 +283,13 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
     } else {
         let [quota, used, host_quota, host_used] = [quota, used, host_quota, host_used].map(size::format);
         super::print_line(format_args!(
-            "user {user} may have {quota} of the device's memory and has {used}\n\
-             user {user} may have {host_quota} of the host's memory and has {host_used}"
+            "user {user} uses {used} of {quota} of device memory\n\
+             user {user} uses {host_used} of {host_quota} of host memory"
         ))
     }
 }
 
-/// What a user may have, and has.
+/// Returns the quota of a user, and how much is used.
 fn query_quota(link: &mut Link, user: u32, memory: MemoryKind) -> Result<(u64, u64), LinkError> {
     match link.call(Request::Quota { user, memory, change: QuotaChange::Keep })?.reply {
         Reply::Number { id, bytes } => Ok((id.0, bytes)),

@@ -1,4 +1,4 @@
-//! A broker on another machine: where its gate is, what is shown there, and the commands over it.
+//! A broker on another machine: its URL, the token, and the commands through it.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,32 +15,32 @@ use indicatif::ProgressBar;
 use super::call::CallArgument;
 use super::{Failure, names};
 
-/// How much is written at once to what is no regular file.
+/// How much is written at once to anything but a regular file.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// Above the options that every command has, behind its own.
-const HEADING: &str = "A broker elsewhere";
+/// Shown above the options that every command has, after its own.
+const HEADING: &str = "Remote broker";
 
 #[derive(clap::Args)]
 pub(crate) struct RemoteOptions {
-    /// A broker elsewhere, as in https://host:7070; without it FREEHOLD_AT, or the broker of this machine
+    /// A remote broker, such as https://host:7070 [default: FREEHOLD_AT, else the broker of this machine]
     #[arg(long, global = true, help_heading = HEADING, value_name = "URL")]
     at: Option<String>,
-    /// The file with the token that broker and clients share; without it FREEHOLD_TOKEN
+    /// File with the token that broker and clients share [default: FREEHOLD_TOKEN]
     #[arg(long, global = true, help_heading = HEADING, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A certificate, as PEM, that vouches for the broker elsewhere; without it those that this machine trusts
+    /// A PEM certificate to trust for the remote broker [default: those that this machine trusts]
     #[arg(long, global = true, help_heading = HEADING, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
 impl RemoteOptions {
-    /// Whether it was said on the command line that the broker is elsewhere.
+    /// Returns whether the command line selects a remote broker.
     pub(crate) fn is_on_command_line(&self) -> bool {
         self.at.is_some()
     }
 
-    /// Whether the broker is elsewhere, however that was said.
+    /// Returns whether the command line or the environment selects a remote broker.
     pub(crate) fn is_set(&self) -> bool {
         self.url().is_some()
     }
@@ -49,20 +49,20 @@ impl RemoteOptions {
         self.at.clone().or_else(|| std::env::var("FREEHOLD_AT").ok().filter(|url| !url.is_empty()))
     }
 
-    /// The connection, if the broker is elsewhere.
+    /// Connects to the remote broker, if one is selected.
     pub(crate) fn connect(&self) -> Result<Option<Remote>, Failure> {
         let Some(url) = self.url() else { return Ok(None) };
         let ca = self.ca.as_deref().map(read).transpose()?;
         Ok(Some(Remote::connect(&url, &self.token()?, ca.as_deref())?))
     }
 
-    /// What clients show.
+    /// Returns the token.
     pub(super) fn token(&self) -> Result<Token, Failure> {
         let text = match &self.token_file {
             Some(path) => read_token(path)?,
             None => std::env::var("FREEHOLD_TOKEN").map_err(|_| {
                 let sentence =
-                    "there is no token: say --token-file FILE, or set FREEHOLD_TOKEN; `openssl rand -hex 32` makes one";
+                    "no token: give --token-file FILE or set FREEHOLD_TOKEN; create one with `openssl rand -hex 32`";
                 Failure::Wrong(sentence.to_owned())
             })?,
         };
@@ -74,18 +74,18 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
 }
 
-/// The text of a file that not everybody reads.
+/// Reads a token from a file that is not readable by everyone.
 fn read_token(path: &Path) -> Result<String, Failure> {
     let wrong = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", path.display()));
     let mode = std::fs::metadata(path).map_err(wrong)?.permissions().mode();
     if mode & 0o004 != 0 {
         let path = path.display();
-        return Err(Failure::Wrong(format!("{path}: everybody may read the token: say `chmod 600 {path}`")));
+        return Err(Failure::Wrong(format!("{path}: the token is readable by everyone: run `chmod 600 {path}`")));
     }
     std::fs::read_to_string(path).map_err(wrong)
 }
 
-/// Uploads a file, and gives it a name.
+/// Uploads a file, and publishes it under a name.
 pub(super) fn put(remote: &Remote, name: &str, file: &File, bytes: u64, bar: &ProgressBar) -> Result<(), Failure> {
     match remote.find(name) {
         Ok(_) => return Err(Failure::Broker(RequestError::NameTaken.into())),
@@ -106,7 +106,7 @@ pub(super) fn lease(remote: &Remote, name: &str) -> Result<RemoteBlock, Failure>
     Ok(remote.lease(name, Access::Read)?)
 }
 
-/// Writes all of a block to a file.
+/// Writes a whole block to a file.
 pub(super) fn get(
     remote: &Remote,
     block: &RemoteBlock,
@@ -122,7 +122,7 @@ pub(super) fn get(
         })?;
         return Ok(());
     }
-    // A pipe takes bytes in their order alone.
+    // A pipe accepts bytes only in order.
     let mut piece = vec![0; CHUNK_BYTES.min(block.bytes() as usize)];
     let mut at = 0;
     while at < block.bytes() {
@@ -141,7 +141,7 @@ pub(super) fn list(remote: &Remote) -> Result<Vec<names::NameEntry>, Failure> {
         bytes: one.bytes,
         memory: if one.host { MemoryKind::Host } else { MemoryKind::Device },
         user: one.user,
-        // Numbers of users mean something on their own machine alone.
+        // User ids are meaningful only on their own machine.
         user_name: None,
         process: Some(one.process).filter(|&process| process != 0),
         readers: one.readers,
@@ -152,7 +152,7 @@ pub(super) fn list(remote: &Remote) -> Result<Vec<names::NameEntry>, Failure> {
     Ok(listed.collect())
 }
 
-/// Has a kernel launched, on memory that has names, and waits for it. How long it took.
+/// Runs a kernel on published memory, and waits for it. Returns how long it took.
 pub(super) fn call(
     remote: &Remote,
     module: &str,

@@ -1,5 +1,5 @@
-//! The gate of `freehold serve --listen`: a process beside the broker, started again when it dies. The listener is this process's, so
-//! that clients who come meanwhile wait instead of being turned away.
+//! The gRPC server of `freehold serve --listen`: a separate process, restarted when it dies. The broker's process owns
+//! the listener, so that clients wait during a restart instead of being rejected.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
@@ -16,29 +16,29 @@ use freehold_remote::{Identity, RemoteServer, ServerLimits, Token};
 use super::remote::{RemoteOptions, read};
 use super::{Failure, SocketOption};
 
-/// The variable in which a gate is told the token.
+/// The environment variable with the token.
 const TOKEN_VARIABLE: &str = "FREEHOLD_TOKEN";
 
-/// A gate that ends so soon has not served anybody, and so many that did in a row are enough.
+/// A server that exits within this time has served nobody; after this many in a row, it is not restarted.
 const FAST_EXIT: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 8;
 
-/// What a gate that finds no broker prints for `serve`, which knows whether that is an error. Its exit status does not come through:
-/// the keeper, which is in the same process, waits for all children.
+/// Printed by a server that finds no broker, for `serve`, which knows whether that is an error. The exit status is not
+/// available: the fd store, in the same process, waits for all children.
 const NO_BROKER: &str = "no broker";
 const NO_BROKER_STATUS: u8 = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct ListenArguments {
-    /// Serve clients of other machines too, at this address, as in 127.0.0.1:7070
+    /// Also serve remote clients, at this address, such as 127.0.0.1:7070
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// The certificate and its key, as PEM; without them only an address of this machine is served
+    /// PEM certificate and key; without them, --listen accepts only loopback addresses
     #[arg(long, num_args = 2, value_names = ["CERTIFICATE", "KEY"], requires = "listen")]
     tls: Option<Vec<PathBuf>>,
 }
 
-/// What a gate is told that is started by `serve`.
+/// Arguments of a server that `serve` starts.
 #[derive(clap::Args)]
 pub(crate) struct RemoteServerArguments {
     #[command(flatten)]
@@ -50,10 +50,10 @@ pub(crate) struct RemoteServerArguments {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{text:?} is no address: say numbers and a port, as in 127.0.0.1:7070"))
+    text.parse().map_err(|_| format!("expected an IP address and a port such as 127.0.0.1:7070, found {text:?}"))
 }
 
-/// All that is needed to start a gate, which was looked at.
+/// Everything needed to start a server, already checked.
 #[derive(Debug)]
 pub(super) struct RemoteListener {
     listener: OwnedFd,
@@ -63,17 +63,17 @@ pub(super) struct RemoteListener {
 }
 
 impl ListenArguments {
-    /// Takes the address, and looks at certificate, key and token. Nothing where nobody is to be served elsewhere.
+    /// Binds the address, and checks certificate, key and token. Returns `None` without `--listen`.
     pub(super) fn bind(&self, remote_options: &RemoteOptions) -> Result<Option<RemoteListener>, Failure> {
         let Some(listen) = self.listen else { return Ok(None) };
         let token = remote_options.token()?;
         identity(self.tls.as_deref())?;
         if self.tls.is_none() && !listen.ip().is_loopback() {
             let sentence =
-                "without TLS everybody on the way reads the token; say --tls CERTIFICATE KEY, or listen at 127.0.0.1";
+                "without TLS the token is sent in clear text: give --tls CERTIFICATE KEY, or listen on 127.0.0.1";
             return Err(Failure::Wrong(format!("--listen {listen}: {sentence}")));
         }
-        let taken = |error| Failure::Wrong(format!("--listen {listen}: {error}: name another address"));
+        let taken = |error| Failure::Wrong(format!("--listen {listen}: {error}: choose another address"));
         let listener = TcpListener::bind(listen).map_err(taken)?;
         let address = listener.local_addr().map_err(taken)?;
         Ok(Some(RemoteListener { listener: listener.into(), address, tls: self.tls.clone(), token }))
@@ -86,11 +86,11 @@ impl RemoteListener {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Keeps a gate going, in a thread of its own.
+    /// Keeps a server running, from a thread.
     pub(super) fn supervise(self, socket: PathBuf, device: Option<String>) -> io::Result<()> {
         let keep = move || {
             if let Err(error) = self.supervise_loop(&socket, device.as_deref()) {
-                eprintln!("error: clients elsewhere are not served any more: {error}");
+                eprintln!("error: remote clients are no longer served: {error}");
             }
         };
         std::thread::Builder::new().name("gate".to_owned()).spawn(keep).map(drop)
@@ -108,25 +108,23 @@ impl RemoteListener {
             if let Some(tls) = &self.tls {
                 command.arg("--tls").args(tls);
             }
-            // What a terminal says to one process is not said to all: it ends when the broker does.
+            // Signals of the terminal do not reach it: it ends when the broker does.
             command.stdin(self.listener.try_clone()?).stdout(Stdio::piped()).process_group(0);
             let mut gate = command.spawn()?;
-            // It closes its output when it ends, however that is.
+            // Its output closes when it ends, for whatever reason.
             let mut said = Vec::new();
             gate.stdout.take().expect("it is piped").read_to_end(&mut said)?;
             failures = if started.elapsed() < FAST_EXIT { failures + 1 } else { 0 };
             if said.starts_with(NO_BROKER.as_bytes()) {
-                // The broker was stopped, and this process ends with it; or it is started again in a moment.
+                // The broker was stopped, and this process ends with it; or the broker is restarting.
                 std::thread::park_timeout(FAST_EXIT);
             }
         }
-        Err(io::Error::other(
-            "the gate ends as soon as it is started, because no broker runs or for what it says above",
-        ))
+        Err(io::Error::other("the gRPC server exits at once: no broker runs, or its output above says why"))
     }
 }
 
-/// Certificate and key, if they belong together.
+/// Reads certificate and key, and checks that they match.
 fn identity(tls: Option<&[PathBuf]>) -> Result<Option<Identity>, Failure> {
     let Some([certificate, key]) = tls else { return Ok(None) };
     let (names, parts) = ((certificate.display(), key.display()), (read(certificate)?, read(key)?));
@@ -139,7 +137,7 @@ fn is_no_broker(error: &io::Error) -> bool {
     matches!(cause, Some(LinkError::NoBroker { .. }))
 }
 
-/// Is the gate. Standard input is the listener.
+/// Runs the gRPC server. Standard input is the listener.
 pub(crate) fn run(arguments: &RemoteServerArguments) -> ExitCode {
     match serve(arguments) {
         Ok(ServeEnd::Stopped) => ExitCode::SUCCESS,
@@ -151,16 +149,16 @@ pub(crate) fn run(arguments: &RemoteServerArguments) -> ExitCode {
     }
 }
 
-/// How a gate ends that could begin.
+/// How a started server ends.
 enum ServeEnd {
     Stopped,
     NoBroker,
 }
 
 fn serve(arguments: &RemoteServerArguments) -> Result<ServeEnd, Failure> {
-    let failed = |error: io::Error| Failure::Failed(format!("the gate: {error}"));
+    let failed = |error: io::Error| Failure::Failed(format!("the gRPC server: {error}"));
     let token = std::env::var(TOKEN_VARIABLE)
-        .map_err(|_| Failure::Wrong("a gate is started by `freehold serve --listen`".to_owned()))?;
+        .map_err(|_| Failure::Wrong("this command is internal: run `freehold serve --listen`".to_owned()))?;
     let token = Token::parse(&token).map_err(|wrong| Failure::Wrong(wrong.to_string()))?;
     let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let device = open::device(arguments.device.as_deref()).map_err(|error| Failure::Failed(error.to_string()))?;

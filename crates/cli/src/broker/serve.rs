@@ -1,4 +1,4 @@
-//! `freehold serve`: this process becomes the keeper of a broker.
+//! `freehold serve`: this process becomes the fd store of a broker, which it starts and restarts.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -14,44 +14,44 @@ use super::{Failure, SocketOption, ephemeral, size};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The most memory of the device, as in 8GiB; without it half of what the device has
+    /// Limit of device memory, such as 8GiB [default: half of the device's memory]
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     memory: Option<u64>,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long)]
     device: Option<String>,
-    /// A group, by name or number, whose users may use the broker too; each has its own quota, reads what others publish, and
-    /// drops only its own names
+    /// A group, by name or number, whose users may use the broker too; each user has its own quota, reads what others
+    /// publish, and removes only its own names
     #[arg(long, value_parser = group, value_name = "NAME")]
     group: Option<u32>,
-    /// The most memory of one user, over all of its processes, as in 2GiB; `freehold quota` changes it for one
+    /// Limit of one user's memory, over all its processes, such as 2GiB; `freehold quota` changes it for one user
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     user_memory: Option<u64>,
-    /// The most memory of one process
+    /// Limit of one process's memory
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     tenant_memory: Option<u64>,
-    /// How long a kernel may run that a worker launches, in seconds
+    /// Limit of a kernel's run time in a worker, in seconds
     #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
     launch_time: u64,
-    /// How many launches of one process a worker takes before the first of them has come to its end
+    /// Limit of one process's pending launches in a worker
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65_536), value_name = "COUNT", default_value = "512")]
     launches: u64,
     #[command(flatten)]
     listen: ListenArguments,
     #[command(flatten)]
     at: SocketOption,
-    /// How long the broker looks for the next request before it sleeps, in microseconds
+    /// How long the broker polls for the next request before it sleeps, in microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u64,
-    /// The process that this broker is for, and ends with
+    /// Internal: the process that this broker belongs to, and ends with
     #[arg(long, hide = true)]
     own_of: Option<u32>,
 }
 
-/// The words before those of a part.
+/// The command that starts a broker's process.
 const ROLE_COMMAND: &str = "part";
 
-/// Which of the broker's processes this is, and what it has to know.
+/// Which of the broker's processes this is, and its arguments.
 #[derive(clap::Args)]
 pub(crate) struct RoleArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -67,23 +67,23 @@ pub(crate) fn run(arguments: &Arguments, remote_options: &RemoteOptions) -> Exit
 }
 
 fn group(text: &str) -> Result<u32, String> {
-    socket_path::group_id(text).ok_or_else(|| format!("there is no group {text:?}: `getent group` lists them"))
+    socket_path::group_id(text).ok_or_else(|| format!("unknown group {text:?}: see `getent group`"))
 }
 
-/// A time, as milliseconds.
+/// Parses seconds. Returns milliseconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds: f64 = text.parse().unwrap_or(0.0);
-    // A day is longer than anybody waits.
+    // A day is longer than any useful limit.
     match (0.001..=86_400.0).contains(&seconds) {
         true => Ok((seconds * 1e3) as u64),
-        false => Err(format!("{text:?} is no time: say seconds from 0.001 to 86400, as in 10")),
+        false => Err(format!("expected seconds from 0.001 to 86400, such as 10, found {text:?}")),
     }
 }
 
 fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     if let Some(process) = arguments.own_of {
-        // A signal that comes before the keeper waits for it.
+        // A signal may arrive before the fd store waits for it.
         Signals::block().map_err(failed)?;
         ephemeral::die_with(process, Signal::TERM).map_err(failed)?;
     }
@@ -114,27 +114,31 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
     config.memory_bytes = arguments.memory.unwrap_or(total_bytes / 2);
     if config.memory_bytes < 2 << 20 || config.memory_bytes > total_bytes {
         let (wanted, has) = (size::format(config.memory_bytes), size::format(total_bytes));
-        return Err(Failure::Wrong(format!("--memory {wanted}: say 2MiB or more, and at most the device's {has}")));
+        return Err(Failure::Wrong(format!(
+            "--memory {wanted}: expected 2MiB or more, and at most the device's {has}"
+        )));
     }
     for (option, size) in [("--user-memory", arguments.user_memory), ("--tenant-memory", arguments.tenant_memory)] {
         if size.is_some_and(|size| size < 2 << 20) {
-            return Err(Failure::Wrong(format!("{option}: say 2MiB or more, which is the least that a device makes")));
+            return Err(Failure::Wrong(format!("{option}: expected 2MiB or more, the smallest segment")));
         }
     }
     let mut listener = arguments.listen.bind(remote_options)?;
     let mut is_ready = || {
         let (budget, socket) = (size::format(config.memory_bytes), config.socket.display());
-        let mut said = format!("{device}\na broker of {budget} serves {socket}\n");
+        let mut said = format!("{device}\nbroker with {budget} at {socket}\n");
         if let Some(listener) = listener.take() {
-            said += &format!("clients elsewhere find it at {}\n", listener.url());
+            said += &format!("remote clients connect to {}\n", listener.url());
             if let Err(error) = listener.supervise(config.socket.clone(), config.device.clone()) {
-                eprintln!("error: clients elsewhere are not served: {error}");
+                eprintln!("error: remote clients are not served: {error}");
             }
         }
         let at = arguments.at.description();
-        // Who does not listen is served all the same.
-        let _ =
-            writeln!(std::io::stdout(), "{said}stop it with Ctrl-C or `freehold stop{at}`; what it holds is gone then");
+        // A closed standard output does not stop the broker.
+        let _ = writeln!(
+            std::io::stdout(),
+            "{said}stop it with Ctrl-C or `freehold stop{at}`; published memory is then lost"
+        );
     };
     let mut is_told = false;
     let outcome = fdstore::run(&config, None, || {
@@ -145,18 +149,20 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
     outcome.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
             let at = arguments.at.description();
-            Failure::Wrong(format!("{error}: use it, stop it with `freehold stop{at}`, or name another with --socket"))
+            Failure::Wrong(format!(
+                "{error}: use it, stop it with `freehold stop{at}`, or choose another socket with --socket"
+            ))
         }
         ErrorKind::AlreadyExists => Failure::Wrong(error.to_string()),
         _ => Failure::Failed(error.to_string()),
     })
 }
 
-/// Plays a part of a broker.
+/// Runs one of a broker's processes.
 pub(crate) fn role(arguments: &RoleArguments) -> ExitCode {
     let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
     let Some((part, config)) = Config::from_args(program, vec![ROLE_COMMAND.into()], &arguments.words) else {
-        eprintln!("error: a broker starts its processes itself: say `freehold serve`");
+        eprintln!("error: this command is internal: run `freehold serve`");
         return ExitCode::from(2);
     };
     match freehold_broker::run_role(part, config) {

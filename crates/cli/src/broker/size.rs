@@ -1,6 +1,7 @@
-//! Sizes as people write them: `8GiB`, `512MiB`, `4096`.
+//! Sizes such as `8GiB`, `512MiB`, `4096`.
 
-/// Reads a size: digits, and a unit of powers of 1024 (`KiB`, `MiB`, `GiB`, `TiB`) or of 1000 (`kB`, `MB`, `GB`, `TB`).
+/// Parses a size: digits, and a unit of powers of 1024 (`KiB`, `MiB`, `GiB`, `TiB`) or of 1000 (`kB`, `MB`, `GB`,
+/// `TB`).
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -14,14 +15,14 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         "MB" => 1000 * 1000,
         "GB" => 1000 * 1000 * 1000,
         "TB" => 1000 * 1000 * 1000 * 1000,
-        _ => return Err(format!("{text:?} is no size: say a number and a unit, as in 8GiB")),
+        _ => return Err(format!("expected a number and a unit such as 8GiB, found {text:?}")),
     };
     let number: u64 =
-        number.parse().map_err(|_| format!("{text:?} is no size: say a number and a unit, as in 8GiB"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than can be counted"))
+        number.parse().map_err(|_| format!("expected a number and a unit such as 8GiB, found {text:?}"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} overflows u64"))
 }
 
-/// A size in the largest unit that it fills.
+/// Formats a size in the largest unit that it fills.
 pub(crate) fn format(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (63 - bytes.max(1).leading_zeros() as usize) / 10;
@@ -44,9 +45,9 @@ mod tests {
     #[test]
     fn an_invalid_size_is_one_sentence() {
         for text in ["", "GiB", "8 gigs", "-1", "1.5GiB"] {
-            assert_eq!(parse(text).unwrap_err(), format!("{text:?} is no size: say a number and a unit, as in 8GiB"));
+            assert_eq!(parse(text).unwrap_err(), format!("expected a number and a unit such as 8GiB, found {text:?}"));
         }
-        assert_eq!(parse("99999999TiB").unwrap_err(), "\"99999999TiB\" is more than can be counted");
+        assert_eq!(parse("99999999TiB").unwrap_err(), "\"99999999TiB\" overflows u64");
     }
 
     #[test]

@@ -1,25 +1,25 @@
-//! `freehold stop`: the broker that serves a place ends, and its keeper with it.
+//! `freehold stop`: stops the broker at a socket.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use freehold_broker::StopReport;
 
-use super::{Failure, SocketOption};
+use super::{Failure, SocketOption, size};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     at: SocketOption,
-    /// Stop it though what has a name is lost
+    /// Stop even if published memory will be lost
     #[arg(long)]
     force: bool,
-    /// One object that says what is gone
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// How long a broker may take to end: its driver closes what it has.
+/// How long a broker may take to end: its driver closes what it has open.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
@@ -33,9 +33,9 @@ fn stop(arguments: &Arguments) -> Result<(), Failure> {
         return super::print_line(serde_json::json!({ "stopped": path, "names": names, "bytes": bytes }));
     }
     let lost = match names {
-        0 => "it had no names".to_owned(),
-        1 => format!("1 name and {bytes} bytes are gone"),
-        _ => format!("{names} names and {bytes} bytes are gone"),
+        0 => "nothing was published".to_owned(),
+        1 => format!("1 name with {} is lost", size::format(bytes)),
+        _ => format!("{names} names with {} are lost", size::format(bytes)),
     };
-    super::print_line(format_args!("the broker at {} has ended: {lost}", path.display()))
+    super::print_line(format_args!("broker at {} stopped; {lost}", path.display()))
 }

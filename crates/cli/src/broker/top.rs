@@ -18,18 +18,18 @@ use crate::replay::report::count;
 pub(crate) struct Arguments {
     #[command(flatten)]
     at: SocketOption,
-    /// Print it once, and end
+    /// Print once, and exit
     #[arg(long)]
     once: bool,
-    /// Print it once, as one object
+    /// Print one JSON object, and exit
     #[arg(long)]
     json: bool,
 }
 
-/// How often it is drawn anew.
+/// How often the screen is redrawn.
 const REFRESH_PERIOD: Duration = Duration::from_millis(500);
 
-/// How long a look is waited for, and keys are not: nobody notices.
+/// How long to wait for an update before keys are read: too short to notice.
 const INPUT_POLL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
@@ -53,7 +53,7 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let failed = |error: io::Error| Failure::Failed(error.to_string());
-    // Nothing is waited for where keys are read: a broker may hang.
+    // The thread that reads keys must not wait: a broker may hang.
     let (tell, told) = sync_channel(0);
     std::thread::Builder::new().spawn(move || poll_broker(link, &tell)).map_err(failed)?;
     let _screen = Screen::enter().map_err(failed)?;
@@ -66,9 +66,9 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
         }
         let mut lines = shown.clone();
         match heard.elapsed().as_secs() {
-            // Behind the sums.
-            0 => lines.iter_mut().skip(1).take(1).for_each(|line| line.push_str("   q leaves")),
-            seconds => lines.insert(0, format!("the broker does not answer since {seconds} s; q leaves")),
+            // After the totals.
+            0 => lines.iter_mut().skip(1).take(1).for_each(|line| line.push_str("   q quits")),
+            seconds => lines.insert(0, format!("no answer from the broker for {seconds} s; q quits")),
         }
         draw(&lines).map_err(failed)?;
         if has_quit(REFRESH_PERIOD).map_err(failed)? {
@@ -77,7 +77,7 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Looks again as soon as what was seen last is shown, until nobody shows it, or the broker is gone.
+/// Polls the broker whenever the last answer has been shown, until the receiver or the broker is gone.
 fn poll_broker(mut link: Link, tell: &SyncSender<Result<Vec<String>, LinkError>>) {
     loop {
         let seen = lines(&mut link);
@@ -88,7 +88,7 @@ fn poll_broker(mut link: Link, tell: &SyncSender<Result<Vec<String>, LinkError>>
     }
 }
 
-/// Whether a key that leaves is pressed within so long.
+/// Returns whether a key that quits is pressed within this time.
 fn has_quit(longest: Duration) -> io::Result<bool> {
     let mut wait = longest;
     while poll(wait)? {
@@ -108,7 +108,7 @@ fn fetch(link: &mut Link) -> Result<(BrokerStats, Vec<names::NameEntry>), LinkEr
     Ok((sums, names::list_local(link)?))
 }
 
-/// Named memory of the host.
+/// Returns the published host memory.
 fn host_bytes(listed: &[names::NameEntry]) -> u64 {
     listed.iter().filter(|one| one.memory == MemoryKind::Host).map(|one| one.bytes).sum()
 }
@@ -131,12 +131,12 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
     let mut lines = vec![
         format!("{bar}  {} of {}", size::format(sums.segment_bytes), size::format(sums.budget_bytes)),
         format!(
-            "named {}   leased {}   leaving {}   host {}   {}   {}",
+            "named {}   leased {}   freeing {}   host {}   {}   {}",
             size::format(sums.named_bytes),
             size::format(sums.leased_bytes),
             size::format(sums.reclaiming_bytes),
             size::format(host_bytes(&listed)),
-            // This one is not counted.
+            // This connection is not counted.
             count(u64::from(sums.tenants.saturating_sub(1)), "tenant"),
             count(u64::from(sums.leases), "lease")
         ),
@@ -159,7 +159,7 @@ fn draw(lines: &[String]) -> io::Result<()> {
     out.flush()
 }
 
-/// The terminal as `top` needs it, and as it was when this is dropped.
+/// The terminal in the mode that `top` needs; restored on drop.
 struct Screen;
 
 impl Screen {
@@ -172,7 +172,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The terminal may be gone: then there is nothing to put back.
+        // The terminal may be gone: nothing to restore then.
         let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }

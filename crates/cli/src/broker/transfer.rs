@@ -1,4 +1,4 @@
-//! `freehold put` and `freehold get`: files into memory of the broker's, and out of it.
+//! `freehold put` and `freehold get`: files to published memory, and back.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,19 +15,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::remote::{self, RemoteOptions};
 use super::{Failure, SocketOption, names, size};
 
-/// How much is moved at once: enough that the device is busy, little enough that the bar moves.
+/// How much is copied at once: enough to keep the device busy, little enough that the bar moves.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// A file and the name that it gets, in either order.
+/// A file and its name, in either order.
 #[derive(clap::Args)]
 pub(super) struct FileAndName {
-    /// The name that the file gets, as in model/weights
+    /// The name for the file, such as model/weights
     #[arg(value_name = "NAME")]
     first: PathBuf,
-    /// The file; in either order, the file is the one of the two that exists
+    /// The file; in either order, the file is the argument that exists
     #[arg(value_name = "FILE")]
     second: Option<PathBuf>,
-    /// The name, where the file is the only word
+    /// The name, if the file is the only argument
     #[arg(long)]
     name: Option<String>,
 }
@@ -38,10 +38,11 @@ pub(crate) struct PutArguments {
     what: FileAndName,
     #[command(flatten)]
     at: SocketOption,
-    /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// The broker's device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
+    /// device]
     #[arg(long)]
     device: Option<String>,
-    /// One object that says what was done, and no bar
+    /// Print one JSON object, and no progress bar
     #[arg(long)]
     json: bool,
 }
@@ -50,17 +51,18 @@ pub(crate) struct PutArguments {
 pub(crate) struct GetArguments {
     /// The name, as `freehold ls` shows it
     name: String,
-    /// The file to write; a file that is there is written over
+    /// The file to write; an existing file is replaced
     file: Option<PathBuf>,
-    /// The same
+    /// The same as FILE
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     output: Option<PathBuf>,
     #[command(flatten)]
     at: SocketOption,
-    /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// The broker's device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
+    /// device]
     #[arg(long)]
     device: Option<String>,
-    /// One object that says what was done, and no bar
+    /// Print one JSON object, and no progress bar
     #[arg(long)]
     json: bool,
 }
@@ -74,10 +76,10 @@ pub(crate) fn get(arguments: &GetArguments, remote_options: &RemoteOptions) -> E
 }
 
 impl FileAndName {
-    /// The file and the name that `command` is told. Of two words the file is the one that exists and is not a folder.
+    /// Returns the file and the name. Of two arguments, the file is the one that exists and is not a folder.
     pub(super) fn parse(&self, command: &str) -> Result<(&Path, Name), Failure> {
         let wrong = |sentence: String| Err(Failure::Wrong(sentence));
-        let say = format!("say `freehold {command} FILE --name NAME`");
+        let say = format!("use `freehold {command} FILE --name NAME`");
         let is_file = |path: &Path| !path.is_dir() && fs::symlink_metadata(path).is_ok();
         let (file, name) = match (&self.first, &self.second, &self.name) {
             (file, None, Some(name)) => (file, name.as_str()),
@@ -97,7 +99,7 @@ impl FileAndName {
                 if let Some(named) = named {
                     return wrong(format!("a name was given twice: {} and --name {named}", name.display()));
                 }
-                (file, name.to_str().ok_or_else(|| Failure::Wrong(format!("{} is not a name", name.display())))?)
+                (file, name.to_str().ok_or_else(|| Failure::Wrong(format!("{} is not a valid name", name.display())))?)
             }
         };
         Ok((file, names::parse_name(name)?))
@@ -110,7 +112,7 @@ fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), 
     Ok((device, broker))
 }
 
-/// The broker first, and the name: where one of them will not do nothing is asked of a device.
+/// Checks broker and name first, so that an error costs no device call.
 fn expect_free(at: &SocketOption, name: &Name) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
         Ok(_) | Err(LinkError::Request { error: RequestError::WrongMemoryKind { .. }, .. }) => {
@@ -128,24 +130,24 @@ fn expect_named(at: &SocketOption, name: &Name) -> Result<(), Failure> {
 
 fn progress_bar(total_bytes: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}");
-    ProgressBar::new(total_bytes).with_style(style.expect("the template is a template"))
+    ProgressBar::new(total_bytes).with_style(style.expect("the template is valid"))
 }
 
 fn file_error<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
     outcome.map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
 }
 
-/// A file with bytes, and how many.
+/// Opens a regular, non-empty file. Returns it with its length.
 fn open_regular(path: &Path) -> Result<(File, u64), Failure> {
-    // Before it is opened: that of a pipe waits for who writes into it.
+    // Checked before opening: opening a pipe would wait for its writer.
     let found = file_error(path, fs::metadata(path))?;
     if !found.is_file() {
-        let what = if found.is_dir() { "a folder" } else { "no regular file" };
-        return Err(Failure::Wrong(format!("{} is {what}: name a file", path.display())));
+        let what = if found.is_dir() { "a folder" } else { "not a regular file" };
+        return Err(Failure::Wrong(format!("{} is {what}: expected a file", path.display())));
     }
     let file = file_error(path, File::open(path))?;
     if found.len() == 0 {
-        return Err(Failure::Wrong(format!("{} is empty: there is nothing to publish", path.display())));
+        return Err(Failure::Wrong(format!("{} is empty: expected at least one byte", path.display())));
     }
     Ok((file, found.len()))
 }
@@ -194,7 +196,7 @@ fn put_local(
 fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let name = names::parse_name(&arguments.name)?;
     let path = arguments.file.as_ref().or(arguments.output.as_ref());
-    let no_file = || Failure::Wrong("no file was named to write to: say `freehold get NAME FILE`".to_owned());
+    let no_file = || Failure::Wrong("no file to write to: use `freehold get NAME FILE`".to_owned());
     let (path, partial) = (path.ok_or_else(no_file)?, PartialFile::remove_on_signal()?);
     let bar_of = |bytes| if arguments.json { ProgressBar::hidden() } else { progress_bar(bytes) };
     let total_bytes = match remote_options.connect()? {
@@ -224,19 +226,19 @@ fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(
     Ok(())
 }
 
-/// The file that is not whole yet, which a signal that ends this process takes along.
+/// The incomplete file, which is removed if a signal ends this process.
 struct PartialFile(Arc<Mutex<Option<PathBuf>>>);
 
 impl PartialFile {
-    /// Before a driver has threads: a signal would end the process in one of them.
+    /// Call before a driver starts threads: otherwise a signal would end the process in one of them.
     fn remove_on_signal() -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::Failed(format!("signals cannot be waited for: {error}"));
+        let failed = |error: std::io::Error| Failure::Failed(format!("failed to wait for signals: {error}"));
         let signals = Signals::block().map_err(failed)?;
         let path = Arc::new(Mutex::new(None::<PathBuf>));
         let watched = path.clone();
         let remove = move || {
             let path = watched.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // It may be whole by now, and have its name.
+            // The file may be complete by now, and renamed.
             let _ = path.map(fs::remove_file);
         };
         std::thread::Builder::new().spawn(move || signals.exit_on_signal(remove)).map_err(failed)?;
@@ -248,8 +250,8 @@ impl PartialFile {
     }
 }
 
-/// Writes a file beside the one that is there first: what that had is lost only to a whole one. What is no regular file, a device or
-/// a pipe, is written to as it is.
+/// Writes a temporary file and renames it, so that only a complete file replaces an existing one. Anything but a
+/// regular file, such as a device or a pipe, is written directly.
 fn write_over(
     path: &Path,
     unfinished: &PartialFile,
@@ -257,12 +259,12 @@ fn write_over(
 ) -> Result<(), Failure> {
     let before = fs::metadata(path).ok();
     if before.as_ref().is_some_and(fs::Metadata::is_dir) {
-        return Err(Failure::Wrong(format!("{} is a folder: name a file", path.display())));
+        return Err(Failure::Wrong(format!("{} is a folder: expected a file", path.display())));
     }
     if before.as_ref().is_some_and(|found| !found.is_file()) {
         return write(&mut file_error(path, File::options().write(true).open(path))?);
     }
-    // Behind a link: the link stays.
+    // Follows a link, which stays.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut partial = target.clone().into_os_string();
     partial.push(format!(".{}.part", std::process::id()));
@@ -277,13 +279,13 @@ fn write_over(
         file_error(path, fs::rename(&partial, &target))
     });
     if written.is_err() {
-        // The first failure says more.
+        // The first error is more useful.
         let _ = fs::remove_file(&partial);
     }
     written
 }
 
-/// Writes all of a lease to a file.
+/// Writes a whole lease to a file.
 fn write_all(
     stream: &Stream,
     lease: &Lease<u8>,

@@ -1,5 +1,5 @@
-//! Where programs find the software driver's library: a folder of this user's with files named as NVIDIA's are. The library
-//! is part of this program, which writes it there.
+//! The folder in which programs find the software driver as `libcuda.so.1`. The library is embedded in this program,
+//! which writes it there.
 
 use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,33 +9,34 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::{env, process, slice};
 
-/// The name by which programs ask for the driver, and that of linkers, which is a link to it.
+/// The file name that programs load, and the linker's name, which is a link to it.
 const NAME: &str = "libcuda.so.1";
 const LINK_NAME: &str = "libcuda.so";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LibraryDirError {
-    #[error("{} belongs to another user or can be written by others; remove it, or set XDG_CACHE_HOME", .0.display())]
+    #[error("{} belongs to another user or is writable by others: remove it, or set XDG_CACHE_HOME", .0.display())]
     NotPrivate(PathBuf),
-    #[error("{} cannot be in a list of folders, for it has a colon in its name; set XDG_CACHE_HOME", .0.display())]
+    #[error("{} contains a colon, which LD_LIBRARY_PATH does not allow: set XDG_CACHE_HOME", .0.display())]
     Colon(PathBuf),
-    #[error("{} cannot be made: {source}; set XDG_CACHE_HOME to a folder that can be written to", .path.display())]
+    #[error("failed to write {}: {source}: set XDG_CACHE_HOME to a writable folder", .path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
 mod linked {
     include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
-    /// The library, which the linker put here.
+    /// Returns the embedded library.
     pub(super) fn library() -> &'static [u8] {
         let (start, end) = (&raw const START, &raw const END);
-        // SAFETY: the linker placed the library's bytes from `START` to `END`, in one piece, initialized; nobody writes
-        // to them, and they stay as long as the process.
+        // SAFETY: the linker placed the library's bytes contiguously from `START` to `END`; they are initialized, never
+        // written, and live as long as the process.
         unsafe { super::slice::from_raw_parts(start, end.addr() - start.addr()) }
     }
 }
 
-/// A folder in which `libcuda.so.1` is the software driver's. It stays: the program looks there whenever it likes.
+/// Returns a folder in which `libcuda.so.1` is the software driver. It is not removed: the program may load from it at
+/// any time.
 pub(super) fn library() -> Result<PathBuf, LibraryDirError> {
     let refused = |path: &Path| {
         let path = path.to_owned();
@@ -44,11 +45,11 @@ pub(super) fn library() -> Result<PathBuf, LibraryDirError> {
     let library = linked::library();
     let base = base_dir();
     fs::create_dir_all(&base).map_err(refused(&base))?;
-    // SAFETY: the call takes nothing, and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     let user = unsafe { libc::geteuid() };
     let mine = base.join(format!("freehold-{user}"));
     create_private_dir(&mine, user)?;
-    // A folder for each library, so that the files of one never change under the programs of another.
+    // One folder per library, so that a program's files never change.
     let folder = mine.join(format!("libcuda-{:016x}", hash(library)));
     create_private_dir(&folder, user)?;
     if folder.as_os_str().as_bytes().contains(&b':') {
@@ -61,13 +62,13 @@ pub(super) fn library() -> Result<PathBuf, LibraryDirError> {
     Ok(folder)
 }
 
-/// Where this user's programs keep what they can make again.
+/// Returns this user's cache folder.
 fn base_dir() -> PathBuf {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache"))).unwrap_or_else(env::temp_dir)
 }
 
-/// Makes a folder that only this user writes to, or finds that it is one.
+/// Creates a folder that only this user can write, or checks that an existing one is.
 fn create_private_dir(folder: &Path, user: u32) -> Result<(), LibraryDirError> {
     let refused = |source| LibraryDirError::Io { path: folder.to_owned(), source };
     match DirBuilder::new().mode(0o700).create(folder) {
@@ -79,7 +80,7 @@ fn create_private_dir(folder: &Path, user: u32) -> Result<(), LibraryDirError> {
     if is_ours { Ok(()) } else { Err(LibraryDirError::NotPrivate(folder.to_owned())) }
 }
 
-/// Has `file` be `library`, whole at every moment for whoever looks.
+/// Writes `library` to `file` atomically.
 fn write(file: &Path, library: &[u8]) -> io::Result<()> {
     if fs::read(file).is_ok_and(|found| found == library) {
         return Ok(());
@@ -89,7 +90,7 @@ fn write(file: &Path, library: &[u8]) -> io::Result<()> {
     fs::rename(&fresh, file)
 }
 
-/// Has `link` point to `file`, at every moment for whoever looks.
+/// Points `link` to `file` atomically.
 fn replace_link(link: &Path, file: &Path) -> io::Result<()> {
     if fs::read_link(link).is_ok_and(|to| to == file) {
         return Ok(());
@@ -99,7 +100,7 @@ fn replace_link(link: &Path, file: &Path) -> io::Result<()> {
     fs::rename(&fresh, link)
 }
 
-/// A name beside `path` that no other process takes.
+/// Returns a path beside `path` that no other process uses.
 fn temporary_path(path: &Path) -> PathBuf {
     path.with_added_extension(format!("{}.new", process::id()))
 }
@@ -117,25 +118,25 @@ mod tests {
 
     fn folder(name: &str) -> PathBuf {
         let folder = env::temp_dir().join(format!("freehold-place-{}-{name}", process::id()));
-        fs::create_dir(&folder).expect("a folder can be made");
+        fs::create_dir(&folder).expect("the folder is new");
         folder
     }
 
     fn user() -> u32 {
-        // SAFETY: the call takes nothing, and cannot fail.
+        // SAFETY: the call has no arguments and cannot fail.
         unsafe { libc::geteuid() }
     }
 
     #[test]
     fn a_folder_that_others_can_write_to_is_not_used() {
         let folder = folder("open");
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("the folder is ours");
         assert!(
             matches!(create_private_dir(&folder, user()), Err(LibraryDirError::NotPrivate(path)) if path == folder)
         );
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is ours");
-        create_private_dir(&folder, user()).expect("now it is closed");
-        fs::remove_dir(&folder).expect("it is empty");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("the folder is ours");
+        create_private_dir(&folder, user()).expect("the folder is private now");
+        fs::remove_dir(&folder).expect("the folder is empty");
     }
 
     #[test]
@@ -144,23 +145,23 @@ mod tests {
         assert!(
             matches!(create_private_dir(&folder, user() + 1), Err(LibraryDirError::NotPrivate(path)) if path == folder)
         );
-        fs::remove_dir(&folder).expect("it is empty");
+        fs::remove_dir(&folder).expect("the folder is empty");
     }
 
     #[test]
     fn a_symlink_instead_of_the_folder_is_not_followed() {
         let folder = folder("link");
         let link = folder.join("link");
-        symlink("/", &link).expect("a link can be made");
+        symlink("/", &link).expect("the link is new");
         assert!(matches!(create_private_dir(&link, user()), Err(LibraryDirError::NotPrivate(path)) if path == link));
-        fs::remove_dir_all(&folder).expect("it is ours");
+        fs::remove_dir_all(&folder).expect("the folder is ours");
     }
 
     #[test]
     fn a_link_to_another_target_is_replaced() {
         let folder = folder("stale");
         let link = folder.join(LINK_NAME);
-        symlink("/elsewhere", &link).expect("a link can be made");
+        symlink("/elsewhere", &link).expect("the link is new");
         replace_link(&link, Path::new(NAME)).expect("the folder is ours");
         assert_eq!(fs::read_link(&link).expect("it is a link"), Path::new(NAME));
         assert_eq!(fs::read_dir(&folder).expect("it is a folder").count(), 1);
@@ -183,6 +184,6 @@ mod tests {
         let library = linked::library();
         assert_eq!(library[..4], *b"\x7fELF");
         let headers = u64::from_le_bytes(library[40..48].try_into().expect("eight bytes"));
-        assert!(headers < library.len() as u64, "its last part, the headers of its sections, is there");
+        assert!(headers < library.len() as u64, "the section headers at its end are missing");
     }
 }

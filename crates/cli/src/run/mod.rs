@@ -1,5 +1,5 @@
-//! `freehold run`: this process becomes the program, with the software driver's `libcuda.so.1` in front of any other. So
-//! its exit status, its signals and its terminal are the program's own.
+//! `freehold run`: executes a program with the software driver's `libcuda.so.1` first in the library path. Exit status,
+//! signals and terminal are the program's own.
 
 mod library_dir;
 
@@ -19,7 +19,7 @@ const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or the NVIDIA GPUs if there are any
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else the NVIDIA GPUs, else the software device]
     #[arg(long)]
     device: Option<String>,
     /// The program and its arguments
@@ -33,12 +33,12 @@ enum RunError {
     Device(#[from] OpenError),
     #[error(transparent)]
     Place(#[from] LibraryDirError),
-    #[error("{} cannot be run: {source}", .program.display())]
+    #[error("failed to run {}: {source}", .program.display())]
     Program { program: OsString, source: io::Error },
 }
 
 impl RunError {
-    /// As shells have it: 127 for a program that is not there, 126 for one that cannot be run. 2 is for the rest.
+    /// As in shells: 127 if the program does not exist, 126 if it cannot be executed. 2 for other errors.
     fn status(&self) -> u8 {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
@@ -48,7 +48,7 @@ impl RunError {
     }
 }
 
-/// Comes back only where the program could not be started.
+/// Returns only if the program could not be started.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let error = exec(arguments);
     eprintln!("error: {error}");
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn exec(arguments: &Arguments) -> RunError {
-    let (program, rest) = arguments.words.split_first().expect("the command line demands a program");
+    let (program, rest) = arguments.words.split_first().expect("clap requires a program");
     let mut command = Command::new(program);
     command.args(rest);
     match environment(arguments.device.as_deref()) {
@@ -67,12 +67,12 @@ fn exec(arguments: &Arguments) -> RunError {
     RunError::Program { program: program.clone(), source }
 }
 
-/// The variables that put the device in place. A GPU needs none, unless it is to be one of several.
+/// Returns the environment variables that select the device. A GPU needs none, unless it is one of several.
 fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, RunError> {
     Ok(match open::target(selector)? {
         Target::Soft => {
             let path = prepend_path(&library_dir::library()?, env::var_os(LIBRARY_PATH).as_deref());
-            // Said aloud, so that Freehold within the program does not take this library for NVIDIA's.
+            // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
             vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]
         }
         Target::Cuda { ordinal: None } => Vec::new(),
@@ -82,7 +82,7 @@ fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, 
     })
 }
 
-/// The folders in which libraries are looked for. An empty one would mean the current folder.
+/// Returns the library path with a folder in front. An empty entry would mean the current folder.
 fn prepend_path(folder: &Path, others: Option<&OsStr>) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {
@@ -92,7 +92,7 @@ fn prepend_path(folder: &Path, others: Option<&OsStr>) -> OsString {
     path
 }
 
-/// The device with this ordinal among those that are visible already.
+/// Returns the device with this ordinal among those already visible.
 fn visible_devices(ordinal: i32, already: Option<&str>) -> OsString {
     let chosen = usize::try_from(ordinal).ok().and_then(|index| already?.split(',').nth(index));
     chosen.map_or_else(|| ordinal.to_string(), |device| device.trim().to_owned()).into()

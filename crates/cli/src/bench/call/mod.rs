@@ -1,6 +1,6 @@
-//! `freehold bench call`: what a kernel costs that a worker of the broker's runs, beside one that this process launches itself.
+//! `freehold bench call`: kernels launched by a worker of the broker, next to local launches.
 //!
-//! The brokers are started for it, and end with it.
+//! Starts its own brokers.
 
 use std::time::{Duration, Instant};
 
@@ -16,20 +16,20 @@ use crate::lab::table::TableStyle;
 
 const EMPTY: &str = include_str!("empty.ptx");
 
-/// After so long without a call the worker sleeps, and so does a caller that has no patience.
+/// Without calls for this long, the worker sleeps, and so does a caller that does not spin.
 const SLEEP_AFTER: Duration = Duration::from_micros(300);
 
-/// Launches that are timed as one: fewer than a ring of calls holds.
+/// Launches timed together: fewer than a call ring holds.
 const BATCH: usize = 100;
 
-/// What a call may cost more than a launch of this process's own, in nanoseconds.
+/// What a call may cost more than a local launch, in nanoseconds.
 const SPINNING_NS: f64 = 1500.0;
 const ASLEEP_NS: f64 = 25_000.0;
 
-/// The most that it may cost to put a call in.
+/// What enqueuing a call may cost at most.
 const ENQUEUE_NS: f64 = 1000.0;
 
-/// The part of the local rate of launches that is to be kept.
+/// The share of the local launch rate to reach.
 const RATE: f64 = 0.9;
 
 #[derive(clap::Args)]
@@ -37,15 +37,15 @@ pub(crate) struct CallArguments {
     /// Print one JSON object, with times in nanoseconds
     #[arg(long)]
     json: bool,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long)]
     device: Option<String>,
-    /// Measure a few times only: whether it works, not what it costs
+    /// Measure only a few times: a check that it works, not a measurement
     #[arg(long)]
     quick: bool,
 }
 
-/// How often things are measured.
+/// How many times to measure.
 #[derive(Clone, Copy)]
 struct Effort {
     calls: usize,
@@ -59,40 +59,40 @@ const QUICK: Effort = Effort { calls: 100, sleeps: 20, batches: 3 };
 pub(super) fn run(arguments: &CallArguments) -> Result<String> {
     let effort = if arguments.quick { QUICK } else { FULL };
     let selector = arguments.device.as_deref();
-    // One broker's workers look for calls for as long as anything is measured, the other's sleep as workers do.
+    // One broker's workers spin during all measurements; the other's sleep as usual.
     let (awake, sleepy) = (BrokerFixture::new(selector, "10000")?, BrokerFixture::new(selector, "50")?);
     let device = open::device(selector)?;
     let here = LocalLauncher::new(&device)?;
     let progress = Progress::new(6);
     let mut rows = Vec::new();
 
-    let local = progress.step("a launch of its own", || here.times(effort.calls))?;
-    let what = "an empty kernel launched and waited for, by this process";
+    let local = progress.step("a local launch", || here.times(effort.calls))?;
+    let what = "local launch of an empty kernel, and wait";
     rows.push(Row::new("local", what, local, vec![]));
     let local_ns = rows[0].median_ns();
     let spinning =
         progress.step("a call, spinning", || worker_call_times(&awake, SpinPolicy::Forever, effort.calls))?;
     let target = vec![Target::Median(local_ns + SPINNING_NS)];
-    rows.push(Row::new("call-spinning", "the same by a worker, spinning", spinning, target));
+    rows.push(Row::new("call-spinning", "the same in a worker, spinning", spinning, target));
     let asleep = progress
         .step("a call, asleep", || worker_call_times(&sleepy, SpinPolicy::For(Duration::ZERO), effort.sleeps))?;
     let target = vec![Target::Median(local_ns + ASLEEP_NS)];
-    rows.push(Row::new("call-asleep", "likewise, caller and worker asleep", asleep, target));
+    rows.push(Row::new("call-asleep", "the same in a worker, caller and worker asleep", asleep, target));
 
-    let rate = progress.step("launches of its own", || here.rate(effort.batches))?;
-    rows.push(Row::new("rate-local", "one launch of many, by this process", rate, vec![]));
+    let rate = progress.step("local launches", || here.rate(effort.batches))?;
+    rows.push(Row::new("rate-local", "one of many local launches", rate, vec![]));
     let target = vec![Target::Median(rows[3].median_ns() / RATE)];
     let (enqueue, rate) = progress.step("calls", || rates(&awake, effort.batches))?;
-    rows.push(Row::new("rate-call", "one call of many", rate, target));
+    rows.push(Row::new("rate-call", "one of many calls to a worker", rate, target));
     let target = vec![Target::Median(ENQUEUE_NS)];
-    rows.push(Row::new("enqueue", "to put a call in", enqueue, target));
+    rows.push(Row::new("enqueue", "enqueue a call", enqueue, target));
     progress.finish();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let report = Report { device: device.name()?, processors, rows };
     Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
-/// Launches by this process.
+/// Local launches.
 struct LocalLauncher {
     stream: Stream,
     empty: Kernel,
@@ -115,7 +115,7 @@ impl LocalLauncher {
         for turn in 0..count + count / 10 {
             let (outcome, ns) = timed(|| self.launch().and_then(|()| self.stream.synchronize()));
             outcome?;
-            // The first ones warm up what there is.
+            // The first ones warm up.
             if turn >= count / 10 {
                 times.push(ns);
             }
@@ -152,7 +152,7 @@ fn caller(fixture: &BrokerFixture, patience: SpinPolicy) -> Result<(Caller, free
     Ok((caller, empty.map_err(call_failed)?))
 }
 
-/// Calls of a worker, one after the other.
+/// Times calls to a worker, one after the other.
 fn worker_call_times(fixture: &BrokerFixture, patience: SpinPolicy, count: usize) -> Result<Vec<f64>> {
     let (caller, empty) = caller(fixture, patience)?;
     let launch = Launch::new(&empty, Grid::line(1, 1), &[]);
@@ -171,7 +171,7 @@ fn worker_call_times(fixture: &BrokerFixture, patience: SpinPolicy, count: usize
     Ok(times)
 }
 
-/// What it takes to put a call in, and what one of many takes until all are done.
+/// Times enqueuing a call, and one of many calls until all are complete.
 fn rates(fixture: &BrokerFixture, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let (caller, empty) = caller(fixture, SpinPolicy::Forever)?;
     let launch = Launch::new(&empty, Grid::line(1, 1), &[]);

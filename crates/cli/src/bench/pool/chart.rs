@@ -1,6 +1,6 @@
-//! The figures as bars: time, memory and threads, the library's beside the driver's.
+//! The measurements as bar charts: time, memory and threads, of the library and of the driver.
 //!
-//! Pure: a report in, the text of an SVG out.
+//! Pure: a report in, SVG text out.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -18,20 +18,20 @@ const DRIVER: RGBColor = RGBColor(165, 165, 172);
 const TARGET: RGBColor = RGBColor(190, 30, 45);
 const TEXT: RGBColor = RGBColor(40, 40, 45);
 
-/// Whose bars there are, left to right, and their colours.
+/// The bars of a group, left to right, and their colours.
 const SERIES: [(&str, RGBColor); 3] =
     [("freehold", FREEHOLD), ("cuMemAllocAsync, cuMemFreeAsync", ASYNC), ("cuMemAlloc, cuMemFree", DRIVER)];
 
 /// Groups of bars under one title.
 struct Panel {
     title: String,
-    /// What the values are, along their axis.
+    /// The label of the value axis.
     axis: &'static str,
     format: fn(f64) -> String,
     groups: Vec<Group>,
 }
 
-/// The bars of one row of the report, and the line that ours is to stay below or above.
+/// The bars of one row of the report, and the line of its target.
 struct Group {
     name: &'static str,
     values: [Option<f64>; 3],
@@ -67,7 +67,7 @@ const RATES: [(&str, &str); 4] = [
 
 pub(super) fn draw(report: &Report) -> String {
     let mut text = String::new();
-    draw_all(report, &mut text).expect("a picture is drawn into memory");
+    draw_all(report, &mut text).expect("drawing to memory cannot fail");
     text
 }
 
@@ -106,7 +106,7 @@ fn draw_all(report: &Report, text: &mut String) -> Drawn {
     root.present()
 }
 
-/// The rows of these ids, their values as `scale` makes them.
+/// Returns the rows with these ids, with values scaled by `scale`.
 fn groups(report: &Report, names: &[(&str, &'static str)], scale: fn(f64) -> f64) -> Vec<Group> {
     let group = |&(id, name): &(&str, &'static str)| {
         let row: &Row = report.rows.iter().find(|row| row.id == id)?;
@@ -129,7 +129,7 @@ fn legend(root: &Area<'_>) -> Drawn {
     root.draw(&Text::new("target of freehold", (x + 24, 56), style))
 }
 
-/// All values of a panel, targets too.
+/// Returns all values of a panel, including targets.
 fn values(panel: &Panel) -> impl Iterator<Item = f64> {
     panel.groups.iter().flat_map(|group| group.values.into_iter().flatten().chain(group.target))
 }
@@ -142,7 +142,7 @@ fn linear(area: &Area<'_>, panel: &Panel) -> Drawn {
 fn logarithmic(area: &Area<'_>, panel: &Panel) -> Drawn {
     let least = values(panel).fold(f64::INFINITY, f64::min).max(1e-3);
     let most = values(panel).fold(least, f64::max);
-    // The least bar is to be seen, too.
+    // The smallest bar must be visible too.
     let (floor, ceiling) = (10_f64.powf((least * 0.7).log10().floor()), most * 2.5);
     bars(area, panel, floor, (floor..ceiling).log_scale())
 }
@@ -174,7 +174,7 @@ where
     let plot = chart.plotting_area();
     for (at, group) in (0..).zip(&panel.groups) {
         let at = f64::from(at);
-        // As many bars as there are values, in the middle of the group's place.
+        // As many bars as there are values, centred in the group.
         let bars: Vec<_> =
             group.values.iter().zip(SERIES).filter_map(|(&value, (_, colour))| Some((value?, colour))).collect();
         let width = 0.27;
@@ -197,7 +197,7 @@ where
     Ok(())
 }
 
-/// A text at a place of the whole picture.
+/// Draws text at a position in the whole image.
 fn area_text(area: &Area<'_>, text: &str, (x, y): (i32, i32), style: &TextStyle<'_>) -> Drawn {
     let (left, top) = area.get_base_pixel();
     area.draw(&Text::new(text.to_owned(), (x - left, y - top), style.clone()))

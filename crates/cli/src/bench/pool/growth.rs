@@ -1,25 +1,26 @@
-//! A vector of 1 GiB that becomes one of 2 GiB: with memory that the driver makes, and with memory that the pool has kept.
+//! A vector that grows from 1 GiB to 2 GiB: with memory that the driver creates, and with memory that the pool has
+//! cached.
 
 use freehold::{Device, DeviceVec};
 
 use super::super::Result;
 use super::super::stats::timed;
 
-/// What the vector holds, and what it grows by.
+/// The vector's size, and the size by which it grows.
 const HALF_BYTES: usize = 1 << 30;
 
-/// Addresses are cheap: so many that no growth comes near their end.
+/// The reserved address range: large enough for every growth.
 const ROOM_BYTES: usize = 4 << 30;
 
-/// What growing took, each time.
+/// The time of each growth.
 pub(super) struct Growths {
-    /// With memory that the driver makes.
+    /// With memory that the driver creates.
     pub(super) cold_ns: Vec<f64>,
-    /// With memory that the pool has kept.
+    /// With memory that the pool has cached.
     pub(super) kept_ns: Vec<f64>,
 }
 
-/// Grows a vector so many times in both ways. Nothing is pending meanwhile.
+/// Grows a vector `repetitions` times in both ways. Nothing is pending meanwhile.
 pub(super) fn growths(device: &Device, repetitions: usize) -> Result<Growths> {
     let stream = device.new_stream()?;
     let mut vector = DeviceVec::<u8>::with_room(&stream, ROOM_BYTES)?;

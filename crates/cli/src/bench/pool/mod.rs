@@ -1,4 +1,4 @@
-//! `freehold bench pool`: what allocation costs, over workloads that other programs can carry out too.
+//! `freehold bench pool`: the cost of allocation, on workloads that other programs can run too.
 //!
 //! This file owns the command.
 
@@ -25,8 +25,8 @@ use self::workload::{Workload, models};
 use super::{BenchError, Result};
 use crate::lab::table::TableStyle;
 
-/// How much memory the software device has, and how much it is given where nobody says: the workloads have up to 22 GiB live,
-/// and allocators that keep memory reserve more. The host's is taken only as it is touched, and allocating touches none.
+/// The memory of the software device, and its size unless set: the workloads have up to 22 GiB live, and caching
+/// allocators reserve more. Host memory is used only when touched, and allocating touches none.
 const SOFT_MEMORY: &str = "FREEHOLD_SOFT_MEMORY";
 const SOFT_MEMORY_ENOUGH: &str = "64GiB";
 
@@ -35,16 +35,17 @@ pub(super) struct PoolArguments {
     /// Print one JSON object, with times in nanoseconds
     #[arg(long)]
     json: bool,
-    /// Draw the figures as bars into this file, too
+    /// Also draw the results as bar charts to this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// The device: soft, cuda, cuda:N, opencl or opencl:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda, cuda:N, opencl or opencl:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
+    /// device]
     #[arg(long)]
     device: Option<String>,
-    /// Measure a few times only: whether it works, not what it costs
+    /// Measure only a few times: a check that it works, not a measurement
     #[arg(long)]
     quick: bool,
-    /// Write the workloads into this folder, a file for each, for other programs to carry out, and measure nothing
+    /// Only write the workloads to this folder, one file each, for other programs
     #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "svg", "device", "quick"])]
     workloads: Option<PathBuf>,
 }
@@ -57,13 +58,13 @@ pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
     if let Ok(Some(opened)) = &opencl {
         return on_opencl(arguments, opened);
     }
-    // Opened before anything is measured: whoever cannot have the picture learns it at once. What is there stays until then.
+    // Opened before measuring, so that an unwritable file fails at once. Its old content stays until then.
     if let Some(path) = &arguments.svg {
         OpenOptions::new().append(true).create(true).open(path).map_err(unwritable(path))?;
     }
     opencl?;
     if let Some(device) = &arguments.device {
-        // SAFETY: this process has no other thread yet, which could read the environment meanwhile.
+        // SAFETY: this process has no other thread yet that could read the environment.
         unsafe { std::env::set_var(open::VARIABLE, device) };
     }
     if std::env::var_os(SOFT_MEMORY).is_none() {
@@ -87,7 +88,7 @@ fn on_opencl(arguments: &PoolArguments, opened: &open::opencl::Opened) -> Result
     Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
-/// Writes a file for each workload, and says what was written.
+/// Writes a file for each workload. Returns a summary.
 fn write_workloads(folder: &Path) -> Result<String> {
     fs::create_dir_all(folder).map_err(unwritable(folder))?;
     let mut said = String::new();

@@ -1,4 +1,5 @@
-//! What a warm pair of the pool costs on OpenCL, beside OpenCL's own calls and beside the same pool on CUDA, in one run.
+//! A warm allocation and release of the pool on OpenCL, next to OpenCL's own calls and the same pool on CUDA, in one
+//! run.
 
 use std::hint::black_box;
 
@@ -10,22 +11,22 @@ use super::super::Result;
 use super::super::report::{Report, Row, Target};
 use super::super::stats::{Percentiles, timed};
 
-/// The blocks that are asked for and given back, with the names of their rows.
+/// The block sizes, with the ids of their rows.
 const SIZES: [(usize, [&str; 3], &str); 3] = [
     (512, ["pair-512", "pair-512-svm", "pair-512-cuda"], "allocate and release 512 B"),
     (64 << 10, ["pair-64k", "pair-64k-svm", "pair-64k-cuda"], "allocate and release 64 KiB"),
     (2 << 20, ["pair-2m", "pair-2m-svm", "pair-2m-cuda"], "allocate and release 2 MiB"),
 ];
 
-/// A warm pair is to be at least so many times as fast as OpenCL's own, and takes at most so much more than on CUDA.
+/// The minimum speed-up over OpenCL's own calls, and the maximum cost over the pool on CUDA.
 const TIMES_AS_FAST: f64 = 20.0;
 const OVER_CUDA_PERCENT: f64 = 30.0;
 
-/// How often pairs are timed.
+/// How many pairs to time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     batches: usize,
-    /// Pairs that are timed as one: of the pool, of buffers, of shared virtual memory.
+    /// Pairs timed together: of the pool, of buffers, of shared virtual memory.
     pairs: usize,
     buffers: usize,
     blocks: usize,
@@ -39,11 +40,11 @@ impl Effort {
 pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<Report> {
     let stream = open::device(Some(&opened.selector()))?.new_stream()?;
     let (cuda, on_cuda) = cuda()?;
-    // SAFETY: what is measured names what was made here.
+    // SAFETY: the calls below use only objects created here.
     let context = context::create(unsafe { opened.found.device() })?;
     let mut rows = Vec::new();
     for (bytes, [plain, shared, other], what) in SIZES {
-        // In turns, so that a machine that is busy for a while is so for all of them.
+        // In turns, so that a busy phase of the machine affects all of them.
         let mut times = [const { Vec::new() }; 4];
         pairs(&stream, bytes, effort.pairs)?;
         pairs(&cuda, bytes, effort.pairs)?;
@@ -65,7 +66,7 @@ pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<R
     Ok(Report { device: facts.name.clone(), driver: facts.driver.clone(), why: opened.why(), rows })
 }
 
-/// A stream of the best CUDA device, and what the pool on it is called.
+/// Returns a stream of the best CUDA device, and a name for its pool.
 fn cuda() -> Result<(Stream, &'static str)> {
     match open::device(Some("cuda")) {
         Ok(device) => Ok((device.new_stream()?, "the pool on CUDA")),
@@ -73,7 +74,7 @@ fn cuda() -> Result<(Stream, &'static str)> {
     }
 }
 
-/// What one pair of the pool took, of `count` that are timed as one.
+/// Returns the time of one pair of the pool, of `count` timed together.
 fn pairs(stream: &Stream, bytes: usize, count: usize) -> Result<f64> {
     let (done, time) =
         timed(|| (0..count).try_for_each(|_| stream.alloc::<u8>(black_box(bytes)).map(|block| drop(black_box(block)))));
@@ -92,7 +93,7 @@ fn blocks(context: ContextId, bytes: usize, count: usize) -> Result<f64> {
     let (done, time) = timed(|| {
         (0..count).try_for_each(|_| {
             let start = black_box(svm::alloc(context, bytes, 0)?);
-            // SAFETY: the block was made above, and nobody uses it.
+            // SAFETY: the block was allocated above, and nothing uses it.
             unsafe { svm::free(context, start) }
         })
     });

@@ -1,4 +1,4 @@
-//! One allocation and its release, again and again in one thread: from a warm allocator, and what is refused.
+//! One allocation and its release, repeated in one thread: from a warm allocator, and allocations that fail.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::allocators::{Allocator, Failure};
 /// More than any device has.
 const IMPOSSIBLE_BYTES: u64 = 1 << 50;
 
-/// What one pair took, of `count` that are timed as one.
+/// Returns the time of one pair, of `count` timed together.
 pub(super) fn time_pairs<A: Allocator>(allocator: &A, bytes: u64, stream: CUstream, count: usize) -> Result<f64> {
     let (done, time) = timed(|| {
         (0..count).try_for_each(|_| {
@@ -23,7 +23,7 @@ pub(super) fn time_pairs<A: Allocator>(allocator: &A, bytes: u64, stream: CUstre
     Ok(time / count as f64)
 }
 
-/// [`pair`] in so many batches, after one that does not count.
+/// Runs [`time_pairs`] in batches, after one that does not count.
 pub(super) fn sample_pairs<A: Allocator>(
     allocator: &A,
     bytes: u64,
@@ -34,11 +34,11 @@ pub(super) fn sample_pairs<A: Allocator>(
     (0..batches).map(|_| time_pairs(allocator, bytes, stream, count)).collect()
 }
 
-/// What one pair of mimalloc's took, of `count` that are timed as one.
+/// Returns the time of one mimalloc pair, of `count` timed together.
 pub(super) fn time_mimalloc_pairs(bytes: usize, count: usize) -> f64 {
     let ((), time) = timed(|| {
         for _ in 0..count {
-            // SAFETY: the call takes any size.
+            // SAFETY: the call accepts any size.
             let address = unsafe { libmimalloc_sys::mi_malloc(black_box(bytes)) };
             // SAFETY: `address` is null or was just allocated by mimalloc, and is freed once.
             unsafe { libmimalloc_sys::mi_free(black_box(address)) };
@@ -47,15 +47,15 @@ pub(super) fn time_mimalloc_pairs(bytes: usize, count: usize) -> f64 {
     time / count as f64
 }
 
-/// What one refusal took of a size that cannot be had, in so many batches after one that does not count.
+/// Returns the time of one failing allocation, in batches after one that does not count.
 ///
 /// # Panics
-/// If it can be had.
+/// If the allocation succeeds.
 pub(super) fn time_failures<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
     sample_failures(batches, || allocator.alloc(black_box(IMPOSSIBLE_BYTES), stream).is_err())
 }
 
-/// As [`refusals`], with the reason as text each time.
+/// As [`time_failures`], formatting the reason each time.
 pub(super) fn time_explained_failures<A: Allocator>(
     allocator: &A,
     stream: CUstream,

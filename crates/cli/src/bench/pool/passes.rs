@@ -1,5 +1,5 @@
-//! Workloads carried out: by an allocator that keeps memory twice, and the second pass is timed; by one that keeps none in
-//! part, because it is slow.
+//! Runs workloads: two passes on a caching allocator, the second one timed; part of a pass on an allocator that caches
+//! nothing, because it is slow.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use super::rig::Rig;
 use super::workload::{Op, Workload};
 use crate::allocators::{Allocator, CachingAllocator, Failure};
 
-/// A workload as it is carried out: an operation has all that it needs beside it, so that what is timed looks up nothing
-/// but the addresses, and those are as few as there are blocks at once.
+/// A workload prepared for timing: each operation holds what it needs, so the timed loop looks up only addresses, one
+/// per live block.
 pub(super) struct Script {
     steps: Vec<Step>,
     slots: usize,
@@ -24,22 +24,22 @@ pub(super) struct Script {
 struct Step {
     is_allocation: bool,
     stream: u32,
-    /// Where the block's address is kept.
+    /// Index of the block's address.
     slot: u32,
     bytes: u64,
 }
 
-/// What second passes cost.
+/// The cost of second passes.
 pub(super) struct Passes {
-    /// An operation, each pass.
+    /// Time per operation, for each pass.
     pub(super) op_ns: Vec<f64>,
-    /// What the allocator held afterwards by the most that was live.
+    /// Reserved memory afterwards, divided by the peak of live memory.
     pub(super) reserved_by_peak: Vec<f64>,
 }
 
 impl Script {
     /// # Panics
-    /// If the workload uses blocks in other streams: none of those that are measured does.
+    /// If the workload uses blocks in other streams; none of the measured ones does.
     pub(super) fn new(workload: &Workload) -> Self {
         let (mut steps, mut slots, mut spare, mut live) = (Vec::new(), 0, Vec::new(), HashMap::new());
         for op in &workload.ops {
@@ -53,17 +53,17 @@ impl Script {
                     steps.push(Step { is_allocation: true, stream, slot, bytes });
                 }
                 Op::Free { id, stream } => {
-                    let (slot, bytes) = live.remove(&id).expect("a block is allocated before it is freed");
+                    let (slot, bytes) = live.remove(&id).expect("blocks are allocated before they are freed");
                     spare.push(slot);
                     steps.push(Step { is_allocation: false, stream, slot, bytes });
                 }
-                Op::Use { .. } => panic!("the workloads that are measured have one stream"),
+                Op::Use { .. } => panic!("measured workloads use one stream"),
             }
         }
         Self { steps, slots: slots as usize, peak_live_bytes: workload.peak_live_bytes() }
     }
 
-    /// One pass.
+    /// Runs one pass.
     fn pass<A: Allocator>(
         &self,
         allocator: &A,
@@ -81,7 +81,7 @@ impl Script {
         Ok(())
     }
 
-    /// So many times: a first pass of an allocator that holds nothing, and a second that counts.
+    /// Repeats: a first pass on an empty allocator, and a second pass that counts.
     pub(super) fn second_passes<A: CachingAllocator>(
         &self,
         rig: &Rig,
@@ -106,12 +106,12 @@ impl Script {
     }
 }
 
-/// Operations between two looks at the clock.
+/// Operations between two checks of the clock.
 const CHECK_TIME_EVERY: usize = 16;
 
 impl Script {
-    /// What an operation took of as many as are done within `limit`, for an allocator that keeps nothing, whose first pass
-    /// is like every other. At the most it is one pass.
+    /// Returns the time per operation over as many as fit into `limit`, at most one pass. For an allocator that caches
+    /// nothing, whose first pass is like every other.
     pub(super) fn first_pass_within<A: Allocator>(&self, rig: &Rig, allocator: &A, limit: Duration) -> Result<f64> {
         let mut held = vec![None; self.slots];
         let mut done = 0;

@@ -1,4 +1,4 @@
-//! What `freehold bench pool` measures, in what order, and what is expected of it.
+//! The measurements of `freehold bench pool`, their order and their targets.
 
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -18,26 +18,26 @@ use super::workload::models;
 use super::{pairs, threads};
 use crate::allocators::{Allocator, AsyncAllocator, CachingAllocator, DriverAllocator, FreeholdAllocator};
 
-/// Threads that allocate at once, and streams that there are for them.
+/// Threads that allocate at once, and their streams.
 pub(super) const THREADS: usize = 16;
 
-/// How often things are measured: of the library, and of the driver, which is slow.
+/// How many times to measure: the library, and the driver, which is slow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     ours: AllocatorEffort,
     async_alloc: AllocatorEffort,
-    /// Batches of `cuMemAlloc` and `cuMemFree`, and the pairs of one.
+    /// Batches of `cuMemAlloc` and `cuMemFree`, and pairs per batch.
     driver_batches: (usize, usize),
-    /// How long they work at a workload.
+    /// How long they run a workload.
     driver_limit: Duration,
     /// Growths of a vector.
     growths: usize,
 }
 
-/// How often things are measured of one that keeps memory.
+/// How many times to measure a caching allocator.
 #[derive(Clone, Copy, Debug)]
 struct AllocatorEffort {
-    /// Batches of pairs, and the pairs of one.
+    /// Batches of pairs, and pairs per batch.
     batches: (usize, usize),
     /// Second passes of a workload.
     passes: usize,
@@ -81,33 +81,33 @@ const PAIRS: [(&str, &str, u64); 4] = [
     ("pair-20m", "allocate and free 20 MiB", 20 << 20),
 ];
 
-/// How much slower than mimalloc's a warm pair may be.
+/// How much slower than mimalloc a warm pair may be.
 const TIMES_MIMALLOC: f64 = 4.0;
 
-/// What is expected of each workload of [`models::all`]: ids and texts of its two rows, nanoseconds of an operation, and
-/// what is reserved by the most that was live.
+/// The targets of each workload of [`models::all`]: ids and texts of its two rows, nanoseconds per operation, and
+/// reserved memory relative to peak live memory.
 const WORKLOADS: [Expected; 4] = [
     Expected {
-        time: ("random-1m", "random sizes up to 1 MiB, an operation"),
-        reserved: ("random-1m-reserved", "  reserved by peak live"),
+        time: ("random-1m", "random sizes up to 1 MiB, per operation"),
+        reserved: ("random-1m-reserved", "  reserved / peak live memory"),
         op_ns: 80.0,
         reserved_by_peak: 1.05,
     },
     Expected {
-        time: ("random-64m", "random sizes up to 64 MiB, an operation"),
-        reserved: ("random-64m-reserved", "  reserved by peak live"),
+        time: ("random-64m", "random sizes up to 64 MiB, per operation"),
+        reserved: ("random-64m-reserved", "  reserved / peak live memory"),
         op_ns: 250.0,
         reserved_by_peak: 1.05,
     },
     Expected {
-        time: ("transformer", "transformer steps of random length, an operation"),
-        reserved: ("transformer-reserved", "  reserved by peak live"),
+        time: ("transformer", "transformer steps of random length, per operation"),
+        reserved: ("transformer-reserved", "  reserved / peak live memory"),
         op_ns: 150.0,
         reserved_by_peak: 1.03,
     },
     Expected {
-        time: ("caches", "caches that grow by half, an operation"),
-        reserved: ("caches-reserved", "  reserved by peak live"),
+        time: ("caches", "caches that grow by half, per operation"),
+        reserved: ("caches-reserved", "  reserved / peak live memory"),
         op_ns: 150.0,
         reserved_by_peak: 1.03,
     },
@@ -120,7 +120,7 @@ struct Expected {
     reserved_by_peak: f64,
 }
 
-/// How many measurements the progress counts.
+/// How many measurements the progress line counts.
 const STEPS: usize = 4 * 3 + 4 * 3 + 1 + 4 * 2 + 1 + 4;
 
 /// Three allocators on one device.
@@ -143,7 +143,7 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
         effort,
         progress: Progress::new(STEPS),
     };
-    // The workloads come first: what an allocator keeps of other measurements would count as reserved by them.
+    // The workloads come first: memory cached from other measurements would count as reserved.
     let workloads = plan.workloads()?;
     let mut rows = plan.pairs()?;
     rows.extend(plan.threads()?);
@@ -203,7 +203,7 @@ impl Plan<'_> {
         let (times, mimallocs) = self.progress.step("mimalloc", || self.times_mimalloc())?;
         let first = rows.remove(0).beside(Calls::Mimalloc, mimallocs);
         rows.insert(0, first);
-        let (what, target) = ("warm pair: times a pair of mimalloc's", Some(Target::AtMost(TIMES_MIMALLOC)));
+        let (what, target) = ("  relative to mimalloc", Some(Target::AtMost(TIMES_MIMALLOC)));
         rows.insert(1, Row::new("pair-mimalloc", what, Unit::Ratio, times, target));
         Ok(rows)
     }
@@ -222,7 +222,7 @@ impl Plan<'_> {
         })
     }
 
-    /// What a pair of 512 B takes by what mimalloc's takes, in batches by turns, and mimalloc's times.
+    /// Returns the time of a 512 B pair relative to mimalloc's, in alternating batches, and mimalloc's times.
     fn times_mimalloc(&self) -> Result<(Vec<f64>, Vec<f64>)> {
         let (batches, count) = self.effort.ours.batches;
         let (mut times, mut mimallocs) = (Vec::new(), Vec::new());
@@ -244,7 +244,7 @@ impl Plan<'_> {
         let shared = self.rates("16 threads that share a stream", THREADS, &self.rig.streams[..1])?;
         let what = "16 threads that free what others allocated";
         let Effort { ours, async_alloc: ordered, .. } = self.effort;
-        // Threads that wait for each other are slow where there are fewer processors.
+        // Threads that wait for each other are slow on fewer processors.
         let fewer = ThreadEffort { pairs: ours.threads.pairs / 5, ..ours.threads };
         let handed = [
             self.progress.step(what, || threads::handed_over_blocks(self.rig, &self.ours, THREADS, fewer))?,
@@ -256,17 +256,17 @@ impl Plan<'_> {
         let row = |id, what, [ours, ordered]: [Vec<f64>; 2], target: Option<f64>| {
             Row::new(id, what, Unit::PairsPerS, ours, target.map(Target::AtLeast)).beside(Calls::Ordered, ordered)
         };
-        let what = "  a thread of 16 by one alone";
+        let what = "  per thread, relative to 1 thread";
         Ok(vec![
             row("threads-1", "1 thread, mixed sizes up to 64 KiB", alone, None),
-            row("threads-16", "16 threads, own streams, likewise", own, Some(100e6)),
+            row("threads-16", "16 threads, own streams", own, Some(100e6)),
             Row::new("threads-scaling", what, Unit::Ratio, scaling, Some(Target::AtLeast(0.8))),
             row("threads-shared", "16 threads that share one stream", shared, Some(20e6)),
             row("threads-handed", "16 threads that free what others allocated", handed, Some(20e6)),
         ])
     }
 
-    /// Pairs a second of threads that free what they allocate: ours, and the driver's ordered ones.
+    /// Returns pairs per second of threads that free their own blocks: ours, and `cuMemAllocAsync`'s.
     fn rates(
         &self,
         what: &'static str,
@@ -281,20 +281,20 @@ impl Plan<'_> {
         ])
     }
 
-    /// The pool of the C interface, which the library's own vectors have their memory of, too.
+    /// Uses the pool of the C interface, from which the library's own vectors get their memory too.
     fn growths(&self) -> Result<[Row; 2]> {
         let device = open::device(Some(&self.rig.opened.selector()))?;
         let grown = self.progress.step("vectors", || growths(&device, self.effort.growths))?;
         let row = |id, what, ours, most_ns| Row::new(id, what, Unit::Ns, ours, Some(Target::AtMost(most_ns)));
         Ok([
             row("grow-cold", "grow 1 GiB to 2 GiB, cold", grown.cold_ns, 110e3),
-            row("grow-kept", "  from reserve", grown.kept_ns, 70e3),
+            row("grow-kept", "  from cached memory", grown.kept_ns, 70e3),
         ])
     }
 
     fn failures(&self) -> [Row; 2] {
         let (stream, effort) = (self.rig.streams[0], self.effort);
-        let what = "refuse what cannot be had";
+        let what = "fail an impossible allocation";
         let ours = self.progress.step(what, || pairs::time_failures(&self.ours, stream, effort.ours.batches));
         let ordered =
             self.progress.step(what, || pairs::time_failures(&self.async_alloc, stream, effort.driver_batches));

@@ -1,4 +1,4 @@
-//! The figures of allocators as a table for a person, or as one JSON object.
+//! A report of allocators as a table or as one JSON object.
 
 use anstyle::Style;
 use serde::Serialize;
@@ -13,13 +13,13 @@ pub(super) struct Report {
     pub(super) driver: String,
     /// How many threads can run at once.
     pub(super) processors: usize,
-    /// Which device, and why this one.
+    /// Which device, and why.
     #[serde(skip)]
     pub(super) why: String,
     pub(super) rows: Vec<Row>,
 }
 
-/// What one workload costs, of the library and of the driver.
+/// One workload, on the library and on the driver.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) id: &'static str,
@@ -39,7 +39,7 @@ pub(super) enum Unit {
     Ratio,
 }
 
-/// The middle one of some values, and those that a tenth is below and above.
+/// The median, the 10th and the 90th percentile of some values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Figures {
     pub(super) median: f64,
@@ -47,7 +47,7 @@ pub(super) struct Figures {
     pub(super) p90: f64,
 }
 
-/// The figures of somebody else's calls.
+/// The measurements of other calls.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     pub(super) calls: Calls,
@@ -55,7 +55,7 @@ pub(super) struct Comparison {
     pub(super) figures: Figures,
 }
 
-/// Whose calls.
+/// Which calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Calls {
     #[serde(rename = "cuMemAllocAsync, cuMemFreeAsync")]
@@ -66,7 +66,7 @@ pub(super) enum Calls {
     Mimalloc,
 }
 
-/// What a median is to keep to, in the unit of its row.
+/// The limit of a median, in the unit of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Target {
@@ -76,7 +76,7 @@ pub(super) enum Target {
 
 impl Figures {
     /// # Panics
-    /// If nothing was measured.
+    /// If there are no values.
     pub(super) fn of(values: Vec<f64>) -> Self {
         let [p10, median, p90] = percentiles(values, [1, 5, 9]);
         Self { median, p10, p90 }
@@ -99,18 +99,18 @@ impl Row {
         Self { id, what, unit, ours, beside: Vec::new(), target, met }
     }
 
-    /// The row with the values of somebody else.
+    /// Adds the values of other calls.
     pub(super) fn beside(mut self, calls: Calls, values: Vec<f64>) -> Self {
         self.beside.push(Comparison { calls, figures: Figures::of(values) });
         self
     }
 
-    /// The median of somebody else's calls, where they were measured.
+    /// Returns the median of other calls, if they were measured.
     pub(super) fn median_of(&self, calls: Calls) -> Option<f64> {
         self.beside.iter().find(|beside| beside.calls == calls).map(|beside| beside.figures.median)
     }
 
-    /// The cells before the verdict.
+    /// Returns the cells before the verdict.
     fn cells(&self) -> [String; 6] {
         let value = |value: f64| self.unit.format(value);
         let of = |calls: Calls| self.median_of(calls).map_or_else(String::new, value);
@@ -143,12 +143,12 @@ impl Unit {
 
 const NAMES: [&str; 6] = ["what", "freehold", "10 to 90 %", "cuMemAllocAsync", "cuMemAlloc", "target"];
 
-/// Which columns are numbers, set to the right.
+/// Which columns are numbers, aligned right.
 const IS_NUMBER: [bool; 6] = [false, true, true, true, true, true];
 
 impl Report {
     pub(super) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
     }
 
     pub(super) fn table(&self, style: TableStyle) -> String {
@@ -164,15 +164,14 @@ impl Report {
         text
     }
 
-    /// How many threads run at once, and what a pair of mimalloc's takes here.
+    /// Returns how many threads run at once, and the time of a mimalloc pair.
     fn host(&self) -> String {
         let processors = match self.processors {
             1 => "1 processor".to_owned(),
             count => format!("{count} processors"),
         };
         let mimalloc = self.rows.iter().find_map(|row| row.median_of(Calls::Mimalloc));
-        let mimalloc =
-            mimalloc.map_or_else(String::new, |ns| format!(", a pair of mimalloc's takes {}", format_ns(ns)));
+        let mimalloc = mimalloc.map_or_else(String::new, |ns| format!(", mimalloc pair: {}", format_ns(ns)));
         format!("{processors}{mimalloc}")
     }
 }
@@ -213,7 +212,7 @@ mod tests {
         assert_eq!(
             report.table(TableStyle { columns: 120, colour: false }),
             "GPU, driver 13.0 (asked for)\n\
-            2 processors, a pair of mimalloc's takes 9.0 ns\n\
+            2 processors, mimalloc pair: 9.0 ns\n\
             \n\
             what     freehold          10 to 90 %  cuMemAllocAsync  cuMemAlloc     target\n\
             pair      31.0 ns  30.0 ns to 32.0 ns          1.10 µs    84.00 µs  ≤ 40.0 ns  met\n\

@@ -8,14 +8,14 @@ use super::super::Result;
 pub(super) struct Rig {
     pub(super) opened: Opened,
     context: CUcontext,
-    /// One for each thread.
+    /// One per thread.
     pub(super) streams: Vec<CUstream>,
 }
 
 impl Rig {
-    /// With the context current in this thread.
+    /// Makes the context current in this thread.
     pub(super) fn new(selector: Option<&str>, streams: usize) -> Result<Self> {
-        // SAFETY: what is measured beside the library is done with streams, modules and memory that this rig makes itself.
+        // SAFETY: direct driver calls use only streams, modules and memory that this rig creates.
         let opened = unsafe { open::open(selector) }?;
         let context = primary::retain(&opened.api, opened.device)?;
         context::set_current(&opened.api, context)?;
@@ -29,7 +29,7 @@ impl Rig {
         Ok(context::set_current(&self.opened.api, self.context)?)
     }
 
-    /// Waits for what the streams were given, so that the next measurement begins with nothing pending.
+    /// Waits for all streams, so that the next measurement starts with nothing pending.
     pub(super) fn synchronize(&self) -> Result<()> {
         Ok(context::synchronize(&self.opened.api)?)
     }

@@ -1,6 +1,6 @@
-//! Threads that allocate and free at once: each its own blocks, or each what its neighbour allocated.
+//! Threads that allocate and free at once: each its own blocks, or each those of its neighbour.
 //!
-//! A repetition is timed from the first thread's start to the last one's end, so that whoever waits for others counts.
+//! A repetition is timed from the start of the first thread to the end of the last, so that waiting counts.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +15,16 @@ use super::rig::Rig;
 use super::workload::models::Random;
 use crate::allocators::{Allocator, Failure};
 
-/// The sizes of blocks are up to this, all equally likely.
+/// The largest block; all sizes are equally likely.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Blocks that a thread allocates before it frees them, or hands them on, in the order of their allocation.
+/// Blocks that a thread allocates before it frees them, or hands them on, in allocation order.
 const BATCH_BLOCKS: usize = 32;
 
-/// Handfuls that are on their way from a thread to the next: enough that neither waits while the other is ahead a little.
+/// Batches in flight from a thread to the next: enough that neither waits while the other is slightly ahead.
 const IN_FLIGHT: usize = 32;
 
-/// How many sizes were drawn, which the threads go round in, each from its own place.
+/// How many sizes are drawn; the threads cycle through them, each from its own index.
 const SIZES: usize = 1024;
 
 const SEED: u64 = 0x5eed_0005;
@@ -33,20 +33,20 @@ const SEED: u64 = 0x5eed_0005;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     pub(super) repetitions: usize,
-    /// Pairs of one thread.
+    /// Pairs per thread.
     pub(super) pairs: usize,
 }
 
-/// A handful of blocks on its way to the thread that frees them.
+/// Blocks in flight to the thread that frees them.
 struct BlockBatch {
     starts: [CUdeviceptr; BATCH_BLOCKS],
-    /// Where their sizes begin.
+    /// The index of their first size.
     sizes_at: usize,
     stream: CUstream,
 }
 
-/// Pairs a second of `threads` threads that free what they allocate, for each repetition. Thread `n` allocates in stream
-/// `n`, or in the last there is.
+/// Returns pairs per second of `threads` threads that free their own blocks, for each repetition. Thread `n` allocates
+/// in stream `n`, or in the last one.
 pub(super) fn own_blocks<A: Allocator + Sync>(
     rig: &Rig,
     allocator: &A,
@@ -66,8 +66,8 @@ pub(super) fn own_blocks<A: Allocator + Sync>(
     run_threads(rig, (0..threads).map(|_| ()).collect(), effort, work)
 }
 
-/// Pairs a second of `threads` threads of which each hands all that it allocates in its stream to the next one, which frees
-/// it, for each repetition.
+/// Returns pairs per second of `threads` threads that each hand their blocks to the next one, which frees them, for
+/// each repetition.
 pub(super) fn handed_over_blocks<A: Allocator + Sync>(
     rig: &Rig,
     allocator: &A,
@@ -100,7 +100,7 @@ pub(super) fn handed_over_blocks<A: Allocator + Sync>(
                 free(allocator, &sizes, &handful).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
                 (freed, is_stuck) = (freed + 1, false);
             }
-            // A neighbour that failed neither takes nor gives any more; it tells why.
+            // A neighbour that failed neither sends nor receives; it reports its own error.
             if is_stuck && has_failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -113,8 +113,7 @@ pub(super) fn handed_over_blocks<A: Allocator + Sync>(
     run_threads(rig, ends, effort, work)
 }
 
-/// Lets a thread for each of `parts` do `work` with its number and its part, once to get warm and then for each
-/// repetition, all at once.
+/// Runs `work` at once in one thread per part, with its index and its part: once to warm up, then for each repetition.
 fn run_threads<P: Send, F: Into<Failure>>(
     rig: &Rig,
     parts: Vec<P>,
@@ -124,7 +123,7 @@ fn run_threads<P: Send, F: Into<Failure>>(
     let threads = parts.len();
     let barrier = Barrier::new(threads);
     let one = |thread: usize, mut part: P| -> Result<Vec<(Instant, Instant)>> {
-        // Whoever fails still comes to the barrier, where the others wait for all.
+        // A thread that fails still reaches the barrier, where the others wait for all.
         let mut outcome = rig.make_current();
         let mut times = Vec::new();
         for _ in 0..=effort.repetitions {
@@ -140,7 +139,7 @@ fn run_threads<P: Send, F: Into<Failure>>(
     let times = thread::scope(|scope| {
         let one = &one;
         let started: Vec<_> = (0..).zip(parts).map(|(thread, part)| scope.spawn(move || one(thread, part))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("a thread that measures ends");
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("measuring threads do not panic");
         started.into_iter().map(join).collect::<Result<Vec<_>>>()
     })?;
     rig.synchronize()?;
@@ -159,7 +158,7 @@ fn sizes() -> Vec<u64> {
     (0..SIZES).map(|_| 1 + random.below(BYTES_MAX)).collect()
 }
 
-/// Where the sizes of a handful begin.
+/// Returns the index of a batch's first size.
 fn size_index(thread: usize, round: usize) -> usize {
     (thread + round) * BATCH_BLOCKS % SIZES
 }
@@ -193,11 +192,11 @@ mod tests {
 
     use super::*;
 
-    /// Numbers for addresses, and who allocated them, of what size and in which stream.
+    /// Assigns addresses, and records which thread allocated them, with which size and in which stream.
     #[derive(Default)]
     struct Register {
         blocks: Mutex<HashMap<u64, (ThreadId, u64, CUstream)>>,
-        /// By others than who allocated them.
+        /// Freed by another thread than allocated them.
         freed_by_others: AtomicUsize,
         freed: AtomicUsize,
     }
@@ -216,7 +215,7 @@ mod tests {
 
         fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> std::result::Result<(), CallError> {
             let (owner, owned_bytes, home) =
-                self.blocks.lock().unwrap().remove(&start.0).expect("a block is freed once");
+                self.blocks.lock().unwrap().remove(&start.0).expect("blocks are freed once");
             assert_eq!((owned_bytes, home), (bytes, stream));
             let is_others = owner != thread::current().id();
             self.freed_by_others.fetch_add(usize::from(is_others), Ordering::Relaxed);
@@ -236,7 +235,7 @@ mod tests {
         let (rig, register) = (Rig::new(Some("soft"), 4).unwrap(), Register::default());
         assert_eq!(handed_over_blocks(&rig, &register, 4, EFFORT).unwrap().len(), 2);
         assert!(register.blocks.into_inner().unwrap().is_empty());
-        // Four threads, once to get warm and twice.
+        // Four threads: once to warm up, then twice.
         assert_eq!((register.freed.into_inner(), register.freed_by_others.into_inner()), (768, 768));
     }
 

@@ -1,6 +1,6 @@
-//! Workloads: lists of allocations and releases, and the text that other programs read them from.
+//! Workloads: lists of allocations and frees, and their text format for other programs.
 //!
-//! Pure: which allocator carries them out, and what it costs, is not known here. [`models`] makes those that are measured.
+//! Pure: knows nothing about allocators and timing. [`models`] makes the measured ones.
 
 pub(crate) mod models;
 
@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 
-/// One step of a workload. An id names one block from its allocation to its release, and no other before or after.
+/// One step of a workload. An id names one block from its allocation to its free, and is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// `a ID BYTES STREAM`
     Allocate { id: u32, bytes: u64, stream: u32 },
     /// `f ID STREAM`
     Free { id: u32, stream: u32 },
-    /// `u ID STREAM`: work of another stream than the block's own uses it.
+    /// `u ID STREAM`: work in another stream than the block's own uses it.
     Use { id: u32, stream: u32 },
 }
 
@@ -29,32 +29,32 @@ impl fmt::Display for Op {
     }
 }
 
-/// A name and the operations of one pass, which leaves no block behind.
+/// A name and the operations of one pass, which frees every block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workload {
     pub(crate) name: String,
     pub(crate) ops: Vec<Op>,
 }
 
-/// Why a text is no workload. Lines count from 1.
+/// Why a text is not a workload. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParseError {
-    #[error("line 1: a workload begins with its name, as in `# random-1m`")]
+    #[error("line 1: expected the workload's name, such as `# random-1m`")]
     NoName,
-    #[error("line {line}: {text:?} is no operation: say `a ID BYTES STREAM`, `f ID STREAM` or `u ID STREAM`")]
+    #[error("line {line}: expected `a ID BYTES STREAM`, `f ID STREAM` or `u ID STREAM`, found {text:?}")]
     NoOperation { line: usize, text: String },
-    #[error("line {line}: block {id} has no bytes: say 1 or more")]
+    #[error("line {line}: block {id} is empty: expected 1 byte or more")]
     NoBytes { line: usize, id: u32 },
     #[error("line {line}: block {id} was allocated before: give each block its own id")]
     SecondAllocation { line: usize, id: u32 },
-    #[error("line {line}: block {id} is not allocated here: allocate it before it is used or freed, and free it once")]
+    #[error("line {line}: block {id} is not allocated: allocate it before it is used or freed, and free it once")]
     NotAllocated { line: usize, id: u32 },
     #[error("at the end block {id} is still allocated: free every block")]
     NotFreed { id: u32 },
 }
 
 impl Workload {
-    /// The most bytes that were ever asked for and not yet given back.
+    /// Returns the peak of allocated bytes.
     pub(crate) fn peak_live_bytes(&self) -> u64 {
         let mut sizes = HashMap::new();
         let (mut live_bytes, mut peak_bytes) = (0, 0);
@@ -66,7 +66,7 @@ impl Workload {
                     peak_bytes = peak_bytes.max(live_bytes);
                 }
                 Op::Free { id, .. } => {
-                    live_bytes -= sizes.remove(&id).expect("a block is allocated before it is freed")
+                    live_bytes -= sizes.remove(&id).expect("blocks are allocated before they are freed")
                 }
                 Op::Use { .. } => {}
             }
@@ -80,13 +80,13 @@ impl Workload {
         self.ops.iter().try_for_each(|op| writeln!(out, "{op}"))
     }
 
-    /// Reads what [`write`](Self::write) wrote. Empty lines and further lines that begin with `#` mean nothing.
+    /// Reads what [`write`](Self::write) wrote. Ignores empty lines and further lines that begin with `#`.
     #[allow(dead_code, reason = "only tests read the text back so far; other programs do")]
     pub(crate) fn parse(text: &str) -> Result<Self, ParseError> {
         let name = text.lines().next().and_then(|line| line.strip_prefix('#')).map(str::trim);
         let name = name.filter(|name| !name.is_empty()).ok_or(ParseError::NoName)?.to_owned();
         let mut ops = Vec::new();
-        // Whether a block that was allocated is so still.
+        // Whether each block is still allocated.
         let mut blocks = HashMap::new();
         for (line, text) in (1..).zip(text.lines()) {
             if text.trim().is_empty() || text.starts_with('#') {
@@ -122,7 +122,7 @@ impl Workload {
 }
 
 impl Op {
-    /// Reads one line of the text.
+    /// Parses one line of the text.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         Some(match words[..] {
@@ -136,7 +136,7 @@ impl Op {
     }
 }
 
-/// Digits and nothing else: the standard library takes a plus sign, which C++ programs may not.
+/// Accepts only digits: the standard library accepts a plus sign, which C++ programs may not.
 fn number<N: std::str::FromStr>(digits: &str) -> Option<N> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
@@ -173,19 +173,19 @@ mod tests {
     #[test]
     fn an_invalid_workload_is_rejected_with_its_line() {
         for (text, said) in [
-            ("", "line 1: a workload begins with its name, as in `# random-1m`"),
-            ("a 0 1 0\nf 0 0\n", "line 1: a workload begins with its name, as in `# random-1m`"),
-            ("#\na 0 1 0\nf 0 0\n", "line 1: a workload begins with its name, as in `# random-1m`"),
-            ("# x\n\na 0 0 0\n", "line 3: block 0 has no bytes: say 1 or more"),
+            ("", "line 1: expected the workload's name, such as `# random-1m`"),
+            ("a 0 1 0\nf 0 0\n", "line 1: expected the workload's name, such as `# random-1m`"),
+            ("#\na 0 1 0\nf 0 0\n", "line 1: expected the workload's name, such as `# random-1m`"),
+            ("# x\n\na 0 0 0\n", "line 3: block 0 is empty: expected 1 byte or more"),
             ("# x\na 0 1 0\na 0 1 0\n", "line 3: block 0 was allocated before: give each block its own id"),
             ("# x\na 0 1 0\nf 0 0\na 0 1 0\n", "line 4: block 0 was allocated before: give each block its own id"),
             (
                 "# x\na 0 1 0\nf 0 0\nf 0 0\n",
-                "line 4: block 0 is not allocated here: allocate it before it is used or freed, and free it once",
+                "line 4: block 0 is not allocated: allocate it before it is used or freed, and free it once",
             ),
             (
                 "# x\nu 3 0\n",
-                "line 2: block 3 is not allocated here: allocate it before it is used or freed, and free it once",
+                "line 2: block 3 is not allocated: allocate it before it is used or freed, and free it once",
             ),
             ("# x\na 4 1 0\na 2 1 0\n", "at the end block 2 is still allocated: free every block"),
         ] {

@@ -1,4 +1,4 @@
-//! What is measured of memory that goes from process to process.
+//! The measurements of memory handed between processes.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -16,13 +16,13 @@ use crate::bench::Result;
 use crate::bench::progress::Progress;
 use crate::bench::stats::timed;
 
-/// A kernel that says when it began and when it ended.
+/// A kernel that records when it started and ended.
 pub(super) const STAMP: &str = include_str!("stamp.ptx");
 
-/// After so long without a request the broker sleeps, and so does a taker that has no patience.
+/// Without requests for this long, the broker sleeps, and so does a receiver that does not spin.
 const SLEEP_AFTER: Duration = Duration::from_micros(300);
 
-/// How long the giver's kernel runs: long enough that the taker waits for it.
+/// How long the sender's kernel runs: long enough that the receiver waits for it.
 const KERNEL_NS: u64 = 1_000_000;
 
 pub(super) fn all(
@@ -37,35 +37,41 @@ pub(super) fn all(
     let mut rows = Vec::new();
     let rest = Duration::ZERO;
     let socket = progress.step("a socket", || time_socket_round_trips(fixture, effort.hand_overs.min(20_000), rest))?;
-    rows.push(Row::new("socket", "a message to another process and back, by half: a socket", socket, vec![]));
+    rows.push(Row::new("socket", "half a round trip over a socket", socket, vec![]));
     let socket = progress.step("a socket, asleep", || time_socket_round_trips(fixture, effort.sleeps, SLEEP_AFTER))?;
-    rows.push(Row::new("socket-asleep", "likewise, processor and reader asleep", socket, vec![]));
+    rows.push(Row::new("socket-asleep", "the same, processor and reader asleep", socket, vec![]));
     let spinning = progress.step("hand-over, spinning", || time_hand_overs(fixture, Task::Spin, effort.hand_overs))?;
     let targets = vec![Target::Median(1e3), Target::P99(3e3)];
-    rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
+    rows.push(Row::new("hand-over-spinning", "hand a leased block over, spinning", spinning, targets));
     let asleep = progress.step("hand-over, asleep", || time_hand_overs(fixture, Task::Sleep, effort.sleeps))?;
-    rows.push(Row::new("hand-over-asleep", "likewise, taker asleep", asleep, vec![Target::P99(15e3)]));
+    rows.push(Row::new("hand-over-asleep", "the same, receiver asleep", asleep, vec![Target::P99(15e3)]));
     let asleep = progress.step("hand-over, all asleep", || time_hand_overs(sleepy, Task::Sleep, effort.sleeps))?;
-    rows.push(Row::new("hand-over-all-asleep", "likewise, broker and taker asleep", asleep, vec![Target::P99(15e3)]));
+    rows.push(Row::new(
+        "hand-over-all-asleep",
+        "the same, broker and receiver asleep",
+        asleep,
+        vec![Target::P99(15e3)],
+    ));
     let single = progress.step("leases, one by one", || pairs(fixture, effort.pairs, 1).map_err(broken))?;
-    rows.push(Row::new("pair-alone", "lease and return, one tenant, one after the other", single, vec![]));
+    rows.push(Row::new("pair-alone", "lease and return, one at a time", single, vec![]));
     let many = progress.step("leases", || pairs(fixture, effort.pairs, 50).map_err(broken))?;
-    rows.push(Row::new("pair", "likewise, fifty at a time", many, vec![Target::Median(1e3)]));
+    rows.push(Row::new("pair", "lease and return, fifty at a time", many, vec![Target::Median(1e3)]));
     let small = progress.step("attach 2 MiB", || attach(fixture, &opened, 2 << 20, effort.attaches))?;
-    rows.push(Row::new("attach-2m", "cold attach of a segment of 2 MiB", small, vec![Target::Median(200e3)]));
+    rows.push(Row::new("attach-2m", "cold attach of a 2 MiB segment", small, vec![Target::Median(200e3)]));
     let large = progress.step("attach 1 GiB", || attach(fixture, &opened, 1 << 30, effort.attaches))?;
-    rows.push(Row::new("attach-1g", "likewise of 1 GiB", large, vec![Target::Median(500e3)]));
+    rows.push(Row::new("attach-1g", "cold attach of a 1 GiB segment", large, vec![Target::Median(500e3)]));
     let copies = progress.step("copies", || copies(&opened, effort.attaches))?;
-    rows.push(Row::new("copy-2m", "2 MiB by copies: to the host and back to the device", copies, vec![]));
+    rows.push(Row::new("copy-2m", "copy 2 MiB to the host and back", copies, vec![]));
     let kernels = progress.step("kernels", || kernels(fixture, &opened, effort.kernels))?;
-    let what = "a kernel's end to the other process's kernel that waits for it";
+    let what = "end of a kernel to start of another process's waiting kernel";
     rows.push(Row::new("kernel-to-kernel", what, kernels, vec![Target::Median(150e3)]));
     progress.finish();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Report { device: opened.name()?, processors, rows })
 }
 
-/// One way of a message between two processes, both in the kernel, each time after a rest: what the system's own wake costs.
+/// Times one way of a message between two processes that block in the kernel, each time after a pause: the cost of the
+/// system's wake-up.
 fn time_socket_round_trips(fixture: &BrokerFixture, count: usize, rest: Duration) -> Result<Vec<f64>> {
     let (mut ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
     let _partner = fixture.start(Task::Echo, 0, Some(theirs.into()))?;
@@ -80,13 +86,13 @@ fn time_socket_round_trips(fixture: &BrokerFixture, count: usize, rest: Duration
     Ok(times)
 }
 
-/// Lets others fall asleep, and stays awake.
+/// Spins while others fall asleep.
 fn spin_for(rest: Duration) {
     let began = Instant::now();
     while began.elapsed() < rest {}
 }
 
-/// One way of a lease from tenant to tenant. Half of there and back.
+/// Times one way of a lease between tenants: half a round trip.
 fn time_hand_overs(fixture: &BrokerFixture, task: Task, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
     let mut link = Link::connect(&fixture.socket()).map_err(broken)?;
@@ -101,7 +107,7 @@ fn time_hand_overs(fixture: &BrokerFixture, task: Task, count: usize) -> Result<
         let start = Instant::now();
         link.give(lease, to, Fence::default()).map_err(broken)?;
         lease = link.wait_given().map_err(broken)?.granted.lease;
-        // The first ones warm up what there is.
+        // The first ones warm up.
         if turn >= count / 10 {
             times.push(start.elapsed().as_nanos() as f64 / 2.0);
         }
@@ -109,7 +115,7 @@ fn time_hand_overs(fixture: &BrokerFixture, task: Task, count: usize) -> Result<
     Ok(times)
 }
 
-/// A lease and its return, so many asked for at a time.
+/// Times a lease and its return, with `at_once` requests at a time.
 fn pairs(
     fixture: &BrokerFixture,
     count: usize,
@@ -133,7 +139,7 @@ fn pairs(
     Ok(times)
 }
 
-/// From a lease in a new segment to memory that can be used.
+/// Times from a lease in a new segment to usable memory.
 fn attach(fixture: &BrokerFixture, device: &Device, bytes: u64, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
     let mut link = Link::connect(&fixture.socket()).map_err(broken)?;
@@ -141,7 +147,7 @@ fn attach(fixture: &BrokerFixture, device: &Device, bytes: u64, count: usize) ->
     for _ in 0..count {
         let granted = link.reserve(bytes).map_err(broken)?;
         let start = Instant::now();
-        // SAFETY: the import is not used, and is gone before the lease is returned and the segment detached.
+        // SAFETY: the import is not used, and is dropped before the lease is returned and the segment detached.
         let (descriptor, bytes) = unsafe { link.attach(granted.segment) }.map_err(broken)?;
         let import = device.import(descriptor.as_fd(), bytes, Permission::ReadWrite)?;
         times.push(start.elapsed().as_nanos() as f64);
@@ -171,14 +177,14 @@ fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
         .collect()
 }
 
-/// From the end of this process's kernel to the beginning of the other's, by the device's clock.
+/// Times from the end of this process's kernel to the start of the other's, on the device's clock.
 fn kernels(fixture: &BrokerFixture, device: &Device, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::Error| failed("the broker", error);
     let broker = Broker::connect_at(device, &fixture.socket()).map_err(broken)?;
     broker.set_spin_policy(SpinPolicy::Forever).map_err(broken)?;
     let stream = device.new_stream()?;
     let module = device.module(&Image::ptx(STAMP)?)?;
-    // SAFETY: `stamp` writes two words, and is given views of two.
+    // SAFETY: `stamp` writes two words, and gets views of two.
     let stamp = unsafe { module.kernel("stamp") }?;
     let (_partner, to) = fixture.start(Task::Kernel, broker.tenant().0, None)?;
     let mut lease = broker.reserve::<u64>(&stream, 4).map_err(broken)?;

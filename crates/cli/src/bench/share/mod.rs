@@ -1,6 +1,6 @@
-//! `freehold bench share`: what memory costs that goes from process to process, beside a socket and beside a copy.
+//! `freehold bench share`: memory handed between processes, next to a socket and a copy.
 //!
-//! The broker and the other process are started for it, and end with it.
+//! Starts its own broker and partner process.
 
 mod measure;
 pub(crate) mod partner;
@@ -22,15 +22,15 @@ pub(crate) struct ShareArguments {
     /// Print one JSON object, with times in nanoseconds
     #[arg(long)]
     json: bool,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long)]
     device: Option<String>,
-    /// Measure a few times only: whether it works, not what it costs
+    /// Measure only a few times: a check that it works, not a measurement
     #[arg(long)]
     quick: bool,
 }
 
-/// How often things are measured.
+/// How many times to measure.
 #[derive(Clone, Copy)]
 struct Effort {
     hand_overs: usize,
@@ -46,13 +46,13 @@ const QUICK: Effort = Effort { hand_overs: 500, sleeps: 50, pairs: 2_000, attach
 pub(super) fn run(arguments: &ShareArguments) -> Result<String> {
     let effort = if arguments.quick { QUICK } else { FULL };
     let device = arguments.device.as_deref();
-    // One broker looks for requests for as long as anything is measured, the other sleeps as brokers do.
+    // One broker spins during all measurements; the other sleeps as usual.
     let (awake, sleepy) = (BrokerFixture::new(device, "10000")?, BrokerFixture::new(device, "50")?);
     let report = measure::all(&awake, &sleepy, device, effort)?;
     Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
-/// A broker of its own, in a folder of its own.
+/// A broker in its own folder.
 pub(super) struct BrokerFixture {
     broker: EphemeralBroker,
     device: Option<String>,
@@ -63,7 +63,7 @@ pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
 }
 
 impl BrokerFixture {
-    /// With a broker that sleeps after so many microseconds without a request.
+    /// Starts a broker that sleeps after `spin` microseconds without a request.
     pub(super) fn new(device: Option<&str>, spin: &str) -> Result<Self> {
         let broker = EphemeralBroker::start("4GiB", device, |serve| {
             serve.args(["--spin", spin]);
@@ -80,7 +80,7 @@ impl BrokerFixture {
         self.broker.socket()
     }
 
-    /// Starts the other process, which gives everything to `to`: it, and who it is at the broker.
+    /// Starts the partner process, which gives everything to `to`. Returns it and its tenant id.
     fn start(&self, task: partner::Task, to: u64, input: Option<OwnedFd>) -> Result<(Partner, Id)> {
         let mut command = Self::program()?;
         command.arg("share-partner").arg(task.argument()).arg(to.to_string()).arg("--socket").arg(self.socket());
@@ -92,12 +92,12 @@ impl BrokerFixture {
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut line).map_err(|error| failed("the other process", error))?;
-        let tenant = line.trim_end().parse().map_err(|_| failed("the other process", "it did not say who it is"))?;
+        let tenant = line.trim_end().parse().map_err(|_| failed("the other process", "it printed no tenant id"))?;
         Ok((Partner(child), Id(tenant)))
     }
 }
 
-/// The other process, which ends with this.
+/// The partner process, which ends with this.
 struct Partner(Child);
 
 impl Drop for Partner {

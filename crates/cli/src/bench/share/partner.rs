@@ -1,4 +1,4 @@
-//! The other process of `freehold bench share`: it takes what it is given and gives it back.
+//! The partner process of `freehold bench share`: it receives leases and hands them back.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use super::measure::STAMP;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     task: String,
-    /// Who gets everything back
+    /// The tenant that gets everything back
     to: u64,
     #[arg(long)]
     socket: PathBuf,
@@ -24,16 +24,16 @@ pub(crate) struct Arguments {
     device: Option<String>,
 }
 
-/// What it does with what it is given.
+/// What it does with what it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Gives it back at once, spinning.
+    /// Hands it back at once, spinning.
     Spin,
-    /// Gives it back at once, asleep until it comes.
+    /// Hands it back at once, sleeping until it arrives.
     Sleep,
-    /// Runs a kernel behind the giver's, and gives it back.
+    /// Runs a kernel after the sender's, and hands it back.
     Kernel,
-    /// Echoes what comes over its standard input, a socket: no broker.
+    /// Echoes standard input, a socket, without a broker.
     Echo,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         "sleep" => return_leases(arguments, SpinPolicy::For(Duration::ZERO)),
         "kernel" => kernels(arguments),
         "echo" => echo(),
-        _ => Err("a benchmark starts its processes itself: say `freehold bench share`".into()),
+        _ => Err("this command is internal: run `freehold bench share`".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -81,7 +81,7 @@ fn kernels(arguments: &Arguments) -> Outcome {
     let device = open::device(arguments.device.as_deref())?;
     let stream = device.new_stream()?;
     let module = device.module(&Image::ptx(STAMP)?)?;
-    // SAFETY: `stamp` writes two words, and is given views of two.
+    // SAFETY: `stamp` writes two words, and gets views of two.
     let stamp = unsafe { module.kernel("stamp") }?;
     let broker = Broker::connect_at(&device, &arguments.socket)?;
     broker.set_spin_policy(SpinPolicy::Forever)?;

@@ -1,4 +1,4 @@
-//! The figures of sharing as a table for a person, or as one JSON object.
+//! A report of sharing as a table or as one JSON object.
 
 use anstyle::Style;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(in crate::bench) struct Row {
     met: Option<bool>,
 }
 
-/// What is to be kept to, in nanoseconds.
+/// A limit, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::bench) enum Target {
@@ -34,7 +34,7 @@ pub(in crate::bench) enum Target {
 
 impl Row {
     /// # Panics
-    /// If nothing was measured.
+    /// If there are no times.
     pub(in crate::bench) fn new(
         id: &'static str,
         what: &'static str,
@@ -61,7 +61,7 @@ const NAMES: [&str; 4] = ["what", "median", "99 %", "target"];
 
 impl Report {
     pub(in crate::bench) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
     }
 
     pub(in crate::bench) fn table(&self, style: TableStyle) -> String {

@@ -1,37 +1,38 @@
-//! The workloads that are measured: what programs ask of an allocator, drawn from literal seeds, the same in every run.
+//! The measured workloads, drawn from fixed seeds and identical in every run.
 //!
-//! What an allocator has to reserve depends on the work more than on the allocator: with 150 blocks of up to 64 MiB live, best fit
-//! reserves a tenth too much, with 600 a sixteenth. The targets were set beside peers' figures on lists of operations that
-//! are not here. So how many blocks are live, how far their number swings and the seeds were chosen by one rule: PyTorch with
-//! expandable segments, whose way to place blocks is simple enough to be computed, reserves what was published of it, 1.056
-//! times the peak for up to 1 MiB and 1.065 for up to 64 MiB, and the best peer's 1.14 for the caches. Computed it is
-//! 1.0568, 1.0645 and 1.1398 for these lists; for the same numbers and 24 seeds it lies between 1.035 and 1.070, 1.050 and
-//! 1.077, 1.087 and 1.180.
+//! How much memory must be reserved depends more on the workload than on the allocator: with 150 live blocks of up to
+//! 64 MiB, best fit reserves a tenth too much, with 600 a sixteenth. The targets were set from published figures of
+//! other allocators on workloads that are not available here. So the numbers of live blocks, their variation and the
+//! seeds were chosen by one rule: PyTorch with expandable segments, whose placement is simple enough to compute, must
+//! reserve what was published for it, 1.056 times the peak for up to 1 MiB and 1.065 for up to 64 MiB, and the best
+//! peer's 1.14 for the caches. The computed values for these lists are 1.0568, 1.0645 and 1.1398; for the same
+//! parameters and 24 seeds they lie between 1.035 and 1.070, 1.050 and 1.077, 1.087 and 1.180.
 
 use super::{Op, Workload};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// All that are measured, in the order in which they are told of.
+/// Returns all measured workloads, in the order of the report.
 pub(crate) fn all() -> [Workload; 4] {
     [random_small(), random_large(), transformer(), caches()]
 }
 
-/// Buffers of a program that keeps no order: sizes uniform up to 1 MiB, about a thousand live, a coin between one more
-/// and one less, which is any of them.
+/// Buffers of a program without any order: sizes uniform up to 1 MiB, about a thousand live, each step either allocates
+/// one or frees a random one.
 pub(crate) fn random_small() -> Workload {
     random("random-1m", 0x5eed_0031, Level { blocks: 1000, bytes_max: MIB, ops: 20_000 })
 }
 
-/// The same with sizes up to 64 MiB and 600 live: large blocks, of which no two fit into each other's place.
+/// The same with sizes up to 64 MiB and 600 live: large blocks that do not fit into each other's gaps.
 pub(crate) fn random_large() -> Workload {
     random("random-64m", 0x5eed_0002, Level { blocks: 600, bytes_max: 64 * MIB, ops: 20_000 })
 }
 
-/// Training of a transformer, one sequence length a step. Weights and the optimiser's state stay; going forward each layer
-/// leaves activations, which go in reverse on the way back, where gradients come; both ways have temporary results and
-/// workspaces. The sizes of a step follow batch x length x width, so that no step's blocks fit where the last one's were.
+/// Training of a transformer, one sequence length per step. Weights and optimizer state stay. In the forward pass each
+/// layer saves activations, which the backward pass frees in reverse while it allocates gradients; both passes use
+/// temporary results and workspaces. Sizes follow batch x length x width, so no step's blocks fit into the gaps of the
+/// previous one.
 pub(crate) fn transformer() -> Workload {
     let mut random = Random::new(0x5eed_0003);
     let mut trace = Trace::new("transformer");
@@ -47,8 +48,8 @@ pub(crate) fn transformer() -> Workload {
     trace.end()
 }
 
-/// Caches of keys and values in a server of language models: a sequence begins with its prompt's cache, which moves to one
-/// half larger whenever it is full, and leaves at random. About 190 sequences at once.
+/// Key-value caches of a language model server: a sequence starts with its prompt's cache, moves to one half larger
+/// when it is full, and ends at random. About 190 sequences at once.
 pub(crate) fn caches() -> Workload {
     const TOKEN_BYTES: u64 = 32 * KIB;
     const SEQUENCES: usize = 256;
@@ -57,7 +58,7 @@ pub(crate) fn caches() -> Workload {
     let mut trace = Trace::new("caches");
     let mut sequences: Vec<(u32, u64)> = Vec::new();
     while trace.ops.len() < 20_000 {
-        // The nearer to its number of sequences a server is, the fewer it takes.
+        // The closer a server is to its number of sequences, the fewer it accepts.
         if random.below(SEQUENCES as u64) >= sequences.len() as u64 {
             let tokens = 16 + random.below(1009);
             sequences.push((trace.allocate(tokens * TOKEN_BYTES), tokens));
@@ -76,7 +77,7 @@ pub(crate) fn caches() -> Workload {
     trace.end()
 }
 
-/// How many blocks are live when all are there, how large they are, and how long it goes on.
+/// How many blocks are live at the target level, how large they are, and how many operations follow.
 struct Level {
     blocks: usize,
     bytes_max: u64,
@@ -113,8 +114,8 @@ const VOCABULARY: u64 = 32_768;
 const TOKENS_MAX: u64 = 768;
 const WORKSPACE_BYTES: u64 = 8 * MIB;
 
-/// How many values each tensor of weights has: the embedding; for each layer query, key and value, projection, up, down,
-/// and two norms.
+/// Returns the number of values in each weight tensor: the embedding; per layer query, key and value, projection, up,
+/// down, and two norms.
 fn weights() -> impl Iterator<Item = u64> {
     let layer = [3 * WIDTH * WIDTH, WIDTH * WIDTH, 4 * WIDTH * WIDTH, 4 * WIDTH * WIDTH, 2 * WIDTH, 2 * WIDTH];
     std::iter::once(VOCABULARY * WIDTH).chain((0..LAYERS).flat_map(move |_| layer))
@@ -124,7 +125,7 @@ fn weights_of(copies: usize) -> impl Iterator<Item = u64> {
     (0..copies).flat_map(|_| weights())
 }
 
-/// One step of training with sequences of `length` tokens, in half precision.
+/// One training step with sequences of `length` tokens, in half precision.
 fn step(trace: &mut Trace, length: u64) {
     let tokens = BATCH * length;
     let hidden = 2 * tokens * WIDTH;
@@ -149,7 +150,7 @@ fn step(trace: &mut Trace, length: u64) {
     }
     trace.free(gradient);
     trace.free(embedded);
-    // The optimiser goes through the tensors one by one, each time with an update of single precision.
+    // The optimizer updates the tensors one by one, each with a temporary in single precision.
     for count in weights() {
         trace.temporary(4 * count);
     }
@@ -158,7 +159,7 @@ fn step(trace: &mut Trace, length: u64) {
     }
 }
 
-/// One layer going forward: what it leaves for the way back.
+/// The forward pass of one layer. Returns what it saves for the backward pass.
 fn forward(trace: &mut Trace, tokens: u64) -> Vec<u32> {
     let hidden = 2 * tokens * WIDTH;
     let statistics = 8 * tokens;
@@ -183,8 +184,8 @@ fn forward(trace: &mut Trace, tokens: u64) -> Vec<u32> {
     saved
 }
 
-/// One layer on the way back: takes what it saved and its output's gradient, returns its input's. The gradients of its
-/// weights stay until the step is over.
+/// The backward pass of one layer: takes what it saved and its output's gradient, returns its input's. The gradients of
+/// its weights stay until the end of the step.
 fn backward(trace: &mut Trace, tokens: u64, mut saved: Vec<u32>, gradient: u32, gradients: &mut Vec<u32>) -> u32 {
     let hidden = 2 * tokens * WIDTH;
     let mut free_last = |trace: &mut Trace, count: usize| {
@@ -226,7 +227,7 @@ fn backward(trace: &mut Trace, tokens: u64, mut saved: Vec<u32>, gradient: u32, 
     input
 }
 
-/// A workload in the making: the ids are given in order.
+/// A workload under construction: ids are assigned in order.
 struct Trace {
     name: String,
     ops: Vec<Op>,
@@ -251,13 +252,13 @@ impl Trace {
         self.is_live[id as usize] = false;
     }
 
-    /// A block that goes before the next one comes.
+    /// Allocates and frees a temporary block.
     fn temporary(&mut self, bytes: u64) {
         let id = self.allocate(bytes);
         self.free(id);
     }
 
-    /// Frees what is left, oldest first.
+    /// Frees the remaining blocks, oldest first.
     fn end(mut self) -> Workload {
         for id in 0..self.is_live.len() as u32 {
             if self.is_live[id as usize] {
@@ -295,7 +296,7 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    /// Fowler, Noll and Vo's hash.
+    /// The hash of Fowler, Noll and Vo.
     fn hash(text: &str) -> u64 {
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
