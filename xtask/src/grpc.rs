@@ -63,9 +63,9 @@ impl Serve {
         let mut serve = Self(serve.spawn().map_err(|error| format!("freehold serve: {error}"))?);
         let output = serve.0.stdout.take().ok_or("the output is not piped")?;
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        let port = lines
-            .find_map(|line| line.strip_prefix("clients elsewhere find it at https://127.0.0.1:").map(str::to_owned));
-        let port = port.ok_or("freehold serve did not start: see its output above")?;
+        let port =
+            lines.find_map(|line| line.strip_prefix("remote clients connect to https://127.0.0.1:").map(str::to_owned));
+        let port = port.ok_or("freehold serve did not start: what it says above is why")?;
         Ok((serve, format!("localhost:{port}")))
     }
 }

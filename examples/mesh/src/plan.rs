@@ -34,10 +34,10 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Why a plan is not valid.
+/// Why a plan is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    #[error("size of {0} cells: expected a multiple of {TILE} from {TILE} to {SIZE_MAX}, as in --size 256")]
+    #[error("a size of {0} cells: expected a multiple of {TILE} from {TILE} to {SIZE_MAX}, as in --size 256")]
     Size(u32),
     #[error("0 steps: expected --steps 1 or more")]
     NoSteps,
@@ -45,7 +45,7 @@ pub enum PlanError {
     Workers { workers: u32, rows: u32, most: u32 },
 }
 
-/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
+/// Prints the message of `Display`, which `main` and `unwrap` then show.
 impl fmt::Debug for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

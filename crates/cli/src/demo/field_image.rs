@@ -1,8 +1,8 @@
-//! The field as a picture: the hotter the brighter, and around refined tiles a line.
+//! The field as a PNG: hotter cells are brighter, and refined tiles have an outline.
 
 use freehold_mesh::plan::{Plan, TILE};
 
-/// Along the edge, at the most; a smaller field has as many pixels for each cell as fit.
+/// The image's largest width; smaller fields use several pixels per cell.
 const PIXELS_MAX: u32 = 1024;
 
 /// From cold to hot.
@@ -15,11 +15,11 @@ const COLOURS: [[f32; 3]; 6] = [
     [255.0, 255.0, 225.0],
 ];
 
-/// What is beyond the last cell of a refined tile.
+/// The colour of the outline of a refined tile.
 const LINE: [u8; 3] = [70, 105, 125];
 
 pub(super) fn png(plan: &Plan, field: &[f32], refined: &[bool]) -> Result<Vec<u8>, png::EncodingError> {
-    // So many pixels for a cell, or so many cells for a pixel.
+    // Several pixels per cell, or several cells per pixel.
     let (scale, stride) = ((PIXELS_MAX / plan.size).max(1), plan.size.div_ceil(PIXELS_MAX));
     let edge = plan.size / stride * scale;
     let mut pixels = Vec::with_capacity((edge * edge * 3) as usize);
@@ -42,7 +42,7 @@ pub(super) fn png(plan: &Plan, field: &[f32], refined: &[bool]) -> Result<Vec<u8
 }
 
 fn heat(cell: f32) -> [u8; 3] {
-    // Roots show what little heat has come far.
+    // The square root makes small values visible.
     let at = cell.clamp(0.0, 1.0).sqrt() * (COLOURS.len() - 1) as f32;
     let below = (at as usize).min(COLOURS.len() - 2);
     let part = at - below as f32;
@@ -66,10 +66,10 @@ mod tests {
         let plan = Plan { size: 1024, steps: 1, workers: 1, seed: 1 };
         let mut refined = vec![false; plan.tiles() as usize];
         refined[1] = true;
-        let file = png(&plan, &vec![0.0; plan.cells()], &refined).expect("it is drawn");
-        let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().expect("it is a picture");
+        let file = png(&plan, &vec![0.0; plan.cells()], &refined).expect("the image is encoded");
+        let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().expect("the PNG is valid");
         let mut pixels = vec![0; 1024 * 1024 * 3];
-        reader.next_frame(&mut pixels).expect("it has pixels");
+        reader.next_frame(&mut pixels).expect("the PNG has pixels");
         assert_eq!((&pixels[..3], &pixels[32 * 3..][..3]), (&[8, 8, 24][..], &LINE[..]));
     }
 }

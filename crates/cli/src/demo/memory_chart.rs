@@ -1,4 +1,5 @@
-//! The memory of a run over time as a picture: all of it, and a panel for each worker, with its growths and releases and the kill.
+//! A chart of the memory of a run over time: one panel for the total and one per worker, with growths, releases and the
+//! kill.
 
 use freehold_mesh::notes::{Event, Note};
 use freehold_mesh::parent::Outcome;
@@ -13,7 +14,7 @@ use crate::charts::{self, Area, Axes, DrawResult, FONT, LIVE, RESERVED, steps};
 use crate::replay::report::unit;
 
 const PANEL_HEIGHT: u32 = 150;
-/// Beyond so many workers only the sum is drawn.
+/// With more workers, only the total is drawn.
 const PANELS_MAX: u32 = 8;
 
 const DOMAIN: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
@@ -21,11 +22,11 @@ const GROWN: RGBColor = RGBColor(0x2c, 0x7f, 0x3f);
 const RELEASED: RGBColor = RGBColor(0x75, 0x3a, 0x9b);
 const KILLED: RGBColor = RGBColor(0xc0, 0x1c, 0x28);
 
-/// A panel: what it is called, what it has for ground, and what lies on it after each note.
+/// A panel: its caption, the size of the domain, and the memory above it after each note.
 struct Panel {
     caption: String,
     domain_bytes: u64,
-    /// At which time, what.
+    /// Time and memory.
     steps: Vec<(f64, MemorySample)>,
     marks: Vec<Marker>,
 }
@@ -42,7 +43,7 @@ enum MarkerKind {
     Killed(u32),
 }
 
-/// The picture as the text of an SVG file.
+/// Returns the chart as SVG text.
 pub(super) fn svg(plan: &Plan, outcome: &Outcome) -> DrawResult<String> {
     let panels = panels(plan, outcome);
     let end = panels[0].steps.last().map_or(1.0, |step| step.0).max(1e-3);

@@ -1,4 +1,4 @@
-//! The timelines of all workers as one: their times by one clock, each under a name of its own; and what they say of the run.
+//! Merges the timelines of all workers: one clock, one name per worker; and sums up their events.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,26 +9,26 @@ use freehold_mesh::notes::{Event, Note};
 use freehold_mesh::parent::trace_file;
 use serde_json::{Value, json};
 
-/// Threads of a file have numbers that no other thread of it has.
+/// Keeps thread numbers unique within the file.
 const THREAD_IDS_PER_WORKER: u64 = 1 << 24;
 
-/// What belongs to refinement: the look, and the lists of tiles.
+/// Events of refinement: flagging, and the upload of tile lists.
 const REFINEMENT_EVENTS: [&str; 2] = ["flag", "upload"];
 
-/// What takes no time of the device's: words that streams write and await.
+/// Events that use no device time: fence words that streams write and wait for.
 const WAIT_EVENTS: [&str; 2] = ["wait for word", "write word"];
 
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) text: String,
-    /// What the device worked, over all workers; and of that for refinement.
+    /// The device's work over all workers, and the share of it for refinement.
     pub(super) busy_us: f64,
     pub(super) refining_us: f64,
-    /// The longest call of the library's that put work into a stream.
+    /// The longest library call that enqueued work.
     pub(super) longest_call_us: f64,
 }
 
-/// Puts the files that workers wrote together.
+/// Merges the files that workers wrote.
 pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
     let began_ns = notes.first().map_or(0, |note| note.at_ns);
     let mut merged = Merged { text: String::new(), busy_us: 0.0, refining_us: 0.0, longest_call_us: 0.0 };
@@ -53,9 +53,9 @@ pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
         }
         let text = fs::read_to_string(trace_file(folder, note.worker, *life))?;
         for line in text.lines() {
-            // Brackets are no events; the last line of one that was killed may be half an event.
+            // Brackets are not events; a killed worker's last line may be incomplete.
             let Ok(mut event) = serde_json::from_str::<Value>(line.trim_end_matches(',')) else { continue };
-            // What it calls itself is the same for all.
+            // Every worker writes the same process name.
             if !event.is_object() || event["name"] == "process_name" {
                 continue;
             }
@@ -77,7 +77,7 @@ pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
 }
 
 impl Merged {
-    /// What part of the device's work refinement is.
+    /// Returns the share of refinement in the device's work.
     pub(super) fn refinement_part(&self) -> f64 {
         if self.busy_us > 0.0 { self.refining_us / self.busy_us } else { 0.0 }
     }

@@ -1,4 +1,4 @@
-//! `freehold demo`: the solver of `examples/mesh`, in processes of this program, with a broker of its own.
+//! `freehold demo`: the solver of `examples/mesh`, in processes of this program, with its own broker.
 
 mod field_image;
 mod memory_chart;
@@ -32,32 +32,32 @@ use crate::mpi;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Coarse cells along the edge of the domain: a multiple of 32
+    /// Coarse cells along one side of the domain: a multiple of 32
     #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size, allow_negative_numbers = true, value_parser = parse_cells)]
     size: u32,
-    /// Steps of time
+    /// Time steps
     #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps, allow_negative_numbers = true, value_parser = parse_count)]
     steps: u32,
     /// Processes that share the domain
     #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers, allow_negative_numbers = true, value_parser = parse_count)]
     workers: u32,
-    /// The heat at the beginning, where hot discs move, and who is killed
+    /// Seed of the initial heat, of the paths of the hot discs, and of the kill
     #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed, allow_negative_numbers = true, value_parser = parse_seed)]
     seed: u64,
     /// The folder for field.png, memory.svg and trace.json
     #[arg(long, value_name = "FOLDER", default_value = "freehold-demo")]
     out: PathBuf,
-    /// Kill no worker
+    /// Do not kill a worker
     #[arg(long)]
     no_kill: bool,
-    /// Compute through a broker elsewhere instead, by remote kernels: a gate of this machine's, or the one that --at names. One
-    /// client has one worker there, which is not killed; of the files field.png alone is written
+    /// Compute with remote kernels through a gRPC server instead: one started on this machine, or the one at --at. Uses
+    /// a single worker, which is not killed, and writes only field.png
     #[arg(long, conflicts_with_all = ["mpi", "workers"])]
     remote: bool,
-    /// Compute as ranks of MPI instead, started by mpirun; the ranks are the workers
+    /// Compute as MPI ranks instead, started by mpirun; the ranks are the workers
     #[arg(long, conflicts_with = "workers")]
     mpi: bool,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long)]
     device: Option<String>,
     /// Print one JSON object, with times in nanoseconds
@@ -65,10 +65,10 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What a worker has to know.
+/// Arguments of a worker.
 #[derive(clap::Args)]
 pub(crate) struct WorkerArguments {
-    /// The demo's process, with which it ends
+    /// The demo's process, with which the worker ends
     parent: u32,
     task: String,
 }
@@ -80,10 +80,10 @@ pub(crate) fn run(arguments: &Arguments, remote_options: &RemoteOptions) -> Exit
     exit_code(demo(arguments, remote_options))
 }
 
-/// Is a worker.
+/// Runs as a worker.
 pub(crate) fn worker(arguments: &WorkerArguments) -> ExitCode {
     let Some(task) = Task::parse(&arguments.task) else {
-        eprintln!("error: the demo starts its workers itself: say `freehold demo`");
+        eprintln!("error: this command is internal: run `freehold demo`");
         return ExitCode::from(2);
     };
     if let Err(error) = die_with(arguments.parent, Signal::KILL) {
@@ -93,15 +93,15 @@ pub(crate) fn worker(arguments: &WorkerArguments) -> ExitCode {
 }
 
 fn parse_cells(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "say a multiple of 32 from 32 to 16384".to_owned())
+    text.parse().map_err(|_| "expected a multiple of 32 from 32 to 16384".to_owned())
 }
 
 fn parse_count(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("say a whole number from 1 to {}", u32::MAX))
+    text.parse().map_err(|_| format!("expected a number from 1 to {}", u32::MAX))
 }
 
 fn parse_seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("say a whole number from 0 to {}", u64::MAX))
+    text.parse().map_err(|_| format!("expected a number from 0 to {}", u64::MAX))
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -114,12 +114,12 @@ impl Arguments {
     }
 
     fn plan(&self) -> Plan {
-        // A gate has one worker for one client.
+        // A remote client has one worker.
         let workers = if self.remote { 1 } else { self.workers };
         Plan { size: self.size, steps: self.steps, workers, seed: self.seed }
     }
 
-    /// Ranks are as many as mpirun says, and none is killed.
+    /// Returns the arguments of ranks. mpirun sets their number, and none is killed.
     fn rank_arguments(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["demo".into()];
         for (name, number) in [("size", u64::from(self.size)), ("steps", self.steps.into()), ("seed", self.seed)] {
@@ -134,24 +134,24 @@ impl Arguments {
 fn demo(arguments: &Arguments, place: &RemoteOptions) -> Result<(), Failure> {
     let plan = arguments.plan();
     plan.check().map_err(|error| Failure::Wrong(error.to_string()))?;
-    // Not of OpenCL's, which no broker serves.
-    // SAFETY: of the driver a device is made here, and nothing else.
+    // Rejects OpenCL devices, which brokers do not serve.
+    // SAFETY: the driver is used only to create a device here.
     let opened = unsafe { open::open(arguments.device.as_deref()) };
     let Opened { api, device, .. } = opened.map_err(|error| Failure::Wrong(error.to_string()))?;
     fs::create_dir_all(&arguments.out).map_err(|error| {
         let folder = arguments.out.display();
-        Failure::Wrong(format!("--out {folder}: {error}: name a folder that can be written to"))
+        Failure::Wrong(format!("--out {folder}: {error}: expected a writable folder"))
     })?;
-    // SAFETY: the table is the opened driver's, and what the library makes of it stays.
+    // SAFETY: the table belongs to the opened driver, and the device stays open.
     let device = unsafe { Device::new(api, device) }?;
     let (figures, files) =
         if arguments.remote { run_remote(arguments, place, &device)? } else { run_local(arguments, &device)? };
     let said = if arguments.json {
-        print_line(serde_json::to_string(&figures).expect("figures are numbers and text"))
+        print_line(serde_json::to_string(&figures).expect("a summary holds numbers and strings"))
     } else {
         print_line(figures.text().trim_end())
     };
-    // What cannot be written takes nothing else away.
+    // A file that cannot be written does not prevent the others.
     let written: Vec<_> = files.iter().map(|(path, bytes)| write(path, bytes)).collect();
     if !figures.same {
         return Err(failed("the field differs from that of an undisturbed process"));
@@ -159,10 +159,10 @@ fn demo(arguments: &Arguments, place: &RemoteOptions) -> Result<(), Failure> {
     said.and(written.into_iter().collect())
 }
 
-/// Files to be, and what they are to hold.
+/// Files to write, with their contents.
 type PendingFiles = Vec<(PathBuf, Vec<u8>)>;
 
-/// In several processes of this machine.
+/// Runs in several processes on this machine.
 fn run_local(arguments: &Arguments, device: &Device) -> Result<(Summary, PendingFiles), Failure> {
     let plan = arguments.plan();
     // Two generations, each of whole pages.
@@ -190,10 +190,10 @@ fn run_local(arguments: &Arguments, device: &Device) -> Result<(Summary, Pending
     unwritten.extend(files.memory.clone().map(|path| (path, memory)));
     unwritten.extend(files.trace.clone().map(|path| (path, merged.text.clone().into_bytes())));
     let figures = Summary::of(&device.name()?, &plan, &outcome, &merged, same, files);
-    Ok((figures.ok_or_else(|| failed("no worker told anything"))?, unwritten))
+    Ok((figures.ok_or_else(|| failed("no worker reported anything"))?, unwritten))
 }
 
-/// Through a gate: the kernels run there, and the field comes back.
+/// Runs the kernels through a gRPC server, and downloads the field.
 fn run_remote(
     arguments: &Arguments,
     place: &RemoteOptions,
@@ -207,7 +207,7 @@ fn run_remote(
             (Some(own), remote)
         }
     };
-    let bar = progress_bar(plan.epochs().into(), "kernels run elsewhere");
+    let bar = progress_bar(plan.epochs().into(), "remote kernels");
     let began = Instant::now();
     let field = anywhere::solve(&remote.gpu(), &plan, |done| bar.set_position(done.into())).map_err(failed)?;
     let took_ns = began.elapsed().as_nanos() as u64;
@@ -215,11 +215,11 @@ fn run_remote(
     let same = matches_single_process(device, &plan, &field)?;
     let path = arguments.out.join("field.png");
     let unwritten = vec![(path.clone(), field_image::png(&plan, &field, &[]).map_err(failed)?)];
-    let name = format!("{}, through a gate", device.name()?);
+    let name = format!("{}, through gRPC", device.name()?);
     Ok((Summary::of_remote(name, &plan, &field, same, took_ns, path), unwritten))
 }
 
-/// A broker and a gate of this command's own, which nobody else has the token of.
+/// Starts a private broker and gRPC server, with a random token.
 fn start_remote_broker(arguments: &Arguments, plan: &Plan) -> Result<(EphemeralBroker, Remote), Failure> {
     let mut random = [0; 16];
     fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
@@ -229,14 +229,14 @@ fn start_remote_broker(arguments: &Arguments, plan: &Plan) -> Result<(EphemeralB
         serve.args(["--listen", "127.0.0.1:0"]).env("FREEHOLD_TOKEN", &token);
     });
     let own = own.map_err(failed)?;
-    let url = own.url.as_deref().expect("it was told to listen");
-    let remote = Remote::connect(url, &Token::parse(&token).expect("it was made so"), None)?;
+    let url = own.url.as_deref().expect("the broker was started with --listen");
+    let remote = Remote::connect(url, &Token::parse(&token).expect("the token is valid"), None)?;
     Ok((own, remote))
 }
 
-/// Whether one process alone, undisturbed, comes to the same bits.
+/// Returns whether a single process without disturbance computes the same bits.
 fn matches_single_process(device: &Device, plan: &Plan, field: &[f32]) -> Result<bool, Failure> {
-    let bar = progress_bar(plan.epochs().into(), "one process computes the same, undisturbed");
+    let bar = progress_bar(plan.epochs().into(), "single process, for comparison");
     let gpu = Gpu::on(device).map_err(failed)?;
     let alone = anywhere::solve(&gpu, plan, |done| bar.set_position(done.into())).map_err(failed)?;
     bar.finish_and_clear();
@@ -244,10 +244,10 @@ fn matches_single_process(device: &Device, plan: &Plan, field: &[f32]) -> Result
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |error| failed(format_args!("{}: {error}: name another folder with --out", path.display()));
+    let failed = |error| failed(format_args!("{}: {error}: choose another folder with --out", path.display()));
     let mut file = fs::File::create(path).map_err(failed)?;
     file.write_all(bytes).map_err(|error| {
-        // Half a file is none; one that stays is seen to be cut.
+        // Removes an incomplete file. If that fails too, the file is visibly truncated.
         if file.metadata().is_ok_and(|found| found.is_file()) {
             let _ = fs::remove_file(path);
         }
@@ -255,12 +255,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// For whoever looks on: on standard error where that is a terminal, and nothing elsewhere.
+/// Shows progress on standard error if that is a terminal.
 fn progress_bar(count: u64, what: &'static str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} epochs, {elapsed}");
     let bar = ProgressBar::with_draw_target(Some(count), ProgressDrawTarget::stderr());
-    bar.with_style(style.expect("the template is well formed")).with_message(what)
+    bar.with_style(style.expect("the template is valid")).with_message(what)
 }

@@ -1,4 +1,4 @@
-//! What a run took, and of what: for a person, or as one JSON object.
+//! The results of a run as text or as one JSON object.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ pub(super) struct Summary {
     device: String,
     #[serde(flatten)]
     plan: Plan,
-    /// The field's SHA-256, cell by cell from the first row on.
+    /// The SHA-256 of the field, cell by cell from the first row on.
     field: String,
-    /// Whether one process alone comes to the same bits.
+    /// Whether a single process computes the same bits.
     pub(super) same: bool,
     took_ns: u64,
     #[serde(flatten)]
@@ -27,23 +27,23 @@ pub(super) struct Summary {
     files: Files,
 }
 
-/// What is known of runs in several processes.
+/// Results of runs in several processes.
 #[derive(Debug, Serialize)]
 struct Workers {
     killed: Option<Killed>,
-    /// The most at once, over all processes.
+    /// The peak over all processes together.
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
-    /// Lists of tiles, from the host to the device. Of halos nothing is copied.
+    /// Tile lists copied from the host to the device. Halos are not copied.
     copied_bytes: u64,
     refined_tiles_max: u32,
     growths: usize,
     releases: usize,
-    /// What part of the device's work refinement was.
+    /// The share of refinement in the device's work.
     refinement_part: f64,
-    /// Epochs before which the device had nothing left to do, because the host had put in nothing yet.
+    /// Epochs before which the device was idle, because the host had enqueued nothing yet.
     idle_epochs: u32,
-    /// The longest call that put work into a stream.
+    /// The longest call that enqueued work.
     longest_call_ns: u64,
 }
 
@@ -67,20 +67,20 @@ impl Files {
     }
 }
 
-/// What all workers have at a time, beyond the domain.
+/// What the workers hold at a time, beyond the domain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemorySample {
     pub(super) live_bytes: u64,
     pub(super) reserved_bytes: u64,
 }
 
-/// What each worker has after each note, by the number of the note.
+/// Returns what each worker holds after each note.
 pub(super) fn memory_samples(plan: &Plan, notes: &[Note]) -> Vec<Vec<MemorySample>> {
     let mut now = vec![MemorySample::default(); plan.workers as usize];
     let mut after = Vec::with_capacity(notes.len());
     for note in notes {
         let Note { live_bytes, reserved_bytes, .. } = *note;
-        // A process that ends has nothing any more.
+        // A process that has ended holds nothing.
         let is_over = matches!(note.event, Event::Killed | Event::Ended { .. });
         now[note.worker as usize] =
             if is_over { MemorySample::default() } else { MemorySample { live_bytes, reserved_bytes } };
@@ -157,29 +157,29 @@ impl Summary {
             text += &format!(", {}\n", count(workers.into(), "worker"));
             if let Some(Killed { worker, epoch }) = of.killed {
                 text += &format!(
-                    "worker {worker} was killed after {} of 8 steps, and replaced\n",
+                    "worker {worker} was killed after {} of 8 steps and replaced\n",
                     count(epoch.into(), "epoch")
                 );
             }
             let (live, reserved) = (of.peak_live_bytes, of.peak_reserved_bytes);
             text += &format!("live      {} at most, {} tiles refined\n", format(live), of.refined_tiles_max);
             let part = reserved as f64 / live as f64;
-            text += &format!("reserved  {} at most, {part:.3} of live, in pieces of 2 MiB\n", format(reserved));
-            text += &format!("copied    {} of lists; of halos nothing\n", format(of.copied_bytes));
+            text += &format!("reserved  {} at most, {part:.3} of live, in chunks of 2 MiB\n", format(reserved));
+            text += &format!("copied    {} of tile lists; no halos\n", format(of.copied_bytes));
             text += &format!(
                 "refined   {}, {}, ",
                 count(of.growths as u64, "growth"),
                 count(of.releases as u64, "release")
             );
             text += &format!("{:.1} % of the device's work\n", of.refinement_part * 100.0);
-            text += &format!("the device ran dry {}\n", count(of.idle_epochs.into(), "time"));
+            text += &format!("the device was idle {}\n", count(of.idle_epochs.into(), "time"));
         } else {
             text += "\n";
         }
         text += &format!("field     {}\n", self.field);
         text += match self.same {
-            true => "          the same to the last bit as that of one process, undisturbed\n",
-            false => "          NOT the same as that of one process, undisturbed\n",
+            true => "          identical to that of one undisturbed process, bit by bit\n",
+            false => "          NOT identical to that of one undisturbed process\n",
         };
         let Files { field, memory, trace } = &self.files;
         text += &format!("{}\n", field.display());

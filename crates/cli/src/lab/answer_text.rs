@@ -1,4 +1,4 @@
-//! The words of answers: the same on every run on one device, so no address, no handle and no duration.
+//! The wording of answers: identical on every run on one device, so without addresses, handles and durations.
 
 use freehold_driver::Code;
 use freehold_driver::cuda::{CUdeviceptr, CUerror};
@@ -6,12 +6,12 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror};
 use super::experiment::Failure;
 use super::latch::Pace;
 
-/// The code of a call as answers spell it: `SUCCESS`, `INVALID_VALUE`.
+/// Formats a call's code as in answers: `SUCCESS`, `INVALID_VALUE`.
 pub(crate) fn code<T, E: Into<Failure>>(outcome: Result<T, E>) -> String {
     or_code(outcome, |_| "SUCCESS".to_owned())
 }
 
-/// What a query answered, as the code that the driver gave.
+/// Formats a query's result as the driver's code.
 pub(crate) fn ready<E: Into<Failure>>(outcome: Result<bool, E>) -> String {
     or_code(outcome, |done| choose(done, "SUCCESS", "NOT_READY"))
 }
@@ -23,7 +23,7 @@ pub(crate) fn error_name(code: CUerror) -> String {
     }
 }
 
-/// A code of OpenCL's as answers spell it.
+/// Formats an OpenCL code as in answers.
 pub(crate) fn short_name(code: Code) -> String {
     match code.name {
         Some(name) => name.trim_start_matches("CL_").to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn short_name(code: Code) -> String {
     }
 }
 
-/// What a call answered, here or in another process, in the words of `say`, or its code.
+/// Formats a call's result with `say`, or its code if it failed. The call may be another process's.
 pub(crate) fn or_code<T, E: Into<Failure>>(outcome: Result<T, E>, say: impl FnOnce(T) -> String) -> String {
     match outcome.map_err(Into::into) {
         Ok(value) => say(value),
@@ -41,7 +41,7 @@ pub(crate) fn or_code<T, E: Into<Failure>>(outcome: Result<T, E>, say: impl FnOn
     }
 }
 
-/// The pace of a call, and its code where it is another than `SUCCESS`.
+/// Formats the pace of a call, and its code if not `SUCCESS`.
 pub(crate) fn code_and_pace<T, E: Into<Failure>>((pace, outcome): (Pace, Result<T, E>)) -> String {
     match outcome {
         Ok(_) => pace.text().to_owned(),
@@ -49,12 +49,12 @@ pub(crate) fn code_and_pace<T, E: Into<Failure>>((pace, outcome): (Pace, Result<
     }
 }
 
-/// `yes` where `holds`, else `no`.
+/// Returns `yes` if `holds`, else `no`.
 pub(crate) fn choose(holds: bool, yes: &str, no: &str) -> String {
     if holds { yes.to_owned() } else { no.to_owned() }
 }
 
-/// How far `second` lies from `first`.
+/// Formats the distance from `first` to `second`.
 pub(crate) fn distance(first: CUdeviceptr, second: CUdeviceptr) -> String {
     match first.0.abs_diff(second.0) {
         0 => "the same address".to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn distance(first: CUdeviceptr, second: CUdeviceptr) -> String {
     }
 }
 
-/// A size in the largest unit that divides it.
+/// Formats a size in the largest unit that divides it.
 pub(crate) fn size(bytes: u64) -> String {
     let whole = bytes.trailing_zeros();
     match bytes {
@@ -74,13 +74,13 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// The largest power of two, up to `most`, that divides an address.
+/// Formats the largest power of two, up to `most`, that divides an address.
 pub(crate) fn alignment(address: CUdeviceptr, most: u64) -> String {
     let alignment = 1_u64 << address.0.trailing_zeros().min(63);
     if alignment >= most { format!("{} or more", size(most)) } else { size(alignment) }
 }
 
-/// What a block holds whose bytes are all alike.
+/// Formats the content of a block whose bytes are all equal.
 pub(crate) fn byte_runs(bytes: &[u8]) -> String {
     match bytes.first() {
         Some(&first) if bytes.iter().all(|&byte| byte == first) => format!("{first:#04x}"),

@@ -28,34 +28,34 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Args)]
 pub(crate) struct Device {
-    /// soft, cuda:N or the uuid of a device of OpenCL's, as the lab has chosen
+    /// soft, cuda:N or the uuid of an OpenCL device, chosen by the lab
     #[arg(long = "device")]
     selector: String,
-    /// The part of a trace to add the driver's calls to
+    /// The trace file to add the driver calls to
     #[arg(long)]
     trace: Option<PathBuf>,
 }
 
-/// The exit status of an experiment that did not begin: what was printed is no answer, but says why.
+/// The exit status of an experiment that did not start: its output is the reason, not an answer.
 pub(super) const NOT_STARTED: u8 = 2;
 
-/// Why a process cannot do what it was started for.
+/// Why a process cannot start its experiment.
 #[derive(Debug, thiserror::Error)]
 enum ChildError {
-    #[error("there is no experiment {0}")]
+    #[error("unknown experiment {0}")]
     UnknownExperiment(Id),
-    #[error("there is no device {0}")]
+    #[error("unknown device {0}")]
     AbsentDevice(String),
-    #[error("the process of an experiment finds no OpenCL: {0}")]
+    #[error("OpenCL is not available in the experiment's process: {0}")]
     NoOpenCl(DiscoveryError),
-    #[error("the process of an experiment does not find the OpenCL device {uuid} that the lab has chosen, but {found}")]
+    #[error("the experiment's process does not find the OpenCL device {uuid} chosen by the lab; it finds {found}")]
     OtherDevices { uuid: String, found: String },
-    #[error("the calls cannot be traced: {0}")]
+    #[error("failed to trace the calls: {0}")]
     Untraceable(io::Error),
 }
 
-/// Prints the answer and ends the process, without the driver's own farewell: what an experiment has broken is not
-/// to break after the answer is there.
+/// Prints the answer and ends the process without running exit handlers: what an experiment has broken must not crash
+/// after the answer.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     end_with_parent();
     let answer = match answer(arguments) {
@@ -65,13 +65,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let text = answer.unwrap_or_else(|error| format!("failed at {error}"));
     let mut out = std::io::stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
-        eprintln!("error: the answer cannot be printed: {error}");
+        eprintln!("error: failed to print the answer: {error}");
         return ExitCode::from(2);
     }
     exit_now()
 }
 
-/// Does what an experiment asks for, and ends as an experiment does.
+/// Serves an experiment's requests, and ends as an experiment does.
 pub(crate) fn partner(device: &Device) -> ExitCode {
     end_with_parent();
     let bench = match bench(device, Role::Partner) {
@@ -79,7 +79,7 @@ pub(crate) fn partner(device: &Device) -> ExitCode {
         Err(error) => return exit_refused(&error),
     };
     if let Err(error) = partner::serve(&bench, std::io::stdin().as_fd()) {
-        eprintln!("error: the other process of an experiment failed at {error}");
+        eprintln!("error: the partner process of an experiment failed at {error}");
         return ExitCode::from(2);
     }
     exit_now()
@@ -100,7 +100,7 @@ fn opencl_answer(arguments: &Arguments) -> Result<Answer, ChildError> {
     Ok((experiment.run)(&opencl::fixture::Fixture { device: found }))
 }
 
-/// The device that the lab has chosen, and no other: an answer is recorded as that one's.
+/// Finds exactly the device that the lab has chosen: the answer is recorded as its own.
 fn opencl_device(uuid: &str) -> Result<InstalledDevice, ChildError> {
     let all = open::opencl::devices().map_err(ChildError::NoOpenCl)?;
     let said = |found: &InstalledDevice| {
@@ -127,12 +127,12 @@ fn driver(selector: &str) -> Option<(Api, CUdevice)> {
         Some(("cuda", ordinal)) => (Kind::Cuda, ordinal.parse().ok()?),
         _ => return None,
     };
-    // SAFETY: an experiment has a process of its own, and no memory that it did not make; what it does wrong on purpose is
-    // what a driver is known to refuse.
+    // SAFETY: an experiment has its own process, and uses only memory that it created; its deliberate errors are known
+    // to be rejected by drivers.
     Some((unsafe { open::untouched(kind) }.ok()?, CUdevice(ordinal)))
 }
 
-/// Leaves it to the lab to say why an experiment did not begin.
+/// Prints why an experiment did not start, for the lab to report.
 fn exit_not_started(error: &ChildError) -> ExitCode {
     println!("{error}");
     ExitCode::from(NOT_STARTED)
@@ -144,12 +144,12 @@ fn exit_refused(error: &ChildError) -> ExitCode {
 }
 
 fn exit_now() -> ! {
-    // SAFETY: the process ends here; nothing of it is left that an exit handler would have to save.
+    // SAFETY: the process ends here; no exit handler has anything to save.
     unsafe { libc::_exit(0) }
 }
 
-/// A lab that is interrupted leaves no experiment behind, and an experiment no partner.
+/// Makes an interrupted lab end its experiments, and an experiment its partner.
 fn end_with_parent() {
-    // Where the system has no such thing, an experiment that nobody waits for comes to its end by itself.
+    // Without this feature, an orphaned experiment runs to its end.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }

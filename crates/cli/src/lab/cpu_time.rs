@@ -1,20 +1,19 @@
-//! Time as the threads of this process have had it, which on a busy machine is less than has passed.
+//! The time that the threads of this process have run or slept, which on a busy machine is less than the elapsed time.
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// How long each other thread of this process has slept or run since the first look. Time in which it wanted a
-/// processor and had none does not count, so that a call that is slow because the machine is busy is not taken for one
-/// that waits.
+/// Measures how long each other thread of this process has slept or run since the first look. Time spent waiting for a
+/// processor does not count, so a call that is slow because the machine is busy is not taken for one that waits.
 pub(crate) struct CpuTime {
     own: u64,
     threads: HashMap<u64, ThreadTime>,
-    /// What all looks count for.
+    /// The total of all looks.
     blind: Duration,
 }
 
-/// What a thread has had of the time.
+/// The time that a thread has had.
 struct ThreadTime {
     on_cpu: Duration,
     total: Duration,
@@ -29,10 +28,11 @@ impl CpuTime {
         }
     }
 
-    /// Looks at every thread but the caller's: what the one has had that had least. One that sleeps now is taken to have
-    /// slept for a `slice`, however long ago the last look was, because who looks may have wanted a processor, too.
+    /// Looks at every thread but the caller's, and returns the smallest time that any has had. A sleeping thread is
+    /// credited with one `slice` per look, however long ago the last look was, because the looking thread may itself
+    /// have waited for a processor.
     ///
-    /// Where the system does not tell of threads, each look counts for a slice.
+    /// If the system does not report threads, each look counts as one slice.
     pub(crate) fn advance(&mut self, slice: Duration) -> Duration {
         self.blind += slice;
         self.threads = self
@@ -48,7 +48,7 @@ impl CpuTime {
         self.threads.values().map(|had| had.total).min().unwrap_or(self.blind)
     }
 
-    /// The threads but the caller's that can be looked at. One may end while it is looked for.
+    /// Returns the state of the other threads. One may end meanwhile.
     fn states(&self) -> Vec<(u64, State)> {
         let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let threads = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -56,7 +56,7 @@ impl CpuTime {
     }
 }
 
-/// What the system tells of a thread.
+/// What the system reports about a thread.
 struct State {
     /// It runs or waits for a processor.
     is_runnable: bool,
@@ -67,7 +67,7 @@ struct State {
 impl State {
     fn of(thread: u64) -> Option<Self> {
         let read = |name: &str| fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).ok();
-        // The name of the thread stands in parentheses, and may have any character in it.
+        // The thread's name is in parentheses, and may contain any character.
         let wants = read("stat")?.rsplit_once(") ")?.1.starts_with('R');
         let ran = read("schedstat")?.split(' ').next()?.parse().ok()?;
         Some(Self { is_runnable: wants, ran: Duration::from_nanos(ran) })
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_thread_that_shares_a_processor_has_less_time_than_has_passed() {
         let stop = AtomicBool::new(false);
-        let many = 4 * thread::available_parallelism().expect("processors are counted").get();
+        let many = 4 * thread::available_parallelism().expect("the number of processors is known").get();
         let spin = || {
             while !stop.load(Ordering::Relaxed) {
                 std::hint::spin_loop();

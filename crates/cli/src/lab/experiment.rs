@@ -1,4 +1,5 @@
-//! What an experiment is, and the list of all. Each is one question to a driver with a short literal answer.
+//! What an experiment is, and the list of all of them. Each does one thing with a driver and has a short literal
+//! answer.
 
 use std::io;
 
@@ -48,8 +49,8 @@ mod special_registers;
 mod stream_values;
 mod streams;
 
-/// The five questions that the project answers, and what all of them need to know of kernels that go wrong and of
-/// virtual memory; the first number of an id is the place here.
+/// The project's five questions, and two groups that all of them need: faults of kernels, and virtual memory. The first
+/// number of an id is the index here.
 pub(crate) const QUESTIONS: [&str; 7] = [
     "who owns device memory and who may free it",
     "how processes work together on one GPU",
@@ -60,7 +61,7 @@ pub(crate) const QUESTIONS: [&str; 7] = [
     "how memory and its addresses come together",
 ];
 
-/// An experiment at a bench: that of CUDA's, or of OpenCL's.
+/// An experiment with a fixture: CUDA's or OpenCL's.
 pub(crate) struct Experiment<B = Fixture> {
     pub(crate) id: Id,
     /// What is done, in a sentence without its full stop.
@@ -74,7 +75,7 @@ impl<B> Experiment<B> {
     }
 }
 
-/// An experiment as far as who does not make it has to know it.
+/// An experiment's id and title, without its code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExperimentInfo {
     pub(crate) id: Id,
@@ -83,7 +84,7 @@ pub(crate) struct ExperimentInfo {
 
 pub(crate) type Answer = Result<String, Failure>;
 
-/// Why an experiment has no answer: a step on the way to its question failed.
+/// Why an experiment has no answer: one of its steps failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("{} with {}", .0.call, error_name(.0.code))]
@@ -138,7 +139,7 @@ const GROUPS: [&[Experiment]; 39] = [
     stream_values::EXPERIMENTS,
 ];
 
-/// Every experiment, in the order of the ids.
+/// Returns every experiment, ordered by id.
 pub(crate) fn all() -> Vec<&'static Experiment> {
     let mut experiments: Vec<_> = GROUPS.iter().flat_map(|group| group.iter()).collect();
     experiments.sort_by_key(|experiment| experiment.id);
@@ -149,7 +150,7 @@ pub(crate) fn with_id(id: Id) -> Option<&'static Experiment> {
     all().into_iter().find(|experiment| experiment.id == id)
 }
 
-/// Whether the kernel of an experiment makes a wrong access that hardware does not check.
+/// Returns whether an experiment's kernel makes an invalid access that hardware does not check.
 pub(crate) fn is_unchecked(id: Id) -> bool {
     faults::UNCHECKED.contains(&id)
 }

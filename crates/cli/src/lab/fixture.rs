@@ -1,4 +1,4 @@
-//! The bench that experiments work at: a driver, a device, and the calls that take memory of the host.
+//! The fixture of experiments: a driver, a device, and the calls that take host memory.
 
 use std::ffi::c_void;
 use std::ops::Deref;
@@ -11,14 +11,14 @@ use freehold_driver::cuda::{
 
 use super::host_buffer::HostBuffer;
 
-/// A driver that nothing was called of yet, and the device of it to use.
+/// A driver on which nothing was called yet, and the device to use.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     pub(crate) api: Api,
     pub(crate) device: CUdevice,
-    /// What names this device to another process of ours.
+    /// Names this device to another process of the lab.
     pub(crate) selector: String,
-    /// The part of a trace that the calls are added to, those of another process of ours too.
+    /// The trace file for the calls, including those of partner processes.
     pub(crate) trace: Option<PathBuf>,
 }
 
@@ -31,7 +31,7 @@ impl Deref for Fixture {
 }
 
 impl Fixture {
-    /// The device's primary context, retained and current: where most experiments begin.
+    /// Retains the device's primary context and makes it current: the start of most experiments.
     pub(crate) fn init_context(&self) -> Result<CUcontext, CallError> {
         driver::init(self, 0)?;
         let context = primary::retain(self, self.device)?;
@@ -39,12 +39,12 @@ impl Fixture {
         Ok(context)
     }
 
-    /// A context of our own beside the primary one, current.
+    /// Creates another context next to the primary one, and makes it current.
     pub(crate) fn second_context(&self) -> Result<CUcontext, CallError> {
         context::create(self, self.device, ctx_flags::SCHED_AUTO)
     }
 
-    /// The address of new pinned memory. Addresses of the host are numbers here, as those of a device are.
+    /// Allocates pinned memory. Host addresses are numbers here, like device addresses.
     pub(crate) fn alloc_host(&self, bytes: usize) -> Result<CUdeviceptr, CallError> {
         host::alloc(self, bytes).map(number)
     }
@@ -54,18 +54,18 @@ impl Fixture {
     }
 
     pub(crate) fn free_host(&self, start: CUdeviceptr) -> Result<(), CallError> {
-        // SAFETY: pinned memory that an experiment reads or writes is a `Host`, which none of them frees.
+        // SAFETY: pinned memory that an experiment reads or writes is a `HostBuffer`, which none of them frees.
         unsafe { host::free(self, pointer(start)) }
     }
 
     pub(crate) fn register(&self, start: CUdeviceptr, bytes: usize, flags: u32) -> Result<(), CallError> {
-        // SAFETY: the memory is a `Host`, which stays mapped until the process ends and is used through atomics alone,
-        // or it is none of the process's and the call is refused.
+        // SAFETY: the memory is a `HostBuffer`, which stays mapped until the process ends and is used only through
+        // atomics, or it does not belong to the process and the call fails.
         unsafe { host::register(self, pointer(start), bytes, flags) }
     }
 
     pub(crate) fn unregister(&self, start: CUdeviceptr) -> Result<(), CallError> {
-        // SAFETY: no experiment has work pending on memory that it unregisters.
+        // SAFETY: no experiment has pending work on memory that it unregisters.
         unsafe { host::unregister(self, pointer(start)) }
     }
 
@@ -73,14 +73,13 @@ impl Fixture {
         host::flags(self, pointer(start))
     }
 
-    /// Where the device sees memory of the host.
+    /// Returns the device address of host memory.
     pub(crate) fn device_address(&self, start: CUdeviceptr, flags: u32) -> Result<CUdeviceptr, CallError> {
         host::device_address(self, pointer(start), flags)
     }
 
     pub(crate) fn copy_in(&self, to: CUdeviceptr, from: HostBuffer) -> Result<(), CallError> {
-        // SAFETY: the memory of the host has these bytes, stays until the process ends, and is used through atomics
-        // alone.
+        // SAFETY: the host memory has these bytes, stays until the process ends, and is used only through atomics.
         let code = unsafe { (self.cuMemcpyHtoD_v2)(to, pointer(from.address()), from.bytes()) };
         check(Function::cuMemcpyHtoD_v2, code)
     }
@@ -103,7 +102,7 @@ impl Fixture {
         check(Function::cuMemcpyDtoHAsync_v2, code)
     }
 
-    /// The bytes at `from`, read back once all work of the current context is done.
+    /// Returns the bytes at `from`, read once all work of the current context is complete.
     pub(crate) fn bytes_at(&self, from: CUdeviceptr, bytes: usize) -> Result<Vec<u8>, CallError> {
         context::synchronize(self)?;
         let host = HostBuffer::pageable(bytes);
@@ -112,7 +111,7 @@ impl Fixture {
     }
 }
 
-/// The outcome of a call of the table, with the call's name on its error.
+/// Converts the result of a table's function, adding the call's name to an error.
 pub(crate) fn check(call: Function, code: CUresult) -> Result<(), CallError> {
     code.map_err(|code| CallError { call, code })
 }

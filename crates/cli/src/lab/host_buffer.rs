@@ -1,4 +1,4 @@
-//! Memory of the host that a driver works on.
+//! Host memory for experiments.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ptr::NonNull;
@@ -10,52 +10,51 @@ use super::fixture::Fixture;
 
 const PAGE: usize = 4096;
 
-/// Bytes of the host that stay until the process ends, so that work in a stream may use them at any time. They are
-/// read and written as atomics, because a device may do so at the same moment.
+/// Host memory that lives until the process ends, so that work in a stream may use it at any time. It is accessed
+/// through atomics, because a device may access it at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostBuffer {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: `start` is not `Send` because it is a pointer; what it points to is never taken back, and is used through
-// atomics alone.
+// SAFETY: `start` is not `Send` because it is a pointer; the memory is never freed, and is used only through atomics.
 unsafe impl Send for HostBuffer {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HostBuffer {}
 
 impl HostBuffer {
-    /// Memory that the driver knows nothing of.
+    /// Allocates memory that the driver does not know.
     pub(crate) fn pageable(bytes: usize) -> Self {
         let layout =
-            Layout::from_size_align(bytes.max(1).next_multiple_of(PAGE), PAGE).expect("a size of an experiment");
-        // SAFETY: the layout is not of size zero.
+            Layout::from_size_align(bytes.max(1).next_multiple_of(PAGE), PAGE).expect("experiments use valid sizes");
+        // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         Self { start, bytes }
     }
 
-    /// The same, registered with the driver for every context.
+    /// Allocates the same, registered with the driver for every context.
     pub(crate) fn registered(bench: &Fixture, bytes: usize) -> Result<Self, CallError> {
         let host = Self::pageable(bytes);
         bench.register(host.address(), bytes, host_register_flags::PORTABLE | host_register_flags::DEVICEMAP)?;
         Ok(host)
     }
 
-    /// Memory of `cuMemAllocHost`, for an experiment that leaves it and its context alone.
+    /// Allocates with `cuMemAllocHost`, for an experiment that frees neither the memory nor its context.
     pub(crate) fn pinned(bench: &Fixture, bytes: usize) -> Result<Self, CallError> {
         let start = bench.alloc_host(bytes)?;
-        let start = NonNull::new(start.0 as *mut u8).expect("the driver allocates at an address other than null");
+        let start = NonNull::new(start.0 as *mut u8).expect("the driver does not return null");
         let host = Self { start, bytes };
         host.fill(0);
         Ok(host)
     }
 
-    /// Memory that somebody else has made: another process's too, or managed.
+    /// Wraps memory created elsewhere, such as another process's or managed memory.
     ///
     /// # Safety
     /// `start` must be aligned for a `u64`, with `bytes` bytes that stay mapped for reading and writing until the
-    /// process ends, and that this process uses through atomics alone.
+    /// process ends, and that this process uses only through atomics.
     pub(crate) unsafe fn shared(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes }
     }
@@ -72,21 +71,21 @@ impl HostBuffer {
         assert!(at < self.bytes, "byte {at} of {}", self.bytes);
         // SAFETY: the assertion keeps the byte inside the allocation.
         let byte = unsafe { self.start.add(at) };
-        // SAFETY: the byte is readable and writable until the process ends, and used through atomics alone.
+        // SAFETY: the byte is readable and writable until the process ends, and used only through atomics.
         unsafe { AtomicU8::from_ptr(byte.as_ptr()) }
     }
 
-    /// The 32-bit word at the start.
+    /// Returns the 32-bit word at the start.
     pub(crate) fn word(self) -> &'static AtomicU32 {
         assert!(self.bytes >= 4, "a word of {} bytes", self.bytes);
-        // SAFETY: as for `byte`, aligned for a `u64`; words and bytes are not used at once.
+        // SAFETY: as for `byte`, aligned for a `u64`; words and bytes are not used at the same time.
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().cast()) }
     }
 
-    /// The 64-bit word at the start.
+    /// Returns the 64-bit word at the start.
     pub(crate) fn long(self) -> &'static AtomicU64 {
         assert!(self.bytes >= 8, "a long of {} bytes", self.bytes);
-        // SAFETY: as for `byte`, aligned for a `u64`; longs and bytes are not used at once.
+        // SAFETY: as for `byte`, aligned for a `u64`; longs and bytes are not used at the same time.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().cast()) }
     }
 
@@ -96,7 +95,7 @@ impl HostBuffer {
         }
     }
 
-    /// Byte `at` is `at`, modulo 251: neighbouring rows and pages differ.
+    /// Sets byte `at` to `at` modulo 251, so that neighbouring rows and pages differ.
     pub(crate) fn count_up(self) {
         for at in 0..self.bytes {
             self.byte(at).store((at % 251) as u8, Ordering::Relaxed);

@@ -1,24 +1,24 @@
-//! The number of an experiment, and the selection of some by a part of it.
+//! The id of an experiment, and prefixes that select several.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Question, fact of that question, experiment on that fact: `2.2.1`.
+/// Question, topic, experiment: `2.2.1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Id(pub(crate) u8, pub(crate) u8, pub(crate) u8);
 
-/// What OpenCL is asked has the letter o where a question's number is: `o.2.1`.
+/// The first number of OpenCL experiments, written as the letter o: `o.2.1`.
 pub(crate) const OPENCL: u8 = u8::MAX;
 
-/// The front of an id, `2` or `2.2` or `2.2.1`: it selects what is equal to it or beneath it.
+/// A prefix of an id, `2`, `2.2` or `2.2.1`: selects every id that starts with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IdPrefix(Vec<u8>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an id is one to three numbers with dots between them")]
+#[error("expected one to three numbers separated by dots")]
 pub(crate) struct NotAnId;
 
 impl IdPrefix {
@@ -26,7 +26,7 @@ impl IdPrefix {
         [id.0, id.1, id.2].starts_with(&self.0)
     }
 
-    /// The part that `self` lies beneath; a question lies beneath nothing.
+    /// Returns the prefix one level up; a question has none.
     pub(crate) fn parent(&self) -> Option<Self> {
         match self.0.len() {
             0 | 1 => None,
@@ -59,7 +59,7 @@ fn question(text: &str) -> Result<u8, NotAnId> {
     }
 }
 
-/// The first number of an id as it is written.
+/// Formats the first number of an id.
 fn question_name(number: u8) -> String {
     if number == OPENCL { "o".to_owned() } else { number.to_string() }
 }
@@ -102,7 +102,7 @@ impl fmt::Display for Id {
 
 impl fmt::Display for IdPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, rest) = self.0.split_first().expect("a part has a first number");
+        let (first, rest) = self.0.split_first().expect("a prefix is not empty");
         f.write_str(&question_name(*first))?;
         rest.iter().try_for_each(|number| write!(f, ".{number}"))
     }

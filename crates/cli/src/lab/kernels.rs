@@ -1,4 +1,4 @@
-//! Kernels for experiments: their texts loaded, launches of them, and one that runs for as long as a latch is closed.
+//! Kernels for experiments: loading their PTX, launching them, and one that runs while a latch is closed.
 
 use std::ffi::{CStr, c_void};
 
@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
 use super::fixture::Fixture;
 use super::latch::Latch;
 
-/// A text of a folder beside the experiments, with the NUL that a driver looks for.
+/// Includes a PTX file with the NUL that a driver expects.
 macro_rules! text {
     ($name:literal) => {
         match CStr::from_bytes_with_nul(concat!(include_str!(concat!("experiment/", $name)), "\0").as_bytes()) {
@@ -32,26 +32,26 @@ pub(crate) const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 /// The default stream.
 pub(crate) const DEFAULT: CUstream = CUstream::NULL;
 
-/// Loads a text into the current context.
+/// Loads PTX into the current context.
 pub(crate) fn load(b: &Fixture, text: &CStr) -> Result<CUmodule, CallError> {
     // SAFETY: the text ends in a NUL.
     unsafe { module::load(b, text.as_ptr().cast()) }
 }
 
-/// A kernel of a text, all of which is loaded when this returns.
+/// Returns a kernel, which is loaded when this returns.
 pub(crate) fn kernel(b: &Fixture, text: &CStr, name: &CStr) -> Result<CUfunction, CallError> {
     function(b, load(b, text)?, name)
 }
 
-/// A kernel of a module, which is loaded when this returns: a driver that does so at the first launch may wait for
-/// others that run.
+/// Returns a kernel of a module, which is loaded when this returns: a driver that loads at the first launch may wait
+/// for running kernels.
 pub(crate) fn function(b: &Fixture, of: CUmodule, name: &CStr) -> Result<CUfunction, CallError> {
     let kernel = module::function(b, of, name)?;
     function::load(b, kernel)?;
     Ok(kernel)
 }
 
-/// Launches a kernel of the texts above, all of whose parameters are of eight bytes at the most.
+/// Launches a kernel of the texts above, whose parameters have at most eight bytes each.
 pub(crate) fn launch(
     b: &Fixture,
     kernel: CUfunction,
@@ -60,18 +60,18 @@ pub(crate) fn launch(
     arguments: &[u64],
 ) -> Result<(), CallError> {
     let mut pointers: Vec<*mut c_void> = arguments.iter().map(|a| std::ptr::from_ref(a).cast_mut().cast()).collect();
-    // SAFETY: there is an argument for each parameter, and eight bytes of it, which are no fewer than the parameter
-    // has and start with it; memory of the host that the kernel reaches is a `Host`.
+    // SAFETY: there is one argument per parameter, of eight bytes, which are at least as many as the parameter has and
+    // start with it; host memory that the kernel accesses is a `HostBuffer`.
     unsafe { launch::kernel(b, kernel, shape, stream, &mut pointers) }
 }
 
-/// The word at an address of the device, once all work of the current context is done.
+/// Returns the word at a device address, once all work of the current context is complete.
 pub(crate) fn word_at(b: &Fixture, at: CUdeviceptr) -> Result<u32, CallError> {
     let bytes = b.bytes_at(at, 4)?;
     Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
-/// A block of the device whose words are zero.
+/// Returns a device block of zeros.
 pub(crate) fn zeros(b: &Fixture) -> Result<CUdeviceptr, CallError> {
     let block = memory::alloc(b, 4096)?;
     fill::d8(b, block, 0, 4096)?;
@@ -91,7 +91,7 @@ impl Spin {
         Self::of(b, kernel)
     }
 
-    /// The kernel `spin` of a module or library that is loaded already.
+    /// Uses the kernel `spin` of a loaded module or library.
     pub(crate) fn of(b: &Fixture, kernel: CUfunction) -> Result<Self, CallError> {
         let latch = Latch::new(b)?;
         let open = zeros(b)?;
@@ -102,14 +102,14 @@ impl Spin {
         Ok(Self { latch, kernel })
     }
 
-    /// Adds a kernel to `stream` that runs until the latch opens and then stores `value` to `to`, nowhere if that is
+    /// Launches a kernel in `stream` that runs until the latch opens and then stores `value` to `to`, unless that is
     /// null.
     pub(crate) fn hold(&self, b: &Fixture, stream: CUstream, to: CUdeviceptr, value: u32) -> Result<(), CallError> {
         let words = [self.latch.address().0, self.latch.started_address().0, to.0, value.into()];
         launch(b, self.kernel, ONE, stream, &words)
     }
 
-    /// [`hold`](Self::hold) in a stream with nothing else to do, and waits until the kernel runs.
+    /// Calls [`hold`](Self::hold) in an otherwise idle stream, and waits until the kernel runs.
     pub(crate) fn run(&self, b: &Fixture, stream: CUstream, to: CUdeviceptr, value: u32) -> Result<(), CallError> {
         self.hold(b, stream, to, value)?;
         self.latch.wait_for_kernel(b, stream)

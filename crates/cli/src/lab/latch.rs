@@ -1,4 +1,5 @@
-//! Work that is pending for as long as an experiment wants: a stream that waits for a word, or a kernel that spins at it.
+//! Work that stays pending as long as an experiment wants: a stream that waits for a word, or a kernel that spins on
+//! it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,34 +12,34 @@ use super::cpu_time::CpuTime;
 use super::fixture::Fixture;
 use super::host_buffer::HostBuffer;
 
-/// How long a call may take that does not wait for work, of the time that the threads of this process have.
+/// How much of the threads' own time a call that does not wait for work may take.
 const PROMPT: Duration = Duration::from_millis(250);
 
-/// Between two looks at whether a stream has come to its end.
+/// The interval between checks whether a stream has finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Between two looks at what time the threads have had while a call is in progress.
+/// The interval between checks of the threads' time during a call.
 const SLICE: Duration = Duration::from_millis(5);
 
-/// After this long, of the time that the threads have, a latch opens by itself. No experiment needs it so long, and a
-/// process that is killed while a latch of its is closed leaves a device that cannot end the context.
+/// After this much of the threads' time, a latch opens by itself. No experiment needs longer, and a process killed
+/// while its latch is closed leaves a device that cannot end the context.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Between two looks at whether it is so late.
+/// The interval between checks of that deadline.
 const FINAL_WAIT: Duration = Duration::from_millis(100);
 
-/// A word of the host. A stream that meets it goes no further until it is open, at the latest when it is dropped.
+/// A word of host memory. A stream that reaches it waits until the latch opens, at the latest when it is dropped.
 ///
-/// The word is memory of the process and not of a context, so that it outlives every context.
+/// The word belongs to the process, not to a context, so it outlives every context.
 pub(crate) struct Latch {
     host: HostBuffer,
     address: CUdeviceptr,
 }
 
-/// Where, behind the word, a kernel that spins at the latch says that it has begun.
+/// The offset from the word at which a spinning kernel reports that it has started.
 const STARTED_OFFSET: usize = 64;
 
-/// What a call did while work was pending.
+/// Whether a call waited for pending work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     Waited,
@@ -55,8 +56,8 @@ impl Pace {
 }
 
 impl Latch {
-    /// A closed latch for the streams of every context. The current one has done some work of each sort when it is
-    /// made, because the first work of a sort may wait for the device.
+    /// Creates a closed latch for the streams of every context. First runs some work of each kind in the current
+    /// context, because the first of a kind may wait for the device.
     pub(crate) fn new(bench: &Fixture) -> Result<Self, CallError> {
         warm(bench)?;
         let host = HostBuffer::registered(bench, 4096)?;
@@ -64,22 +65,22 @@ impl Latch {
         Ok(Self { host, address: bench.device_address(host.address(), 0)? })
     }
 
-    /// Holds `stream` here until the latch opens.
+    /// Makes `stream` wait until the latch opens.
     pub(crate) fn block_stream(&self, bench: &Fixture, stream: CUstream) -> Result<(), CallError> {
         stream::wait_value_32(bench, stream, self.address, 1, wait_value_flags::GEQ)
     }
 
-    /// Where a kernel looks for the word, which is not zero when the latch is open.
+    /// Returns the address that a kernel polls; the word is not zero when the latch is open.
     pub(crate) fn address(&self) -> CUdeviceptr {
         self.address
     }
 
-    /// Where a kernel says that it has begun, with a word that is not zero.
+    /// Returns the address to which a kernel writes a word other than zero when it has started.
     pub(crate) fn started_address(&self) -> CUdeviceptr {
         CUdeviceptr(self.address.0 + STARTED_OFFSET as u64)
     }
 
-    /// Waits until a kernel of `stream` spins at the latch, or the latch has opened by itself.
+    /// Waits until a kernel of `stream` spins on the latch, or the latch has opened by itself.
     pub(crate) fn wait_for_kernel(&self, bench: &Fixture, stream: CUstream) -> Result<(), CallError> {
         while self.host.byte(STARTED_OFFSET).load(Ordering::SeqCst) == 0 && self.host.word().load(Ordering::SeqCst) == 0
         {
@@ -93,7 +94,7 @@ impl Latch {
         self.host.word().store(1, Ordering::SeqCst);
     }
 
-    /// Whether `call` waits for the work that the latch holds. The latch is open afterwards.
+    /// Returns whether `call` waits for the work that the latch holds. The latch is open afterwards.
     pub(crate) fn during<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
         let outcome = self.unless_held(call);
         self.open();
@@ -105,10 +106,10 @@ impl Latch {
         unless_opened(|| self.open(), call)
     }
 
-    /// Whether `stream` comes to the end of its work while the latch is closed. The latch is open afterwards.
+    /// Returns whether `stream` finishes its work while the latch is closed. The latch is open afterwards.
     ///
-    /// The driver is asked again and again, because one that schedules at its calls gets on in no other way.
-    /// Its end is read from the word that it writes last: a query of a default stream may ask for others too.
+    /// Polls the driver, because one that schedules during its calls makes no progress otherwise. The end shows in the
+    /// word that the stream writes last: a query of a default stream may include other streams.
     pub(crate) fn overtaken_by(&self, bench: &Fixture, stream: CUstream, end: &AtomicU32) -> Result<bool, CallError> {
         let mut clock = CpuTime::new();
         while end.load(Ordering::SeqCst) == 0 && clock.advance(POLL_INTERVAL) < PROMPT {
@@ -127,7 +128,7 @@ impl Drop for Latch {
     }
 }
 
-/// Whether `call` waits until `open` lets it go on, which is called only if it does.
+/// Returns whether `call` waits until `open` lets it continue; `open` is called only then.
 pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -> T) -> (Pace, T) {
     let (returned, news) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -147,7 +148,7 @@ pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -
     })
 }
 
-/// Calls `open` when an experiment has surely failed to.
+/// Calls `open` when an experiment has clearly failed to do so.
 pub(crate) fn open_after_deadline(open: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
         let mut clock = CpuTime::new();
@@ -158,7 +159,7 @@ pub(crate) fn open_after_deadline(open: impl FnOnce() + Send + 'static) {
     });
 }
 
-/// Some work of each sort in the current context.
+/// Runs some work of each kind in the current context.
 pub(crate) fn warm(bench: &Fixture) -> Result<(), CallError> {
     const BYTES: usize = 1 << 20;
     let block = memory::alloc(bench, 2 * BYTES)?;

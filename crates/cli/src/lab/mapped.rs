@@ -1,4 +1,4 @@
-//! What experiments on virtual memory begin with: memory without an address, and mappings of it.
+//! The setup of experiments on virtual memory: physical memory without an address, and mappings of it.
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -10,10 +10,10 @@ use super::fixture::Fixture;
 
 pub(crate) const MIB: usize = 1 << 20;
 
-/// What such memory and its addresses are multiples of.
+/// The granularity of such memory and its addresses.
 pub(crate) const PAGE: usize = 2 * MIB;
 
-/// Memory that was made, and mapped for the device to read and write.
+/// Memory that was created, and mapped for the device to read and write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapped {
     pub(crate) start: CUdeviceptr,
@@ -21,12 +21,12 @@ pub(crate) struct Mapped {
     pub(crate) bytes: usize,
 }
 
-/// Memory of the device that is not to be exported.
+/// Device memory that cannot be exported.
 pub(crate) fn device_prop(b: &Fixture) -> CUmemAllocationProp {
     CUmemAllocationProp::on_device(b.device, CUmemAllocationHandleType::NONE)
 }
 
-/// Memory of the device that can be exported as a descriptor.
+/// Device memory that can be exported as a descriptor.
 pub(crate) fn shareable_prop(b: &Fixture) -> CUmemAllocationProp {
     CUmemAllocationProp::on_device(b.device, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR)
 }
@@ -52,12 +52,12 @@ pub(crate) fn no_access(b: &Fixture) -> CUmemAccessDesc {
     CUmemAccessDesc { location: on_device(b), flags: CUmemAccess_flags::PROT_NONE }
 }
 
-/// Reserves addresses wherever the driver likes.
+/// Reserves addresses of the driver's choice.
 pub(crate) fn reserve(b: &Fixture, bytes: usize) -> Result<CUdeviceptr, CallError> {
     address::reserve(b, bytes, 0, CUdeviceptr::NULL)
 }
 
-/// Maps a whole handle to addresses of its own. Nobody has access.
+/// Maps a whole handle to new addresses, without access.
 pub(crate) fn map_existing(
     b: &Fixture,
     allocation: CUmemGenericAllocationHandle,
@@ -68,20 +68,20 @@ pub(crate) fn map_existing(
     Ok(start)
 }
 
-/// New memory, mapped to addresses of its own. Nobody has access.
+/// Creates memory and maps it to new addresses, without access.
 pub(crate) fn map_without_access(b: &Fixture, bytes: usize) -> Result<Mapped, CallError> {
     let allocation = allocation::create(b, bytes, &shareable_prop(b))?;
     Ok(Mapped { start: map_existing(b, allocation, bytes)?, allocation, bytes })
 }
 
-/// New memory, mapped to addresses of its own, to be read and written.
+/// Creates memory and maps it to new addresses, for reading and writing.
 pub(crate) fn map_new(b: &Fixture, bytes: usize) -> Result<Mapped, CallError> {
     let mapped = map_without_access(b, bytes)?;
     mapping::set_access(b, mapped.start, bytes, &[read_write_access(b)])?;
     Ok(mapped)
 }
 
-/// The address `bytes` further on.
+/// Returns the address `bytes` further on.
 pub(crate) fn offset(start: CUdeviceptr, bytes: usize) -> CUdeviceptr {
     CUdeviceptr(start.0 + bytes as u64)
 }

@@ -1,7 +1,7 @@
-//! The lab: experiments that say what a driver does, beside what a recorded device did.
+//! The lab: experiments that show what a driver does, compared with a recorded device.
 //!
-//! This file owns the command: what is selected, what is compared, what is printed. It calls no driver: each
-//! experiment runs in a process of its own (`runner` starts it, `child` is it).
+//! This file owns the command: selection, comparison and output. It calls no driver: each experiment runs in its own
+//! process, which `runner` starts and `child` runs in.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -44,27 +44,28 @@ mod trace;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Only these experiments: an id, or the front of some (2, 2.2, 2.2.1; of OpenCL o.2, o.2.1)
+    /// Only these experiments: an id, or the start of one (2, 2.2, 2.2.1; for OpenCL o.2, o.2.1); separated by commas
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// The device: soft, cuda, cuda:N, opencl or opencl:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda, cuda:N, opencl or opencl:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
+    /// device]
     #[arg(long)]
     device: Option<String>,
     /// Write the answers of this device to FILE, as a reference
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Compare with the answers in FILE, not with those built in
+    /// Compare with the answers in FILE instead of the built-in record
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
-    /// Write every driver call of every experiment to FILE, which ui.perfetto.dev opens
+    /// Write every driver call of every experiment to FILE, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
 
-/// Why the lab did not do what it was asked to. Exit status 2.
+/// Why the lab could not run. Exit status 2.
 #[derive(Debug, thiserror::Error)]
 enum LabError {
     #[error(transparent)]
@@ -75,23 +76,23 @@ enum LabError {
     Trace(#[from] TraceError),
     #[error("no experiment has the id {text:?}: {hint}")]
     UnknownId { text: String, hint: String },
-    #[error("no experiment has the id {text:?} on this device: it is a question to OpenCL, for --device opencl")]
+    #[error("no experiment has the id {text:?} on this device: OpenCL experiments need --device opencl")]
     OfOpenCl { text: String },
     #[error(
-        "no answers of the OpenCL platform {platform:?} are built in: record some with --record FILE, or name others with --reference FILE"
+        "no answers of the OpenCL platform {platform:?} are built in: record them with --record FILE, or give --reference FILE"
     )]
     NeverRecorded { platform: String },
-    #[error("--trace: calls of OpenCL cannot be traced; leave it out, or name a CUDA device")]
+    #[error("--trace does not work with OpenCL: omit it, or choose a CUDA device")]
     Untraceable,
-    #[error("experiment {id} did not begin: {said}")]
+    #[error("experiment {id} did not start: {said}")]
     NotBegun { id: Id, said: String },
-    #[error("the experiments cannot be started: {0}")]
+    #[error("failed to start the experiments: {0}")]
     Start(io::Error),
-    #[error("the answers cannot be printed: {0}")]
+    #[error("failed to print the answers: {0}")]
     Print(io::Error),
 }
 
-/// One experiment with its answers, as `--json` prints it.
+/// One experiment with its answers, as printed by `--json`.
 #[derive(Serialize)]
 struct Finding<'a> {
     id: Id,
@@ -100,12 +101,12 @@ struct Finding<'a> {
     here: &'a str,
     reference: Option<&'a str>,
     agrees: bool,
-    /// It agrees because it reports a wrong access that hardware lets pass.
+    /// It agrees because it reports an invalid access that hardware does not check.
     #[serde(skip)]
     is_stricter: bool,
 }
 
-/// Exit status 0 when all agree, 1 when one differs, 2 when the lab could not do what it was asked to.
+/// Exits with status 0 if all answers agree, 1 if one differs, 2 if the lab could not run.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match compare(arguments) {
         Ok(true) => ExitCode::SUCCESS,
@@ -117,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Whether all that was selected agrees.
+/// Returns whether all selected answers agree.
 fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     let reference = arguments.reference.as_deref().map(Reference::read).transpose()?;
     let mut target = Target::open(arguments.device.as_deref())?;
@@ -142,7 +143,7 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     if let Some(record) = record {
         record.finish(&recorded(&selected, &answers, &target))?;
     }
-    // What is recorded for the first time agrees with itself.
+    // A first record agrees with itself.
     let reference = reference.unwrap_or_else(|| recorded(&selected, &answers, &target));
     let findings = findings(&selected, &answers, &reference);
     let text = if arguments.json { json(&findings) } else { table(&findings, &target.why, &reference) };
@@ -150,20 +151,20 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     Ok(findings.iter().all(|finding| finding.agrees))
 }
 
-/// What is recorded of a device.
+/// Returns the record of a device.
 fn recorded(selected: &[ExperimentInfo], answers: &[String], target: &Target) -> Reference {
     let given = selected.iter().zip(answers).map(|(experiment, answer)| (experiment.id, answer.clone()));
     Reference { answers: given.collect(), ..target.record.clone() }
 }
 
-/// The experiments that `only` names, all where it names none.
+/// Returns the experiments that `only` selects; without any, all.
 fn select(all: &[ExperimentInfo], only: &[String]) -> Result<Vec<ExperimentInfo>, LabError> {
     let parts = only.iter().map(|text| parse_prefix(all, text)).collect::<Result<Vec<_>, _>>()?;
     let wanted = |asked: &&ExperimentInfo| parts.is_empty() || parts.iter().any(|part| part.matches(asked.id));
     Ok(all.iter().filter(wanted).copied().collect())
 }
 
-/// The part that `text` names, where it holds an experiment.
+/// Parses a prefix that selects at least one experiment.
 fn parse_prefix(all: &[ExperimentInfo], text: &str) -> Result<IdPrefix, LabError> {
     let unknown = |hint: String| LabError::UnknownId { text: text.to_owned(), hint };
     let is_opencl = all.iter().all(|asked| asked.id.0 == OPENCL);
@@ -181,14 +182,14 @@ fn parse_prefix(all: &[ExperimentInfo], text: &str) -> Result<IdPrefix, LabError
     while let Some(near) = above {
         let ids: Vec<Id> = all.iter().map(|asked| asked.id).filter(|&id| near.matches(id)).collect();
         if let (Some(first), Some(last)) = (ids.first(), ids.last()) {
-            return Err(unknown(format!("{near} goes from {first} to {last}")));
+            return Err(unknown(format!("{near} has {first} to {last}")));
         }
         above = near.parent();
     }
-    Err(unknown(format!("the questions are {}", questions_asked(all).join(", "))))
+    Err(unknown(format!("expected one that starts with {}", questions_asked(all).join(", "))))
 }
 
-/// The questions that have an experiment.
+/// Returns the questions that have an experiment.
 fn questions_asked(all: &[ExperimentInfo]) -> Vec<String> {
     let mut questions: Vec<String> = all.iter().map(|asked| question(asked.id).0).collect();
     questions.dedup();
@@ -209,9 +210,9 @@ fn findings<'a>(selected: &[ExperimentInfo], answers: &'a [String], reference: &
         .collect()
 }
 
-/// Whether an answer agrees with the recorded one.
+/// Returns whether an answer agrees with the recorded one.
 ///
-/// Where the recorded driver crashed, CUDA leaves open what the call does: a driver that refuses it agrees too.
+/// If the recorded driver crashed, CUDA does not define what the call does: a driver that returns an error agrees too.
 fn agrees(here: &str, recorded: &str) -> bool {
     let crashed = |answer: &str| answer.starts_with("killed by ");
     let refused = here
@@ -221,15 +222,15 @@ fn agrees(here: &str, recorded: &str) -> bool {
     here == recorded || crashed(recorded) && !crashed(here) && refused
 }
 
-/// Whether an answer is a fault where the recorded one is none. Of an experiment whose wrong access hardware does not
-/// check, that agrees: a device that checks every access has to report it.
+/// Returns whether an answer is a fault where the recorded one is not. For an experiment whose invalid access hardware
+/// does not check, that agrees: a device that checks every access must report it.
 fn is_stricter(here: &str, recorded: &str) -> bool {
     let faults = [CUerror::ILLEGAL_ADDRESS, CUerror::INVALID_ADDRESS_SPACE, CUerror::LAUNCH_FAILED];
     recorded == "SUCCESS" && faults.iter().any(|&fault| error_name(fault) == here)
 }
 
 fn json(findings: &[Finding<'_>]) -> String {
-    let line = |finding| serde_json::to_string(finding).expect("a finding holds nothing but text");
+    let line = |finding| serde_json::to_string(finding).expect("a finding holds only strings");
     findings.iter().map(|finding| line(finding) + "\n").collect()
 }
 
@@ -263,13 +264,13 @@ fn summary(findings: &[Finding<'_>], why: &str, reference: &Reference) -> String
     let differ = findings.len() - agree;
     let stricter = match findings.iter().filter(|finding| finding.is_stricter).count() {
         0 => String::new(),
-        count => format!(" ({count} as a fault that the hardware does not see)"),
+        count => format!(" ({count} as a fault that hardware does not check)"),
     };
     let Reference { device, driver, .. } = reference;
     format!("{agree} agree{stricter}, {differ} differ; {why}; recorded on {device}, driver {driver}")
 }
 
-/// A reader that has seen enough and closes the pipe is no failure.
+/// Prints text. A reader that closes the pipe early is not a failure.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -347,7 +348,7 @@ mod tests {
     fn ids_ascend_so_that_no_two_experiments_share_one() {
         for all in [cuda(), opencl()] {
             for pair in all.windows(2) {
-                assert!(pair[0].id < pair[1].id, "{} comes before {}", pair[0].id, pair[1].id);
+                assert!(pair[0].id < pair[1].id, "{} must come before {}", pair[0].id, pair[1].id);
             }
         }
     }
@@ -369,13 +370,12 @@ mod tests {
     fn cuda_and_opencl_ids_are_disjoint() {
         assert_eq!(
             only(&["o.1"]),
-            Err("no experiment has the id \"o.1\" on this device: it is a question to OpenCL, for --device opencl"
-                .to_owned())
+            Err("no experiment has the id \"o.1\" on this device: OpenCL experiments need --device opencl".to_owned())
         );
         let said = |text: &str| select(&opencl(), &[text.to_owned()]).unwrap_err().to_string();
         assert_eq!(
             said("2.2"),
-            "no experiment has the id \"2.2\": the questions are o.1, o.2, o.3, o.4, o.5, o.6, o.7, o.8, o.9"
+            "no experiment has the id \"2.2\": expected one that starts with o.1, o.2, o.3, o.4, o.5, o.6, o.7, o.8, o.9"
         );
         assert_eq!(said("x"), "no experiment has the id \"x\": ids look like o, o.2 or o.2.1");
     }
@@ -392,17 +392,14 @@ mod tests {
 
     #[test]
     fn an_unknown_number_names_what_its_fact_has() {
-        assert_eq!(
-            only(&["0.3.9"]),
-            Err("no experiment has the id \"0.3.9\": 0.3 goes from 0.3.1 to 0.3.2".to_owned())
-        );
+        assert_eq!(only(&["0.3.9"]), Err("no experiment has the id \"0.3.9\": 0.3 has 0.3.1 to 0.3.2".to_owned()));
     }
 
     #[test]
     fn an_unknown_question_names_the_questions() {
         assert_eq!(
             only(&["7.1"]),
-            Err("no experiment has the id \"7.1\": the questions are 0, 1, 2, 3, 4, 5, 6".to_owned())
+            Err("no experiment has the id \"7.1\": expected one that starts with 0, 1, 2, 3, 4, 5, 6".to_owned())
         );
     }
 }

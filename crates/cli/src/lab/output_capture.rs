@@ -1,13 +1,13 @@
-//! What a driver prints for kernels, seen by the experiment that launched them.
+//! Captures what a driver prints for kernels.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What is printed to a stream goes here, from the making of this to its end.
+/// Redirects a stream to a file while this value lives.
 pub(crate) struct OutputCapture {
     file: File,
-    /// Where the stream's descriptor leads otherwise.
+    /// The stream's original descriptor.
     before: OwnedFd,
     descriptor: RawFd,
 }
@@ -22,14 +22,14 @@ impl OutputCapture {
     }
 
     fn of(descriptor: RawFd) -> io::Result<Self> {
-        // SAFETY: the name ends in a NUL; the call answers with a new descriptor or a negative number.
+        // SAFETY: the name ends in a NUL; the call returns a new descriptor or a negative number.
         let file = unsafe { libc::memfd_create(c"printed".as_ptr(), 0) };
-        // SAFETY: the call takes a number and answers with a new descriptor or a negative number.
+        // SAFETY: the call takes a number and returns a new descriptor or a negative number.
         let before = unsafe { libc::dup(descriptor) };
         if file < 0 || before < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and is nobody else's.
+        // SAFETY: the descriptor was just created and belongs to nothing else.
         let file = unsafe { File::from_raw_fd(file) };
         // SAFETY: as for `file`.
         let before = unsafe { OwnedFd::from_raw_fd(before) };
@@ -41,7 +41,7 @@ impl OutputCapture {
         Ok(Self { file, before, descriptor })
     }
 
-    /// What was printed so far.
+    /// Returns what was printed so far.
     pub(crate) fn text(&self) -> io::Result<String> {
         flush();
         let mut file = &self.file;
@@ -57,12 +57,13 @@ impl OutputCapture {
 impl Drop for OutputCapture {
     fn drop(&mut self) {
         flush();
-        // SAFETY: the call takes two descriptors, both open. Should it fail, the answer is not seen, and says so.
+        // SAFETY: the call takes two open descriptors. If it fails, the answer is not printed, and the lab reports
+        // that.
         unsafe { libc::dup2(self.before.as_raw_fd(), self.descriptor) };
     }
 }
 
-/// Writes out what the C library holds back.
+/// Flushes the buffers of the C library.
 fn flush() {
     // SAFETY: null means every open file of the C library.
     unsafe { libc::fflush(std::ptr::null_mut()) };

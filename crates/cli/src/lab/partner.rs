@@ -1,9 +1,9 @@
-//! The other process of an experiment: a driver of its own that does what the experiment asks, one thing at a time, and
-//! says what came of it. What can be asked is in `ask`.
+//! The partner process of an experiment: it has its own driver, handles one request at a time, and replies with the
+//! result. `partner_request` defines the requests.
 //!
-//! The process is started afresh and never forked from one that uses a driver. It ends when the conversation does,
-//! whichever side ends it, and at the latest with the experiment. An experiment starts all its processes before it
-//! exports anything, so that none inherits a descriptor of the driver's that keeps memory alive.
+//! The process is started anew, never forked from one that uses a driver. It ends when either side closes the
+//! conversation, at the latest with the experiment. An experiment starts all its processes before it exports anything,
+//! so that none inherits a descriptor that keeps memory alive.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,15 +23,15 @@ use super::experiment::Failure;
 use super::fixture::Fixture;
 use super::partner_request::{PartnerRequest, RequestHandler};
 
-/// No message is longer: the longest tells 4096 bytes as numbers.
+/// The longest message: 4096 bytes as numbers fit.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What came of what was asked. A descriptor travels beside it.
+/// The result of a request. A descriptor is sent along with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum PartnerReply {
     Number(u64),
     Bytes(Vec<u8>),
-    /// The name of the call that the driver refused, and its code.
+    /// The name of the failed call, and its code.
     Refused(String, u32),
 }
 
@@ -41,14 +41,14 @@ impl From<()> for PartnerReply {
     }
 }
 
-/// A process that waits to be asked. It is killed when this is dropped.
+/// A process that waits for requests. Dropping this kills it.
 pub(crate) struct Partner {
     child: Child,
     socket: OwnedFd,
 }
 
 impl Partner {
-    /// A process that has not called a driver yet.
+    /// Starts a process that has not called a driver yet.
     pub(crate) fn start(b: &Fixture) -> Result<Self, Failure> {
         let flags = SocketFlags::CLOEXEC;
         let (socket, theirs) =
@@ -62,7 +62,7 @@ impl Partner {
         Ok(Self { child: command.spawn()?, socket })
     }
 
-    /// A process whose primary context is retained and current, as that of [`Bench::begin`].
+    /// Starts a process whose primary context is retained and current, as after [`Fixture::init_context`].
     pub(crate) fn start_with_context(b: &Fixture) -> Result<Self, Failure> {
         let partner = Self::start(b)?;
         partner.run(PartnerRequest::Begin)?;
@@ -73,7 +73,7 @@ impl Partner {
         self.request(&ask, None).map(drop)
     }
 
-    /// The number that is the answer: a handle, a count, 1 for yes.
+    /// Returns the number in the reply: a handle, a count, 1 for yes.
     pub(crate) fn number(&self, ask: PartnerRequest) -> Result<u64, Failure> {
         self.number_with(ask, None)
     }
@@ -93,29 +93,29 @@ impl Partner {
         }
     }
 
-    /// What the first `bytes` at an address of the other process hold.
+    /// Formats the first `bytes` at an address of the other process.
     pub(crate) fn holds(&self, at: CUdeviceptr, bytes: usize) -> Result<String, Failure> {
         Ok(byte_runs(&self.bytes(PartnerRequest::Read { at, bytes })?))
     }
 
-    /// The descriptor that is the answer.
+    /// Returns the descriptor in the reply.
     pub(crate) fn descriptor(&self, ask: PartnerRequest) -> Result<OwnedFd, Failure> {
         self.request(&ask, None)?.1.ok_or(Failure::Partner)
     }
 
-    /// Asks for something to be done with a descriptor, of which the other process is given a copy.
+    /// Sends a request with a copy of a descriptor.
     pub(crate) fn number_with_descriptor(&self, descriptor: &OwnedFd, ask: PartnerRequest) -> Result<u64, Failure> {
         self.number_with(ask, Some(descriptor.as_fd()))
     }
 
-    /// Lets the process end by itself, and waits until it has.
+    /// Lets the process exit by itself, and waits for that.
     pub(crate) fn exit(mut self) -> Result<(), Failure> {
         send(self.socket.as_fd(), &PartnerRequest::End, None)?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Ends the process with SIGKILL, and waits until it is gone.
+    /// Kills the process with SIGKILL, and waits until it is gone.
     pub(crate) fn kill(mut self) -> Result<ExitStatus, Failure> {
         self.child.kill()?;
         Ok(self.child.wait()?)
@@ -144,13 +144,13 @@ impl Partner {
 
 impl Drop for Partner {
     fn drop(&mut self) {
-        // Both fail where the process is gone and waited for already, which is what is wanted here.
+        // Both fail if the process is already gone and waited for.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// The life of the other process: does what it is asked over `socket` until it is told to end, or nobody is there.
+/// Serves requests from `socket` until told to exit, or until the other side is gone.
 pub(crate) fn serve(bench: &Fixture, socket: BorrowedFd<'_>) -> Result<(), Failure> {
     let mut hands = RequestHandler::new(bench);
     while let Some((ask, given)) = receive::<PartnerRequest>(socket)? {
@@ -178,16 +178,16 @@ fn refused(call: &str, code: u32) -> Failure {
 }
 
 fn send(socket: BorrowedFd<'_>, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Failure> {
-    let text = serde_json::to_vec(message).expect("a message holds nothing but numbers and text");
+    let text = serde_json::to_vec(message).expect("a message holds only numbers and strings");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if let Some(descriptor) = &descriptor {
         assert!(
             beside.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(descriptor))),
-            "there is space for one"
+            "the buffer holds one descriptor"
         );
     }
-    // A process that is gone is an error here, and not a signal that ends this one.
+    // A process that is gone should be an error here, not a signal that ends this one.
     match sendmsg(socket, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL) {
         Ok(_) => Ok(()),
         Err(error) if [rustix::io::Errno::PIPE, rustix::io::Errno::CONNRESET].contains(&error) => Err(Failure::Partner),
@@ -195,7 +195,7 @@ fn send(socket: BorrowedFd<'_>, message: &impl Serialize, descriptor: Option<Bor
     }
 }
 
-/// The next message and the descriptor beside it; none where the other side has ended.
+/// Returns the next message and its descriptor, or `None` if the other side has ended.
 fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<Option<(T, Option<OwnedFd>)>, Failure> {
     let mut text = vec![0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_partner_error_is_the_same_error_here() {
-        let Failure::Call(error) = refused("cuMemFree_v2", 1) else { panic!("no refusal of a call") };
+        let Failure::Call(error) = refused("cuMemFree_v2", 1) else { panic!("expected a failed call") };
         assert_eq!(error, CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE });
     }
 }

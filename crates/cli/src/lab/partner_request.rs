@@ -1,4 +1,4 @@
-//! What the other process of an experiment can be asked to do with its driver.
+//! The requests to the partner process of an experiment.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,10 +16,10 @@ use super::mapped::{self, exportable_pool, shareable_prop};
 use super::partner::PartnerReply;
 use super::shared_host::{self, SHARED};
 
-/// Addresses and handles are numbers of the process that is asked.
+/// Addresses and handles are those of the partner process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum PartnerRequest {
-    /// The primary context, retained and current.
+    /// Retains the primary context and makes it current.
     Begin,
     FreeBytes,
     Alloc(usize),
@@ -37,7 +37,7 @@ pub(crate) enum PartnerRequest {
         at: CUdeviceptr,
         bytes: usize,
     },
-    /// A kernel stores a word, and is waited for.
+    /// Launches a kernel that stores a word, and waits for it.
     Store {
         #[serde(with = "addresses")]
         at: CUdeviceptr,
@@ -48,7 +48,7 @@ pub(crate) enum PartnerRequest {
         at: CUdeviceptr,
         which: u32,
     },
-    /// 64 bytes.
+    /// Replies with 64 bytes.
     MemoryHandle(#[serde(with = "addresses")] CUdeviceptr),
     OpenMemory {
         handle: Vec<u8>,
@@ -56,7 +56,7 @@ pub(crate) enum PartnerRequest {
     },
     CloseMemory(#[serde(with = "addresses")] CUdeviceptr),
     CreateEvent(u32),
-    /// 64 bytes.
+    /// Replies with 64 bytes.
     EventHandle(u64),
     OpenEvent(Vec<u8>),
     Record {
@@ -66,7 +66,7 @@ pub(crate) enum PartnerRequest {
     QueryEvent(u64),
     SynchronizeEvent(u64),
     DestroyEvent(u64),
-    /// A stream that does not block.
+    /// Creates a non-blocking stream.
     CreateStream,
     QueryStream(u64),
     SynchronizeStream(u64),
@@ -82,7 +82,7 @@ pub(crate) enum PartnerRequest {
         at: CUdeviceptr,
         value: u64,
     },
-    /// A kernel that stores a word when the process's latch opens. It runs when this is answered.
+    /// Launches a kernel that stores a word when the process's latch opens. It runs when the reply is sent.
     Spin {
         stream: u64,
         #[serde(with = "addresses")]
@@ -90,16 +90,16 @@ pub(crate) enum PartnerRequest {
         value: u32,
     },
     OpenGate,
-    /// Registers the shared memory of the descriptor, and answers where the device sees it.
+    /// Registers the shared memory of the descriptor, and replies with its device address.
     Register,
-    /// Memory without an address that can be exported.
+    /// Creates physical memory that can be exported.
     Create(usize),
-    /// Maps a handle to addresses of its own, to be read and written.
+    /// Maps a handle to new addresses, for reading and writing.
     Map {
         allocation: u64,
         bytes: usize,
     },
-    /// The same, to be read only.
+    /// The same, for reading only.
     MapReadOnly {
         allocation: u64,
         bytes: usize,
@@ -112,25 +112,25 @@ pub(crate) enum PartnerRequest {
     Release(u64),
     Export(u64),
     Import,
-    /// A pool that can be exported.
+    /// Creates a pool that can be exported.
     CreatePool,
     ExportPool(u64),
     DestroyPool(u64),
-    /// A block of a pool, allocated when this is answered.
+    /// Allocates a block of a pool; it is allocated when the reply is sent.
     AllocOf {
         pool: u64,
         bytes: usize,
     },
-    /// 64 bytes.
+    /// Replies with 64 bytes.
     ExportBlock(#[serde(with = "addresses")] CUdeviceptr),
-    /// Keeps the descriptor, whatever it is.
+    /// Keeps the descriptor.
     Keep,
-    /// Gives it back.
+    /// Sends it back.
     GiveBack,
     End,
 }
 
-/// A process that is asked, between two questions.
+/// The state of a partner process between requests.
 pub(crate) struct RequestHandler<'a> {
     b: &'a Fixture,
     spin: Option<Spin>,
@@ -142,7 +142,7 @@ impl<'a> RequestHandler<'a> {
         Self { b, spin: None, kept: None }
     }
 
-    /// Does what is asked, with the descriptor that came beside it.
+    /// Handles a request, with the descriptor that came with it.
     pub(crate) fn handle(
         &mut self,
         ask: PartnerRequest,
@@ -266,13 +266,13 @@ impl<'a> RequestHandler<'a> {
                 self.spin = None;
                 PartnerReply::Number(0)
             }
-            // A descriptor belongs to what is asked, and none came.
+            // The request needs a descriptor, and none came.
             _ => return Err(Failure::Partner),
         })
     }
 }
 
-/// The 64 bytes of a handle.
+/// Returns the 64 bytes of a handle.
 pub(crate) fn token(bytes: &[u8]) -> Result<[u8; 64], Failure> {
     bytes.try_into().map_err(|_| Failure::Partner)
 }

@@ -1,4 +1,4 @@
-//! The recorded answers of a device: the file, its reading and its writing.
+//! The recorded answers of a device: reading and writing the file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use super::id::Id;
 
-/// What an NVIDIA H200 answered.
+/// The answers of an NVIDIA H200.
 const BUILT_IN: &str = include_str!("../../reference/h200.json");
 
-/// What OpenCL's platforms answered, by their names.
+/// The answers of OpenCL platforms, by name.
 const PLATFORMS: [(&str, &str); 2] = [
     ("Portable Computing Language", include_str!("../../reference/pocl.json")),
     ("NVIDIA CUDA", include_str!("../../reference/nvidia-opencl.json")),
 ];
 
-/// What one device answered, and which device it was.
+/// The answers of one device, and which device it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reference {
     pub(crate) device: String,
     pub(crate) driver: String,
-    /// The version of CUDA.
+    /// The CUDA version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cuda: Option<String>,
     /// The name of the OpenCL platform.
@@ -35,23 +35,23 @@ pub(crate) struct Reference {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReferenceError {
-    #[error("the reference {} cannot be read: {source}", .path.display())]
+    #[error("failed to read the reference {}: {source}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} is not a reference: {source}", .path.display())]
     NotAReference { path: PathBuf, source: serde_json::Error },
-    #[error("the record {} cannot be written: {source}", .path.display())]
+    #[error("failed to write the record {}: {source}", .path.display())]
     Unwritable { path: PathBuf, source: io::Error },
 }
 
 impl Reference {
     pub(crate) fn built_in() -> Self {
-        serde_json::from_str(BUILT_IN).expect("the reference built in is one")
+        serde_json::from_str(BUILT_IN).expect("the built-in reference is valid")
     }
 
-    /// What an OpenCL platform answered, where it was recorded.
+    /// Returns the answers of an OpenCL platform, if they are built in.
     pub(crate) fn for_platform(name: &str) -> Option<Self> {
         let (_, text) = PLATFORMS.iter().find(|(known, _)| *known == name)?;
-        Some(serde_json::from_str(text).expect("the reference built in is one"))
+        Some(serde_json::from_str(text).expect("the built-in reference is valid"))
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, ReferenceError> {
@@ -60,7 +60,7 @@ impl Reference {
     }
 }
 
-/// A record to be: a file beside its final place, which takes that place only when it is whole.
+/// Writes a record to a temporary file, which replaces the final one only when it is complete.
 #[derive(Debug)]
 pub(crate) struct ReferenceWriter {
     path: PathBuf,
@@ -69,13 +69,13 @@ pub(crate) struct ReferenceWriter {
 }
 
 impl ReferenceWriter {
-    /// Fails here, before any experiment, where the folder cannot be written to.
+    /// Fails here, before any experiment, if the folder is not writable.
     pub(crate) fn create(path: &Path) -> Result<Self, ReferenceError> {
         let unwritable = |source| ReferenceError::Unwritable { path: path.to_owned(), source };
         let name = path.file_name().ok_or_else(|| unwritable(io::ErrorKind::IsADirectory.into()))?;
-        // What is there is replaced in the end, so it must be a plain file: not a folder, a device or a link.
+        // An existing file is replaced at the end, so it must be a regular file: not a folder, a device or a link.
         if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
-            return Err(unwritable(io::Error::other("it exists and is no plain file")));
+            return Err(unwritable(io::Error::other("it exists and is not a regular file")));
         }
         let partial = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
         let file = File::create_new(&partial).map_err(unwritable)?;
@@ -100,7 +100,7 @@ impl Drop for ReferenceWriter {
         match fs::remove_file(&self.partial) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => eprintln!("{} remains: {error}", self.partial.display()),
+            Err(error) => eprintln!("warning: failed to remove {}: {error}", self.partial.display()),
         }
     }
 }

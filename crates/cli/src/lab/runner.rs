@@ -1,5 +1,5 @@
-//! The processes of the experiments: the binary starts itself again for each, so that what one does to its process,
-//! or its device, is no other's business.
+//! Runs each experiment in its own process, a new start of this program, so that none affects another's process or
+//! device state.
 
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -23,7 +23,7 @@ use super::trace::{ExperimentTrace, Trace};
 
 const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// The answer of each experiment, in their order.
+/// Returns the answer of each experiment, in order.
 pub(crate) fn answers(
     experiments: &[ExperimentInfo],
     target: &Target,
@@ -62,17 +62,17 @@ fn progress(count: usize) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is well formed");
+    let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is valid");
     ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr()).with_style(style)
 }
 
-/// What the experiment's process printed, or how it ended.
+/// Returns what the experiment's process printed, or how it ended.
 fn answer(program: &Path, experiment: ExperimentInfo, device: &str, part: Option<&Path>) -> Result<String, LabError> {
     let ended = process(program, experiment, device, part).map_err(LabError::Start)?;
     ended.map_err(|said| LabError::NotBegun { id: experiment.id, said })
 }
 
-/// The same, or why the experiment did not begin.
+/// The same, or why the experiment did not start.
 fn process(
     program: &Path,
     experiment: ExperimentInfo,
@@ -96,13 +96,13 @@ fn process(
     Ok(outcome(status, printed.trim()))
 }
 
-/// What the processes of this experiment in this run have in common, and no others: the software device's memory is
-/// shared by those that name the same machine.
+/// Returns a name shared by the processes of this experiment in this run only: processes that name the same machine
+/// share the software device's memory.
 fn soft_machine_name(experiment: ExperimentInfo) -> String {
     format!("lab-{}-{}", std::process::id(), experiment.id)
 }
 
-/// How the process ended, if it did so in time.
+/// Returns how the process ended, if it did in time.
 fn wait_timeout(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
@@ -110,11 +110,11 @@ fn wait_timeout(child: &mut Child, patience: Duration) -> io::Result<Option<Exit
     if ready == 0 { Ok(None) } else { child.wait().map(Some) }
 }
 
-/// Ends an experiment that still runs, and the processes that it has started.
+/// Kills an experiment that still runs, and its child processes.
 fn kill_group(child: &Child) {
-    let group = i32::try_from(child.id()).expect("the number of a process is positive");
-    // SAFETY: the call takes two numbers. The group is the one made for this child, which is not yet waited for, so
-    // that no other process has its number.
+    let group = i32::try_from(child.id()).expect("a process id is positive");
+    // SAFETY: the call takes two numbers. The group was created for this child, which has not been waited for, so no
+    // other process has its id.
     unsafe { libc::kill(-group, libc::SIGKILL) };
 }
 

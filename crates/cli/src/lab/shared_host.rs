@@ -1,4 +1,4 @@
-//! Memory of the host that several processes map.
+//! Host memory that several processes map.
 
 use std::fs::File;
 use std::io;
@@ -9,25 +9,25 @@ use freehold_driver::cuda::host_register_flags;
 
 use super::host_buffer::HostBuffer;
 
-/// As what it is registered, in each process.
+/// The flags with which each process registers it.
 pub(crate) const SHARED: u32 = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
 
 const SHARED_BYTES: usize = 4096;
 
-/// A new page of zeros, and the descriptor by which another process maps it.
+/// Creates a page of zeros, and the descriptor with which another process maps it.
 pub(crate) fn memory() -> io::Result<(HostBuffer, OwnedFd)> {
     // SAFETY: the name ends in a NUL, and is all that the call reads.
     let descriptor = unsafe { libc::memfd_create(c"freehold-lab".as_ptr(), libc::MFD_CLOEXEC) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and belongs to nobody else.
+    // SAFETY: the descriptor is new and belongs to nothing else.
     let file = unsafe { File::from_raw_fd(descriptor) };
     file.set_len(SHARED_BYTES as u64)?;
     Ok((map(&file)?, file.into()))
 }
 
-/// The page of a descriptor.
+/// Maps the page of a descriptor.
 pub(crate) fn map(file: &File) -> io::Result<HostBuffer> {
     let (protection, descriptor) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
     // SAFETY: a new mapping at an address that the system chooses touches no memory in use.

@@ -1,20 +1,20 @@
-//! The table that a person reads: cells wrapped to the width of the terminal.
+//! The lab's table, wrapped to the width of the terminal.
 
 use std::fmt;
 use std::io::IsTerminal;
 
 use anstyle::{AnsiColor, Style};
 
-/// The narrowest table that still has room for a word in each cell.
+/// The narrowest table that still fits a word in each cell.
 const COLUMNS_MIN: usize = 60;
-/// Wider than this no table is easier to read.
+/// Wider tables are not easier to read.
 const COLUMNS_MAX: usize = 400;
-/// Where output goes to a file or a pipe.
+/// For output to a file or a pipe.
 const COLUMNS_DEFAULT: usize = 120;
 /// Between two cells.
 const GAP: usize = 2;
 
-/// How wide the table is, and whether it has colour.
+/// The table's width, and whether it has colour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableStyle {
     pub(crate) columns: usize,
@@ -22,7 +22,7 @@ pub(crate) struct TableStyle {
 }
 
 impl TableStyle {
-    /// The look for this process's standard output. `COLUMNS` says the width where it is set.
+    /// Returns the style for this process's standard output. `COLUMNS` sets the width.
     pub(crate) fn for_stdout() -> Self {
         let terminal = std::io::stdout().is_terminal();
         let wished = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
@@ -31,7 +31,7 @@ impl TableStyle {
         Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !plain }
     }
 
-    /// The style, where there is colour.
+    /// Returns the style, or none without colour.
     pub(crate) fn style(self, style: Style) -> Style {
         if self.colour { style } else { Style::new() }
     }
@@ -39,16 +39,16 @@ impl TableStyle {
 
 fn terminal_columns() -> Option<usize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one `winsize` to `size`, which outlives the call; a descriptor that is no terminal is
-    // answered with an error.
+    // SAFETY: TIOCGWINSZ writes one `winsize` to `size`, which outlives the call; for a descriptor that is not a
+    // terminal the call fails.
     let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) };
     (answer == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
-/// One row: id, what was done, what happened here, what happened there, the verdict.
+/// One row: id, what was done, the answer here, the recorded answer, the verdict.
 pub(crate) type Row<'a> = [&'a str; 5];
 
-/// A table being written to the text it ends up as.
+/// Builds the text of a table.
 #[derive(Debug)]
 pub(crate) struct Table {
     look: TableStyle,
@@ -57,7 +57,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table whose ids are at most `id_columns` wide.
+    /// Creates a table whose ids are at most `id_columns` wide.
     pub(crate) fn new(look: TableStyle, id_columns: usize) -> Self {
         let verdict = "differ".len();
         let rest = look.columns - id_columns - verdict - 4 * GAP;
@@ -96,7 +96,7 @@ impl Table {
         self.text
     }
 
-    /// The last cell has the style: it is the one that the eye looks for.
+    /// Only the last cell is styled, so that it stands out.
     fn cells(&mut self, row: Row<'_>, style: Style) {
         let style = self.look.style(style);
         let cells: Vec<Vec<String>> = row.iter().zip(self.widths).map(|(text, width)| wrap(text, width)).collect();
@@ -121,7 +121,7 @@ impl Table {
     }
 }
 
-/// `text` in lines of at most `width` characters, broken between words, and within a word that is longer than a line.
+/// Splits `text` into lines of at most `width` characters, between words, and within words longer than a line.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Who is asked: a CUDA driver or OpenCL, with what that decides for the lab.
+//! The driver under test, CUDA or OpenCL, and what that decides for the lab.
 
 use freehold::open::{self, Kind, OpenError, Opened};
 use freehold_driver::cuda::{device, driver};
@@ -9,7 +9,7 @@ use super::id::{Id, OPENCL};
 use super::opencl;
 use super::reference::Reference;
 
-/// What OpenCL is asked; the second number of an id is the place here, which begins with 1.
+/// The OpenCL topics; the second number of an id is the index here, from 1.
 pub(crate) const OPENCL_QUESTIONS: [&str; 9] = [
     "who may release memory, and what counts there are",
     "when a release takes effect",
@@ -22,41 +22,41 @@ pub(crate) const OPENCL_QUESTIONS: [&str; 9] = [
     "what a kernel that goes wrong ends",
 ];
 
-/// The device that is asked, as far as the lab has to know it.
+/// The device under test.
 pub(crate) struct Target {
-    /// One sentence: which device, and why this one.
+    /// One sentence: which device, and why.
     pub(crate) why: String,
-    /// What names it to a process of ours.
+    /// Names the device to the lab's processes.
     pub(crate) selector: String,
     /// How many experiments run at once.
     pub(crate) parallelism: usize,
     pub(crate) experiments: Vec<ExperimentInfo>,
-    /// Who it is, with no answers yet.
+    /// The device's record, without answers.
     pub(crate) record: Reference,
-    /// What was recorded of its kind, if that is built in.
+    /// The built-in record of this kind of device.
     pub(crate) built_in: Option<Reference>,
 }
 
-/// Experiments of the software device that run at once, for each processor.
+/// Experiments per processor that run at once on the software device.
 const AT_ONCE_EACH: usize = 3;
 
 impl Target {
     pub(crate) fn open(selector: Option<&str>) -> Result<Self, OpenError> {
         match open::opencl::open(selector)? {
             Some(opened) => Ok(Self::opencl(&opened)),
-            // SAFETY: the driver is asked about the device alone.
+            // SAFETY: the driver is only asked about the device.
             None => Ok(Self::cuda(&unsafe { open::open(selector) }?)),
         }
     }
 
     fn cuda(opened: &Opened) -> Self {
         let (release, at_once) = match opened.kind {
-            // Every experiment has a machine of its own, and the longest ones wait for most of their time.
+            // Every experiment has its own software machine, and the longest ones mostly wait.
             Kind::Soft => {
                 let processors = std::thread::available_parallelism().map_or(1, usize::from);
                 (env!("CARGO_PKG_VERSION").to_owned(), AT_ONCE_EACH * processors)
             }
-            // A GPU is shared, and experiments look at its free memory and its time.
+            // A GPU is shared, and experiments observe its free memory and its timing.
             Kind::Cuda => (kernel_driver().unwrap_or_else(|| "unknown".to_owned()), 1),
         };
         let device = device::name(&opened.api, opened.device).unwrap_or_else(|error| error.to_string());
@@ -91,12 +91,12 @@ impl Target {
     }
 }
 
-/// What names an OpenCL device to a process of ours: its number may be another's there.
+/// Names an OpenCL device to the lab's processes: indices may differ there.
 pub(crate) fn device_name(found: &InstalledDevice) -> String {
     found.uuid().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The question that an experiment belongs to, and the number in front of it.
+/// Returns the question that an experiment belongs to, and its number.
 pub(crate) fn question(id: Id) -> (String, &'static str) {
     match id {
         Id(OPENCL, fact, _) => (format!("o.{fact}"), OPENCL_QUESTIONS[usize::from(fact) - 1]),
@@ -104,7 +104,7 @@ pub(crate) fn question(id: Id) -> (String, &'static str) {
     }
 }
 
-/// The release of NVIDIA's kernel module, the number that `nvidia-smi` calls the driver's.
+/// Returns the release of NVIDIA's kernel module, which `nvidia-smi` calls the driver version.
 fn kernel_driver() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
     let release = text

@@ -1,6 +1,6 @@
-//! The picture of a replay: live and reserved memory over the operations of the first pass, a panel for each allocator.
+//! The chart of a replay: live and reserved memory over the operations of the first pass, one panel per allocator.
 //!
-//! Panels have the same scales, so that they can be held against each other.
+//! All panels have the same scale, so that they can be compared.
 
 use plotters::chart::SeriesLabelPosition;
 use plotters::element::Rectangle;
@@ -14,7 +14,7 @@ use crate::charts::{self, Area, Axes, DrawResult, FONT, INK, LIVE, RESERVED};
 
 const PANEL_HEIGHT: u32 = 270;
 
-/// The scales that all panels share.
+/// The scale that all panels share.
 #[derive(Clone, Copy)]
 struct Scale {
     operations: usize,
@@ -33,14 +33,14 @@ impl Scale {
         Self { operations, top: (most_bytes as f64 / unit_bytes).max(1.0) * 1.08, unit_bytes, unit }
     }
 
-    /// The samples as steps from nothing.
+    /// Returns the samples as steps from zero.
     fn steps(self, played: &AllocatorResult, bytes: impl Fn(&Sample) -> u64) -> Vec<(f64, f64)> {
         let point = |sample: &Sample| (sample.operations as f64, bytes(sample) as f64 / self.unit_bytes);
         charts::steps(0.0, std::iter::once((0.0, 0.0)).chain(played.samples.iter().map(point)))
     }
 }
 
-/// The picture as the text of an SVG file.
+/// Returns the chart as SVG text.
 pub(super) fn svg(report: &Report) -> DrawResult<String> {
     let (title, sums) = (format!("Live and reserved memory: {}", report.file), report.sums);
     let below = format!(
@@ -78,7 +78,7 @@ fn panel(area: &Area<'_>, played: &AllocatorResult, scale: Scale) -> DrawResult<
 
 fn caption(played: &AllocatorResult) -> String {
     let ratio = ratio(played).map_or_else(String::new, |ratio| format!(" ({ratio:.3} of peak live)"));
-    let refused = if played.refused == 0 { String::new() } else { format!(", {} refused", played.refused) };
+    let refused = if played.refused == 0 { String::new() } else { format!(", {} failed", played.refused) };
     let (name, each) = (played.allocator, format_ns(played.later_ns.unwrap_or(played.first_ns)));
-    format!("{name}: {each} an operation, {} reserved{ratio}{refused}", size(played.peak_reserved_bytes))
+    format!("{name}: {each} per operation, {} reserved{ratio}{refused}", size(played.peak_reserved_bytes))
 }

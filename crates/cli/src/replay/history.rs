@@ -1,7 +1,7 @@
-//! From what a log says of addresses to operations on blocks: each block has its own id, from its allocation to its release.
+//! Converts a log's addresses to operations on blocks, each with its own id from allocation to free.
 //!
-//! An address comes again when its block was released, and logs are not perfect: they begin late, end early and lose lines.
-//! What cannot be replayed is left out here, and counted. Pure: no format of a log and no allocator is known.
+//! Addresses are reused, and logs are not perfect: they begin late, end early and lose lines. Operations that cannot be
+//! replayed are skipped and counted. Pure: knows neither log formats nor allocators.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,86 +10,86 @@ use serde::Serialize;
 
 use super::Op;
 
-/// What was odd in a log. Replay goes on; a person is told.
+/// Anomalies of a log. The replay continues; the report lists them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Anomalies {
-    /// Lines or events that mean nothing, the last one of a log that was cut among them.
+    /// Lines or events that cannot be parsed, including a truncated last line.
     pub(super) unreadable: u64,
-    /// The line of the first of them, counted from 1, where the log has lines.
+    /// The first such line, counted from 1, if the log has lines.
     pub(super) unreadable_line: Option<u64>,
-    /// Allocations of nothing: left out.
+    /// Allocations of zero bytes: skipped.
     pub(super) of_no_bytes: u64,
-    /// Allocations that were refused when the log was made: left out.
+    /// Allocations that failed when the log was recorded: skipped.
     pub(super) failed_then: u64,
-    /// Blocks that were released and never allocated in the log: allocated before all else.
+    /// Blocks that are freed but never allocated in the log: allocated first.
     pub(super) alive_at_start: u64,
-    /// Releases of what was never allocated, nobody knows how large: left out.
+    /// Frees of blocks never allocated, of unknown size: skipped.
     pub(super) unknown_frees: u64,
-    /// Releases of what was released already: left out.
+    /// Frees of blocks already freed: skipped.
     pub(super) double_frees: u64,
-    /// Uses of what is not allocated: left out.
+    /// Uses of blocks that are not allocated: skipped.
     pub(super) stray_uses: u64,
-    /// Allocations at an address that was not released: the earlier block is released first.
+    /// Allocations at an address that was not freed: the earlier block is freed first.
     pub(super) unreleased: u64,
-    /// Blocks that the log never releases: released after it.
+    /// Blocks that the log never frees: freed at the end.
     pub(super) alive_at_end: u64,
-    /// Operations on other devices than the one that is replayed: left out.
+    /// Operations on other devices than the replayed one: skipped.
     pub(super) on_other_devices: u64,
 }
 
 impl Anomalies {
-    /// Notes a line that means nothing, which is the `at`-th, counted from 0.
+    /// Counts an unreadable line, the `at`-th, counted from 0.
     pub(super) fn note_unreadable(&mut self, at: usize) {
         self.unreadable += 1;
         self.unreadable_line.get_or_insert(at as u64 + 1);
     }
 
-    /// One line, or nothing where all was well.
+    /// Returns one line, or `None` without anomalies.
     pub(super) fn summary(&self) -> Option<String> {
         let unreadable = match self.unreadable_line {
             Some(line) => format!("unreadable, first in line {line}"),
             None => "unreadable".to_owned(),
         };
         let parts = [
-            (self.unreadable, unreadable.as_str(), "left out"),
-            (self.of_no_bytes, "allocated with no bytes", "left out"),
-            (self.failed_then, "refused when the log was made", "left out"),
-            (self.alive_at_start, "alive before the log", "allocated first"),
-            (self.unknown_frees, "freed and never allocated", "left out"),
-            (self.double_frees, "freed twice", "left out"),
-            (self.stray_uses, "used while not allocated", "left out"),
+            (self.unreadable, unreadable.as_str(), "skipped"),
+            (self.of_no_bytes, "allocations of 0 bytes", "skipped"),
+            (self.failed_then, "failed when the log was recorded", "skipped"),
+            (self.alive_at_start, "live before the log", "allocated first"),
+            (self.unknown_frees, "freed but never allocated", "skipped"),
+            (self.double_frees, "freed twice", "skipped"),
+            (self.stray_uses, "used while not allocated", "skipped"),
             (self.unreleased, "allocated where no free was logged", "freed first"),
             (self.alive_at_end, "never freed", "freed at the end"),
-            (self.on_other_devices, "on other devices", "left out"),
+            (self.on_other_devices, "on other devices", "skipped"),
         ];
         let odd: Vec<String> = parts
             .iter()
             .filter(|(count, ..)| *count > 0)
             .map(|(count, what, remedy)| format!("{count} {what} ({remedy})"))
             .collect();
-        if odd.is_empty() { None } else { Some(format!("odd in the log: {}", odd.join(", "))) }
+        if odd.is_empty() { None } else { Some(format!("anomalies in the log: {}", odd.join(", "))) }
     }
 }
 
-/// A stream as the log names it. The number of a thread keeps apart what has one name in all threads.
+/// A stream as the log names it. The thread's number distinguishes streams that have one name in all threads.
 pub(super) type StreamKey = (u64, u64);
 
-/// What lies at an address.
+/// What is at an address.
 #[derive(Clone, Copy, Debug)]
 enum AddressState {
     Block {
         id: u32,
         stream: u32,
     },
-    /// An allocation of no bytes, whose release means nothing either.
+    /// An allocation of zero bytes, whose free is ignored too.
     Empty,
     Freed,
 }
 
-/// The operations of a log while it is read.
+/// Collects the operations of a log while it is read.
 #[derive(Debug, Default)]
 pub(super) struct HistoryBuilder {
-    /// Allocations of what was alive when the log began.
+    /// Allocations of blocks that were live when the log began.
     allocated_before: Vec<Op>,
     ops: Vec<Op>,
     addresses: HashMap<u64, AddressState>,
@@ -98,13 +98,13 @@ pub(super) struct HistoryBuilder {
     pub(super) oddities: Anomalies,
 }
 
-/// What a log comes down to. Every free and use is of a block that was allocated before and is not freed yet.
+/// A log as operations. Every free and use refers to a block that is allocated and not yet freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct History {
     pub(super) ops: Vec<Op>,
-    /// Ids are below this.
+    /// All ids are below this.
     pub(super) blocks: u32,
-    /// Streams are below this.
+    /// All streams are below this.
     pub(super) streams: u32,
     pub(super) oddities: Anomalies,
 }
@@ -126,7 +126,7 @@ impl HistoryBuilder {
         self.ops.push(Op::Allocate { id, bytes, stream });
     }
 
-    /// A release. Where the log says how large the block was, it can be one from before the log.
+    /// Adds a free. If the log gives the size, the block may be one from before the log.
     pub(super) fn free(&mut self, address: u64, bytes: Option<u64>, stream: StreamKey) {
         let place = self.addresses.insert(address, AddressState::Freed);
         let id = match (place, bytes) {
@@ -146,7 +146,7 @@ impl HistoryBuilder {
         self.ops.push(Op::Free { id, stream });
     }
 
-    /// A use of a block. In the stream where the block was allocated it says nothing: that stream's order is enough.
+    /// Adds a use of a block. A use in the block's own stream is dropped: the stream's order is enough.
     pub(super) fn record_use(&mut self, address: u64, stream: StreamKey) {
         match self.addresses.get(&address).copied() {
             Some(AddressState::Block { id, stream: home }) => {
@@ -160,7 +160,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// A block that is alive after the log. If the log says nothing of its address, it was so before it, too.
+    /// Adds a block that is live after the log. If the log does not mention its address, it was live before as well.
     pub(super) fn live_at_end(&mut self, address: u64, bytes: u64, stream: StreamKey) {
         if bytes > 0 && !self.addresses.contains_key(&address) {
             let id = self.block_before_log(bytes, stream);
@@ -186,7 +186,7 @@ impl HistoryBuilder {
 
     fn next_block(&mut self) -> u32 {
         let id = self.blocks;
-        self.blocks = id.checked_add(1).expect("a log in memory has fewer blocks than a u32 counts");
+        self.blocks = id.checked_add(1).expect("a log has fewer than 2^32 blocks");
         id
     }
 
@@ -331,10 +331,10 @@ mod tests {
     #[test]
     fn anomalies_are_summarized_in_one_line() {
         let mut odd = Anomalies { double_frees: 2, unreadable: 1, ..Anomalies::default() };
-        assert_eq!(odd.summary().unwrap(), "odd in the log: 1 unreadable (left out), 2 freed twice (left out)");
+        assert_eq!(odd.summary().unwrap(), "anomalies in the log: 1 unreadable (skipped), 2 freed twice (skipped)");
         odd.note_unreadable(6);
         odd.note_unreadable(8);
-        assert!(odd.summary().unwrap().contains("3 unreadable, first in line 7 (left out)"));
+        assert!(odd.summary().unwrap().contains("3 unreadable, first in line 7 (skipped)"));
         assert_eq!(Anomalies::default().summary(), None);
     }
 }

@@ -1,6 +1,6 @@
-//! A log of any kind that is known, recognised by what it holds and not by its name.
+//! Reads a log of any known kind, recognised by its content, not by its name.
 //!
-//! Pure: bytes in, operations out. Each kind has a file of its own that reads it.
+//! Pure: bytes in, operations out. Each kind has its own module.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::history::{History, HistoryBuilder};
 use super::snapshot::SnapshotError;
 use super::{rmm, snapshot, timeline, workload};
 
-/// Streams of a log become streams of the device, which has room for so many.
+/// The most streams that are replayed, each on a device stream.
 const STREAMS_MAX: u32 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,9 +25,9 @@ pub(super) enum Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Timeline => "a timeline of Freehold",
-            Self::Rmm => "a log of RMM",
-            Self::Snapshot => "a memory snapshot of PyTorch",
+            Self::Timeline => "a Freehold timeline",
+            Self::Rmm => "an RMM log",
+            Self::Snapshot => "a PyTorch memory snapshot",
             Self::Workload => "a workload",
         })
     }
@@ -39,30 +39,29 @@ pub(super) struct Log {
     pub(super) history: History,
 }
 
-/// Why a file is not replayed.
+/// Why a file cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LogError {
-    #[error("it is empty; {KNOWN}")]
+    #[error("the file is empty: {KNOWN}")]
     Empty,
-    #[error("it is not a recording; {KNOWN}")]
+    #[error("unknown format: {KNOWN}")]
     Unknown,
-    #[error("as a memory snapshot of PyTorch: {0}")]
+    #[error("PyTorch memory snapshot: {0}")]
     Snapshot(#[from] SnapshotError),
-    #[error("{kind} without an allocation: there is nothing to replay")]
+    #[error("{kind} without allocations: nothing to replay")]
     NothingToReplay { kind: Kind },
-    #[error("{kind} with {streams} streams: at most {STREAMS_MAX} are replayed")]
+    #[error("{kind} with {streams} streams: expected at most {STREAMS_MAX}")]
     TooManyStreams { kind: Kind, streams: u32 },
 }
 
-const KNOWN: &str = "replay reads a timeline that Freehold recorded, RMM's CSV log, a memory snapshot of PyTorch (its \
-                     pickle or the same as JSON), and a workload (`# NAME`, then lines `a ID BYTES STREAM`, `f ID STREAM`, \
-                     `u ID STREAM`)";
+const KNOWN: &str = "expected a timeline recorded by Freehold, RMM's CSV log, a PyTorch memory snapshot (pickle or JSON), or a \
+                     workload (`# NAME`, then lines `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`)";
 
 pub(super) fn read(bytes: &[u8]) -> Result<Log, LogError> {
     let (kind, builder) = detect(bytes)?;
     let history = builder.finish();
     if history.ops.is_empty() {
-        // Its first byte alone made it one of that kind.
+        // Only its first byte made it look like this kind.
         let is_other = history.oddities.unreadable > 0;
         return Err(if is_other { LogError::Unknown } else { LogError::NothingToReplay { kind } });
     }
@@ -73,11 +72,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Log, LogError> {
 }
 
 fn detect(bytes: &[u8]) -> Result<(Kind, HistoryBuilder), LogError> {
-    // Every pickle of protocol 2 and later begins with these two.
+    // Every pickle of protocol 2 and later begins with these two bytes.
     if let [0x80, 2..=5, ..] = bytes {
         return Ok((Kind::Snapshot, snapshot::read_pickle(bytes)?));
     }
-    // A byte that is no text spoils its line and no other.
+    // Invalid UTF-8 affects only its own line.
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let first = text.lines().next().ok_or(LogError::Empty)?;
@@ -90,7 +89,7 @@ fn detect(bytes: &[u8]) -> Result<(Kind, HistoryBuilder), LogError> {
     }
 }
 
-/// Whether a line holds nothing that only files of other kinds do.
+/// Returns whether a line contains no bytes that only files of other kinds have.
 fn is_text(line: &str) -> bool {
     !line.contains(|c: char| c == char::REPLACEMENT_CHARACTER || c.is_control() && c != '\t')
 }

@@ -1,9 +1,9 @@
 //! `freehold replay`: a recorded log, replayed on Freehold's pool and on the driver's own allocators, in one run.
 //!
-//! This file owns the command. A log is read (`log`, and a file for each kind), comes down to operations on blocks
-//! (`lives`), is played on each allocator (`play`), and what that gave is told (`report`, `picture`).
-//! The operations are played by one thread, in the order of the log; each of its streams is a stream of the device.
-//! No work is put into them: what is measured is the allocators alone.
+//! This file owns the command. A log is read (`log`, and a module for each kind), converted to operations on blocks
+//! (`history`), played on each allocator (`player`), and reported (`report`, `chart`). One thread plays the operations
+//! in the log's order; each stream of the log is a device stream. The streams get no work, so only the allocators are
+//! measured.
 
 mod chart;
 mod history;
@@ -34,24 +34,26 @@ use crate::lab::table::TableStyle;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The log: a timeline that Freehold recorded (Device::record), RMM's CSV log, PyTorch's memory snapshot
-    /// (torch.cuda.memory._dump_snapshot, or the same as JSON), or a workload of `bench pool`; it is recognised by what it holds
+    /// The log: a timeline recorded by Freehold (Device::record), RMM's CSV log, PyTorch's memory snapshot
+    /// (torch.cuda.memory._dump_snapshot, or the same as JSON), or a workload of `bench pool`; the format is recognised
+    /// by content
     file: PathBuf,
     /// Print one JSON object, with times in nanoseconds
     #[arg(long)]
     json: bool,
-    /// Draw live and reserved memory over the log, a panel for each allocator
+    /// Draw live and reserved memory over the log to an SVG file, one panel per allocator
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
     #[arg(long)]
     device: Option<String>,
-    /// How often the log is played on each allocator: the first time finds no memory, further times what is left of it
+    /// How many times to replay the log on each allocator: the first pass starts without cached memory, later ones
+    /// reuse it
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     passes: u32,
 }
 
-/// Why there are no figures. Exit status 2.
+/// Why nothing was replayed. Exit status 2.
 #[derive(Debug, thiserror::Error)]
 enum ReplayError {
     #[error("{}: {error}", .path.display())]
@@ -66,9 +68,9 @@ enum ReplayError {
     Driver(#[from] CallError),
     #[error(transparent)]
     Allocator(#[from] Failure),
-    #[error("{}: the picture cannot be written: {error}", .path.display())]
+    #[error("failed to write {}: {error}", .path.display())]
     Picture { path: PathBuf, error: io::Error },
-    #[error("the figures cannot be printed: {0}")]
+    #[error("failed to print the report: {0}")]
     Print(io::Error),
 }
 
@@ -90,27 +92,27 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let log = log::read(&bytes).map_err(|error| ReplayError::Log { path: path.to_owned(), error })?;
     drop(bytes);
     if let Some(wish) = &arguments.device {
-        // The C interface is given no wish: it looks there.
-        // SAFETY: this process has no other thread yet, which could read the environment meanwhile.
+        // The C interface takes no device argument: it reads this variable.
+        // SAFETY: this process has no other thread yet that could read the environment.
         unsafe { std::env::set_var(open::VARIABLE, wish) };
     }
-    // SAFETY: the replay calls of the driver what its log says, with memory and streams that it made itself.
+    // SAFETY: the replay makes only the driver calls of its log, with memory and streams that it created.
     let opened = unsafe { open::open(arguments.device.as_deref()) }?;
     let picture = arguments.svg.as_deref().map(OutputFile::open).transpose()?;
     let allocators = play_all(&opened, &log, arguments.passes)?;
     let report = report(path, &log, &opened, arguments.passes, allocators)?;
     if let Some(mut picture) = picture {
-        picture.write(&chart::svg(&report).expect("a picture in memory can be drawn"))?;
+        picture.write(&chart::svg(&report).expect("drawing to memory cannot fail"))?;
     }
     print(&if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
 }
 
-/// The file of a picture to be: whoever names a place where none can be hears of it before all is played. What is there stays
-/// until then.
+/// The SVG file, opened before the replay so that an unwritable path fails at once. Its old content stays until the
+/// chart is written.
 struct OutputFile<'a> {
     path: &'a Path,
     file: fs::File,
-    /// It was made for this, and goes again if nothing comes of it.
+    /// Whether the file was created here; it is then removed if nothing is written.
     is_empty: bool,
 }
 
@@ -136,7 +138,7 @@ impl<'a> OutputFile<'a> {
 impl Drop for OutputFile<'_> {
     fn drop(&mut self) {
         if self.is_empty {
-            // One that stays is empty, and says that nothing was drawn.
+            // A file that remains is empty, and so shows that nothing was drawn.
             let _ = fs::remove_file(self.path);
         }
     }
@@ -157,7 +159,7 @@ fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<
     })
 }
 
-/// Plays the log on each allocator, one after the other: none finds memory that another has kept.
+/// Plays the log on each allocator in turn. None finds memory that another has cached.
 fn play_all(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<AllocatorResult>> {
     const ALLOCATORS: u64 = 3;
     let api = &opened.api;
@@ -170,7 +172,7 @@ fn play_all(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<AllocatorResu
     let of_ordered = player.play(&ordered, settle)?;
     ordered.close()?;
     let of_plain = player.play(&DriverAllocator::new(api)?, settle)?;
-    // Last, because the pool may keep what it has until the process ends.
+    // Last, because the pool may keep its memory until the process ends.
     let ours = FreeholdAllocator::new(api, opened.device)?;
     let of_ours = player.play(&ours, settle)?;
     ours.close(&streams)?;
@@ -179,7 +181,7 @@ fn play_all(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<AllocatorResu
     Ok(vec![of_ours, of_ordered, of_plain])
 }
 
-/// A stream of the device for each of the log, its stream 0 among them.
+/// Creates a device stream for each stream of the log; the log's stream 0 is the default stream.
 fn streams(api: &Api, count: u32) -> Result<Vec<CUstream>> {
     (0..count).map(|_| Ok(stream::create(api, stream_flags::NON_BLOCKING)?)).collect()
 }
@@ -188,14 +190,14 @@ fn progress(operations: u64) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {eta}").expect("the template is well formed");
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {eta}").expect("the template is valid");
     ProgressBar::with_draw_target(Some(operations), ProgressDrawTarget::stderr()).with_style(style)
 }
 
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A reader that has seen enough and closes the pipe is no failure.
+        // A reader that closes the pipe early is not a failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(ReplayError::Print),
     }

@@ -1,43 +1,43 @@
-//! Python's pickles, as far as data goes: numbers, texts, lists, tuples and dicts. Nothing is ever imported or called: what
-//! would be an object of a class is [`Value::Opaque`].
+//! Reads the data in Python pickles: numbers, strings, lists, tuples and dicts. Never imports or calls anything:
+//! instances of classes become [`Value::Opaque`].
 //!
-//! Whatever the bytes are, reading ends, and takes memory in proportion to their number: a value is 16 bytes, an
-//! instruction makes at most one, and texts stay where they are. Lists may hold themselves, as Python's may: who walks
-//! them bounds the walk.
+//! Reading any bytes terminates, and uses memory in proportion to their number: a value has 16 bytes, an instruction
+//! creates at most one, and strings stay in the input. Lists may contain themselves, as in Python: code that walks them
+//! must bound the walk.
 
 use std::collections::HashMap;
 
-/// A value. Containers are shared, as they are in Python.
+/// A value. Containers are shared, as in Python.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
     Number(i64),
-    /// The place of a text among the bytes.
+    /// The position of a string in the input.
     Text {
         start: u32,
         bytes: u32,
     },
-    /// An index of a list or tuple.
+    /// The index of a list or tuple.
     List(u32),
-    /// An index of a dict, whose keys and values take turns.
+    /// The index of a dict, whose keys and values alternate.
     Dict(u32),
-    /// What replay has no use for: nothing, floats, bytes, sets, classes and their objects.
+    /// Anything that replay does not need: None, floats, bytes, sets, classes and their instances.
     Opaque,
 }
 
-/// Why bytes are no pickle.
+/// Why bytes are not a pickle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PickleError {
-    #[error("the pickle ends in the middle, at byte {at}: it was cut")]
+    #[error("the pickle is truncated at byte {at}")]
     Cut { at: usize },
-    #[error("byte {at} of the pickle is {code:#04x}, which is no instruction")]
+    #[error("unknown instruction {code:#04x} at byte {at} of the pickle")]
     NoInstruction { at: usize, code: u8 },
-    #[error("the pickle is damaged at byte {at}")]
+    #[error("invalid pickle at byte {at}")]
     Damaged { at: usize },
     #[error("the pickle is larger than 4 GiB")]
     TooLarge,
 }
 
-/// A pickle that was read.
+/// A parsed pickle.
 #[derive(Debug)]
 pub(super) struct Pickle<'a> {
     bytes: &'a [u8],
@@ -45,7 +45,8 @@ pub(super) struct Pickle<'a> {
     pub(super) root: Value,
 }
 
-/// Further down a dict no key is looked for: one that is shared a million times must not cost a million walks.
+/// How many pairs of a dict are searched for a key: a dict that is shared a million times must not cost a million full
+/// searches.
 const PAIRS_MAX: usize = 256;
 
 impl<'a> Pickle<'a> {
@@ -59,12 +60,12 @@ impl<'a> Pickle<'a> {
         Ok(Self { bytes, containers: reader.made, root })
     }
 
-    /// The elements of a list or tuple; of anything else none.
+    /// Returns the elements of a list or tuple; of anything else, none.
     pub(super) fn elements(&self, value: Value) -> &[Value] {
         if let Value::List(at) = value { &self.containers[at as usize] } else { &[] }
     }
 
-    /// What a dict has for a key.
+    /// Returns a dict's value for a key.
     pub(super) fn field(&self, value: Value, key: &str) -> Option<Value> {
         let Value::Dict(at) = value else { return None };
         let mut pairs = self.containers[at as usize].chunks_exact(2).take(PAIRS_MAX);
@@ -77,7 +78,7 @@ impl<'a> Pickle<'a> {
     }
 }
 
-/// Python's machine: a stack, marks on it, and a memory of what comes again.
+/// Python's pickle machine: a stack, marks on it, and a memo.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -124,8 +125,8 @@ impl<'a> Reader<'a> {
             self.stack.push(Value::Number(0));
             return Ok(());
         };
-        // The two short forms have no sign, the others two's complement. What needs more than 64 bits is no address and no
-        // size, unless all that is beyond is the sign.
+        // The two short forms are unsigned, the others two's complement. A number of more than 64 bits is neither an
+        // address nor a size, unless the excess is only the sign.
         let is_negative = !matches!(code, b'K' | b'M') && last & 0x80 != 0;
         let mut wide = [if is_negative { 0xff } else { 0 }; 8];
         let (low, high) = digits.split_at(length.min(8));
@@ -135,7 +136,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The forms of protocol 0, for a person to read.
+    /// The text forms of protocol 0.
     fn line_of_digits(&mut self) -> Result<(), PickleError> {
         let line = self.line()?;
         let digits = std::str::from_utf8(line).ok().and_then(|digits| digits.trim_end_matches('L').parse().ok());
@@ -215,7 +216,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What is of no use here, classes and calls among it: its operands go, and nothing known comes.
+    /// Handles everything not needed here, including classes and calls: pops the operands, pushes an opaque value.
     fn opaque(&mut self, at: usize, code: u8) -> Result<(), PickleError> {
         match code {
             b'N' | 0x88 | 0x89 | 0x8f => {}
@@ -255,7 +256,7 @@ impl<'a> Reader<'a> {
         self.made.push(elements);
     }
 
-    /// Puts elements at the end of the container on top of the stack. An object of a class takes what it is given, too.
+    /// Appends elements to the container on top of the stack. Instances of classes accept them too.
     fn extend(&mut self, elements: &[Value]) -> Result<(), PickleError> {
         match self.top()? {
             Value::List(at) | Value::Dict(at) => self.made[at as usize].extend_from_slice(elements),
@@ -271,7 +272,7 @@ impl<'a> Reader<'a> {
         Ok(top)
     }
 
-    /// The value on top, if it is above the last mark.
+    /// Returns the value on top, if it is above the last mark.
     fn top(&self) -> Result<Value, PickleError> {
         let floor = self.marks.last().copied().unwrap_or(0);
         self.stack[floor..].last().copied().ok_or(PickleError::Damaged { at: self.at - 1 })
@@ -294,7 +295,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// As many bytes as a length says that stands before them.
+    /// Returns the bytes after a length prefix.
     fn counted_bytes(&mut self, length_bytes: usize) -> Result<&'a [u8], PickleError> {
         let length = self.length(length_bytes)?;
         self.take(length)
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_class_is_neither_imported_nor_called() {
-        // os.system("true"), as a pickle that is loaded by Python would run it.
+        // os.system("true"), which Python would run when loading this pickle.
         assert_eq!(root(b"\x80\x02cos\nsystem\nU\x04true\x85R."), Ok(Value::Opaque));
         assert_eq!(root(b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R."), Ok(Value::Opaque));
     }

@@ -1,8 +1,8 @@
-//! Playing the operations of a log on an allocator, pass after pass, and what that took.
+//! Plays the operations of a log on an allocator, pass after pass, and times them.
 //!
-//! Time is taken around runs of the allocator's calls; what is counted is counted between them, with a look at the reserved
-//! memory. Runs end where the log has most alive, too, so that no peak is missed. The first pass is a cold one, in short
-//! runs; further passes find what the allocator kept of it.
+//! Runs of allocator calls are timed; counting, and reading the reserved memory, happens between runs. Runs also end
+//! where the log has the most memory live, so that no peak is missed. The first pass is cold and has short runs; later
+//! passes reuse cached memory.
 
 use std::time::{Duration, Instant};
 
@@ -14,24 +14,24 @@ use super::Op;
 use super::history::History;
 use crate::allocators::{AllocError, Allocator, Failure};
 
-/// The first pass has so many stretches, each with a sample at its peak and one at its end: enough for a picture.
+/// The first pass has this many stretches, each sampled at its peak and at its end: enough for a chart.
 const SAMPLES: usize = 500;
-/// Operations of a stretch in further passes.
+/// Operations per stretch in later passes.
 const SAMPLE_OPS_MAX: usize = 8192;
 
 /// What an allocator did with a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct AllocatorResult {
     pub(super) allocator: &'static str,
-    /// Mean time of an allocation or free, in the first pass.
+    /// Mean time of an allocation or free in the first pass.
     pub(super) first_ns: f64,
-    /// The same in further passes, their median.
+    /// The same in later passes, their median.
     pub(super) later_ns: Option<f64>,
-    /// The most bytes that were granted at one time.
+    /// The peak of allocated bytes.
     pub(super) peak_live_bytes: u64,
-    /// The most that the allocator held of the device.
+    /// The peak of device memory held by the allocator.
     pub(super) peak_reserved_bytes: u64,
-    /// Allocations of one pass that were refused, in the worst of them.
+    /// Failed allocations of one pass, the maximum over passes.
     pub(super) refused: u64,
     pub(super) samples: Vec<Sample>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Sample {
     pub(super) reserved_bytes: u64,
 }
 
-/// One pass, while it goes on.
+/// One pass in progress.
 struct Pass {
     took: Duration,
     calls: u64,
@@ -58,11 +58,11 @@ struct Pass {
 /// A log, and what it is played with.
 pub(super) struct Player<'a> {
     pub(super) history: &'a History,
-    /// One for each of the log.
+    /// One per stream of the log.
     pub(super) streams: &'a [CUstream],
     pub(super) passes: u32,
     pub(super) bar: &'a ProgressBar,
-    /// The bytes of each block.
+    /// The size of each block.
     pub(super) sizes: Vec<u64>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Player<'a> {
         Self { history, streams, passes, bar, sizes }
     }
 
-    /// Plays the log. `settle` waits until the device has nothing to do, and is called after each pass.
+    /// Plays the log. `settle` waits until the device is idle, and is called after each pass.
     pub(super) fn play<A: Allocator>(
         &self,
         allocator: &A,
@@ -109,7 +109,7 @@ impl<'a> Player<'a> {
         Ok(played)
     }
 
-    /// Where runs end: behind each stretch of operations, and within it where most is alive.
+    /// Returns where runs end: after each stretch of operations, and at its peak of live memory.
     fn timed_runs(&self, stretch: usize) -> Vec<usize> {
         let (mut ends, mut live_bytes) = (Vec::new(), 0_u128);
         for (at, ops) in self.history.ops.chunks(stretch).enumerate() {
@@ -133,7 +133,7 @@ impl<'a> Player<'a> {
         ends
     }
 
-    /// Plays the log once, and frees what it leaves.
+    /// Plays the log once, and frees what it leaves allocated.
     fn pass<A: Allocator>(&self, allocator: &A, runs: &[usize]) -> Result<Pass, Failure> {
         let mut starts = vec![CUdeviceptr::NULL; self.sizes.len()];
         let mut pass = Pass {
@@ -161,7 +161,7 @@ impl<'a> Player<'a> {
         Ok(pass)
     }
 
-    /// The calls, and nothing else. The address of a block stays where it is after the free.
+    /// Makes the calls, and nothing else. A block's address is kept after its free.
     #[inline(never)]
     fn call<A: Allocator>(&self, allocator: &A, ops: &[Op], starts: &mut [CUdeviceptr]) -> Result<(), Failure> {
         for op in ops {
@@ -189,7 +189,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Frees what the log leaves allocated, each block in the stream where it was allocated.
+    /// Frees what the log leaves allocated, each block in its own stream.
     fn free_rest<A: Allocator>(&self, allocator: &A, starts: &[CUdeviceptr]) -> Result<(), Failure> {
         let mut homes = vec![None; starts.len()];
         for op in &self.history.ops {
@@ -211,7 +211,7 @@ impl<'a> Player<'a> {
 }
 
 impl Pass {
-    /// Counts what a run did, once it is done: a block without an address was refused.
+    /// Counts what a run did, after it: a block without an address failed.
     fn count(&mut self, ops: &[Op], starts: &[CUdeviceptr], sizes: &[u64]) {
         for op in ops {
             match *op {
@@ -252,7 +252,7 @@ mod tests {
     use super::super::history::HistoryBuilder;
     use super::*;
 
-    /// Grants what fits into so many bytes, and notes what it was asked for.
+    /// Grants what fits into a limit, and records its calls.
     struct Room {
         bytes: u64,
         taken: RefCell<u64>,
@@ -281,7 +281,7 @@ mod tests {
         }
 
         fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), CallError> {
-            assert_eq!(start.0, bytes, "a block is freed with its own size");
+            assert_eq!(start.0, bytes, "blocks are freed with their own size");
             *self.taken.borrow_mut() -= bytes;
             self.said.borrow_mut().push(format!("free {bytes} in {}", stream.0));
             Ok(())

@@ -1,4 +1,4 @@
-//! What a replay gave, as a table for a person or as one JSON object.
+//! A replay's results as a table or as one JSON object.
 
 use anstyle::Style;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub(super) struct Report {
     pub(super) kind: Kind,
     pub(super) device: String,
     pub(super) driver: String,
-    /// Which device, and why this one.
+    /// Which device, and why.
     #[serde(skip)]
     pub(super) why: String,
     #[serde(flatten)]
@@ -26,14 +26,14 @@ pub(super) struct Report {
     pub(super) oddities: Anomalies,
 }
 
-/// What a log asks for.
+/// What a log contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct LogSummary {
     pub(super) allocations: u64,
     pub(super) frees: u64,
     pub(super) uses: u64,
     pub(super) streams: u32,
-    /// Were nothing refused.
+    /// If no allocation fails.
     pub(super) peak_live_bytes: u64,
 }
 
@@ -41,7 +41,7 @@ impl LogSummary {
     pub(super) fn of(history: &History) -> Self {
         let mut sums = Self { allocations: 0, frees: 0, uses: 0, streams: history.streams, peak_live_bytes: 0 };
         let mut sizes = vec![0; history.blocks as usize];
-        // A log can say more than there is in the world.
+        // A log may allocate more than 64 bits can count.
         let mut live_bytes = 0_u128;
         for op in &history.ops {
             match *op {
@@ -63,14 +63,14 @@ impl LogSummary {
 }
 
 const NAMES: [&str; 7] =
-    ["allocator", "first pass", "later passes", "peak live", "peak reserved", "reserved/live", "refused"];
+    ["allocator", "first pass", "later passes", "peak live", "peak reserved", "reserved/live", "failed"];
 
-/// Which columns are numbers, set to the right.
+/// Which columns are numbers, aligned right.
 const IS_NUMBER: [bool; 7] = [false, true, true, true, true, true, true];
 
 impl Report {
     pub(super) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
     }
 
     pub(super) fn table(&self, style: TableStyle) -> String {
@@ -100,7 +100,7 @@ impl Report {
             text.push_str(format_row(row, &widths, &IS_NUMBER).trim_end());
             text.push('\n');
         }
-        text.push_str("Times are of one allocation or free, in the mean.\n");
+        text.push_str("Times are means per allocation or free.\n");
         text
     }
 }
@@ -123,7 +123,7 @@ fn cells(played: &AllocatorResult) -> [String; 7] {
     ]
 }
 
-/// The peaks of reserved and of live memory by each other, unless nothing was granted.
+/// Returns peak reserved divided by peak live memory, unless nothing was allocated.
 pub(super) fn ratio(played: &AllocatorResult) -> Option<f64> {
     (played.peak_live_bytes > 0).then(|| played.peak_reserved_bytes as f64 / played.peak_live_bytes as f64)
 }
@@ -132,7 +132,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Bytes in the largest unit that they fill.
+/// Formats bytes in the largest unit that they fill.
 pub(super) fn size(bytes: u64) -> String {
     match unit(bytes) {
         (_, "bytes") => format!("{bytes} bytes"),
@@ -140,7 +140,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// The largest unit that so many bytes fill, and its name.
+/// Returns the largest unit that these bytes fill, and its name.
 pub(crate) fn unit(bytes: u64) -> (f64, &'static str) {
     match bytes {
         0..1024 => (1.0, "bytes"),
@@ -192,13 +192,13 @@ mod tests {
         let text = report().table(TableStyle { columns: 120, colour: false });
         let expected = "\
 Device, driver 13.0 (asked for)
-a.csv, a log of RMM: 1 allocation, 1 free, 1 use, 2 streams, peak live 3.00 MiB
-odd in the log: 1 freed twice (left out)
+a.csv, an RMM log: 1 allocation, 1 free, 1 use, 2 streams, peak live 3.00 MiB
+anomalies in the log: 1 freed twice (skipped)
 
-allocator        first pass  later passes  peak live  peak reserved  reserved/live  refused
-cuMemAllocAsync    12.35 µs        550 ns   3.00 MiB      32.00 MiB         10.667        0
-cuMemAlloc         78.60 µs             -    0 bytes      32.00 MiB              -        1
-Times are of one allocation or free, in the mean.
+allocator        first pass  later passes  peak live  peak reserved  reserved/live  failed
+cuMemAllocAsync    12.35 µs        550 ns   3.00 MiB      32.00 MiB         10.667       0
+cuMemAlloc         78.60 µs             -    0 bytes      32.00 MiB              -       1
+Times are means per allocation or free.
 ";
         assert_eq!(text, expected);
     }

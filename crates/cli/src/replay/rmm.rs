@@ -1,18 +1,18 @@
-//! RMM's log: what `rmm::mr::logging_resource_adaptor` writes, a CSV whose columns the first line names.
+//! RMM's log: the CSV that `rmm::mr::logging_resource_adaptor` writes, whose first line names the columns.
 //!
-//! Pointers are hexadecimal, with `0x` or without, or `(nil)`. A stream is `0`, or a handle as a pointer is written; 0x2 is
-//! the stream of whichever thread asks, so that there are as many of it as threads. Lines stand in the order of time, also
-//! those of several threads, so that the time itself, which begins anew each day, is not read.
+//! Pointers are hexadecimal, with or without `0x`, or `(nil)`. A stream is `0` or a handle written like a pointer; 0x2
+//! is the per-thread default stream, a different stream in each thread. Lines of all threads are in the order of time,
+//! so the time column, which restarts each day, is not read.
 
 use super::history::HistoryBuilder;
 
-/// The columns that replay needs, wherever they stand.
+/// The columns that replay needs, in any order.
 const NAMES: [&str; 5] = ["Thread", "Action", "Pointer", "Size", "Stream"];
 
 /// `CU_STREAM_PER_THREAD`.
 const PER_THREAD: u64 = 2;
 
-/// Where the columns stand, if this line names them.
+/// The positions of the columns.
 #[derive(Clone, Copy, Debug)]
 struct Columns([usize; 5]);
 
@@ -20,10 +20,10 @@ pub(super) fn is_header(line: &str) -> bool {
     Columns::of(line).is_some()
 }
 
-/// Reads all lines behind the first, which is the header.
+/// Reads all lines after the header.
 ///
 /// # Panics
-/// If it is not: who calls has looked.
+/// If the first line is not the header: the caller has checked it.
 pub(super) fn read(text: &str) -> HistoryBuilder {
     let mut lines = text.lines().enumerate();
     let columns =
@@ -64,7 +64,7 @@ fn read_line(line: &str, columns: Columns, builder: &mut HistoryBuilder) -> Opti
     Some(())
 }
 
-/// A pointer or a stream. All that counts is that two of them are the same or not.
+/// Parses a pointer or a stream. Only equality matters.
 fn address(text: &str) -> Option<u64> {
     match text {
         "(nil)" | "0x" => Some(0),

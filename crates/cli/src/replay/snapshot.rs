@@ -1,29 +1,29 @@
-//! PyTorch's memory snapshot: what `torch.cuda.memory._dump_snapshot` writes after `_record_memory_history`, a pickle of a
+//! PyTorch's memory snapshot: what `torch.cuda.memory._dump_snapshot` writes after `_record_memory_history`, a pickled
 //! dict, or the same dict as JSON.
 //!
-//! Of it are read the traces (one for each device: what the allocator was asked for) and the segments (what is alive at
-//! the end). A trace keeps the latest events only, so that blocks are alive before it. How PyTorch got its memory
-//! (`segment_alloc` and the like), and when a release took effect (`free_completed`), is its allocator's affair.
+//! Reads the traces (per device, the calls of the allocator) and the segments (what is live at the end). A trace keeps
+//! only the latest events, so blocks may be live before it. How PyTorch got its memory (`segment_alloc` and the like),
+//! and when a free took effect (`free_completed`), is specific to its allocator and ignored.
 
 use serde_json::Value as Json;
 
 use super::history::HistoryBuilder;
 use super::pickle::{Pickle, PickleError, Value};
 
-/// Why there is nothing to replay in a snapshot.
+/// Why a snapshot cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SnapshotError {
     #[error(transparent)]
     Pickle(#[from] PickleError),
-    #[error("the JSON is damaged: {0}")]
+    #[error("invalid JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("it has no device_traces, which every memory snapshot of PyTorch has")]
+    #[error("expected the field device_traces, which every PyTorch memory snapshot has")]
     NoTraces,
     #[error(
-        "no allocation was traced: call torch.cuda.memory._record_memory_history() before the work, and take the snapshot after it"
+        "no allocations were traced: call torch.cuda.memory._record_memory_history() before the work, and take the snapshot after it"
     )]
     NothingTraced,
-    #[error("its lists hold each other more often than a snapshot's do")]
+    #[error("its lists contain each other too often for a snapshot")]
     Entangled,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn read_json(text: &str) -> Result<HistoryBuilder, SnapshotError> {
     read(&serde_json::from_str::<Json>(text)?, text.len())
 }
 
-/// A dict, list, number or text of either notation.
+/// A dict, list, number or string of either format.
 trait SnapshotValue<'a>: Copy {
     fn field(self, key: &str) -> Option<Self>;
     fn elements(self) -> impl Iterator<Item = Self>;
@@ -105,7 +105,7 @@ impl<'a> SnapshotValue<'a> for Pickled<'a> {
     }
 
     fn number(self) -> Option<u64> {
-        // A number beyond 2^63 was read as the negative one with the same bits: only addresses can be so large.
+        // A number above 2^63 was read as the negative one with the same bits: only addresses can be so large.
         if let Value::Number(number) = self.value { Some(number as u64) } else { None }
     }
 
@@ -132,8 +132,8 @@ impl<'a> SnapshotValue<'a> for &'a Json {
     }
 }
 
-/// Reads a snapshot of which `steps_max` things can be known: a file has fewer events and blocks than bytes, unless its
-/// lists are the same ones again and again.
+/// Reads a snapshot, visiting at most `steps_max` values: a file has fewer events and blocks than bytes, unless its
+/// lists are shared.
 fn read<'a>(root: impl SnapshotValue<'a>, steps_max: usize) -> Result<HistoryBuilder, SnapshotError> {
     let traces = root.field("device_traces").ok_or(SnapshotError::NoTraces)?;
     let (mut snapshot, mut steps) = (Snapshot::default(), 0);
@@ -157,7 +157,7 @@ fn read<'a>(root: impl SnapshotValue<'a>, steps_max: usize) -> Result<HistoryBui
         step()?;
         let number = |key| segment.field(key).and_then(SnapshotValue::number);
         let (device, stream) = (number("device").unwrap_or(0), number("stream").unwrap_or(0));
-        // Blocks lie side by side. Only newer snapshots say where.
+        // Blocks are contiguous. Only newer snapshots give their addresses.
         let mut address = number("address").unwrap_or(0);
         for block in segment.field("blocks").into_iter().flat_map(SnapshotValue::elements) {
             step()?;
@@ -188,7 +188,7 @@ fn event<'a>(entry: impl SnapshotValue<'a>) -> Option<Event> {
     })
 }
 
-/// One device is replayed: the one of which most is told.
+/// Converts the device with the most events.
 fn to_history(snapshot: &Snapshot) -> Result<HistoryBuilder, SnapshotError> {
     let asked = |events: &[Event]| {
         events.iter().filter(|event| matches!(event.action, Action::Alloc | Action::FreeRequested)).count() as u64

@@ -1,8 +1,8 @@
-//! Freehold's own timeline: what a recording of a device writes (`Device::record`), an event a line.
+//! Freehold's own timeline, recorded by `Device::record`, one event per line.
 //!
-//! Events stand in the order in which they became known, uses later than they were asked for; replay wants the order in
-//! which the program asked. A file whose writer was killed ends anywhere. One of several processes, which `freehold demo`
-//! writes, has each process's own numbers for blocks and streams.
+//! Events are in the order in which they became known, uses later than their calls; replay sorts them by the program's
+//! calls. A file whose writer was killed may end anywhere. A merged file of several processes, as `freehold demo`
+//! writes it, has per-process numbers for blocks and streams.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::history::HistoryBuilder;
 
-/// At one moment a block is allocated before it is used, and used before it is released.
+/// At the same time, a block is allocated before it is used, and used before it is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EventKind {
     Allocated { bytes: u64 },
@@ -53,7 +53,7 @@ pub(super) fn read(text: &str) -> HistoryBuilder {
     builder
 }
 
-/// Notes what an event says of blocks; most say nothing. `None` where one says it in a way that no recording does.
+/// Records what an event says about blocks; most say nothing. Returns `None` for an event that no recording contains.
 fn read_event(event: &Value, moments: &mut Vec<TimedEvent>) -> Option<()> {
     let arguments = &event["args"];
     if event["ph"] != "X" || (arguments["block"].is_null() && arguments["used blocks"].is_null()) {
@@ -69,7 +69,7 @@ fn read_event(event: &Value, moments: &mut Vec<TimedEvent>) -> Option<()> {
         return Some(());
     }
     let block = arguments["block"].as_u64()?;
-    // Memory is there when the call has returned, and is given up when it is called.
+    // Memory exists once the allocating call has returned, until the freeing call begins.
     moments.push(match &arguments["bytes"] {
         Value::Null => TimedEvent { at_us: start_us, what: EventKind::Released, process, block, stream },
         bytes => {

@@ -1,9 +1,9 @@
-//! The text of a workload: `# NAME`, then a line an operation: `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`.
+//! The text of a workload: `# NAME`, then one operation per line: `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`.
 
 use super::Op;
 use super::history::HistoryBuilder;
 
-/// Empty lines and those that begin with `#` mean nothing.
+/// Ignores empty lines and those that begin with `#`.
 pub(super) fn read(text: &str) -> HistoryBuilder {
     let mut builder = HistoryBuilder::default();
     let lines = text.lines().map(str::trim).enumerate();

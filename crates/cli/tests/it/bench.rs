@@ -1,5 +1,4 @@
-//! `freehold bench` as a person meets it: its rows, its help, and what it says to bad input. What things cost is not judged
-//! here.
+//! `freehold bench` from the command line: its rows, its help, and errors for bad input. Does not judge performance.
 
 use crate::common;
 
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use common::binary;
 
-/// Each on a machine of its own: others would leave it too little memory.
+/// Runs each on its own software machine: others would leave it too little memory.
 fn bench(words: &[&str]) -> Output {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let machine = format!("bench-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
@@ -21,25 +20,25 @@ fn bench(words: &[&str]) -> Output {
     command.arg("bench").args(words).output().expect("the binary starts")
 }
 
-/// A folder of this test's own, which goes with it.
+/// A folder of this test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("freehold-bench-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
+        std::fs::create_dir_all(&path).expect("the folder is new");
         Self(path)
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).expect("the test's folder goes");
+        std::fs::remove_dir_all(&self.0).expect("the folder is removed");
     }
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
+    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 #[test]
@@ -50,7 +49,7 @@ fn every_row_has_our_times_and_the_drivers_where_there_is_a_call_to_compare() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object was printed");
     assert_eq!(report["device"], "Freehold Software Device 0");
     assert_eq!(report["driver"], "13.0");
-    let rows = report["rows"].as_array().expect("there are rows");
+    let rows = report["rows"].as_array().expect("a report has rows");
     let of = |row: &Value| {
         (
             row["id"].as_str().unwrap().to_owned(),
@@ -82,7 +81,7 @@ fn every_row_has_our_times_and_the_drivers_where_there_is_a_call_to_compare() {
         assert_eq!(row["met"].is_boolean(), !row["target"].is_null(), "{row}");
         if row["driver"].is_object() {
             let [_, drivers, _] = times(&row["driver"]);
-            // What is read back of a number differs from it in the last digit.
+            // A number read back may differ in its last digit.
             let ratio = row["ratio"].as_f64().expect("a ratio");
             assert!((ratio * drivers / median - 1.0).abs() < 1e-12, "{row}");
         }
@@ -100,7 +99,7 @@ fn every_workload_has_our_figures_and_the_drivers_and_a_picture() {
     assert_eq!(report["device"], "Freehold Software Device 0");
     assert_eq!(report["driver"], "13.0");
     assert!(report["processors"].as_u64() >= Some(1), "{report}");
-    let rows = report["rows"].as_array().expect("there are rows");
+    let rows = report["rows"].as_array().expect("a report has rows");
     let of = |row: &Value| {
         let calls = row["beside"].as_array().unwrap().iter().map(|beside| beside["calls"].as_str().unwrap());
         let calls: Vec<_> = calls.collect();
@@ -152,9 +151,9 @@ fn every_workload_has_our_figures_and_the_drivers_and_a_picture() {
     is_drawn(path);
 }
 
-/// The picture of a bench has the device and the bars.
+/// Checks that the chart names the device and has bars.
 fn is_drawn(path: PathBuf) {
-    let drawn = std::fs::read_to_string(path).expect("the picture was written");
+    let drawn = std::fs::read_to_string(path).expect("the chart was written");
     assert!(drawn.starts_with("<svg "), "{drawn}");
     assert!(drawn.contains("Allocation on Freehold Software Device 0, driver 13.0"), "{drawn}");
 }
@@ -163,9 +162,9 @@ fn is_drawn(path: PathBuf) {
 fn a_picture_that_cannot_be_written_is_refused_before_anything_is_measured() {
     let folder = Folder::new("no-picture");
     let path = folder.0.join("missing").join("pool.svg");
-    // The device is not opened either: there is none of this name.
+    // The device is not opened either: its name is invalid.
     let output = bench(&["pool", "--device", "gpu", "--svg", path.to_str().unwrap()]);
-    let said = format!("error: {} cannot be written: No such file or directory (os error 2)\n", path.display());
+    let said = format!("error: failed to write {}: No such file or directory (os error 2)\n", path.display());
     assert_eq!(text(&output.stderr), said);
     assert_eq!(text(&output.stdout), "");
     assert_eq!(output.status.code(), Some(2));
@@ -195,7 +194,7 @@ fn the_workloads_are_written_as_text_a_file_for_each() {
 #[test]
 fn unwritable_workloads_are_reported_with_the_path() {
     let output = bench(&["pool", "--workloads", "/dev/null/here"]);
-    assert_eq!(text(&output.stderr), "error: /dev/null/here cannot be written: Not a directory (os error 20)\n");
+    assert_eq!(text(&output.stderr), "error: failed to write /dev/null/here: Not a directory (os error 20)\n");
     assert_eq!(text(&output.stdout), "");
     assert_eq!(output.status.code(), Some(2));
 }
@@ -207,7 +206,7 @@ fn the_help_says_what_is_measured() {
     let said = text(&output.stdout);
     assert!(
         said.starts_with(
-            "Measure release, module close, launch, owner_of and allocation beside the driver's own calls\n"
+            "Measure release, module close, launch, owner_of and allocation next to the driver's own calls\n"
         ),
         "{said}"
     );
@@ -251,7 +250,7 @@ fn every_row_of_calls_has_its_times_and_its_target() {
     let output = bench(&["call", "--quick", "--json", "--device", "soft"]);
     assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object was printed");
-    let rows = report["rows"].as_array().expect("there are rows");
+    let rows = report["rows"].as_array().expect("a report has rows");
     let of = |row: &Value| (row["id"].as_str().unwrap().to_owned(), row["targets"].as_array().map(Vec::len));
     let row = |id: &str, targets: usize| (id.to_owned(), Some(targets));
     assert_eq!(
@@ -265,7 +264,7 @@ fn every_row_of_calls_has_its_times_and_its_target() {
             row("enqueue", 1),
         ]
     );
-    // A call may take 1.5 µs more than a launch of the process's own, and 25 µs if all were asleep.
+    // A call may take 1.5 µs more than a local launch, and 25 µs if all were asleep.
     let most = |at: usize| rows[at]["targets"][0]["median"].as_f64().expect("a time");
     let local = rows[0]["median_ns"].as_f64().expect("a time");
     assert_eq!((most(1), most(2), most(5)), (local + 1500.0, local + 25_000.0, 1000.0));

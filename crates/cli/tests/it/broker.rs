@@ -1,4 +1,4 @@
-//! The commands that speak to a broker, as a person meets them: what they print, what they say to bad input, and how they exit.
+//! The commands that talk to a broker: their output, their errors for bad input, and their exit status.
 
 use crate::broker_fixture;
 use crate::common;
@@ -31,12 +31,12 @@ fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
     assert_eq!(fixture.said(&["put", "weights", &file]), "weights: 8 B\n");
     assert_eq!(fixture.said(&["get", "weights", to]), format!("{to}: 8 B\n"));
     assert_eq!(std::fs::read(&out).unwrap(), b"freehold");
-    // A folder of the name is not a file.
+    // A folder with that name is not a file.
     std::fs::create_dir(fixture.folder.join("weights")).unwrap();
     let folder = fixture.folder.join("weights").to_str().unwrap().to_owned();
     let (said, status) = fixture.refused(&["put", &folder, &file]);
-    assert!(status == Some(2) && !said.contains("both files"), "a path is not a name: {said}");
-    // The other order too: a name is what is no file.
+    assert!(status == Some(2) && !said.contains("both files"), "the folder was taken for a file: {said}");
+    // In the other order too: the argument that is not a file is the name.
     assert_eq!(fixture.said(&["put", &file, "model/weights"]), "model/weights: 8 B\n");
     assert_eq!(fixture.said(&["drop", "model/weights"]), "model/weights: dropped\n");
     let refused = |words: &[&str]| {
@@ -44,7 +44,7 @@ fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
         assert_eq!(status, Some(2), "{said}");
         said
     };
-    let say = "say `freehold put FILE --name NAME`";
+    let say = "use `freehold put FILE --name NAME`";
     let other = fixture.file("other.bin", b"other");
     assert_eq!(refused(&["put", &other, &file]), format!("error: {other} and {file} are both files: {say}\n"));
     assert_eq!(
@@ -55,11 +55,11 @@ fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
     assert_eq!(
         refused(&["put", "a", &file, "--name", "b"]),
         "error: a name was given twice: a and --name b\n",
-        "whichever is meant"
+        "two names"
     );
-    assert_eq!(refused(&["put", "a b", &file]).lines().count(), 1, "the other one has to be a name");
-    assert_eq!(refused(&["get", "weights"]), "error: no file was named to write to: say `freehold get NAME FILE`\n");
-    assert_eq!(fixture.said(&["ls", "--json"]).matches("\"name\"").count(), 1, "nothing was put by those");
+    assert_eq!(refused(&["put", "a b", &file]).lines().count(), 1, "not one line");
+    assert_eq!(refused(&["get", "weights"]), "error: no file to write to: use `freehold get NAME FILE`\n");
+    assert_eq!(fixture.said(&["ls", "--json"]).matches("\"name\"").count(), 1, "an error published something");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_name_that_is_taken_is_refused_before_anything_is_uploaded() {
     let fixture = BrokerFixture::new();
     let file = fixture.file("in", b"freehold");
     fixture.said(&["put", &file, "--name", "a"]);
-    // No such device is ever asked for.
+    // The device is never opened: its name is invalid.
     let refused = fixture.refused(&["put", &file, "--name", "a", "--device", "none"]);
     assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
 }
@@ -144,7 +144,7 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
 fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
     let fixture = BrokerFixture::new();
     let mut link = fixture.link();
-    let lease = link.reserve(4096).expect("there is room").lease;
+    let lease = link.reserve(4096).expect("the memory fits").lease;
     let (policy, point) = (Policy::Restore, Fence::default());
     link.call(Request::Publish { lease, policy, fence: point, name: name("a") }).expect("the name is free");
     let (user, own) = (user(), rustix::process::getuid().as_raw());
@@ -152,7 +152,7 @@ fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
     let process = std::process::id();
     assert!(fixture.said(&["ls"]).contains(&format!("  {user} ({process})  ")));
     assert_eq!(listed()["names"][0]["process"], process);
-    link.close().expect("a broker serves");
+    link.close().expect("the broker answers");
     assert!(fixture.said(&["ls"]).contains(&format!("  {user}  ")));
     assert_eq!(listed()["names"][0]["process"], serde_json::Value::Null);
     assert_eq!((&listed()["names"][0]["user"], &listed()["names"][0]["user_name"]), (&own.into(), &user.into()));
@@ -164,8 +164,8 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
     let user = rustix::process::getuid().as_raw();
     let said = |device: &str, host: &str| {
         format!(
-            "user {user} may have {device} of the device's memory and has 0 B\n\
-             user {user} may have {host} of the host's memory and has 0 B\n"
+            "user {user} uses 0 B of {device} of device memory\n\
+             user {user} uses 0 B of {host} of host memory\n"
         )
     };
     assert_eq!(fixture.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
@@ -178,7 +178,8 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
          `freehold quota SIZE --host`"
     );
     assert_eq!(fixture.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
-    let nothing = "error: nothing can be had with 0 bytes: say 8KiB or more, or none to take the quota away\n";
+    let nothing =
+        "error: a quota of 0 bytes allows no allocation: expected 8KiB or more, or none to remove the quota\n";
     assert_eq!(fixture.refused(&["quota", "0", "--host"]), (nothing.to_owned(), Some(2)));
     assert_eq!(fixture.said(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
     let json = format!(
@@ -186,8 +187,8 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
     );
     assert_eq!(fixture.said(&["quota", "--json"]), json);
     let small = |wish: &str, least: &str| {
-        let sentence = "or more, or none to take the quota away";
-        (format!("error: nothing can be had with {wish} bytes: say {least} {sentence}\n"), Some(2))
+        let sentence = "or more, or none to remove the quota";
+        (format!("error: a quota of {wish} bytes allows no allocation: expected {least} {sentence}\n"), Some(2))
     };
     assert_eq!(fixture.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
     assert_eq!(fixture.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
@@ -199,15 +200,15 @@ fn what_cannot_be_put_is_refused_with_what_to_do() {
     let fixture = BrokerFixture::new();
     let (folder, empty) = (fixture.folder.to_str().unwrap().to_owned(), fixture.file("empty", b""));
     let refused = fixture.refused(&["put", &folder, "--name", "a"]);
-    assert_eq!(refused, (format!("error: {folder} is a folder: name a file\n"), Some(2)));
+    assert_eq!(refused, (format!("error: {folder} is a folder: expected a file\n"), Some(2)));
     let refused = fixture.refused(&["put", &empty, "--name", "a"]);
-    assert_eq!(refused, (format!("error: {empty} is empty: there is nothing to publish\n"), Some(2)));
+    assert_eq!(refused, (format!("error: {empty} is empty: expected at least one byte\n"), Some(2)));
     let large = fixture.file("large", &vec![1; 65 << 20]);
     let refused = fixture.refused(&["put", &large, "--name", "a"]);
     let said = "error: the broker has 67108864 of 67108864 bytes free, 68157440 requested: drop a name, or serve with more --memory\n";
     assert_eq!(refused, (said.to_owned(), Some(1)));
     let refused = fixture.refused(&["put", "/dev/zero", "--name", "a"]);
-    assert_eq!(refused, ("error: /dev/zero is no regular file: name a file\n".to_owned(), Some(2)));
+    assert_eq!(refused, ("error: /dev/zero is not a regular file: expected a file\n".to_owned(), Some(2)));
 }
 
 #[test]
@@ -240,8 +241,8 @@ fn a_socket_of_a_path_that_none_can_have_is_refused_in_a_sentence_everywhere() {
         let output = command(&folder, "long").args(words).output().expect("the binary starts");
         assert_eq!((text(&output.stderr), output.status.code()), (broker.as_str(), Some(2)), "{words:?}");
     }
-    assert!(!folder.exists(), "nothing was made for it");
-    // The folder of the user's own broker may be such a one.
+    assert!(!folder.exists(), "an error created the folder");
+    // The folder of the user's own broker may have a long path too.
     std::fs::create_dir_all(&folder).unwrap();
     let mut ls = command(&folder, "long");
     let output = ls.env_remove("FREEHOLD_BROKER").env("XDG_RUNTIME_DIR", &folder).arg("ls").output().unwrap();
@@ -263,7 +264,7 @@ fn get_replaces_only_a_regular_file() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
     let fixture = BrokerFixture::new();
     fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
-    // A pipe that is read from stays one.
+    // A pipe stays a pipe.
     let pipe = fixture.folder.join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let reader = std::thread::spawn({
@@ -273,7 +274,7 @@ fn get_replaces_only_a_regular_file() {
     fixture.said(&["get", "a", "-o", pipe.to_str().unwrap()]);
     assert_eq!(reader.join().unwrap(), b"freehold");
     assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
-    // Behind a link lies the file, which stays as private as it was.
+    // The target of a link is replaced, and keeps its permissions.
     let (target, link) = (fixture.file("target", b"before"), fixture.folder.join("link"));
     std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o600)).unwrap();
     symlink(&target, &link).unwrap();

@@ -1,4 +1,4 @@
-//! `freehold module` and `freehold call` as a person meets them: what they print, what they say to bad input, and how they exit.
+//! `freehold module` and `freehold call`: their output, their errors for bad input, and their exit status.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use common::binary;
 
 const KERNELS: &str = include_str!("../../../broker/tests/calls/kernels.ptx");
 
-/// A broker of its own, in a folder of its own.
+/// A broker in its own folder.
 struct BrokerFixture {
     folder: PathBuf,
     machine: String,
@@ -23,12 +23,12 @@ impl BrokerFixture {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let machine = format!("calls-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        std::fs::create_dir_all(&folder).expect("the folder is new");
         let mut serve = command(&folder, &machine);
         serve.args(["serve", "--memory", "64MiB", "--device", "soft", "--launch-time", "1.5"]).stdout(Stdio::piped());
         let mut serve = serve.spawn().expect("the binary starts");
-        let said = BufReader::new(serve.stdout.take().expect("it is piped")).lines().nth(2);
-        assert!(said.expect("it says more").is_ok());
+        let said = BufReader::new(serve.stdout.take().expect("the output is piped")).lines().nth(2);
+        assert!(said.expect("the broker prints three lines").is_ok());
         Self { folder, machine, serve }
     }
 
@@ -36,34 +36,34 @@ impl BrokerFixture {
         command(&self.folder, &self.machine).args(words).output().expect("the binary starts")
     }
 
-    /// What a command printed, which went well.
+    /// Returns the output of a command that succeeds.
     fn stdout_of(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)), "{words:?}");
         text(&output.stdout).to_owned()
     }
 
-    /// What a command was refused with.
+    /// Returns the error and status of a command that fails.
     fn error_of(&self, words: &[&str]) -> (String, i32) {
         let output = self.run(words);
-        (text(&output.stderr).to_owned(), output.status.code().expect("it ends by itself"))
+        (text(&output.stderr).to_owned(), output.status.code().expect("the command exits"))
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.folder.join(name);
-        std::fs::write(&path, bytes).expect("a file of the test's");
+        std::fs::write(&path, bytes).expect("the file is written");
         path.to_str().expect("text").to_owned()
     }
 
-    /// What has a name, as numbers.
+    /// Returns published memory as numbers.
     fn floats(&self, name: &str) -> Vec<f32> {
         let path = self.folder.join("out");
         self.stdout_of(&["get", name, "-o", path.to_str().expect("text")]);
-        let bytes = std::fs::read(path).expect("it was written");
+        let bytes = std::fs::read(path).expect("the file was written");
         bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
     }
 
-    /// With a module of kernels, and `y` and `x` of 1000 numbers.
+    /// Starts a broker with a module of kernels, and with `y` and `x` of 1000 numbers.
     fn with_memory() -> Self {
         let fixture = Self::new();
         fixture.stdout_of(&["module", "put", &fixture.file("kernels.ptx", KERNELS.as_bytes()), "--name", "blas/saxpy"]);
@@ -84,9 +84,9 @@ impl BrokerFixture {
 impl Drop for BrokerFixture {
     fn drop(&mut self) {
         let process = rustix::process::Pid::from_child(&self.serve);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the keeper is there");
-        assert!(self.serve.wait().expect("it is this process's").success());
-        std::fs::remove_dir_all(&self.folder).expect("the test's folder goes");
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the fd store runs");
+        assert!(self.serve.wait().expect("it is a child of this process").success());
+        std::fs::remove_dir_all(&self.folder).expect("the folder is removed");
     }
 }
 
@@ -98,7 +98,7 @@ fn command(folder: &Path, machine: &str) -> Command {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
+    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_module_is_put_listed_and_dropped() {
     let fixture = BrokerFixture::new();
     assert_eq!(
         fixture.stdout_of(&["module", "ls"]),
-        "there are no modules: `freehold module put FILE --name NAME` makes one\n"
+        "no modules; publish one with `freehold module put FILE --name NAME`\n"
     );
     let file = fixture.file("kernels.ptx", KERNELS.as_bytes());
     let kernels =
@@ -115,19 +115,19 @@ fn a_module_is_put_listed_and_dropped() {
         fixture.stdout_of(&["module", "put", &file, "--name", "blas/saxpy"]),
         format!("blas/saxpy: {kernels}\n")
     );
-    // The file is the word that is there, in either order.
+    // The file is the argument that exists, in either order.
     for words in [["a", file.as_str()], [file.as_str(), "a"]] {
         assert_eq!(fixture.stdout_of(&["module", "put", words[0], words[1]]), format!("a: {kernels}\n"));
         assert_eq!(fixture.stdout_of(&["module", "drop", "a"]), "a: dropped\n");
     }
     let (said, _) = fixture.error_of(&["module", "put", &file]);
-    assert_eq!(said, format!("error: {file} needs a name: say `freehold module put FILE --name NAME`\n"));
+    assert_eq!(said, format!("error: {file} needs a name: use `freehold module put FILE --name NAME`\n"));
     let listed = fixture.stdout_of(&["module", "ls"]);
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines[0], "name              size  hash          kernels");
     assert!(lines[1].starts_with("blas/saxpy     2.5 KiB  ") && lines[1].ends_with(kernels), "{}", lines[1]);
     let told: serde_json::Value =
-        serde_json::from_str(&fixture.stdout_of(&["module", "ls", "--json"])).expect("one object");
+        serde_json::from_str(&fixture.stdout_of(&["module", "ls", "--json"])).expect("one JSON object");
     let module = &told["modules"][0];
     assert_eq!((module["name"].as_str(), module["bytes"].as_u64()), (Some("blas/saxpy"), Some(KERNELS.len() as u64)));
     assert_eq!(module["kernels"][1]["parameters"], serde_json::json!(["u64", "u64", "f32", "u32"]));
@@ -147,11 +147,11 @@ fn a_call_changes_what_has_a_name_and_reads_what_it_is_to_read() {
     assert_eq!(fixture.floats("y"), [7.0; 1000]);
     assert_eq!(fixture.floats("x"), [2.0; 1000]);
     words.push("--json");
-    let told: serde_json::Value = serde_json::from_str(&fixture.stdout_of(&words)).expect("one object");
+    let told: serde_json::Value = serde_json::from_str(&fixture.stdout_of(&words)).expect("one JSON object");
     assert_eq!((told["module"].as_str(), told["kernel"].as_str()), (Some("blas/saxpy"), Some("saxpy")));
     assert!(told["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
     assert_eq!(fixture.floats("y"), [13.0; 1000]);
-    // From a byte on, of the same name twice.
+    // With an offset, and with the same name twice.
     assert_eq!(fixture.call("saxpy", &["lease:y+400", "lease:y", "f32:1.0", "u32:10"]).1, 0);
     let y = fixture.floats("y");
     assert_eq!((&y[..100], &y[100..110], &y[110..]), (&[13.0; 100][..], &[26.0; 10][..], &[13.0; 890][..]));
@@ -188,13 +188,16 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
     let (said, status) = with(1, "read:z");
     assert!(said.starts_with("error: there is no such name; nearest: ") && status == 1, "{said}");
     let (said, status) = with(2, "f33:3.0");
-    assert!(said.contains("\"f33\" is no kind") && status == 2, "{said}");
+    assert!(said.contains("unknown kind \"f33\"") && status == 2, "{said}");
     let (said, status) = fixture.error_of(&["call", "blas/saxpy", "empty", "--grid", "0", "--block", "1"]);
-    assert!(said.contains("\"0\" is no size: say one to three numbers from 1 on") && status == 2, "{said}");
+    assert!(
+        said.contains("expected one to three positive numbers such as 4096 or 64,64, found \"0\"") && status == 2,
+        "{said}"
+    );
     let (said, status) = fixture.error_of(&["call", "blas/saxpy", "empty", "--grid", "1", "--block", "2000"]);
     assert!(said.ends_with("[1, 1, 1] of [2000, 1, 1] requested\n") && status == 2, "{said}");
     assert_eq!(fixture.floats("y"), [1.0; 1000]);
-    assert_eq!(fixture.call("saxpy", &good).1, 0, "and a good one is served");
+    assert_eq!(fixture.call("saxpy", &good).1, 0, "a valid call failed");
 }
 
 #[test]
@@ -210,7 +213,7 @@ fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
         (format!("error: kernel spin of blas/saxpy ran for more than 1.5 s and was ended; {may}\n"), 1)
     );
     let (said, status) = fixture.call("saxpy", &["read:y", "read:x", "f32:3.0", "u32:1000"]);
-    assert!(said.contains("ended its worker") && status == 1, "a lease for reading is not written: {said}");
+    assert!(said.contains("ended its worker") && status == 1, "a lease for reading was written: {said}");
     assert_eq!(fixture.floats("y"), [1.0; 1000]);
 }
 
@@ -221,13 +224,13 @@ fn every_bad_module_is_one_sentence() {
     let put = |file: &str| fixture.error_of(&["module", "put", file, "--name", "a"]);
     let nowhere = format!("{folder}/nowhere");
     assert_eq!(put(&nowhere), (format!("error: {nowhere}: No such file or directory (os error 2)\n"), 2));
-    assert_eq!(put(&folder), (format!("error: {folder}: it is no regular file: name a file of PTX\n"), 2));
+    assert_eq!(put(&folder), (format!("error: {folder}: not a regular file: expected a PTX file\n"), 2));
     assert_eq!(
         put(&fixture.file("none", b"")),
         ("error: a module has 1 to 16777216 bytes, this one 0\n".to_owned(), 2)
     );
     let (said, status) = put(&fixture.file("elf", b"\x7fELF\xff"));
-    assert!(said.ends_with("it is no text: a module is PTX, as `nvcc -ptx` writes it\n") && status == 2, "{said}");
+    assert!(said.ends_with("not UTF-8: expected PTX, as written by `nvcc -ptx`\n") && status == 2, "{said}");
     let broken = KERNELS.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
     let (said, status) = put(&fixture.file("broken", broken.as_bytes()));
     assert!(said.starts_with("error: the module does not compile:\n") && said.contains("line 35"), "{said}");

@@ -1,4 +1,4 @@
-//! `freehold lab` as a person meets it: its answers, its table, and what it says to bad input.
+//! `freehold lab` from the command line: its answers, its table, and errors for bad input.
 
 use crate::common;
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use common::{binary, lab, output, refused_with, text};
 
-/// A folder of this test's own, empty.
+/// Creates an empty folder for this test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     if folder.exists() {
-        fs::remove_dir_all(&folder).expect("an old folder can be removed");
+        fs::remove_dir_all(&folder).expect("the old folder is removed");
     }
-    fs::create_dir_all(&folder).expect("a folder can be made");
+    fs::create_dir_all(&folder).expect("the folder is created");
     folder
 }
 
@@ -57,12 +57,15 @@ fn a_missing_gpu_is_an_error() {
 
 #[test]
 fn an_unknown_id_names_its_neighbours() {
-    refused_with(lab().args(["--only", "0.3.9"]), r#"no experiment has the id "0.3.9": 0.3 goes from 0.3.1 to 0.3.2"#);
+    refused_with(lab().args(["--only", "0.3.9"]), r#"no experiment has the id "0.3.9": 0.3 has 0.3.1 to 0.3.2"#);
 }
 
 #[test]
 fn an_id_of_an_unknown_question_names_the_questions() {
-    refused_with(lab().args(["--only", "9"]), r#"no experiment has the id "9": the questions are 0, 1, 2, 3, 4, 5, 6"#);
+    refused_with(
+        lab().args(["--only", "9"]),
+        r#"no experiment has the id "9": expected one that starts with 0, 1, 2, 3, 4, 5, 6"#,
+    );
 }
 
 #[test]
@@ -72,17 +75,14 @@ fn an_invalid_id_error_shows_the_expected_form() {
 
 #[test]
 fn one_unknown_id_among_known_ones_is_refused() {
-    refused_with(
-        lab().args(["--only", "0.3.1,0.3.9"]),
-        r#"no experiment has the id "0.3.9": 0.3 goes from 0.3.1 to 0.3.2"#,
-    );
+    refused_with(lab().args(["--only", "0.3.1,0.3.9"]), r#"no experiment has the id "0.3.9": 0.3 has 0.3.1 to 0.3.2"#);
 }
 
 #[test]
 fn a_reference_that_is_not_there_is_named() {
     refused_with(
         lab().args(["--reference", "/nowhere/h200.json"]),
-        "the reference /nowhere/h200.json cannot be read: No such file or directory (os error 2)",
+        "failed to read the reference /nowhere/h200.json: No such file or directory (os error 2)",
     );
 }
 
@@ -114,7 +114,7 @@ fn a_reference_with_an_answer_to_no_id_is_refused() {
     fs::write(&path, r#"{"device": "", "driver": "", "cuda": "", "answers": {"2.2": "SUCCESS"}}"#).unwrap();
     let output = output(lab().arg("--reference").arg(&path));
     let said = text(&output.stderr);
-    assert!(said.contains("is not a reference: an id is one to three numbers with dots between them"), "{said}");
+    assert!(said.contains("is not a reference: expected one to three numbers separated by dots"), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -122,7 +122,7 @@ fn a_reference_with_an_answer_to_no_id_is_refused() {
 fn a_record_in_a_folder_that_is_not_there_is_refused_before_anything_runs() {
     refused_with(
         lab().args(["--record", "/nowhere/record.json"]),
-        "the record /nowhere/record.json cannot be written: No such file or directory (os error 2)",
+        "failed to write the record /nowhere/record.json: No such file or directory (os error 2)",
     );
 }
 
@@ -256,10 +256,10 @@ fn a_width_beyond_all_screens_is_a_wide_table() {
 fn a_record_replaces_a_plain_file_and_nothing_else() {
     let folder = folder("plain_file_only");
     let link = folder.join("link.json");
-    std::os::unix::fs::symlink("/dev/null", &link).expect("a link can be made");
+    std::os::unix::fs::symlink("/dev/null", &link).expect("the link is new");
     refused_with(
         lab().args(["--only", "0.4.2", "--record"]).arg(&link),
-        &format!("the record {} cannot be written: it exists and is no plain file", link.display()),
+        &format!("failed to write the record {}: it exists and is not a regular file", link.display()),
     );
-    assert!(fs::symlink_metadata(&link).expect("the link is there").is_symlink());
+    assert!(fs::symlink_metadata(&link).expect("the link exists").is_symlink());
 }

@@ -1,4 +1,4 @@
-//! `freehold mpi` as a person meets it: it becomes the program that is built where MPI is, or says how to build that.
+//! `freehold mpi` from the command line: it executes freehold-mpi, or says how to build it.
 
 use crate::common;
 
@@ -10,20 +10,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::binary;
 
-/// Held by each test: a program that is being written cannot be run, and what another thread starts meanwhile holds it open.
+/// Held by each test: a program that is being written cannot be executed, and processes started by other threads hold
+/// it open.
 fn exclusive() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder of this test's own, which goes with it.
+/// A folder of this test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// With a copy of the binary, so that what lies beside it is the test's.
+    /// Creates the folder with a copy of the binary, so that the test controls what is beside it.
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("freehold-mpi-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder for the test");
+        fs::create_dir_all(&path).expect("the folder is new");
         fs::copy(binary(), path.join("freehold")).expect("the binary can be copied");
         Self(path)
     }
@@ -31,13 +32,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).expect("the test's folder goes");
+        fs::remove_dir_all(&self.0).expect("the folder is removed");
     }
 }
 
 fn write_program(path: &Path, text: &str) {
-    fs::write(path, text).expect("a program can be written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it can be run");
+    fs::write(path, text).expect("the program is written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is made executable");
 }
 
 fn freehold(folder: &Path) -> Command {
@@ -54,7 +55,7 @@ fn without_freehold_mpi_the_error_says_how_to_build_it() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "error: freehold-mpi lies neither beside this program nor in PATH: on a machine with MPI and libclang (on Debian \
+        "error: freehold-mpi is neither beside this program nor in PATH: on a machine with MPI and libclang (on Debian \
          libopenmpi-dev and libclang-dev), build it with cargo build --release --manifest-path crates/mpi/Cargo.toml\n"
     );
 }

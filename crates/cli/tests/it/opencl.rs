@@ -1,5 +1,5 @@
-//! `freehold devices`, and commands on OpenCL, as a person meets them. What needs an OpenCL driver says so and passes where this
-//! machine has none, unless FREEHOLD_DEVICE asks for it.
+//! `freehold devices`, and commands on OpenCL. Tests that need an OpenCL driver report that and pass on a machine
+//! without one, unless FREEHOLD_DEVICE selects OpenCL.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use common::{binary, output, refused_with, text};
 
-/// A folder with no vendor's driver in it, for the loader of OpenCL.
+/// A folder without drivers, for the OpenCL loader.
 const NO_VENDORS: (&str, &str) = ("OCL_ICD_VENDORS", "/nowhere");
 
 fn freehold(words: &[&str]) -> Command {
@@ -22,13 +22,13 @@ fn lines(output: &Output) -> Vec<Value> {
     text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// Whether this machine has OpenCL.
+/// Returns whether this machine has OpenCL.
 fn has_opencl() -> bool {
     let found = lines(&output(&mut freehold(&["devices", "--json"]))).iter().any(|line| line["device"] == "opencl:0");
     let is_demanded = std::env::var("FREEHOLD_DEVICE").is_ok_and(|device| device.starts_with("opencl"));
-    assert!(found || !is_demanded, "FREEHOLD_DEVICE asks for OpenCL, and there is none");
+    assert!(found || !is_demanded, "FREEHOLD_DEVICE selects OpenCL, but there is none");
     if !found {
-        println!("nothing was tested: this machine has no OpenCL");
+        println!("skipped: this machine has no OpenCL");
     }
     found
 }
@@ -40,7 +40,7 @@ fn every_kind_of_device_is_listed_or_reported_missing() {
     let lines = lines(&output);
     for kind in ["cuda", "soft", "opencl"] {
         let of_kind = |line: &&Value| line["device"].as_str().is_some_and(|device| device.starts_with(kind));
-        let line = lines.iter().find(of_kind).unwrap_or_else(|| panic!("nothing is said of {kind}"));
+        let line = lines.iter().find(of_kind).unwrap_or_else(|| panic!("{kind} is not listed"));
         assert!(line["missing"].is_string() != line["memory_bytes"].is_u64(), "{line}");
     }
 }
@@ -48,7 +48,7 @@ fn every_kind_of_device_is_listed_or_reported_missing() {
 #[test]
 fn the_software_device_has_the_configured_memory_and_all_capabilities() {
     let output = output(freehold(&["devices", "--json"]).env("FREEHOLD_SOFT_MEMORY", "512MiB"));
-    let soft = lines(&output).into_iter().find(|line| line["device"] == "soft").expect("it is always there");
+    let soft = lines(&output).into_iter().find(|line| line["device"] == "soft").expect("the software device is listed");
     assert_eq!(soft["memory_bytes"], 512 << 20);
     assert_eq!(soft["abilities"], serde_json::json!(["PTX", "mapping", "sharing", "words"]));
 }
@@ -57,7 +57,7 @@ fn the_software_device_has_the_configured_memory_and_all_capabilities() {
 fn without_a_driver_opencl_is_missing_in_one_line() {
     let output = output(freehold(&["devices"]).env(NO_VENDORS.0, NO_VENDORS.1));
     let said = text(&output.stdout);
-    let line = said.lines().find(|line| line.starts_with("opencl")).expect("it is told of");
+    let line = said.lines().find(|line| line.starts_with("opencl")).expect("OpenCL is listed");
     assert!(line.contains("none: libOpenCL.so.1 "), "{line}");
     assert_eq!(output.status.code(), Some(0));
 }
@@ -101,7 +101,7 @@ fn opencl_has_questions_of_its_own_and_answers_agree_with_the_recorded_ones() {
         assert_eq!(output.status.code(), Some(0));
         refused_with(
             &mut freehold(&["lab", "--device", "opencl", "--trace", "/nowhere/trace.json"]),
-            "--trace: calls of OpenCL cannot be traced; leave it out, or name a CUDA device",
+            "--trace does not work with OpenCL: omit it, or choose a CUDA device",
         );
     }
 }
@@ -111,9 +111,9 @@ fn an_experiment_answers_for_no_other_device_than_the_lab_has_chosen() {
     if has_opencl() {
         let output = output(&mut freehold(&["experiment", "o.1.1", "--device", "00112233445566778899aabbccddeeff"]));
         let said = text(&output.stdout);
-        let sentence = "the process of an experiment does not find the OpenCL device 00112233445566778899aabbccddeeff";
+        let sentence = "the experiment's process does not find the OpenCL device 00112233445566778899aabbccddeeff";
         assert!(said.starts_with(sentence), "{said}");
-        assert!(said.contains(" that the lab has chosen, but "), "{said}");
+        assert!(said.contains(" chosen by the lab; it finds "), "{said}");
         assert_eq!(output.status.code(), Some(2));
     }
 }

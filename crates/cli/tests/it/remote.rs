@@ -1,5 +1,4 @@
-//! The commands that speak to a broker elsewhere, as a person meets them: what they print, what they say to bad input, and how they
-//! exit.
+//! The commands that talk to a remote broker: their output, their errors for bad input, and their exit status.
 
 use crate::broker_fixture;
 
@@ -13,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A broker that serves clients elsewhere, which are on this machine.
+/// A broker that serves remote clients, which run on this machine.
 struct RemoteBrokerFixture {
     folder: std::path::PathBuf,
     machine: String,
@@ -25,7 +24,7 @@ impl RemoteBrokerFixture {
     fn new(name: &str) -> Self {
         let machine = format!("remote-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        std::fs::create_dir_all(&folder).expect("the folder is new");
         let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
         write("cert.pem", &own.cert.pem());
@@ -38,15 +37,16 @@ impl RemoteBrokerFixture {
         serve.stderr(File::create(folder.join("said")).unwrap());
         let mut serve = serve.spawn().expect("the binary starts");
         let said = BufReader::new(serve.stdout.take().unwrap()).lines().nth(2).unwrap().unwrap();
-        let port = said.strip_prefix("clients elsewhere find it at https://127.0.0.1:").expect("it says where");
+        let port =
+            said.strip_prefix("remote clients connect to https://127.0.0.1:").expect("the third line has the URL");
         let url = format!("https://localhost:{port}");
         Self { folder, machine, serve, url }
     }
 
-    /// A command, without what says where and who.
+    /// Runs a command without URL and token.
     fn run_as(&self, words: &[&str]) -> Output {
         let mut command = command(&self.folder, &self.machine);
-        // No broker of this machine is to be found by accident.
+        // No broker of this machine can be found by accident.
         command.env("FREEHOLD_BROKER", self.folder.join("nowhere")).current_dir(&self.folder);
         command.args(words).output().expect("the binary starts")
     }
@@ -80,7 +80,7 @@ fn error_and_status(output: &Output) -> (String, Option<i32>) {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
+    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 #[test]
@@ -91,7 +91,10 @@ fn a_file_round_trips_through_a_remote_broker() {
     assert_eq!(open.stdout_of(&["put", "in", "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
     assert_eq!(open.stdout_of(&["get", "model/weights", "-o", "out"]), "out: 2.9 MiB\n");
     assert!(std::fs::read(open.folder.join("out")).unwrap() == bytes);
-    assert_eq!(open.stdout_of(&["totals"]), "4.0 MiB of 64.0 MiB made, 0 B leased, 2.9 MiB under 1 name\n");
+    assert_eq!(
+        open.stdout_of(&["totals"]),
+        "4.0 MiB of 64.0 MiB allocated, 0 B leased, 2.9 MiB published under 1 name\n"
+    );
     let taken = "error: the name is taken: drop it first, or lease it for writing\n".to_owned();
     assert_eq!(open.error_of(&["put", "in", "--name", "model/weights"]), (taken, Some(1)));
     let none = "error: there is no such name; nearest: model/weights\n".to_owned();
@@ -124,11 +127,11 @@ fn a_rejected_client_is_told_what_to_do() {
     let at = ["--at", open.url.as_str(), "--ca", "cert.pem"];
     let refused = |words: &[&str]| error_and_status(&open.run_as(&[&at[..], words].concat()));
     let none =
-        "error: there is no token: say --token-file FILE, or set FREEHOLD_TOKEN; `openssl rand -hex 32` makes one\n";
+        "error: no token: give --token-file FILE or set FREEHOLD_TOKEN; create one with `openssl rand -hex 32`\n";
     assert_eq!(refused(&["ls"]), (none.to_owned(), Some(2)));
     std::fs::write(open.folder.join("other"), "another-token-of-32-letters-here").unwrap();
     std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o644)).unwrap();
-    let everybody = "error: other: everybody may read the token: say `chmod 600 other`\n";
+    let everybody = "error: other: the token is readable by everyone: run `chmod 600 other`\n";
     assert_eq!(refused(&["ls", "--token-file", "other"]), (everybody.to_owned(), Some(2)));
     std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o600)).unwrap();
     let another = "error: wrong token: use the one that `freehold serve` was started with\n";
@@ -137,12 +140,12 @@ fn a_rejected_client_is_told_what_to_do() {
 
 #[test]
 fn local_commands_are_rejected_with_a_remote_broker() {
-    let alone = "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; \
-                 put, get, ls, drop, totals, module, call and demo --remote work elsewhere\n";
+    let alone = "error: this command does not work with a remote broker: omit --at and FREEHOLD_AT, or run it on the broker's machine; \
+                 put, get, ls, drop, totals, module, call and demo --remote do\n";
     let folder = std::env::temp_dir();
     let run = |words: &[&str], variable: &str| {
         let mut command = command(&folder, "nobody");
-        // Had it reached a broker, it would have said that there is none.
+        // Had it looked for a broker, it would have reported that there is none.
         command.env("FREEHOLD_BROKER", folder.join("freehold-nowhere")).env("FREEHOLD_AT", variable);
         error_and_status(&command.args(words).output().expect("the binary starts"))
     };
@@ -154,11 +157,11 @@ fn local_commands_are_rejected_with_a_remote_broker() {
         assert_eq!(run(words, "https://localhost:1"), (alone.to_owned(), Some(2)), "{words:?}");
         assert_eq!(run(words, "").1, Some(3), "{words:?}");
     }
-    // What speaks to no broker is not concerned.
+    // Commands that talk to no broker are not affected.
     assert_eq!(run(&["lab", "--only", "nothing"], "https://localhost:1"), run(&["lab", "--only", "nothing"], ""));
 }
 
-/// How a command is refused: the whole of what it says, or its beginning and a word of it.
+/// The expected error: the whole text, or its start and a part of it.
 enum Expected {
     All(&'static str),
     Like(&'static str, &'static str),
@@ -232,7 +235,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
             1,
         ),
         (vec!["put", "x", "--name", "x"], All("the name is taken: drop it first, or lease it for writing"), 1),
-        (vec!["put", "none", "--name", "a"], All("none is empty: there is nothing to publish"), 2),
+        (vec!["put", "none", "--name", "a"], All("none is empty: expected at least one byte"), 2),
         (vec!["get", "y", "-o", "out"], All("there is no such name; nearest: x"), 1),
         (vec!["drop", "y"], Like("there is no such name", ""), 1),
     ];
@@ -247,7 +250,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
         }
         assert_eq!(here.1, Some(status), "{words:?}: {told}");
     }
-    // Nothing of it was written, and nothing is held.
+    // Nothing was written by these, and nothing is held.
     let listed: serde_json::Value = serde_json::from_str(&open.stdout_of(&["ls", "--json"])).unwrap();
     let x = &listed["names"][0];
     assert_eq!((x["version"].as_u64(), x["readers"].as_u64(), x["writers"].as_u64()), (Some(1), Some(0), Some(0)));
@@ -263,7 +266,7 @@ fn what_cannot_be_opened_to_others_is_refused_before_it_is_served() {
         let all = [&["serve", "--memory", "4MiB", "--token-file", "token", "--listen"][..], words].concat();
         error_and_status(&open.run_as(&all))
     };
-    let clear = "error: --listen 0.0.0.0:0: without TLS everybody on the way reads the token; say --tls CERTIFICATE KEY, or listen at 127.0.0.1\n";
+    let clear = "error: --listen 0.0.0.0:0: without TLS the token is sent in clear text: give --tls CERTIFICATE KEY, or listen on 127.0.0.1\n";
     assert_eq!(serve(&["0.0.0.0:0"]), (clear.to_owned(), Some(2)));
     let wrong = "error: --tls cert.pem token: not a certificate with its key: expected both as PEM\n";
     assert_eq!(serve(&["127.0.0.1:0", "--tls", "cert.pem", "token"]), (wrong.to_owned(), Some(2)));
@@ -288,14 +291,14 @@ fn a_remote_server_that_dies_is_restarted_and_names_stay() {
             },
         )
     };
-    let first = gate().expect("there is a gate");
+    let first = gate().expect("the gRPC server runs");
     kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
-    until("another takes its place", || gate().filter(|&process| process != first));
+    until("another gRPC server runs", || gate().filter(|&process| process != first));
     assert_eq!(open.stdout_of(&["get", "a", "-o", "out"]), "out: 8 B\n");
     assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), b"freehold");
 }
 
-/// `serve` starts a gate again when it ends, and the broker may have been stopped by then.
+/// `serve` restarts the gRPC server when it ends, and the broker may have been stopped by then.
 #[test]
 fn a_remote_server_without_a_broker_lets_serve_report_it() {
     let machine = format!("no-broker-{}", std::process::id());

@@ -1,5 +1,5 @@
-//! `freehold replay` as a person meets it: every kind of log, the table, the object, the picture, and what it says to bad
-//! input. What allocators cost is not judged here.
+//! `freehold replay` from the command line: every kind of log, the table, the JSON, the chart, and errors for bad
+//! input. Does not judge performance.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use common::binary;
 
-/// A number that nothing else in this process has.
+/// Returns a number that is unique in this process.
 fn number() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     COUNT.fetch_add(1, Ordering::Relaxed)
@@ -19,14 +19,14 @@ fn number() -> u32 {
 
 fn replay(words: &[&str]) -> Output {
     let mut command = Command::new(binary());
-    // What other processes take of a device would be taken for cuMemAlloc's.
+    // Memory taken by other processes would be attributed to cuMemAlloc.
     command.env("FREEHOLD_SOFT_MACHINE", format!("replay-{}-{}", std::process::id(), number()));
     command.env_remove("FREEHOLD_DEVICE").env_remove("COLUMNS").stdin(Stdio::null());
     command.arg("replay").args(words).output().expect("the binary starts")
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
+    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 const LOGS: [(&str, &[u8]); 5] = [
@@ -37,33 +37,33 @@ const LOGS: [(&str, &[u8]); 5] = [
     ("three-streams.txt", include_bytes!("../logs/three-streams.txt")),
 ];
 
-/// A file in a folder of its own, which goes with it: tests are taken to other machines, and their logs with them.
+/// A file in its own folder, removed on drop: tests are copied to other machines, and their logs with them.
 struct TempLog(PathBuf);
 
 impl TempLog {
     fn new(name: &str, contents: &[u8]) -> Self {
         let folder = std::env::temp_dir().join(format!("freehold-replay-{}-{}", std::process::id(), number()));
-        std::fs::create_dir(&folder).expect("a temporary folder can be made");
+        std::fs::create_dir(&folder).expect("the folder is new");
         let path = folder.join(name);
-        std::fs::write(&path, contents).expect("a temporary file can be written");
+        std::fs::write(&path, contents).expect("the file is written");
         Self(path)
     }
 
-    /// One of the logs.
+    /// Returns one of the logs.
     fn log(name: &str) -> Self {
-        let (_, contents) = LOGS.iter().find(|(known, _)| *known == name).expect("there is a log of this name");
+        let (_, contents) = LOGS.iter().find(|(known, _)| *known == name).expect("the log exists");
         Self::new(name, contents)
     }
 
     fn path(&self) -> &str {
-        self.0.to_str().expect("the path is text")
+        self.0.to_str().expect("the path is UTF-8")
     }
 }
 
 impl Drop for TempLog {
     fn drop(&mut self) {
         let folder = self.0.parent().expect("the file is in a folder");
-        std::fs::remove_dir_all(folder).expect("the folder is there");
+        std::fs::remove_dir_all(folder).expect("the folder exists");
     }
 }
 
@@ -105,8 +105,8 @@ fn every_kind_of_log_is_replayed_on_every_allocator() {
 #[test]
 fn what_the_library_records_is_replayed() {
     let file = TempLog::new("recorded.json", b"");
-    let device = freehold::open::device(Some("soft")).expect("there is always a software device");
-    let recording = device.record(Some(&file.0)).expect("a recording begins");
+    let device = freehold::open::device(Some("soft")).expect("the software device opens");
+    let recording = device.record(Some(&file.0)).expect("the recording starts");
     let (stream, other) = (device.new_stream().expect("a stream"), device.new_stream().expect("a stream"));
     let from = stream.upload(&[1.0_f32; 1000]).expect("a block with values");
     let mut to = other.alloc::<f32>(1000).expect("a block");
@@ -130,11 +130,11 @@ fn anomalies_are_counted_in_json_and_summarized_in_one_line() {
     assert_eq!(report(&[log.path()])["oddities"], odd);
     let output = replay(&[log.path(), "--device", "soft"]);
     let said = text(&output.stdout);
-    let line = "odd in the log: 1 unreadable, first in line 15 (left out), 1 allocated with no bytes (left out), 1 refused when the log was \
-                made (left out), 1 alive before the log (allocated first), 1 freed twice (left out), 1 never freed (freed at \
+    let line = "anomalies in the log: 1 unreadable, first in line 15 (skipped), 1 allocations of 0 bytes (skipped), 1 failed when the log was \
+                recorded (skipped), 1 live before the log (allocated first), 1 freed twice (skipped), 1 never freed (freed at \
                 the end)\n";
     assert!(said.contains(line), "{said}");
-    assert!(!text(&replay(&[flawless.path(), "--device", "soft"]).stdout).contains("odd in the log"));
+    assert!(!text(&replay(&[flawless.path(), "--device", "soft"]).stdout).contains("anomalies in the log"));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn the_picture_has_a_panel_for_each_allocator_with_units_and_a_legend() {
     let log = TempLog::log("three-streams.txt");
     let output = replay(&[log.path(), "--device", "soft", "--svg", picture.path()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let svg = std::fs::read_to_string(&picture.0).expect("the picture was written");
+    let svg = std::fs::read_to_string(&picture.0).expect("the chart was written");
     assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
     let count = |text: &str| svg.lines().filter(|line| line.trim() == text).count();
     let panels = ["freehold: ", "cuMemAllocAsync: ", "cuMemAlloc: "];
@@ -178,11 +178,11 @@ fn the_picture_has_a_panel_for_each_allocator_with_units_and_a_legend() {
 fn an_unreplayable_file_exits_with_status_2_and_a_reason() {
     let empty = TempLog::new("empty", b"");
     let letter = TempLog::new("letter", b"Dear reader,\n");
-    let known = "replay reads a timeline that Freehold recorded, RMM's CSV log, a memory snapshot of PyTorch (its pickle or \
-                 the same as JSON), and a workload (`# NAME`, then lines `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`)";
+    let known = "expected a timeline recorded by Freehold, RMM's CSV log, a PyTorch memory snapshot (pickle or JSON), or a \
+                 workload (`# NAME`, then lines `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`)";
     for (path, said) in [
-        (empty.path(), format!("it is empty; {known}")),
-        (letter.path(), format!("it is not a recording; {known}")),
+        (empty.path(), format!("the file is empty: {known}")),
+        (letter.path(), format!("unknown format: {known}")),
         ("/nonexistent/log", "No such file or directory (os error 2)".to_owned()),
     ] {
         let output = replay(&[path, "--device", "soft"]);
@@ -196,11 +196,10 @@ fn an_unreplayable_file_exits_with_status_2_and_a_reason() {
 fn a_picture_that_cannot_be_written_is_named() {
     let log = TempLog::log("three-streams.txt");
     let output = replay(&[log.path(), "--device", "soft", "--svg", "/nonexistent/picture.svg"]);
-    let said =
-        "error: /nonexistent/picture.svg: the picture cannot be written: No such file or directory (os error 2)\n";
+    let said = "error: failed to write /nonexistent/picture.svg: No such file or directory (os error 2)\n";
     assert_eq!(text(&output.stderr), said);
     assert_eq!(output.status.code(), Some(2));
-    // What has no length is written to as it is.
+    // A file without a length is written directly.
     let output = replay(&[log.path(), "--device", "soft", "--svg", "/dev/null"]);
     assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
 }
@@ -221,7 +220,7 @@ fn the_help_says_which_logs_are_read() {
     let output = replay(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.starts_with("Replay a log of allocations on the pool and on the driver"), "{said}");
+    assert!(said.starts_with("Replay an allocation log on the pool and on the driver"), "{said}");
     for word in ["RMM's CSV log", "PyTorch's memory snapshot", "bench pool", "--json", "--svg", "--device", "--passes"]
     {
         assert!(said.contains(word), "{word}: {said}");

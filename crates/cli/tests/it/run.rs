@@ -1,5 +1,5 @@
-//! `freehold run` as a person meets it: the program's status, signals and environment are its own, and what cannot be
-//! run says so.
+//! `freehold run` from the command line: status, signals and environment are the program's own, and errors for programs
+//! that cannot be executed.
 
 use crate::common;
 
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{binary, cache};
 
-/// `freehold run --device soft -- WORDS`, which leaves the library among what tests leave.
+/// Returns `freehold run --device soft -- WORDS`, with the library in the tests' cache.
 fn run(words: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command
@@ -29,7 +29,7 @@ fn output(command: &mut Command) -> Output {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
+    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 fn printed(command: &mut Command) -> String {
@@ -39,7 +39,7 @@ fn printed(command: &mut Command) -> String {
     text(&output.stdout).to_owned()
 }
 
-/// One sentence on standard error, and this exit status.
+/// Checks for one sentence on standard error, and this exit status.
 fn assert_error(command: &mut Command, status: i32, sentence: &str) {
     let output = output(command);
     assert_eq!(text(&output.stderr), format!("error: {sentence}\n"));
@@ -49,15 +49,15 @@ fn assert_error(command: &mut Command, status: i32, sentence: &str) {
 
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&folder).expect("a folder can be made");
+    fs::create_dir_all(&folder).expect("the folder is created");
     folder
 }
 
-/// A script that is a program.
+/// Creates an executable script.
 fn script(folder: &str, name: &str, body: &str) -> PathBuf {
     let path = self::folder(folder).join(name);
-    fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("a script can be written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("the script is written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the script is ours");
     path
 }
 
@@ -79,17 +79,17 @@ fn a_program_that_dies_by_a_signal_dies_so_here() {
 fn a_signal_in_the_background_reaches_the_program() {
     let words = ["sh", "-c", "trap 'echo caught; exit 3' TERM; echo ready; while :; do read -r line <&0 || :; done"];
     let mut child = run(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary starts");
-    let mut stdout = child.stdout.take().expect("it is a pipe");
+    let mut stdout = child.stdout.take().expect("the output is piped");
     let mut ready = [0; 6];
-    stdout.read_exact(&mut ready).expect("the program says that it is ready");
+    stdout.read_exact(&mut ready).expect("the program prints that it is ready");
     let id = i32::try_from(child.id()).expect("an id fits");
     // SAFETY: the child was not waited for yet, so the id is still its own.
     assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
     drop(child.stdin.take());
     let mut rest = String::new();
-    stdout.read_to_string(&mut rest).expect("text was printed");
+    stdout.read_to_string(&mut rest).expect("the output is UTF-8");
     assert_eq!(rest, "caught\n");
-    assert_eq!(child.wait().expect("it was started").code(), Some(3));
+    assert_eq!(child.wait().expect("it is a child of this process").code(), Some(3));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn arguments_reach_the_program_unchanged() {
 #[test]
 fn a_program_may_have_spaces_in_its_name() {
     let path = script("run with spaces", "my program", "echo \"$0\"");
-    let path = path.to_str().expect("it is text");
+    let path = path.to_str().expect("the path is UTF-8");
     assert_eq!(printed(&mut run(&[path])), format!("{path}\n"));
 }
 
@@ -127,34 +127,34 @@ fn the_variable_decides_where_no_flag_does() {
 
 #[test]
 fn a_missing_program_exits_with_127() {
-    let sentence = "no-such-program cannot be run: No such file or directory (os error 2)";
+    let sentence = "failed to run no-such-program: No such file or directory (os error 2)";
     assert_error(&mut run(&["no-such-program"]), 127, sentence);
 }
 
 #[test]
 fn a_non_executable_file_exits_with_126() {
     let path = folder("run").join("text");
-    fs::write(&path, "only text").expect("a file can be written");
-    let path = path.to_str().expect("it is text");
-    assert_error(&mut run(&[path]), 126, &format!("{path} cannot be run: Permission denied (os error 13)"));
+    fs::write(&path, "only text").expect("the file is written");
+    let path = path.to_str().expect("the path is UTF-8");
+    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied (os error 13)"));
 }
 
 #[test]
 fn without_a_program_the_error_points_to_the_help() {
     let sentence = "the following required arguments were not provided: <PROGRAM>...; \
-                    `freehold run --help` says what it takes";
+                    see `freehold run --help`";
     assert_error(Command::new(binary()).arg("run"), 2, sentence);
 }
 
 #[test]
 fn a_folder_that_others_can_write_to_is_not_used() {
     let base = folder("run-open");
-    // SAFETY: the call takes nothing, and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     let mine = base.join(format!("freehold-{}", unsafe { libc::geteuid() }));
-    fs::create_dir_all(&mine).expect("a folder can be made");
-    fs::set_permissions(&mine, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    fs::create_dir_all(&mine).expect("the folder is created");
+    fs::set_permissions(&mine, fs::Permissions::from_mode(0o777)).expect("the folder is ours");
     let sentence = format!(
-        "{} belongs to another user or can be written by others; remove it, or set XDG_CACHE_HOME",
+        "{} belongs to another user or is writable by others: remove it, or set XDG_CACHE_HOME",
         mine.display()
     );
     assert_error(run(&["true"]).env("XDG_CACHE_HOME", &base), 2, &sentence);
@@ -163,9 +163,9 @@ fn a_folder_that_others_can_write_to_is_not_used() {
 #[test]
 fn a_folder_creation_error_says_what_to_do() {
     let file = folder("run").join("no-folder");
-    fs::write(&file, "").expect("a file can be written");
+    fs::write(&file, "").expect("the file is written");
     let sentence = format!(
-        "{} cannot be made: Not a directory (os error 20); set XDG_CACHE_HOME to a folder that can be written to",
+        "failed to write {}: Not a directory (os error 20): set XDG_CACHE_HOME to a writable folder",
         file.join("cache").display()
     );
     assert_error(run(&["true"]).env("XDG_CACHE_HOME", file.join("cache")), 2, &sentence);

@@ -1,6 +1,6 @@
-//! Every experiment on the software device agrees with the recorded hardware, in whatever order streams advance.
+//! Every experiment on the software device agrees with the recorded hardware, in any order in which streams advance.
 //!
-//! To repeat what failed: `FREEHOLD_SOFT_SCHEDULE=seed:N freehold lab --device soft --only ID`.
+//! To repeat a failure: `FREEHOLD_SOFT_SCHEDULE=seed:N freehold lab --device soft --only ID`.
 
 use crate::common;
 
@@ -9,31 +9,31 @@ use serde_json::Value;
 
 use common::lab;
 
-/// The questions that are about who owns what and which call waits for what. One seed in [`ALL_EVERY`] is for the others, too,
-/// where processes, images and mappings are asked about.
+/// The questions on ownership and on which call waits. One seed in [`ALL_EVERY`] also runs the others, on processes,
+/// images and mappings.
 const OWNERS: &str = "0,2,3";
 const ALL_EVERY: u64 = 10;
 
-/// At quick effort one experiment of so many is run, others for each schedule.
+/// At quick effort one experiment of this many runs, different ones for each schedule.
 const SAMPLED: usize = 12;
 
-/// Experiments that wait for seconds, and are left to other efforts.
+/// Experiments that wait for seconds, left to other efforts.
 const SLOW: [&str; 2] = ["1.11.13", "1.11.14"];
 
-/// The ids of all experiments with a recorded answer.
+/// Returns the ids of all experiments with a recorded answer.
 fn recorded() -> Vec<String> {
     let reference: Value = serde_json::from_str(include_str!("../../reference/h200.json")).expect("the record is JSON");
     reference["answers"].as_object().expect("it has answers").keys().cloned().collect()
 }
 
-/// One experiment of so many, from a number on: some of each question.
+/// Returns every n-th experiment, starting at `first`: some of each question.
 fn sample(first: u64) -> String {
     let ids = recorded().into_iter().filter(|id| !SLOW.contains(&id.as_str()));
     let ids: Vec<String> = ids.skip(first as usize % SAMPLED).step_by(SAMPLED).collect();
     ids.join(",")
 }
 
-/// No answer here differs from the one recorded, under a schedule. `only` names the experiments, all where it is empty.
+/// Checks that no answer under a schedule differs from the recorded one. `only` selects experiments; if empty, all run.
 fn agrees(schedule: &str, only: &str) {
     let mut lab = lab();
     lab.arg("--json").env("FREEHOLD_SOFT_SCHEDULE", schedule);
@@ -52,7 +52,7 @@ fn agrees(schedule: &str, only: &str) {
     report_covered(findings.len() as u64, "experiments compared with a recorded H200");
 }
 
-/// All experiments, or a sample of them at quick effort.
+/// Runs all experiments, or a sample at quick effort.
 fn all_agree(schedule: &str, first: u64) {
     agrees(schedule, &if Effort::current() == Effort::Quick { sample(first) } else { String::new() });
 }
@@ -72,7 +72,7 @@ fn experiments_agree_under_seeds() {
     for (number, seed) in (0..).zip(seeds(1, 2, 200)) {
         print_seed(seed);
         let schedule = format!("seed:{seed}");
-        // When soaking, all experiments are run under some seeds; a seed that is replayed is for all of them.
+        // When soaking, some seeds run all experiments; a replayed seed runs all of them.
         let is_for_all = env_seed().is_some() || at_effort(true, false, (number as u64).is_multiple_of(ALL_EVERY));
         if is_for_all { all_agree(&schedule, 2 + seed) } else { agrees(&schedule, OWNERS) }
     }

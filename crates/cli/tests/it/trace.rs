@@ -1,4 +1,4 @@
-//! `freehold lab --trace`: what the file holds, and what is said where it cannot be written.
+//! `freehold lab --trace`: the content of the file, and errors if it cannot be written.
 
 use crate::common;
 
@@ -11,20 +11,20 @@ use serde_json::Value;
 
 use common::lab;
 
-/// A path in a folder of this test's own.
+/// Returns a path in this test's folder.
 fn path(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("trace");
-    fs::create_dir_all(&folder).expect("a folder can be made");
+    fs::create_dir_all(&folder).expect("the folder is created");
     folder.join(name)
 }
 
-/// The events of the experiments that `only` names.
+/// Returns the events of the experiments that `only` selects.
 fn trace(name: &str, only: &str) -> Vec<Value> {
     let path = path(name);
     let output = output(lab().args(["--device", "soft", "--only", only, "--trace"]).arg(&path));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
-    serde_json::from_slice(&fs::read(&path).expect("the trace is there")).expect("a trace is JSON")
+    serde_json::from_slice(&fs::read(&path).expect("the trace exists")).expect("the trace is JSON")
 }
 
 fn output(command: &mut Command) -> Output {
@@ -36,20 +36,20 @@ fn with_phase<'a>(events: &'a [Value], phase: &'a str) -> impl Iterator<Item = &
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string"))
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// The names of the processes, in the order in which they are shown.
+/// Returns the names of the processes, in order.
 fn processes(events: &[Value]) -> Vec<&str> {
     let names = with_phase(events, "M").filter(|event| event["name"] == "process_name");
     names.map(|event| text(&event["args"]["name"])).collect()
 }
 
-/// Times are in order within a thread, slices lie within each other or apart, and spans that begin end.
+/// Checks that times are in order within a thread, that slices are nested or disjoint, and that every span ends.
 fn assert_well_formed(events: &[Value]) {
     let mut ends: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut last: BTreeMap<String, f64> = BTreeMap::new();
@@ -60,7 +60,7 @@ fn assert_well_formed(events: &[Value]) {
         assert!(last.insert(thread.clone(), start).is_none_or(|before| before <= start), "{event}");
         let open = ends.entry(thread).or_default();
         open.retain(|&end| end > start);
-        // A thousandth of a nanosecond is what a sum of floats may be off by.
+        // Sums of floats may be off by a thousandth of a nanosecond.
         assert!(open.iter().all(|&end| start + length <= end + 1e-6), "{event}");
         open.push(start + length);
     }
@@ -69,7 +69,9 @@ fn assert_well_formed(events: &[Value]) {
         let span = format!("{}.{}", event["pid"], event["id2"]["local"]);
         match text(&event["ph"]) {
             "b" => assert!(open.insert(span, number(&event["ts"])).is_none(), "{event}"),
-            "e" => assert!(open.remove(&span).expect("a span ends after it began") <= number(&event["ts"]), "{event}"),
+            "e" => {
+                assert!(open.remove(&span).expect("a span starts before it ends") <= number(&event["ts"]), "{event}")
+            }
             _ => {}
         }
     }
@@ -96,7 +98,7 @@ fn an_experiment_is_a_process_whose_calls_are_slices() {
     assert_eq!((&free["args"]["outcome"], &again["args"]["outcome"]), (&"SUCCESS".into(), &"INVALID_VALUE (1)".into()));
     assert_eq!(free["args"]["start"], alloc["args"]["start"]);
 
-    let address = alloc["args"]["start"].as_str().expect("an address is text");
+    let address = alloc["args"]["start"].as_str().expect("an address is a string");
     let [begin, end] = ["b", "e"].map(|phase| with_phase(&events, phase).find(|event| event["pid"] == 3).unwrap());
     assert_eq!(begin["name"], format!("4096 bytes at {address}"));
     assert_eq!((&end["name"], &end["ts"]), (&begin["name"], &free["ts"]));
@@ -116,7 +118,8 @@ fn every_experiment_is_there_in_the_order_of_the_ids_with_its_answer() {
     assert_eq!(answers, expected);
 }
 
-/// Viewers take what names no thread for the thread that has the process's number, and find threads by number alone.
+/// Viewers attribute events without a thread to the thread that has the process's number, and find threads by number
+/// alone.
 #[test]
 fn the_main_thread_has_the_number_of_its_process_and_no_other_thread_has() {
     let events = trace("numbers.json", "0.12,1.7.3");
@@ -126,7 +129,7 @@ fn the_main_thread_has_the_number_of_its_process_and_no_other_thread_has() {
         assert_eq!(event["args"]["name"] == "main", event["tid"] == event["pid"], "{event}");
         assert!(numbers.insert(event["tid"].to_string()), "{event}");
     }
-    assert!(numbers.len() > processes(&events).len(), "an experiment has a second thread");
+    assert!(numbers.len() > processes(&events).len(), "no experiment has a second thread");
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn a_partner_that_is_killed_leaves_its_calls() {
         .map(|event| event["name"].as_str().unwrap())
         .collect();
     assert!(calls.contains("cuMemAlloc_v2"), "{calls:?}");
-    let life = with_phase(&events, "b").find(|event| event["pid"] == 2).expect("its block lives until it is killed");
+    let life = with_phase(&events, "b").find(|event| event["pid"] == 2).expect("the block has a span");
     assert!(life["name"].as_str().unwrap().starts_with("1073741824 bytes at 0x"), "{life}");
 }
 
@@ -180,7 +183,7 @@ fn assert_error(command: &mut Command, sentence: &str) {
 fn a_trace_in_a_folder_that_is_not_there_is_refused_before_anything_runs() {
     assert_error(
         lab().args(["--trace", "/nowhere/trace.json"]),
-        "the trace /nowhere/trace.json cannot be written: No such file or directory (os error 2)",
+        "failed to write the trace /nowhere/trace.json: No such file or directory (os error 2)",
     );
 }
 
@@ -190,7 +193,7 @@ fn a_trace_that_is_a_folder_is_refused() {
     fs::create_dir_all(&folder).unwrap();
     assert_error(
         lab().args([Path::new("--trace"), &folder]),
-        &format!("the trace {} cannot be written: Is a directory (os error 21)", folder.display()),
+        &format!("failed to write the trace {}: Is a directory (os error 21)", folder.display()),
     );
 }
 

@@ -163,6 +163,6 @@ fn ranks_come_to_the_field_of_one_process() {
     assert_eq!(staged["field"], shared["field"]);
     let output = ran(1, STAGED, &["demo", "--size", "100"]);
     let said = text(&output.stderr);
-    assert!(said.contains("error: size of 100 cells: expected a multiple of 32 from 32 to 16384"), "{said}");
+    assert!(said.contains("error: a size of 100 cells: expected a multiple of 32 from 32 to 16384"), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }

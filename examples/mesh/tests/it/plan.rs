@@ -41,7 +41,7 @@ fn what_cannot_be_computed_says_what_to_say_instead() {
     let said = |plan: Plan| plan.check().expect_err("the plan is not valid").to_string();
     assert_eq!(
         said(Plan { size: 100, ..PLAN }),
-        "size of 100 cells: expected a multiple of 32 from 32 to 16384, as in --size 256"
+        "a size of 100 cells: expected a multiple of 32 from 32 to 16384, as in --size 256"
     );
     assert_eq!(
         said(Plan { workers: 9, ..PLAN }),

@@ -1,4 +1,4 @@
-//! Questions 6 and 2: who may use mapped memory, and what a mapping or its end waits for.
+//! Experiments on access to mapped memory, and on what a mapping or its end waits for (questions 6 and 2).
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError, Function, address,
@@ -286,7 +286,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// A kernel spins and will write mapped memory; whether `call` waits for it, and whether the kernel has written.
+/// A kernel spins and will write mapped memory. Returns whether `call` waits for it, and whether the kernel has
+/// written.
 fn beside<T, U>(
     b: &Fixture,
     before: impl FnOnce(&Fixture) -> Result<T, CallError>,
@@ -334,7 +335,7 @@ fn unmapped_beside_wait(b: &Fixture) -> Answer {
     Ok(format!("{pace}, synchronise {}", code(stream::synchronize(b, stream))))
 }
 
-/// One page of memory of 0x5a at two addresses: the first to be written, the second to be read.
+/// Maps one page of 0x5a at two addresses: the first writable, the second read-only.
 fn read_only(b: &Fixture) -> Result<(CUdeviceptr, CUdeviceptr), CallError> {
     b.init_context()?;
     let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
@@ -386,7 +387,7 @@ fn over_two(b: &Fixture) -> Answer {
 fn no_list(b: &Fixture) -> Answer {
     b.init_context()?;
     let at = map_without_access(b, PAGE)?.start;
-    // SAFETY: null is a pointer that the call must refuse and does not follow.
+    // SAFETY: null is a pointer that the call must reject and does not dereference.
     let outcome = unsafe { (b.cuMemSetAccess)(at, PAGE, std::ptr::null(), 1) };
     Ok(code(check(Function::cuMemSetAccess, outcome)))
 }
@@ -398,7 +399,7 @@ fn each_access(b: &Fixture, accesses: &[CUmemAccessDesc]) -> Answer {
     Ok(codes.join(", "))
 }
 
-/// What a place may do at an address.
+/// Returns the access of a location at an address.
 fn access(b: &Fixture, location: CUmemLocation, at: CUdeviceptr) -> String {
     or_code(mapping::access(b, location, at), |flags| flags.to_string())
 }

@@ -1,4 +1,4 @@
-//! Question 6: addresses without memory: what can be reserved, given back, and done with them.
+//! Experiments on addresses without memory: reserving, freeing and using them (question 6).
 
 use freehold_driver::cuda::{
     CUdeviceptr, CallError, Function, address, allocation, context, driver, fill, mapping, memory, pointer,
@@ -137,7 +137,7 @@ fn aligned(b: &Fixture, by: usize, most: u64) -> Answer {
     Ok(or_code(address::reserve(b, PAGE, by, CUdeviceptr::NULL), |start| alignment(start, most)))
 }
 
-/// Four pages of addresses that were reserved a moment ago and are free.
+/// Returns four pages of addresses that were just reserved and freed.
 fn vacant(b: &Fixture) -> Result<CUdeviceptr, CallError> {
     let start = reserve(b, 4 * PAGE)?;
     address::free(b, start, 4 * PAGE)?;
@@ -176,7 +176,7 @@ fn flags(b: &Fixture) -> Answer {
 
 fn no_place(b: &Fixture) -> Answer {
     b.init_context()?;
-    // SAFETY: null is the one pointer that the call must refuse, and does not follow.
+    // SAFETY: null is a pointer that the call must reject and does not dereference.
     let outcome = unsafe { (b.cuMemAddressReserve)(std::ptr::null_mut(), PAGE, 0, CUdeviceptr::NULL, 0) };
     Ok(code(check(Function::cuMemAddressReserve, outcome)))
 }

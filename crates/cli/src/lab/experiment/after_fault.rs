@@ -1,4 +1,4 @@
-//! Question 5: which calls still answer in a process after a kernel of it has ended in a fault.
+//! Experiments after a kernel's fault: which calls still work in the process (question 5).
 
 use std::ffi::CStr;
 use std::thread;
@@ -50,7 +50,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let store = kernel(b, FAULTS, c"store")?;
             let event = event::create(b, event_flags::DISABLE_TIMING)?;
             launch(b, store, ONE, DEFAULT, &[UNMAPPED, 1])?;
-            // The fault may have been seen by then.
+            // The fault may already have been noticed.
             let recorded = event::record(b, event, DEFAULT);
             let waited = event::synchronize(b, event);
             Ok(code(recorded.and(waited)))
@@ -353,7 +353,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// What was made before the fault, in the primary context, which is current.
+/// What was created before the fault, in the primary context, which is current.
 struct Before {
     context: CUcontext,
     other: CUcontext,
@@ -390,7 +390,7 @@ impl Before {
     }
 }
 
-/// Asks something once a kernel has stored where no memory is, and something has waited for it.
+/// Runs `ask` after a kernel has stored to unmapped memory and the fault was waited for.
 fn after(b: &Fixture, ask: impl FnOnce(&Fixture, &Before) -> String) -> Answer {
     let before = Before::new(b)?;
     let store = kernel(b, FAULTS, c"store")?;

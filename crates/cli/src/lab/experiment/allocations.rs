@@ -1,4 +1,5 @@
-//! Question 6: memory without an address: what can be made, what it takes of a device, and when that comes back.
+//! Experiments on physical memory without an address: what can be created, what it takes, and when it is returned
+//! (question 6).
 
 use std::ptr;
 
@@ -160,7 +161,7 @@ fn each(b: &Fixture, props: &[CUmemAllocationProp]) -> Answer {
     Ok(codes.join(", "))
 }
 
-/// What `cuMemCreate` answers where an argument may be missing.
+/// Returns what `cuMemCreate` answers if an argument may be missing.
 fn created_with(
     b: &Fixture,
     place: Option<&mut CUmemGenericAllocationHandle>,
@@ -171,7 +172,7 @@ fn created_with(
     let place = place.map_or(ptr::null_mut(), ptr::from_mut);
     let prop = prop.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the call writes one handle to `place` and reads `prop`: each is a reference that outlives the call, or
-    // null, which the call must refuse and does not follow.
+    // null, which the call must reject and does not dereference.
     let outcome = unsafe { (b.cuMemCreate)(place, PAGE, prop, flags) };
     Ok(code(check(Function::cuMemCreate, outcome)))
 }

@@ -1,4 +1,4 @@
-//! Question 6: what the driver says of mapped, of shared and of merely reserved addresses.
+//! Experiments on pointer attributes of mapped, shared and merely reserved addresses (question 6).
 
 use std::os::fd::AsFd;
 
@@ -149,11 +149,11 @@ const WHERE: [Attribute; 7] = [
     Attribute::MAPPING_SIZE,
 ];
 
-/// How far into a mapping, or a block, is asked.
+/// The offset into a mapping, or a block, that is queried.
 const INSIDE: usize = 12345;
 
-/// Eight pages of addresses: two with memory to be written, two with memory that nobody has access to, two with memory
-/// to be read, and two without memory.
+/// Eight pages of addresses: two with writable memory, two with memory without access, two with read-only memory, and
+/// two without memory.
 struct Blocks {
     context: CUcontext,
     start: CUdeviceptr,
@@ -184,7 +184,7 @@ fn of_each(b: &Fixture, which: Attribute) -> Answer {
     Ok(addresses.map(|(name, at)| format!("{name} {}", say(b, context, start, which, at))).join(", "))
 }
 
-/// What an attribute of `at` is, without an address: places are told from `base`.
+/// Formats an attribute of `at` without addresses: positions are relative to `base`.
 fn say(b: &Fixture, context: CUcontext, base: CUdeviceptr, which: Attribute, at: CUdeviceptr) -> String {
     or_code(pointer::attribute(b, at, which), |value| match which {
         Attribute::CONTEXT if value == 0 => "null".to_owned(),

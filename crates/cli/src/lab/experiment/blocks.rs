@@ -1,4 +1,4 @@
-//! Question 3: the steps in which a device gives memory, and the address that a freed block's successor gets.
+//! Experiments on the granularity of memory, and on the address that the next block gets after a free (question 3).
 
 use freehold_driver::cuda::{CallError, memory};
 
@@ -53,7 +53,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// How much less is free after each allocation.
+/// Formats how much less is free after each allocation.
 fn taken(b: &Fixture, sizes: &[usize]) -> Answer {
     b.init_context()?;
     warm(b)?;

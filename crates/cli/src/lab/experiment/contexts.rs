@@ -1,4 +1,4 @@
-//! Question 0: the contexts that own memory: how long they live, and who has which.
+//! Experiments on the contexts that own memory: how long they live, and which one is current (question 0).
 
 use std::thread;
 
@@ -178,7 +178,7 @@ fn new_thread(b: &Fixture) -> Answer {
     Ok(choose(current == CUcontext::NULL, "none", "that of the first thread"))
 }
 
-/// The name of a context in an answer.
+/// Names a context in an answer.
 fn which(context: CUcontext, first: CUcontext, second: CUcontext) -> String {
     match context {
         CUcontext::NULL => "none",

@@ -1,4 +1,4 @@
-//! Question 3: copies: what is refused, and where the bytes go.
+//! Experiments on copies: which ones fail, and where the bytes go (question 3).
 
 use std::ptr;
 
@@ -88,7 +88,7 @@ fn nothing(b: &Fixture) -> Answer {
 fn to_null(b: &Fixture) -> Answer {
     b.init_context()?;
     let block = memory::alloc(b, 16)?;
-    // SAFETY: no object lies at null, so no memory of ours is written, whatever the driver makes of it.
+    // SAFETY: no object is at null, so none of our memory is written, whatever the driver does.
     let host = unsafe { (b.api.cuMemcpyDtoH_v2)(ptr::null_mut(), block, 16) };
     let host = code(check(Function::cuMemcpyDtoH_v2, host));
     Ok(format!("{host}, {}", code(b.copy_in(CUdeviceptr::NULL, HostBuffer::pageable(16)))))
@@ -108,7 +108,7 @@ fn unified(b: &Fixture) -> Answer {
     from.fill(0x5a);
     let copy = |to: CUdeviceptr, from: CUdeviceptr| {
         // SAFETY: each address has the 4096 bytes that are copied; those of the host stay until the process ends, and
-        // are used through atomics alone.
+        // are used only through atomics.
         check(Function::cuMemcpy, unsafe { (b.api.cuMemcpy)(to, from, 4096) })
     };
     let inwards = code(copy(first, from.address()));
@@ -122,16 +122,16 @@ fn wrong_names(b: &Fixture) -> Answer {
     let (first, second) = (memory::alloc(b, 4096)?, memory::alloc(b, 4096)?);
     let pinned = HostBuffer::pinned(b, 4096)?;
     let within = code(copy::device_to_device(b, first, pinned.address(), 4096));
-    // SAFETY: the call is given an address of the device as the host's; a driver that knows where it is copies within
-    // the device, and one that does not faults in a process that has no other purpose.
+    // SAFETY: the call gets a device address as a host address; a driver that recognises it copies within the device,
+    // and one that does not faults in a process that has no other purpose.
     let inwards = unsafe { (b.api.cuMemcpyHtoD_v2)(second, first.0 as *const _, 4096) };
     let outwards = code(b.copy_out(HostBuffer::pageable(4096), pinned.address()));
     Ok(format!("{within}, {}, {outwards}", code(check(Function::cuMemcpyHtoD_v2, inwards))))
 }
 
 fn copy_rows(b: &Fixture, copy: &CUDA_MEMCPY2D) -> Result<(), CallError> {
-    // SAFETY: `copy` outlives the call, and the sides of every copy in this file that are the host's have all the
-    // bytes it names and stay until the process ends.
+    // SAFETY: `copy` outlives the call, and the host sides of every copy in this file have all the bytes it names and
+    // stay until the process ends.
     check(Function::cuMemcpy2D_v2, unsafe { (b.api.cuMemcpy2D_v2)(copy) })
 }
 
@@ -221,7 +221,7 @@ fn box_of_bytes(b: &Fixture) -> Answer {
         Depth: 2,
         ..Default::default()
     };
-    // SAFETY: `copy` outlives the call, and the host's side has the 64 bytes that it names and stays.
+    // SAFETY: `copy` outlives the call, and the host side has the 64 bytes that it names and stays.
     let outcome = unsafe { (b.api.cuMemcpy3D_v2)(&copy) };
     let outcome = code(check(Function::cuMemcpy3D_v2, outcome));
     Ok(format!("{outcome}, {:?}", b.bytes_at(to, 8)?))

@@ -1,4 +1,5 @@
-//! Questions 6 and 1: memory as a descriptor, in one process and in several, and who keeps it alive.
+//! Experiments on memory as a descriptor, in one process and in several, and on what keeps it alive (questions 6 and
+//! 1).
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -109,7 +110,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             b.init_context()?;
             let handle = allocation::create(b, PAGE, &shareable_prop(b))?;
             let (nowhere, kind) = (ptr::null_mut(), HandleType::POSIX_FILE_DESCRIPTOR);
-            // SAFETY: null is a pointer that the call must refuse and does not follow.
+            // SAFETY: null is a pointer that the call must reject and does not dereference.
             let outcome = unsafe { (b.cuMemExportToShareableHandle)(nowhere, handle, kind, 0) };
             Ok(code(check(Function::cuMemExportToShareableHandle, outcome)))
         },
@@ -237,14 +238,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// What exporting as `kind` answers. A descriptor that comes of it stays open until the process ends.
+/// Returns what exporting as `kind` answers. A resulting descriptor stays open until the process ends.
 fn exported_as(
     b: &Fixture,
     handle: CUmemGenericAllocationHandle,
     kind: HandleType,
     flags: u64,
 ) -> Result<(), CallError> {
-    // The longest handle, of fabric, has 64 bytes.
+    // The longest handle, for fabric, has 64 bytes.
     let mut room = [0_u64; 8];
     let place = room.as_mut_ptr().cast::<c_void>();
     // SAFETY: `room` outlives the call and is as long as the longest kind of handle.
@@ -261,7 +262,7 @@ fn imported_as(b: &Fixture, descriptor: RawFd, kind: HandleType) -> Result<CUmem
     Ok(handle)
 }
 
-/// 4 MiB of 0x5a, mapped here, and a descriptor of them.
+/// Returns 4 MiB of 0x5a, mapped here, and a descriptor of them.
 fn begun_and_exported(b: &Fixture) -> Result<(Mapped, OwnedFd), Failure> {
     b.init_context()?;
     Ok(exported(b)?)
@@ -275,7 +276,7 @@ fn exported(b: &Fixture) -> Result<(Mapped, OwnedFd), CallError> {
     Ok((mapped, descriptor))
 }
 
-/// A block of 0x5a made and mapped by another process, with a descriptor of it.
+/// Returns a descriptor of a block of 0x5a created and mapped by another process.
 fn exported_by(other: &Partner) -> Result<OwnedFd, Failure> {
     let allocation = other.number(PartnerRequest::Create(BLOCK))?;
     let at = other.address(PartnerRequest::Map { allocation, bytes: BLOCK })?;
@@ -283,7 +284,7 @@ fn exported_by(other: &Partner) -> Result<OwnedFd, Failure> {
     other.descriptor(PartnerRequest::Export(allocation))
 }
 
-/// An import of a block here, mapped.
+/// Imports a block and maps it.
 fn import(b: &Fixture, descriptor: &OwnedFd) -> Result<Mapped, CallError> {
     let allocation = allocation::import(b, descriptor.as_fd())?;
     let start = mapped::map_existing(b, allocation, BLOCK)?;
@@ -296,8 +297,8 @@ fn release(b: &Fixture, mapped: Mapped) -> Result<(), CallError> {
     allocation::release(b, mapped.allocation)
 }
 
-/// Memory whose exporter was killed, and of which a process without a driver has the descriptor: the level before, that
-/// process, and what is taken.
+/// Memory whose exporter was killed, and whose descriptor a process without a driver holds: returns the earlier free
+/// memory, that process, and what is taken.
 fn left_to_holder(b: &Fixture) -> Result<(FreeMemory, Partner, String), Failure> {
     b.init_context()?;
     let level = FreeMemory::now(b)?;
@@ -531,7 +532,7 @@ fn by_number_zero(b: &Fixture) -> Answer {
     b.init_context()?;
     let handle = allocation::create(b, PAGE, &shareable_prop(b))?;
     let exported = allocation::export(b, handle)?;
-    // SAFETY: the call takes two numbers; standard input is nobody's in this process.
+    // SAFETY: the call takes two numbers; nothing in this process uses standard input.
     let zero = unsafe { libc::dup2(exported.as_raw_fd(), 0) };
     if zero != 0 {
         return Err(std::io::Error::last_os_error().into());

@@ -1,4 +1,4 @@
-//! Question 0, before there is memory: what a driver says of itself and of its devices.
+//! Experiments on what a driver reports about itself and its devices (question 0).
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
@@ -68,7 +68,7 @@ fn ordinals(b: &Fixture) -> Answer {
 fn short_name(b: &Fixture) -> Answer {
     driver::init(b, 0)?;
     let mut text = [0x55_u8; 8];
-    // SAFETY: `text` outlives the call, which is told of four of its eight bytes.
+    // SAFETY: `text` outlives the call, which gets four of its eight bytes.
     let outcome = unsafe { (b.api.cuDeviceGetName)(text.as_mut_ptr().cast::<c_char>(), 4, b.device) };
     let outcome = code(check(Function::cuDeviceGetName, outcome));
     let ended = choose(text[3] == 0, "ends in a NUL", "ends in no NUL");
@@ -86,7 +86,7 @@ fn error_names(b: &Fixture) -> Answer {
     Ok(format!("{}, {}, {}", name(0), name(1), name(12_345)))
 }
 
-/// The code, and what the driver says of the symbol.
+/// Returns the code, and what the driver reports about the symbol.
 fn proc_address(b: &Fixture, name: &CStr, version: i32) -> String {
     if let Err(error) = driver::init(b, 0) {
         return code::<(), _>(Err(error));

@@ -1,4 +1,4 @@
-//! Question 2: events: what one says that was never recorded, or recorded again, or destroyed too early.
+//! Experiments on events that were never recorded, recorded again, or destroyed early (question 2).
 
 use freehold_driver::cuda::{CUstream, context, event, event_flags, fill, memory, stream, stream_flags};
 

@@ -1,4 +1,4 @@
-//! Question 5: which kernels end in a fault, and with which code.
+//! Experiments on which kernels end in a fault, and with which code (question 5).
 
 use std::ffi::{CStr, CString};
 
@@ -15,11 +15,11 @@ use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, FAULTS, KERNELS, ONE, function, kernel, launch, load, word_at, zeros};
 use crate::lab::output_capture::OutputCapture;
 
-/// Where no memory of any kind is: below all that a process or a driver maps.
+/// An address without memory: below everything that a process or a driver maps.
 pub(super) const UNMAPPED: u64 = 0x1000_0000;
 
-/// Experiments whose kernel makes an access that is wrong and that hardware does not check. Such an experiment answers
-/// with the code of its synchronise and nothing else.
+/// Experiments whose kernel makes an invalid access that hardware does not check. The answer of such an experiment is
+/// only the code of its synchronization.
 pub(super) const UNCHECKED: &[Id] =
     &[Id(5, 3, 3), Id(5, 3, 4), Id(5, 3, 5), Id(5, 3, 6), Id(5, 3, 7), Id(5, 3, 8), Id(5, 3, 10), Id(5, 3, 13)];
 
@@ -174,7 +174,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let of = load(b, FAULTS)?;
             let (traps, store) = (function(b, of, c"traps")?, function(b, of, c"store")?);
             launch(b, traps, ONE, DEFAULT, &[])?;
-            // The first may have been seen by then, and the second be refused.
+            // The first fault may already have been noticed, and the second launch fail.
             let second = launch(b, store, ONE, DEFAULT, &[UNMAPPED, 1]);
             let waited = context::synchronize(b);
             Ok(format!("{}, {}", code(second.and(waited)), code(context::synchronize(b))))
@@ -362,13 +362,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The code of the synchronise after a launch of a kernel of this name.
+/// Returns the code of the synchronization after launching a kernel.
 fn end_of(b: &Fixture, name: &CStr, arguments: &[u64]) -> Answer {
     end_with(b, name, |_| Ok(arguments.to_vec()))
 }
 
-/// The same with arguments that are made in the primary context once the kernel is there, so that nothing of its own
-/// lies where they have given memory back.
+/// The same with arguments created in the primary context after the kernel is loaded, so that nothing of the kernel
+/// lies in memory that they have freed.
 fn end_with(b: &Fixture, name: &CStr, make: impl FnOnce(&Fixture) -> Result<Vec<u64>, CallError>) -> Answer {
     b.init_context()?;
     let kernel = kernel(b, FAULTS, name)?;
@@ -377,7 +377,7 @@ fn end_with(b: &Fixture, name: &CStr, make: impl FnOnce(&Fixture) -> Result<Vec<
     Ok(code(context::synchronize(b)))
 }
 
-/// A block of 512 bytes that was freed, and one beside it that was not.
+/// Returns a block of 512 bytes that was freed, and a neighbouring one that was not.
 fn freed_beside(b: &Fixture) -> Result<(CUdeviceptr, CUdeviceptr), CallError> {
     let (block, live) = (memory::alloc(b, 512)?, memory::alloc(b, 512)?);
     memory::free(b, block)?;

@@ -1,4 +1,4 @@
-//! Question 3: fills: what is refused, and which bytes change.
+//! Experiments on fills: which ones fail, and which bytes change (question 3).
 
 use freehold_driver::cuda::{CUdeviceptr, context, fill, memory};
 

@@ -1,4 +1,5 @@
-//! Question 0: the forked child of a process with mappings, with memory and events of others, and with descriptors.
+//! Experiments in a forked child of a process with mappings, with memory and events of others, and with descriptors
+//! (question 0).
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
@@ -125,7 +126,7 @@ fn exported_descriptor(b: &Fixture) -> Answer {
     let descriptor = allocation::export(b, allocation)?;
     let [child] = in_fork(|| {
         let imported = allocation::import(b, descriptor.as_fd()).map(drop);
-        // SAFETY: the descriptor is the child's copy, which ends without using it again.
+        // SAFETY: the descriptor is the child's copy, and the child ends without using it again.
         unsafe { libc::close(descriptor.as_raw_fd()) };
         [imported]
     })?;

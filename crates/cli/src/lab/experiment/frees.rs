@@ -1,4 +1,4 @@
-//! Question 0: which call gives back which memory.
+//! Experiments on which call frees which memory (question 0).
 
 use freehold_driver::cuda::{CUdeviceptr, CUstream, attach_flags, context, fill, memory, stream, stream_flags};
 

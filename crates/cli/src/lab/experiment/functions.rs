@@ -1,4 +1,4 @@
-//! Question 4: what can be asked of a kernel, and how many blocks of it fit.
+//! Experiments on the attributes of kernels, and on occupancy (question 4).
 
 use std::ffi::CStr;
 
@@ -309,7 +309,7 @@ fn init_and_load(b: &Fixture, name: &CStr) -> Result<CUfunction, CallError> {
     kernel(b, KERNELS, name)
 }
 
-/// An attribute of each of some kernels.
+/// Formats an attribute of several kernels.
 fn each(b: &Fixture, names: &[&CStr], attribute: CUfunction_attribute) -> Answer {
     b.init_context()?;
     let of = load(b, KERNELS)?;
@@ -321,7 +321,7 @@ fn each(b: &Fixture, names: &[&CStr], attribute: CUfunction_attribute) -> Answer
     Ok(values.join(", "))
 }
 
-/// Sets an attribute: the code, and what it is then.
+/// Sets an attribute. Returns the code, and the value afterwards.
 fn set(b: &Fixture, of: CUfunction, attribute: CUfunction_attribute, value: i32) -> String {
     let set = code(function::set_attribute(b, of, attribute, value));
     format!("{set}, {}", or_code(function::attribute(b, of, attribute), |value| value.to_string()))

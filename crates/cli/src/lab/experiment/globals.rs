@@ -1,4 +1,4 @@
-//! Question 4: the variables of modules: where they lie, how large they are, and who may do what with them.
+//! Experiments on the variables of modules: their addresses and sizes, and what may be done with them (question 4).
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -187,7 +187,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The size of a variable, or why it was not found.
+/// Formats the size of a variable, or why it was not found.
 fn size(b: &Fixture, of: CUmodule, name: &CStr) -> String {
     or_code(module::global(b, of, name), |range| format!("{} bytes", range.bytes))
 }
@@ -199,7 +199,7 @@ fn with_counter(b: &Fixture, ask: impl FnOnce(&Fixture, CUmodule, CUdeviceptr) -
     ask(b, of, counter)
 }
 
-/// What the kernel `count` makes of the counter.
+/// Returns the counter after the kernel `count` has run.
 fn count(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
     let to = zeros(b)?;
     launch(b, function(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
@@ -211,7 +211,7 @@ fn null_arguments(b: &Fixture) -> Answer {
     let of = load(b, KERNELS)?;
     let (mut start, mut bytes) = (CUdeviceptr::NULL, 0);
     let ask = |start: *mut CUdeviceptr, bytes: *mut usize, name: *const std::ffi::c_char| {
-        // SAFETY: a pointer that is not null is to a value that outlives the call, or to a text that ends in a NUL.
+        // SAFETY: a pointer other than null points to a value that outlives the call, or to a NUL-terminated string.
         let answer = unsafe { (b.cuModuleGetGlobal_v2)(start, bytes, of, name) };
         code(check(Function::cuModuleGetGlobal_v2, answer))
     };

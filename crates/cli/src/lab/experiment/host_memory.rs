@@ -1,4 +1,4 @@
-//! Question 0: memory of the host that a driver allocates or is told of, and who may give it back.
+//! Experiments on host memory that a driver allocates or registers, and on which calls free it (question 0).
 
 use freehold_driver::cuda::{
     CUcontext, CUdeviceptr, attach_flags, context, fill, host_alloc_flags, host_register_flags, memory,
@@ -207,7 +207,7 @@ fn managed_read(b: &Fixture) -> Answer {
     context::synchronize(b)?;
     let start =
         std::ptr::NonNull::new(managed.0 as *mut u8).expect("the driver allocates at an address other than null");
-    // SAFETY: managed memory is the host's to use while no work is pending; it is not freed, and starts on a page.
+    // SAFETY: the host may use managed memory while no work is pending; it is not freed, and is page-aligned.
     let host = unsafe { HostBuffer::shared(start, 4096) };
     Ok(byte_runs(&host.to_vec()))
 }

@@ -1,4 +1,4 @@
-//! Question 4: what is an image and what is not, and what the driver says of one that it refuses.
+//! Experiments on which images a driver accepts, and on its errors for the others (question 4).
 
 use std::ffi::{CStr, CString, c_void};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::lab::fixture::Fixture;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, KERNELS, ONE, function, launch, load};
 
-/// How every text below begins: three lines.
+/// The first three lines of every text below.
 const HEAD: &str = ".version 6.4\n.target sm_70\n.address_size 64\n";
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -157,7 +157,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let mut log = vec![b'x'; 64];
             let mut options = Options::new().with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize);
             let text = broken();
-            // SAFETY: the text ends in a NUL; the driver is told of no room in the log, which outlives the call.
+            // SAFETY: the text ends in a NUL; the driver is told that the log has no space, and the log outlives the
+            // call.
             let answer = code(unsafe { module::load_with(b, text.as_ptr().cast(), &mut options) });
             Ok(format!("{answer}, {}", choose(log.iter().all(|&byte| byte == b'x'), "untouched", "written to")))
         },
@@ -168,7 +169,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             b.init_context()?;
             let mut options = Options::new().with(CUjit_option(200), 0);
-            // SAFETY: the text ends in a NUL; the value is no address.
+            // SAFETY: the text ends in a NUL; the value is not an address.
             Ok(code(unsafe { module::load_with(b, KERNELS.as_ptr().cast(), &mut options) }))
         },
     },
@@ -241,8 +242,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "load a good text with cuModuleLoadFatBinary",
         run: |b| {
             b.init_context()?;
-            // SAFETY: the text ends in a NUL, behind which a driver that takes it for another image finds as much
-            // again as the longest header.
+            // SAFETY: the text ends in a NUL, after which a driver that takes it for another kind of image finds as
+            // many bytes again as the longest header has.
             Ok(code(unsafe { module::load_fat(b, KERNELS.as_ptr().cast()) }))
         },
     },
@@ -284,7 +285,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// A header of a 64-bit file for a machine with this number.
+/// Returns the header of a 64-bit file for a machine with this number.
 fn elf(machine: u16) -> Vec<u8> {
     let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     header.extend(2_u16.to_le_bytes());
@@ -296,7 +297,7 @@ fn elf(machine: u16) -> Vec<u8> {
     header
 }
 
-/// A text with a mistake on line 6.
+/// Returns a text with an error on line 6.
 fn broken() -> CString {
     CString::new(format!("{HEAD}.visible .entry broken()\n{{\n    conjure.u32 1;\n    ret;\n}}\n"))
         .expect("the text holds no NUL")
@@ -304,11 +305,11 @@ fn broken() -> CString {
 
 fn of_pointer(b: &Fixture, image: *const c_void) -> Answer {
     b.init_context()?;
-    // SAFETY: the image is null, which a driver looks for, or has a page of zeros behind it.
+    // SAFETY: the image is null, which a driver checks for, or is followed by a page of zeros.
     Ok(code(unsafe { module::load(b, image) }))
 }
 
-/// Loads bytes with a page of zeros behind them: whatever a driver takes them for, it finds an end there.
+/// Loads bytes followed by a page of zeros: whatever a driver takes them for, it finds an end there.
 fn of_bytes(b: &Fixture, bytes: &[u8]) -> Answer {
     let mut image = bytes.to_vec();
     image.resize(bytes.len() + 4096, 0);
@@ -325,16 +326,16 @@ fn of_file(b: &Fixture, bytes: &[u8]) -> Answer {
     Ok(answer)
 }
 
-/// A log in the room that a driver was given for it.
+/// A log buffer given to a driver.
 struct Log {
     code: String,
     buffer: Vec<u8>,
-    /// What the driver says of its size.
+    /// The size that the driver reports.
     bytes: usize,
 }
 
 impl Log {
-    /// Loads a text with so much room for the log of errors.
+    /// Loads a text with `bytes` bytes of space for the error log.
     fn of(b: &Fixture, text: &CStr, bytes: usize) -> Self {
         let mut room = vec![b'#'; bytes];
         let mut options = Options::new()
@@ -342,20 +343,20 @@ impl Log {
             .with(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES, bytes);
         // SAFETY: the text ends in a NUL; the log has as many bytes as the driver is told, and outlives the call.
         let code = code(unsafe { module::load_with(b, text.as_ptr().cast(), &mut options) });
-        // A driver may write the size in 32 bits of the option.
+        // A driver may write the size to 32 bits of the option.
         let said = options.value(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES).unwrap_or(0) as u32 as usize;
         Self { code, buffer: room, bytes: said }
     }
 
-    /// The text up to its NUL, or all if there is none.
+    /// Returns the text up to its NUL, or all if there is none.
     fn text(&self) -> String {
         let end = self.buffer.iter().position(|&byte| byte == 0).unwrap_or(self.buffer.len());
         String::from_utf8_lossy(&self.buffer[..end]).into_owned()
     }
 }
 
-/// The code of a load of this text below `HEAD`, and of the error log what is fixed: whether it says something, and
-/// whether it names the line.
+/// Returns the code of loading this text after `HEAD`, and the stable part of the error log: whether it says something,
+/// and whether it names the line.
 fn logged(b: &Fixture, body: &str, line: Option<u32>) -> Answer {
     b.init_context()?;
     let text = CString::new(format!("{HEAD}{body}")).expect("the text holds no NUL");

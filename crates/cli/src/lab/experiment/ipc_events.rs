@@ -1,4 +1,4 @@
-//! Question 1: events of one process that another has opened, and the order of work of several processes.
+//! Experiments on events that another process has opened, and on the order of work of several processes (question 1).
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use crate::lab::partner::Partner;
 use crate::lab::partner_request::{PartnerRequest, token};
 use crate::lab::shared_host::{self, SHARED};
 
-/// An event that can be shared.
+/// Flags of an event that can be shared.
 const SHARABLE: u32 = event_flags::INTERPROCESS | event_flags::DISABLE_TIMING;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -242,7 +242,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// An event of another process, opened here: the process, the event there, the event here.
+/// Opens an event of another process: returns the process, the event there, and the event here.
 fn opened(b: &Fixture) -> Result<(Partner, u64, CUevent), Failure> {
     b.init_context()?;
     let other = Partner::start_with_context(b)?;
@@ -256,13 +256,13 @@ fn open(b: &Fixture, other: &Partner, theirs: u64) -> Result<CUevent, Failure> {
     Ok(ipc::open_event(b, handle)?)
 }
 
-/// The other process records the event, and waits for it.
+/// Makes the other process record the event, and wait for it.
 fn recorded_there(other: &Partner, event: u64) -> Result<(), Failure> {
     other.run(PartnerRequest::Record { event, stream: DEFAULT.0 as u64 })?;
     other.run(PartnerRequest::SynchronizeEvent(event))
 }
 
-/// The other process records the event behind a kernel that runs until its latch opens: the stream of both.
+/// Makes the other process record the event after a kernel that runs until its latch opens. Returns their stream.
 fn recorded_behind_kernel(other: &Partner, event: u64, to: CUdeviceptr, value: u32) -> Result<u64, Failure> {
     let stream = other.number(PartnerRequest::CreateStream)?;
     other.run(PartnerRequest::Spin { stream, to, value })?;
@@ -314,7 +314,7 @@ fn recorded_again(b: &Fixture) -> Answer {
     Ok(format!("{first}, {again}, {}", ready(event::query(b, event))))
 }
 
-/// What can be done with an opened event.
+/// Formats what can be done with an opened event.
 fn left(b: &Fixture, event: CUevent) -> Answer {
     let query = ready(event::query(b, event));
     let waited = code(event::synchronize(b, event));
@@ -379,8 +379,8 @@ fn ordered(b: &Fixture, by: Ordered) -> Answer {
     Ok(format!("before {before}, after {after}, read {}", word_at(b, to)?))
 }
 
-/// A shared page of zeros, registered here and there: where each device sees it. It releases whoever waits for it at
-/// last.
+/// Creates a shared page of zeros, registered in both processes. Returns its two device addresses. A stream that waits
+/// for it is released at the end.
 fn shared_by(b: &Fixture, other: &Partner) -> Result<(CUdeviceptr, CUdeviceptr), Failure> {
     let (host, descriptor) = shared_host::memory()?;
     b.register(host.address(), host.bytes(), SHARED)?;
@@ -403,7 +403,7 @@ fn registered_by_three(b: &Fixture) -> Answer {
     Ok(format!("{here}; there {read}, the host here {:#x}", host.word().load(Ordering::SeqCst)))
 }
 
-/// A stream that waits for the word, which is not there yet.
+/// Returns a stream that waits for the word, which is not set yet.
 fn waiting(b: &Fixture, at: CUdeviceptr) -> Result<CUstream, CallError> {
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     stream::wait_value_64(b, stream, at, 1, wait_value_flags::GEQ)?;

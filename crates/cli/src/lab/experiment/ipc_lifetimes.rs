@@ -1,4 +1,5 @@
-//! Question 1: how long memory lives that one process has opened of another, and what the end of either does to it.
+//! Experiments on the lifetime of memory that one process has opened from another, and on the end of either (question
+//! 1).
 
 use freehold_driver::cuda::{CUdeviceptr, CUipcMemHandle, context, fill, ipc, memory};
 

@@ -1,4 +1,5 @@
-//! Question 1: memory of one process opened by another: what has a handle, and what an opened block can do.
+//! Experiments on memory opened by another process: which memory has a handle, and what an opened block allows
+//! (question 1).
 
 use std::ptr;
 
@@ -16,7 +17,7 @@ use crate::lab::mapped::{self, MIB, PAGE, exportable_pool, offset};
 use crate::lab::partner::Partner;
 use crate::lab::partner_request::{PartnerRequest, token};
 
-/// What must be given when a handle is opened.
+/// The flags required to open a handle.
 pub(super) const LAZY: u32 = ipc_flags::LAZY_ENABLE_PEER_ACCESS;
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -200,7 +201,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             b.init_context()?;
             let block = memory::alloc(b, PAGE)?;
-            // SAFETY: null is a pointer that the call must refuse and does not follow.
+            // SAFETY: null is a pointer that the call must reject and does not dereference.
             let outcome = unsafe { (b.cuIpcGetMemHandle)(ptr::null_mut(), block) };
             Ok(code(check(Function::cuIpcGetMemHandle, outcome)))
         },
@@ -210,7 +211,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "open a handle with no place for the address",
         run: |b| {
             let (_other, _, handle) = theirs(b, PAGE)?;
-            // SAFETY: null is a pointer that the call must refuse and does not follow.
+            // SAFETY: null is a pointer that the call must reject and does not dereference.
             let outcome = unsafe { (b.cuIpcOpenMemHandle_v2)(ptr::null_mut(), handle, LAZY) };
             Ok(code(check(Function::cuIpcOpenMemHandle_v2, outcome)))
         },
@@ -263,7 +264,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Another process's block of 0x5a, its address there, and its handle. This process has begun.
+/// Returns another process, its block of 0x5a, and the block's handle. This process has a context.
 pub(super) fn theirs(b: &Fixture, bytes: usize) -> Result<(Partner, CUdeviceptr, CUipcMemHandle), Failure> {
     b.init_context()?;
     let other = Partner::start_with_context(b)?;
@@ -273,7 +274,7 @@ pub(super) fn theirs(b: &Fixture, bytes: usize) -> Result<(Partner, CUdeviceptr,
     Ok((other, block, CUipcMemHandle { bytes }))
 }
 
-/// A block of 0x5a of this process that another has opened: that process, the address here, and the one there.
+/// Returns another process that has opened a block of 0x5a of this one, and the block's addresses here and there.
 pub(super) fn opened_there(b: &Fixture, bytes: usize) -> Result<(Partner, CUdeviceptr, CUdeviceptr), Failure> {
     b.init_context()?;
     let other = Partner::start_with_context(b)?;

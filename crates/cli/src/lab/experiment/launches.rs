@@ -1,4 +1,4 @@
-//! Question 4: which launches a driver takes and which it refuses, and what arguments it reads.
+//! Experiments on which launches a driver accepts, and which arguments it reads (question 4).
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{from_mut, null_mut};
@@ -283,7 +283,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "cuLaunchKernelEx without a configuration",
         run: |b| {
             let empty = init_and_load(b, c"empty")?;
-            // SAFETY: a null configuration is the driver's to refuse; the kernel has no parameters.
+            // SAFETY: the driver must reject a null configuration; the kernel has no parameters.
             let answer = unsafe { (b.cuLaunchKernelEx)(std::ptr::null(), empty, null_mut(), null_mut()) };
             Ok(code(check(Function::cuLaunchKernelEx, answer)))
         },
@@ -305,7 +305,7 @@ fn init_and_load(b: &Fixture, name: &CStr) -> Result<CUfunction, CallError> {
     kernel(b, KERNELS, name)
 }
 
-/// The code of a launch of `empty` in this shape, and of its end where that is another.
+/// Returns the code of a launch of `empty` in this shape, and of its end if different.
 fn shaped(b: &Fixture, grid: [u32; 3], block: [u32; 3]) -> Answer {
     let empty = init_and_load(b, c"empty")?;
     let launched = code(kernels::launch(b, empty, LaunchConfig { grid, block, shared_bytes: 0 }, DEFAULT, &[]));
@@ -313,7 +313,7 @@ fn shaped(b: &Fixture, grid: [u32; 3], block: [u32; 3]) -> Answer {
     Ok(launched)
 }
 
-/// Allows dynamic shared memory and launches with some: what the kernel finds in its last word.
+/// Allows dynamic shared memory and launches with some. Returns what the kernel finds in its last word.
 fn shared(b: &Fixture, allowed: Option<i32>, bytes: u32) -> Answer {
     let dynamic = init_and_load(b, c"dynamic_shared")?;
     let to = zeros(b)?;
@@ -335,12 +335,12 @@ fn raw(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Result<(), CallError> {
-    // SAFETY: the experiments give what the kernel needs, or something that the driver is to refuse; what they point
-    // to outlives the call.
+    // SAFETY: the experiments pass what the kernel needs, or something that the driver must reject; what they point to
+    // outlives the call.
     unsafe { launch::raw(b, function, ONE, DEFAULT, parameters, extra) }
 }
 
-/// Launches `store` with a buffer of its arguments that is said to have so many bytes.
+/// Launches `store` with an argument buffer of the given declared size.
 fn buffered(b: &Fixture, bytes: usize) -> Answer {
     let store = init_and_load(b, c"store")?;
     let to = zeros(b)?;

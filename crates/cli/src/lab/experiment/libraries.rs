@@ -1,4 +1,4 @@
-//! Question 4: libraries, which belong to no context, and their kernels.
+//! Experiments on libraries, which belong to no context, and on their kernels (question 4).
 
 use std::ffi::{CStr, CString};
 

@@ -1,4 +1,4 @@
-//! Question 4: images that the driver links of several.
+//! Experiments on images that the driver links from several (question 4).
 
 use std::ffi::CStr;
 
@@ -207,7 +207,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 fn create(b: &Fixture) -> Result<CUlinkState, CallError> {
-    // SAFETY: there are no options. What the driver keeps of them is nothing.
+    // SAFETY: there are no options for the driver to keep.
     unsafe { link::create(b, &mut Options::new()) }
 }
 
@@ -216,7 +216,7 @@ fn add(b: &Fixture, state: CUlinkState, kind: CUjitInputType, image: &[u8]) -> R
     unsafe { link::add(b, state, kind, image, c"input", &mut Options::new()) }
 }
 
-/// A link with some texts, not complete.
+/// Starts a link with some texts, not completed.
 fn linked(b: &Fixture, texts: &[&CStr]) -> Result<CUlinkState, CallError> {
     let state = create(b)?;
     texts.iter().try_for_each(|text| add(b, state, PTX, text.to_bytes_with_nul()))?;
@@ -225,11 +225,11 @@ fn linked(b: &Fixture, texts: &[&CStr]) -> Result<CUlinkState, CallError> {
 
 fn load_linked(b: &Fixture, state: CUlinkState) -> Result<CUmodule, CallError> {
     let image = link::complete(b, state)?;
-    // SAFETY: the image is the driver's own and stays until the link is destroyed, which no one does meanwhile.
+    // SAFETY: the image belongs to the driver and stays until the link is destroyed, which does not happen meanwhile.
     unsafe { module::load(b, image.start) }
 }
 
-/// What the kernel that uses the other text's function makes of 21.
+/// Returns what the kernel that calls the other text's function makes of 21.
 fn doubled(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
     let to = zeros(b)?;
     launch(b, function(b, of, c"doubles")?, ONE, DEFAULT, &[to.0, 21])?;

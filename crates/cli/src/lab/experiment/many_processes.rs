@@ -1,4 +1,4 @@
-//! Question 1: one device and many processes: whose memory is taken, and when that of a process comes back.
+//! Experiments with many processes on one device: whose memory is taken, and when it is returned (question 1).
 
 use std::os::unix::process::ExitStatusExt;
 

@@ -1,4 +1,4 @@
-//! Question 6: memory mapped to addresses, and what takes it away again.
+//! Experiments on mapping memory to addresses, and on what unmaps it (question 6).
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemGenericAllocationHandle, CallError, Function, allocation, context, copy, driver, fill, mapping,
@@ -169,7 +169,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// A handle of 4 MiB, or a part of it, to be mapped to some of 8 MiB of reserved addresses.
+/// A handle of 4 MiB, or a part of it, to be mapped into 8 MiB of reserved addresses.
 struct Onto {
     /// From the first of the addresses.
     offset: usize,
@@ -220,7 +220,7 @@ fn mapped_of(b: &Fixture, handle: CUmemGenericAllocationHandle) -> Answer {
     Ok(code(mapping::map(b, start, PAGE, 0, handle)))
 }
 
-/// Two pages of addresses with a handle of one page mapped to each.
+/// Returns two pages of addresses with a handle of one page mapped to each.
 fn pair(b: &Fixture) -> Result<CUdeviceptr, CallError> {
     let start = reserve(b, 2 * PAGE)?;
     for at in [start, offset(start, PAGE)] {
@@ -259,7 +259,7 @@ fn side_by_side_kernel(b: &Fixture) -> Answer {
     Ok(format!("copy {copied}, holds {held}, words {} {}", word_at(b, last)?, word_at(b, first)?))
 }
 
-/// What work in a stream does with the middle of two mapped pages while no context is current.
+/// Formats what work in a stream does with the middle of two mapped pages while no context is current.
 fn unguided(b: &Fixture, pages: impl FnOnce(&Fixture) -> Result<CUdeviceptr, CallError>) -> Answer {
     b.init_context()?;
     let middle = offset(pages(b)?, PAGE - 2048);
@@ -280,7 +280,7 @@ fn unguided(b: &Fixture, pages: impl FnOnce(&Fixture) -> Result<CUdeviceptr, Cal
     Ok(answers.join(" "))
 }
 
-/// One handle of a page, mapped to two addresses.
+/// Maps one handle of a page to two addresses.
 fn alias(b: &Fixture) -> Result<[CUdeviceptr; 2], CallError> {
     let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     let second = mapped::map_existing(b, allocation, bytes)?;

@@ -1,4 +1,4 @@
-//! Question 4: how long a module, its functions and its variables live, and in which contexts.
+//! Experiments on the lifetime of modules, their functions and their variables, and on their contexts (question 4).
 
 use std::ffi::CString;
 use std::thread;
@@ -231,7 +231,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// A module of `KERNELS`, the kernel `empty`, a stream, and where its counter lies.
+/// A module of `KERNELS`, the kernel `empty`, a stream, and the address of its counter.
 struct Loaded {
     module: CUmodule,
     function: CUfunction,
@@ -257,7 +257,7 @@ fn unloaded(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer
     Ok(ask(b, it))
 }
 
-/// Asks about a module of context 1 with context 2 current, and whether all is well in context 1 afterwards.
+/// Runs `ask` on a module of context 1 with context 2 current, and checks that context 1 still works.
 fn foreign(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer {
     let first = b.init_context()?;
     let it = Loaded::new(b)?;
@@ -269,7 +269,7 @@ fn foreign(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer 
     Ok(answer)
 }
 
-/// Asks about a module whose context is gone, with the primary one current.
+/// Runs `ask` on a module whose context is destroyed, with the primary one current.
 fn orphaned(b: &Fixture, ask: impl FnOnce(&Fixture, Loaded) -> String) -> Answer {
     let first = b.init_context()?;
     let second = b.second_context()?;
@@ -338,7 +338,7 @@ fn asked_beside(b: &Fixture) -> Answer {
     Ok(code_and_pace((pace, asked)))
 }
 
-/// What `count` of a module says.
+/// Returns what the kernel `count` of a module returns.
 fn count(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
     let to = zeros(b)?;
     launch(b, function(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;

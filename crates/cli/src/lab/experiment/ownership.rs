@@ -1,4 +1,4 @@
-//! Question 0: who owns memory that two contexts of one process see, and what a wrong free does.
+//! Experiments on who owns memory that two contexts of one process can access, and on invalid frees (question 0).
 
 use freehold_driver::cuda::{CUcontext, CUdeviceptr, CallError, context, driver, fill, memory, pointer};
 
@@ -53,13 +53,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(0, 4, 9), did: "allocate and free with no context current", run: no_context },
 ];
 
-/// The code of one call with the primary context current.
+/// Returns the code of one call with the primary context current.
 fn begun<T>(b: &Fixture, call: impl FnOnce(&Fixture) -> Result<T, CallError>) -> Answer {
     b.init_context()?;
     Ok(code(call(b)))
 }
 
-/// A block of the first of two contexts, with the second current: block, first, second.
+/// Returns a block of the first of two contexts, with the second current: block, first, second.
 fn two_contexts(b: &Fixture) -> Result<(CUdeviceptr, CUcontext, CUcontext), CallError> {
     driver::init(b, 0)?;
     let first = b.second_context()?;

@@ -1,4 +1,4 @@
-//! Question 2: which calls wait for work that is pending, and what becomes of work whose stream or context goes.
+//! Experiments on which calls wait for pending work, and on work whose stream or context is destroyed (question 2).
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUpointer_attribute, CUstream, CallError, attach_flags, context, copy, driver, fill, memory, pointer,
@@ -218,7 +218,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Whether `call` waits while a non-blocking stream, which has nothing to do with it, has work.
+/// Returns whether `call` waits while an unrelated non-blocking stream has work.
 fn beside<T, U>(
     b: &Fixture,
     prepare: impl FnOnce(&Fixture) -> Result<T, CallError>,
@@ -330,7 +330,7 @@ fn primary_released(b: &Fixture) -> Answer {
     Ok(code_and_pace(latch.during(|| primary::release(b, b.device))))
 }
 
-/// Whether a call of the default stream on a block of the device waits while a stream with `flags` has work.
+/// Returns whether a call of the default stream on a device block waits while a stream with `flags` has work.
 fn copy(
     b: &Fixture,
     flags: u32,
@@ -346,12 +346,12 @@ fn copy(
     Ok(answer)
 }
 
-/// The second half of the block that `copy` makes.
+/// Returns the second half of the block that `copy` creates.
 fn beyond(block: CUdeviceptr) -> CUdeviceptr {
     CUdeviceptr(block.0 + 4096)
 }
 
-/// Whether an asynchronous copy waits for the work of its own stream.
+/// Returns whether an asynchronous copy waits for the work of its own stream.
 fn copy_in_order(
     b: &Fixture,
     host: HostBuffer,

@@ -1,4 +1,4 @@
-//! Question 0: what a driver says of an address.
+//! Experiments on what a driver reports about an address (question 0).
 
 use freehold_driver::cuda::{
     CUcontext, CUdeviceptr, CUmemorytype, CUpointer_attribute, CUstream, CallError, attach_flags, context, device,
@@ -66,7 +66,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// One block of each sort, with the context that they were made in.
+/// One block of each kind, with their context.
 struct Blocks {
     context: CUcontext,
     device: CUdeviceptr,
@@ -87,7 +87,7 @@ fn blocks(b: &Fixture) -> Result<Blocks, CallError> {
     Ok(Blocks { context, device, pool, pinned, registered, managed })
 }
 
-/// What `ask` says of each address.
+/// Formats `ask` for each address.
 fn each(addresses: &[(&str, CUdeviceptr)], ask: impl Fn(CUdeviceptr) -> String) -> String {
     let answers: Vec<String> = addresses.iter().map(|(name, at)| format!("{name} {}", ask(*at))).collect();
     answers.join(", ")

@@ -1,4 +1,4 @@
-//! Question 3: pools: what they take of a device, what they keep, and when they give it back.
+//! Experiments on pools: what they take from a device, what they keep, and when they return it (question 3).
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CallError, device, driver, fill, memory,

@@ -1,4 +1,5 @@
-//! Questions 0 and 1: a forked child, an unrelated process, two processes that share a word, two contexts as peers.
+//! Experiments with a forked child, an unrelated process, two processes that share a word, and two peer contexts
+//! (questions 0 and 1).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -85,7 +86,7 @@ fn forked_before_init(b: &Fixture) -> Answer {
     Ok(format!("{init}, {context}, {alloc}"))
 }
 
-/// What the calls of a forked child answer. The child does nothing but call the driver and say what it answered.
+/// Returns what the calls of a forked child answer. The child only calls the driver and reports the answers.
 pub(super) fn in_fork<const N: usize>(
     calls: impl FnOnce() -> [Result<(), CallError>; N],
 ) -> Result<[String; N], Failure> {
@@ -94,12 +95,12 @@ pub(super) fn in_fork<const N: usize>(
     if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error().into());
     }
-    // SAFETY: the descriptor is open and belongs to nobody else.
+    // SAFETY: the descriptor is open and belongs to nothing else.
     let mut reading = unsafe { File::from_raw_fd(ends[0]) };
     // SAFETY: as above.
     let writing = unsafe { File::from_raw_fd(ends[1]) };
-    // SAFETY: the child calls the driver, which is what the experiment asks about, then writes and ends, and
-    // allocates nothing itself.
+    // SAFETY: the child calls the driver, which is what the experiment tests, then writes and ends, and allocates
+    // nothing itself.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(io::Error::last_os_error().into());
@@ -114,7 +115,7 @@ pub(super) fn in_fork<const N: usize>(
     drop(writing);
     let mut said = Vec::new();
     reading.read_to_end(&mut said)?;
-    // SAFETY: the call waits for our own child, and writes nothing because it is given no place for a status.
+    // SAFETY: the call waits for our own child, and gets no pointer to write a status to.
     unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
     Ok(std::array::from_fn(|at| {
         let number = said.get(at * 4..at * 4 + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
@@ -167,7 +168,7 @@ fn shared_word(b: &Fixture) -> Answer {
     Ok(format!("before {before}; write {}, word {written}; after {after}", said?))
 }
 
-/// Another process registers the shared memory, and a stream of it writes the word.
+/// Makes another process register the shared memory, and a stream of it write the word.
 fn written_elsewhere(b: &Fixture, descriptor: &OwnedFd) -> Answer {
     let other = Partner::start_with_context(b)?;
     let at = CUdeviceptr(other.number_with_descriptor(descriptor, PartnerRequest::Register)?);

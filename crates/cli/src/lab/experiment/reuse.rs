@@ -1,4 +1,4 @@
-//! Question 2: when memory that was freed in the order of a stream is handed out again, and to whom.
+//! Experiments on when memory freed in stream order is reused, and by which stream (question 2).
 
 use freehold_driver::cuda::{
     CUmemPool_attribute, CUstream, CallError, context, device, event, event_flags, fill, memory, pool, stream,
@@ -70,7 +70,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Keeps the default pool from giving memory back when something synchronises.
+/// Keeps the default pool from returning memory when something synchronizes.
 fn keep_all(b: &Fixture) -> Result<(), CallError> {
     let pool = device::default_pool(b, b.device)?;
     pool::set_attribute(b, pool, CUmemPool_attribute::RELEASE_THRESHOLD, u64::MAX)
@@ -113,7 +113,7 @@ fn overwritten(b: &Fixture) -> Answer {
     Ok(format!("{}, stream b {}, {held} of 0xbb by b and 0xaa by a", same(owned == block), pace.text()))
 }
 
-/// Whether memory freed on one stream behind work is handed out on another, after `depend` on both.
+/// Returns whether memory freed on one stream after work is reused on another, after `depend` on both.
 fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Result<(), CallError>) -> Answer {
     b.init_context()?;
     let latch = Latch::new(b)?;
@@ -129,14 +129,14 @@ fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Resu
     Ok(format!("{}, {}", pace.text(), same(other? == block)))
 }
 
-/// Lets `to` wait for what `from` has been given so far.
+/// Makes `to` wait for the work enqueued in `from` so far.
 fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), CallError> {
     let event = event::create(b, event_flags::DISABLE_TIMING)?;
     event::record(b, event, from)?;
     stream::wait_event(b, to, event, 0)
 }
 
-/// Whether memory freed on one stream that was waited for is handed out on another.
+/// Returns whether memory freed on one stream that was waited for is reused on another.
 fn after(b: &Fixture, set: impl FnOnce(&Fixture) -> Result<(), CallError>) -> Answer {
     b.init_context()?;
     keep_all(b)?;

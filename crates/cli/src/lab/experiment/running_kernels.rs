@@ -1,4 +1,4 @@
-//! Questions 0 and 2: what a kernel reaches, and which calls wait while one runs.
+//! Experiments on what a running kernel can access, and on which calls wait while one runs (questions 0 and 2).
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUfunction, CUstream, CallError, attach_flags, context, device, driver, event, event_flags, fill,
@@ -187,7 +187,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// What a kernel of another context than the one that `alloc` allocates in makes of a word there.
+/// Returns what a kernel of another context than the one that `alloc` allocates in makes of a word there.
 fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, CallError>) -> Answer {
     let first = b.init_context()?;
     let block = alloc(b)?;
@@ -199,7 +199,7 @@ fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, Call
     Ok(format!("launch {launched}, synchronise {done}, {}", or_code(word_at(b, block), |word| format!("{word:#x}"))))
 }
 
-/// The kernel `empty`, which has run once.
+/// Returns the kernel `empty`, which has run once.
 fn warm(b: &Fixture) -> Result<CUfunction, CallError> {
     let empty = kernel(b, KERNELS, c"empty")?;
     launch(b, empty, ONE, DEFAULT, &[])?;
@@ -207,7 +207,7 @@ fn warm(b: &Fixture) -> Result<CUfunction, CallError> {
     Ok(empty)
 }
 
-/// Whether `call` waits while a kernel, which has nothing to do with it, runs in a stream with `flags`.
+/// Returns whether `call` waits while an unrelated kernel runs in a stream with `flags`.
 fn beside<T, U>(
     b: &Fixture,
     flags: u32,
@@ -257,7 +257,7 @@ fn free_of_busy_context(b: &Fixture) -> Answer {
     Ok(code_and_pace(spin.latch.during(|| memory::free(b, block))))
 }
 
-/// Keeps the default pool from giving memory back when something synchronises.
+/// Keeps the default pool from returning memory when something synchronizes.
 fn keep_all(b: &Fixture) -> Result<(), CallError> {
     pool::set_release_threshold(b, device::default_pool(b, b.device)?, u64::MAX)
 }
@@ -297,7 +297,7 @@ fn overwritten(b: &Fixture) -> Answer {
     Ok(format!("{}, stream b {}, it holds {held}", same(owned == block), pace.text()))
 }
 
-/// Whether memory freed on one stream behind a kernel is handed out on another, after `depend` on both.
+/// Returns whether memory freed on one stream after a kernel is reused on another, after `depend` on both.
 fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Result<(), CallError>) -> Answer {
     b.init_context()?;
     let spin = Spin::new(b)?;
@@ -313,7 +313,7 @@ fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Resu
     Ok(format!("{}, {}", pace.text(), same(other? == block)))
 }
 
-/// Lets `to` wait for what `from` has been given so far.
+/// Makes `to` wait for the work enqueued in `from` so far.
 fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), CallError> {
     let event = event::create(b, event_flags::DISABLE_TIMING)?;
     event::record(b, event, from)?;
@@ -342,7 +342,7 @@ fn event_destroyed(b: &Fixture) -> Answer {
     Ok(answer)
 }
 
-/// Whether a kernel that stores 5 last has done so.
+/// Formats whether a kernel that stores 5 last has done so.
 fn ended(word: u32) -> String {
     choose(word == 5, "the kernel came to its end", "the kernel did not come to its end")
 }

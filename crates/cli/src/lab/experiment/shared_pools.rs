@@ -1,4 +1,4 @@
-//! Question 1: pools of one process that another has imported, and their blocks.
+//! Experiments on pools that another process has imported, and on their blocks (question 1).
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -197,12 +197,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 /// A block of 0x5a of another process's pool, imported here.
 struct Shared {
     other: Partner,
-    /// The pool there.
+    /// The pool in the other process.
     theirs: u64,
-    /// The block there.
+    /// The block's address in the other process.
     there: CUdeviceptr,
     pool: CUmemoryPool,
-    /// The block here.
+    /// The block's address here.
     here: CUdeviceptr,
     data: CUmemPoolPtrExportData,
 }
@@ -257,7 +257,7 @@ fn imported_at_home(b: &Fixture) -> Answer {
     Ok(format!("{imported}, {}", code(pool::import_block(b, import.unwrap_or(ours), data))))
 }
 
-/// What importing a number as a pool answers.
+/// Returns the result of importing a number as a pool.
 fn imported_as_pool(b: &Fixture, descriptor: RawFd) -> Result<(), CallError> {
     let mut pool = CUmemoryPool::NULL;
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor as usize);

@@ -1,4 +1,4 @@
-//! Question 4: what kernels do beside memory: they print, allocate, and look at clocks.
+//! Experiments on what kernels do besides memory accesses: printing, allocating, reading clocks (question 4).
 
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
@@ -205,7 +205,7 @@ impl Heap {
         Ok(Self { module: load(b, SPECIALS)?, to: zeros(b)? })
     }
 
-    /// Where memory that a kernel allocates starts.
+    /// Returns the address of memory that a kernel allocates.
     fn take(&self, b: &Fixture, bytes: u64) -> Result<u64, CallError> {
         launch(b, function(b, self.module, c"takes")?, ONE, DEFAULT, &[self.to.0, bytes])?;
         let start = b.bytes_at(self.to, 8)?;
@@ -217,7 +217,7 @@ fn pointer_or_null(start: u64) -> String {
     choose(start == 0, "null", "a pointer")
 }
 
-/// A text on one line.
+/// Puts a text on one line.
 fn quoted(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { text.trim_end().replace('\n', "; ") }
 }

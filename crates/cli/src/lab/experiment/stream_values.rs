@@ -1,4 +1,4 @@
-//! Question 2: work of the host in the order of a stream, and words of memory that streams wait for and write.
+//! Experiments on host functions in stream order, and on words of memory that streams wait for and write (question 2).
 
 use std::ffi::c_void;
 use std::ptr;
@@ -78,7 +78,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(2, 15, 14), did: "write a word in the null stream", run: in_null_stream },
 ];
 
-/// Puts `work` into the stream, with a pointer that is good until the process ends.
+/// Enqueues `work` in the stream, with a pointer that is valid until the process ends.
 fn launch<T: Sync>(
     b: &Fixture,
     stream: CUstream,
@@ -95,7 +95,7 @@ fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// Appends a decimal digit to the number that `data` is: `1`, then `12`, then `123`.
+/// Appends a decimal digit to the number at `data`: `1`, then `12`, then `123`.
 unsafe extern "C" fn append<const DIGIT: u32>(data: *mut c_void) {
     // SAFETY: `launch` gave a reference to an atomic that lives until the process ends.
     let number = unsafe { &*data.cast::<AtomicU32>() };
@@ -113,7 +113,7 @@ fn host_order(b: &Fixture) -> Answer {
     Ok(number.load(Ordering::SeqCst).to_string())
 }
 
-/// A bench, and the number of the code that a call inside a host function answered.
+/// A driver call, and the code that it returned inside a host function.
 struct Inside {
     alloc: unsafe extern "C" fn(*mut CUdeviceptr, usize) -> CUresult,
     number: AtomicU32,
@@ -144,9 +144,9 @@ fn number_name(number: u32) -> String {
 fn no_function(b: &Fixture) -> Answer {
     b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
-    // SAFETY: there is no function to be called.
+    // SAFETY: there is no function to call.
     let host = unsafe { (b.api.cuLaunchHostFunc)(stream, None, ptr::null_mut()) };
-    // SAFETY: there is no function to be called.
+    // SAFETY: there is no function to call.
     let callback = unsafe { (b.api.cuStreamAddCallback)(stream, None, ptr::null_mut(), 0) };
     let host = code(check(Function::cuLaunchHostFunc, host));
     Ok(format!("{host}, {}", code(check(Function::cuStreamAddCallback, callback))))
@@ -202,7 +202,7 @@ fn host_before_copy(b: &Fixture) -> Answer {
     Ok(format!("{:?}", b.bytes_at(block, 4)?))
 }
 
-/// The codes of a write of 7 and of the stream's end, and the word afterwards where it is one.
+/// Returns the codes of writing 7 and of the stream's end, and the word afterwards if it is one.
 fn write_places(b: &Fixture) -> Answer {
     b.init_context()?;
     let stream = stream::create(b, NON_BLOCKING)?;
@@ -244,7 +244,7 @@ fn misaligned(b: &Fixture) -> Answer {
     ))
 }
 
-/// Whether a stream passes the comparison of `word` with `value`; the word is set so that it does in the end.
+/// Returns whether a stream passes the comparison of `word` with `value`; the word is finally set so that it does.
 fn passes(b: &Fixture, word: u32, value: u32, flags: u32, in_the_end: u32) -> Answer {
     let host = HostBuffer::registered(b, 4096)?;
     let end = HostBuffer::registered(b, 4096)?;

@@ -1,4 +1,4 @@
-//! Question 2: streams: which wait for which, and what is left of one that was destroyed.
+//! Experiments on streams: which ones wait for each other, and what remains of a destroyed one (question 2).
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -158,7 +158,7 @@ fn handle_comes_back(b: &Fixture) -> Answer {
     Ok(format!("{handle}, {}", choose(stream::id(b, second)? == before, "the same id", "another id")))
 }
 
-/// Whether what is put into the second stream overtakes what the first one holds.
+/// Returns whether work in the second stream overtakes what the first one holds.
 fn order(
     b: &Fixture,
     first: impl FnOnce(&Fixture) -> Result<CUstream, CallError>,

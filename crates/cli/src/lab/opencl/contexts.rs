@@ -1,4 +1,4 @@
-//! Contexts: what one keeps alive, and what two have in common.
+//! Experiments on contexts: what one keeps alive, and what two share.
 
 use freehold_driver::opencl::{context, kernel, memory, queue};
 

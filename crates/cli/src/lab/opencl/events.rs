@@ -1,4 +1,4 @@
-//! Events: states of commands, and user events, which the host sets.
+//! Experiments on events: states of commands, and user events, which the host sets.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::lab::answer_text::{byte_runs, choose, code, code_and_pace, or_code};
 use crate::lab::experiment::{Answer, Experiment};
 use crate::lab::id::{Id, OPENCL};
 
-/// How long work is looked at that may never begin.
+/// How long to watch work that may never start.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
@@ -146,7 +146,7 @@ fn unflushed_other(b: &Fixture) -> Answer {
     Ok(choose(completes, "yes", "no"))
 }
 
-/// Whether an event completes while it is looked at.
+/// Returns whether an event completes while it is watched.
 fn completes(looked_at: Event) -> Result<bool, CallError> {
     let start = Instant::now();
     while start.elapsed() < COMPLETION_TIMEOUT {

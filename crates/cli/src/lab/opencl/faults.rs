@@ -1,4 +1,4 @@
-//! Kernels that go wrong, and what is left of their process.
+//! Experiments on kernels that fault, and the state of their process afterwards.
 
 use freehold_driver::CallError;
 use freehold_driver::opencl::{Kernel, kernel, memory, queue};
@@ -40,7 +40,7 @@ fn stray(b: &Fixture, address: u64) -> Answer {
     Ok(format!("{strayed}, {beside}, {fresh}"))
 }
 
-/// The kernel `follow`, which stores at `address`.
+/// Returns the kernel `follow`, which stores at `address`.
 fn kernel_writing_to(session: &Session, address: u64) -> Result<Kernel, CallError> {
     let (follow, place) = (session.kernel(c"follow")?, session.buffer(0)?);
     memory::fill(session.queue, place, 0, 8, &address.to_le_bytes(), &[])?;

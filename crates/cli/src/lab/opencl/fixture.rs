@@ -1,4 +1,4 @@
-//! The bench that experiments on OpenCL work at: a device, a context and a queue, and work that is pending for as long as an
+//! The fixture of OpenCL experiments: a device, a context and a queue, and work that stays pending as long as an
 //! experiment wants.
 
 use std::ptr;
@@ -19,23 +19,23 @@ use crate::lab::latch::{self, Pace};
 /// The kernels of the experiments.
 pub(super) const KERNELS: &str = include_str!("kernels.cl");
 
-/// The bytes of most blocks.
+/// The size of most blocks.
 pub(super) const BYTES: usize = 4096;
 
-/// Between two looks at a kernel.
+/// The interval between polls of a kernel.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
-/// After so many looks at its word a kernel ends by itself: some 10 seconds.
+/// After this many polls of its word, a kernel ends by itself: about 10 seconds.
 const GPU_SPINS_MAX: u64 = 20_000_000;
 const CPU_SPINS_MAX: u64 = 20_000_000_000;
 
-/// A device that nothing was asked of yet but what it is.
+/// A device that was only queried for its properties so far.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     pub(crate) device: InstalledDevice,
 }
 
-/// What most experiments begin with.
+/// The start of most experiments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Session {
     pub(super) device: DeviceId,
@@ -45,25 +45,25 @@ pub(super) struct Session {
 
 impl Fixture {
     pub(super) fn open_session(&self) -> Result<Session, CallError> {
-        // SAFETY: an experiment has a process of its own, and names what it made.
+        // SAFETY: an experiment has its own process, and uses only objects that it created.
         let device = unsafe { self.device.device() };
         let context = context::create(device)?;
         Ok(Session { device, context, queue: queue::create(context, device)? })
     }
 
-    /// The alignment of parts.
+    /// Returns the alignment of sub-buffers.
     pub(super) fn align(&self) -> usize {
         self.device.info.align_bytes as usize
     }
 }
 
 impl Session {
-    /// Another queue of the context.
+    /// Creates another queue of the context.
     pub(super) fn queue(&self) -> Result<Queue, CallError> {
         queue::create(self.context, self.device)
     }
 
-    /// A buffer whose bytes are all this one.
+    /// Creates a buffer filled with a byte.
     pub(super) fn buffer(&self, byte: u8) -> Result<Memory, CallError> {
         let made = memory::create(self.context, BYTES)?;
         memory::fill(self.queue, made, 0, BYTES, &[byte], &[])?;
@@ -71,21 +71,21 @@ impl Session {
         Ok(made)
     }
 
-    /// A block of shared virtual memory whose bytes are all this one.
+    /// Creates a block of shared virtual memory filled with a byte.
     pub(super) fn block(&self, byte: u8) -> Result<u64, CallError> {
         let made = svm::alloc(self.context, BYTES, 0)?;
         self.fill_block(made, BYTES, byte)?;
         Ok(made)
     }
 
-    /// Fills a block and waits for it.
+    /// Fills a block and waits.
     pub(super) fn fill_block(&self, start: u64, bytes: usize, byte: u8) -> Result<(), CallError> {
-        // SAFETY: experiments fill blocks that they have, and where they do not, a crash of this process is the answer.
+        // SAFETY: experiments fill their own blocks; where one does not, a crash of this process is the answer.
         unsafe { svm::fill(self.queue, start, bytes, &[byte], &[]) }?;
         queue::finish(self.queue)
     }
 
-    /// What a buffer holds when this queue has come to it.
+    /// Returns the content of a buffer, read in this queue's order.
     pub(super) fn bytes(&self, from: Memory) -> Result<Vec<u8>, CallError> {
         let mut to = vec![0; memory::bytes(from)? as usize];
         // SAFETY: `to` has as many bytes as the buffer, and stays until the queue has finished.
@@ -94,13 +94,13 @@ impl Session {
         Ok(to)
     }
 
-    /// The first word of a buffer.
+    /// Returns the first word of a buffer.
     pub(super) fn word(&self, from: Memory) -> Result<u32, CallError> {
         let bytes = self.bytes(from)?;
         Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// What a block holds when this queue has come to it.
+    /// Returns the content of a block, read in this queue's order.
     pub(super) fn block_bytes(&self, from: u64, bytes: usize) -> Result<Vec<u8>, CallError> {
         let mut to = vec![0_u8; bytes];
         let start = to.as_mut_ptr().expose_provenance() as u64;
@@ -110,7 +110,7 @@ impl Session {
         Ok(to)
     }
 
-    /// The kernels of the experiments, built so that parameters are known.
+    /// Builds the experiments' kernels, with information about their parameters.
     pub(super) fn program(&self) -> Result<Program, CallError> {
         let made = program::from_source(self.context, KERNELS)?;
         program::build(made, self.device, c"-cl-kernel-arg-info")?;
@@ -121,7 +121,7 @@ impl Session {
         kernel::create(self.program()?, name)
     }
 
-    /// The kernel `copy` from buffer to buffer, put in.
+    /// Enqueues the kernel `copy` from buffer to buffer.
     pub(super) fn copy(&self, copy: Kernel, from: Memory, to: Memory) -> Result<Event, CallError> {
         kernel::set_memory(copy, 0, from)?;
         kernel::set_memory(copy, 1, to)?;
@@ -129,13 +129,13 @@ impl Session {
     }
 }
 
-/// Launches a line of groups of one.
+/// Launches groups of one work-item.
 pub(super) fn launch(queue: Queue, kernel: Kernel, items: usize) -> Result<Event, CallError> {
-    // SAFETY: experiments set the arguments and keep the memory; where they do not, what happens is the answer.
+    // SAFETY: experiments set the arguments and keep the memory; where one does not, what happens is the answer.
     unsafe { kernel::launch(queue, kernel, [items, 1, 1], [1, 1, 1], &[]) }
 }
 
-/// The status of an event in a word.
+/// Formats the status of an event.
 pub(super) fn status_text(status: Status) -> String {
     match status {
         Status::Queued => "QUEUED".to_owned(),
@@ -146,7 +146,8 @@ pub(super) fn status_text(status: Status) -> String {
     }
 }
 
-/// A user event that a queue waits for: what is put in behind it is pending until it opens, at the latest when it is dropped.
+/// A user event that a queue waits for: commands enqueued after it stay pending until the latch opens, at the latest on
+/// drop.
 pub(super) struct Latch {
     event: Event,
     is_open: AtomicBool,
@@ -166,7 +167,7 @@ impl Latch {
         }
     }
 
-    /// Whether `call` waits for the work that is held. The latch is open afterwards.
+    /// Returns whether `call` waits for the held work. The latch is open afterwards.
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
         let outcome = latch::unless_opened(|| self.open(), call);
         self.open();
@@ -189,19 +190,19 @@ pub(super) struct Spin {
     pub(super) kernel: Kernel,
 }
 
-/// A word that a kernel looks at while the host sets it.
+/// A word that a kernel polls while the host sets it.
 enum SpinFlag {
-    /// Memory that both touch at once.
+    /// Memory that both access at the same time.
     Svm(u64),
     /// A buffer that another queue writes.
     Buffer { memory: Memory, queue: Queue },
 }
 
-/// Where, behind the word, the kernel says that it has begun.
+/// The offset from the word at which the kernel reports that it has started.
 const STARTED_OFFSET: usize = 64;
 
 impl Spin {
-    /// Has the kernel run in the queue of the session. It has begun when this returns.
+    /// Runs the kernel in the session's queue. It has started when this returns.
     pub(super) fn run(bench: &Fixture, session: &Session) -> Result<Self, CallError> {
         let program = session.program()?;
         let kernel = kernel::create(program, c"spin")?;
@@ -226,7 +227,7 @@ impl Spin {
         self.word.set()
     }
 
-    /// Whether `call` waits for the kernel, which ends afterwards.
+    /// Returns whether `call` waits for the kernel, which ends afterwards.
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
         let end = || self.end().expect("the word of a kernel can be set");
         let outcome = latch::unless_opened(end, call);
@@ -274,6 +275,7 @@ impl SpinFlag {
 
 fn atomic(address: u64) -> &'static AtomicU32 {
     let start = ptr::with_exposed_provenance::<AtomicU32>(address as usize);
-    // SAFETY: the address is of a word's block, which is aligned, is never freed, and which host and device may touch at once.
+    // SAFETY: the address is that of a word's block, which is aligned and never freed, and which host and device may
+    // access at the same time.
     unsafe { &*start }
 }

@@ -1,4 +1,4 @@
-//! The lab's questions to OpenCL: each is one question to a vendor's driver with a short literal answer.
+//! The OpenCL experiments: each does one thing with a vendor's driver and has a short literal answer.
 
 use super::experiment::Experiment;
 
@@ -28,7 +28,7 @@ const GROUPS: [&[Experiment<Fixture>]; 9] = [
     svm::EXPERIMENTS,
 ];
 
-/// Every experiment, in the order of the ids.
+/// Returns every experiment, ordered by id.
 pub(crate) fn all() -> Vec<&'static Experiment<Fixture>> {
     let mut experiments: Vec<_> = GROUPS.iter().flat_map(|group| group.iter()).collect();
     experiments.sort_by_key(|experiment| experiment.id);

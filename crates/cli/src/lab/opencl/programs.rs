@@ -1,4 +1,4 @@
-//! Programs and kernels: how long they live, and which arguments a launch has.
+//! Experiments on programs and kernels: how long they live, and which arguments a launch uses.
 
 use freehold_driver::CallError;
 use freehold_driver::opencl::kernel::AddressQualifier;
@@ -61,7 +61,7 @@ fn counted(b: &Fixture) -> Answer {
     Ok(format!("{alone}, {}", program::reference_count(program)?))
 }
 
-/// The kernel `store` with a buffer and a value as its arguments.
+/// Returns the kernel `store` with a buffer and a value as its arguments.
 fn ready(session: &Session) -> Result<(Kernel, Memory), CallError> {
     let (store, buffer) = (session.kernel(c"store")?, session.buffer(0)?);
     kernel::set_memory(store, 0, buffer)?;

@@ -1,4 +1,4 @@
-//! Queues: what becomes of work when its queue is released, and which bytes of the host arrive.
+//! Experiments on queues: what happens to work when its queue is released, and which host bytes arrive.
 
 use freehold_driver::opencl::{memory, queue};
 
@@ -77,7 +77,7 @@ fn host_bytes_reused(b: &Fixture) -> Answer {
     let buffer = session.buffer(0)?;
     let mut host = vec![0x11_u8; BYTES];
     let hold = Latch::new(&session, session.queue)?;
-    // SAFETY: the bytes stay until the queue has finished; that they change meanwhile is the question.
+    // SAFETY: the bytes stay until the queue has finished; the experiment tests that they change meanwhile.
     unsafe { memory::write(session.queue, buffer, 0, host.as_ptr().cast(), BYTES, &[]) }?;
     host.fill(0x22);
     hold.open();
@@ -138,9 +138,9 @@ fn wrong_fill(b: &Fixture) -> Answer {
 fn null_host(b: &Fixture) -> Answer {
     let session = b.open_session()?;
     let buffer = session.buffer(0)?;
-    // SAFETY: null is refused before anything is read.
+    // SAFETY: null is rejected before anything is read.
     let written = code(unsafe { memory::write(session.queue, buffer, 0, std::ptr::null(), 4, &[]) });
-    // SAFETY: null is refused before anything is written.
+    // SAFETY: null is rejected before anything is written.
     let read = code(unsafe { memory::read(session.queue, buffer, 0, std::ptr::null_mut(), 4, &[]) });
     Ok(format!("{written}, {read}"))
 }

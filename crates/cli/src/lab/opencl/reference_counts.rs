@@ -1,4 +1,4 @@
-//! Who may release, and what counts there are.
+//! Experiments on reference counts: who may release, and what is counted.
 
 use std::thread;
 
@@ -84,7 +84,7 @@ fn pending_counts(b: &Fixture) -> Answer {
 }
 
 fn context_counts(b: &Fixture) -> Answer {
-    // SAFETY: an experiment has a process of its own, and names what it made.
+    // SAFETY: an experiment has its own process, and uses only objects that it created.
     let device = unsafe { b.device.device() };
     let context = context::create(device)?;
     let alone = context::reference_count(context)?;
@@ -108,7 +108,7 @@ fn too_large(b: &Fixture) -> Answer {
 fn freed_elsewhere(b: &Fixture) -> Answer {
     let (session, other) = (b.open_session()?, b.open_session()?);
     let block = session.block(0x5a)?;
-    // SAFETY: no command uses the block; that it is of another context is the question.
+    // SAFETY: no command uses the block; the experiment tests a block of another context.
     let freed = code(unsafe { svm::free(other.context, block) });
     let filled = or_code(session.fill_block(block, BYTES, 1), |()| "SUCCESS".to_owned());
     Ok(format!("{freed}, then {filled}"))

@@ -1,4 +1,4 @@
-//! When a release takes effect, and what an early one does to work that is pending or runs.
+//! Experiments on releases: when one takes effect, and what an early one does to pending or running work.
 
 use freehold_driver::opencl::{memory, queue, svm};
 
@@ -82,7 +82,7 @@ fn read_after_release(b: &Fixture) -> Answer {
     let hold = Latch::new(&session, session.queue)?;
     session.copy(copy, from, to)?;
     memory::release(from)?;
-    // Whoever gets the memory that is free writes over it.
+    // An allocation that gets the freed memory overwrites it.
     let other = session.queue()?;
     for _ in 0..8 {
         let new = memory::create(session.context, BYTES)?;
@@ -133,9 +133,10 @@ fn free_while_pending(b: &Fixture) -> Answer {
     let session = b.open_session()?;
     let block = session.block(1)?;
     let hold = Latch::new(&session, session.queue)?;
-    // SAFETY: whether the block is there when the queue comes to it is the question; nothing waits for the outcome.
+    // SAFETY: the experiment tests whether the block still exists when the queue reaches it; nothing waits for the
+    // outcome.
     unsafe { svm::fill(session.queue, block, BYTES, &[2], &[]) }?;
-    // The process ends with its answer before the fill would meet memory that is gone.
+    // The process ends with its answer before the fill would reach freed memory.
     let held = crate::lab::latch::unless_opened(
         || hold.open(),
         || {
@@ -153,7 +154,7 @@ fn free_in_order(b: &Fixture) -> Answer {
     let block = session.block(1)?;
     let hold = Latch::new(&session, session.queue)?;
     let answer = code_and_pace(hold.during(|| {
-        // SAFETY: nothing uses the block behind this.
+        // SAFETY: nothing uses the block after this.
         unsafe { svm::free_async(session.queue, block, &[]) }
     }));
     Ok(format!("{answer}, the queue {}", code(queue::finish(session.queue))))
@@ -171,9 +172,9 @@ fn address_comes_back(b: &Fixture) -> Answer {
 fn freed_behind_work(b: &Fixture) -> Answer {
     let session = b.open_session()?;
     let block = session.block(1)?;
-    // SAFETY: the block is there until the queue has come to its free.
+    // SAFETY: the block exists until the queue reaches its free.
     unsafe { svm::fill(session.queue, block, BYTES, &[2], &[]) }?;
-    // SAFETY: nothing uses the block behind this.
+    // SAFETY: nothing uses the block after this.
     let freed = code(unsafe { svm::free_async(session.queue, block, &[]) });
     Ok(format!("{freed}, the queue {}", code(queue::finish(session.queue))))
 }

@@ -1,4 +1,4 @@
-//! Parts of buffers: where they may lie, and how long they live.
+//! Experiments on sub-buffers: where they may lie, and how long they live.
 
 use freehold_driver::opencl::{memory, queue};
 

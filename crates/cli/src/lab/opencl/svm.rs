@@ -1,4 +1,4 @@
-//! Shared virtual memory: addresses, and what is done with wrong ones.
+//! Experiments on shared virtual memory: addresses, and calls with invalid ones.
 
 use freehold_driver::CallError;
 use freehold_driver::opencl::device::Svm;
@@ -67,7 +67,7 @@ fn too_large(b: &Fixture) -> Answer {
     Ok(refusal_text(svm::alloc(b.open_session()?.context, 1 << 50, 0)))
 }
 
-/// `clSVMAlloc` gives null and no code.
+/// `clSVMAlloc` returns null, without a code.
 fn refusal_text<T, E>(made: Result<T, E>) -> String {
     choose(made.is_ok(), "a block", "null")
 }
@@ -91,7 +91,7 @@ fn free_null(b: &Fixture) -> Answer {
 fn free_middle(b: &Fixture) -> Answer {
     let session = b.open_session()?;
     let block = session.block(1)?;
-    // SAFETY: nothing uses the block; that the address is none that was given out is the question.
+    // SAFETY: nothing uses the block; the experiment tests an address that was never returned by an allocation.
     let freed = code(unsafe { svm::free(session.context, block + 64) });
     Ok(format!("{freed}, then {}", code(session.fill_block(block, BYTES, 2))))
 }
@@ -101,7 +101,7 @@ fn free_twice(b: &Fixture) -> Answer {
     let block = session.block(1)?;
     // SAFETY: nothing uses the block.
     let first = code(unsafe { svm::free(session.context, block) });
-    // SAFETY: nothing uses what lies there now; that nobody has it is the question.
+    // SAFETY: nothing uses the memory; the experiment tests a free of a block that is already freed.
     Ok(format!("{first}, then {}", code(unsafe { svm::free(session.context, block) })))
 }
 
@@ -134,7 +134,7 @@ fn freed(b: &Fixture) -> Answer {
 fn copy_overlap(b: &Fixture) -> Answer {
     let session = b.open_session()?;
     let block = session.block(0)?;
-    // SAFETY: both ends lie in the block, which stays.
+    // SAFETY: both ranges lie in the block, which stays allocated.
     let overlapping = code(unsafe { svm::copy(session.queue, block, block + 512, 1024, &[]) });
     Ok(format!("{overlapping}, the queue {}", code(queue::finish(session.queue))))
 }
@@ -143,7 +143,7 @@ fn buffer_over_block(b: &Fixture) -> Answer {
     let session = b.open_session()?;
     let block = session.block(0)?;
     let start = std::ptr::with_exposed_provenance_mut(block as usize);
-    // SAFETY: the block has these bytes and stays; the host does not touch them.
+    // SAFETY: the block has these bytes and stays allocated; the host does not touch them.
     let over = unsafe { memory::create_from_host(session.context, start, BYTES) };
     let Ok(buffer) = over else { return Ok(code(over)) };
     memory::fill(session.queue, buffer, 0, BYTES, &[0x5a], &[])?;
@@ -176,7 +176,7 @@ fn host_reads(b: &Fixture) -> Answer {
     let session = b.open_session()?;
     let block = session.block(0x5a)?;
     let start = std::ptr::with_exposed_provenance::<u8>(block as usize);
-    // SAFETY: no command writes the block; that the host may not touch it is the question, and a crash its answer.
+    // SAFETY: no command writes the block; the experiment tests an access that the host may not make, and may crash.
     let byte = unsafe { start.read_volatile() };
     Ok(format!("{byte:#04x}"))
 }

@@ -1,5 +1,5 @@
-//! The side of the lab: the parts of the experiments become one trace file, in the experiments' order whichever ends
-//! first.
+//! The lab's side of a trace: merges the experiments' parts into one file, in the order of the experiments, whichever
+//! ends first.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,20 +17,20 @@ use crate::lab::answer_text::error_name;
 use crate::lab::experiment::ExperimentInfo;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the trace {} cannot be written: {source}", .path.display())]
+#[error("failed to write the trace {}: {source}", .path.display())]
 pub(crate) struct TraceError {
     path: PathBuf,
     source: io::Error,
 }
 
-/// A trace of a run of the lab. Workers add the parts of their experiments as these end.
+/// The trace of a run. Workers add an experiment's part when it ends.
 pub(crate) struct Trace {
     path: PathBuf,
     merged: Mutex<Merged<BufWriter<File>>>,
 }
 
 impl Trace {
-    /// Fails here, before any experiment, where the file cannot be written.
+    /// Fails here, before any experiment, if the file is not writable.
     pub(crate) fn create(path: &Path) -> Result<Self, TraceError> {
         let merged = File::create(path).and_then(|file| Merged::new(BufWriter::new(file), now()));
         let merged = merged.map_err(|source| TraceError { path: path.to_owned(), source })?;
@@ -57,7 +57,7 @@ impl Trace {
         add().map_err(|source| self.failed(source))
     }
 
-    /// Closes the trace, all parts of which were added.
+    /// Closes the trace, after all parts were added.
     pub(crate) fn finish(self) -> Result<(), TraceError> {
         let merged = self.merged.into_inner().unwrap_or_else(PoisonError::into_inner);
         merged.file.finish().map(drop).map_err(|source| TraceError { path: self.path, source })
@@ -68,7 +68,7 @@ impl Trace {
     }
 }
 
-/// What is left of an experiment.
+/// A finished experiment's part.
 struct FinishedExperiment {
     name: String,
     answer: String,
@@ -78,20 +78,20 @@ struct FinishedExperiment {
 /// The file, and the experiments that ended before their turn.
 struct Merged<W: Write> {
     file: TraceFile<W>,
-    /// The time that is the trace's zero.
+    /// The time of the trace's zero.
     zero: Duration,
     next: usize,
     finished_early: BTreeMap<usize, FinishedExperiment>,
-    /// The numbers given to processes and threads so far. Those of the system come again in a long run.
+    /// The ids given to processes and threads so far. The system's ids repeat in a long run.
     next_process: u32,
     spans: u64,
 }
 
-/// A process of the experiment that is being written.
+/// A process of the experiment being written.
 struct Process {
     number: u32,
     threads: BTreeMap<u32, perfetto::Thread>,
-    /// When it was last heard of.
+    /// When it last wrote a line.
     last: Duration,
     allocation_events: Vec<AllocationEvent>,
 }
@@ -102,23 +102,23 @@ impl Process {
     }
 }
 
-/// A call that was made, with what is shown of it.
+/// A call, with what is shown of it.
 struct Call {
     place: CallThread,
     function: String,
     start: Duration,
     end: Duration,
-    /// None where it did not return.
+    /// `None` if it did not return.
     code: Option<u32>,
     arguments: Vec<(String, Value)>,
 }
 
-/// An end of a block's life.
+/// The start or end of a block's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AllocationEvent {
     at: Duration,
     address: u64,
-    /// None where the block was freed.
+    /// `None` if the block was freed.
     bytes: Option<u64>,
 }
 
@@ -141,7 +141,7 @@ impl<W: Write> Merged<W> {
         let mut processes = self.name(&ended)?;
         let calls = calls(ended.lines, self.zero);
         for call in &calls {
-            let process = processes.get_mut(&call.place.process).expect("every process of a line is named");
+            let process = processes.get_mut(&call.place.process).expect("every process was named");
             process.last = process.last.max(call.end);
             process.allocation_events.extend(allocation_event(call));
             let arguments = shown(call);
@@ -151,7 +151,7 @@ impl<W: Write> Merged<W> {
         for process in processes.values_mut() {
             self.write_allocation_events(process)?;
         }
-        // The first that was named is the experiment's own, unless it ended before it could say so.
+        // The first named process is the experiment's own, unless it ended before it could write its line.
         let own = processes.values().min_by_key(|process| process.number);
         if let Some((process, &thread)) = own.and_then(|own| Some((own, own.threads.values().min()?))) {
             let at = Point { thread, at: process.last };
@@ -160,7 +160,7 @@ impl<W: Write> Merged<W> {
         Ok(())
     }
 
-    /// Names all processes and threads that the lines are of.
+    /// Names all processes and threads of the lines.
     fn name(&mut self, ended: &FinishedExperiment) -> io::Result<BTreeMap<u32, Process>> {
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
         for line in &ended.lines {
@@ -194,10 +194,10 @@ impl<W: Write> Merged<W> {
         Ok(processes)
     }
 
-    /// A block lives from the return of the call that allocated it to the call that freed it; else until its address is
-    /// handed out again, or its process is last heard of.
+    /// A block lives from the return of its allocating call to the call that frees it; otherwise until its address is
+    /// allocated again, or its process's last line.
     fn write_allocation_events(&mut self, process: &mut Process) -> io::Result<()> {
-        // Threads write their lines as their calls return, which is not the order in which blocks begin and end.
+        // Threads write lines as their calls return, which is not the order in which blocks start and end.
         process.allocation_events.sort_by_key(|life| life.at);
         let mut open: BTreeMap<u64, (u64, String)> = BTreeMap::new();
         for life in &process.allocation_events {
@@ -225,7 +225,7 @@ fn process_name(experiment: &str, role: Option<Role>) -> String {
     }
 }
 
-/// The calls of some lines, by the time of their start, an outer one before those inside it.
+/// Returns the calls of some lines, by start time, outer calls before inner ones.
 fn calls(lines: Vec<TraceLine>, zero: Duration) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     let mut open: BTreeMap<CallThread, Vec<Call>> = BTreeMap::new();
@@ -247,13 +247,13 @@ fn calls(lines: Vec<TraceLine>, zero: Duration) -> Vec<Call> {
             }
         }
     }
-    // What never returned went on for as long as anything was heard.
+    // Calls that never returned extend to the last line.
     calls.extend(open.into_values().flatten().map(|call| Call { end: last, ..call }));
     calls.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
     calls
 }
 
-/// What a call did to the life of a block, where it did.
+/// Returns what a call did to the life of a block, if anything.
 fn allocation_event(call: &Call) -> Option<AllocationEvent> {
     use Function::*;
     if call.code != Some(0) {
@@ -282,7 +282,7 @@ fn allocation_event(call: &Call) -> Option<AllocationEvent> {
     }
 }
 
-/// What a viewer shows beside a call: its outcome, then its arguments.
+/// Returns what a viewer shows for a call: its outcome, then its arguments.
 fn shown(call: &Call) -> Vec<(String, serde_json::Value)> {
     let outcome = match call.code.map(CUerror::new) {
         None => "did not return".to_owned(),
@@ -301,7 +301,7 @@ fn shown(call: &Call) -> Vec<(String, serde_json::Value)> {
     shown
 }
 
-/// The time of the trace at which the clock showed `at_ns`.
+/// Returns the trace time at which the clock showed `at_ns`.
 fn since(zero: Duration, at_ns: u64) -> Duration {
     Duration::from_nanos(at_ns).saturating_sub(zero)
 }

@@ -1,8 +1,8 @@
-//! What `--trace` writes: every driver call of every process of every experiment.
+//! The trace of `--trace`: every driver call of every process of every experiment.
 //!
-//! The processes of one experiment add lines to one part, a file in memory that the lab holds and names to them
-//! (`record`). When the experiment has ended, however that was, the lab makes events of the part's lines (`merge`). This
-//! file owns the part, and the lines that both sides know.
+//! The processes of one experiment add lines to one part, an in-memory file of the lab whose path they are given
+//! (`record`). When the experiment has ended, the lab converts the part's lines to events (`merge`). This file owns the
+//! part and the format of its lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ pub(crate) use self::record::traced;
 mod merge;
 mod record;
 
-/// What a process that adds to a part is to its experiment. A process that never says so was forked from one that did.
+/// The role of a process in its experiment. A process that never reports one was forked from one that did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
     Experiment,
@@ -29,11 +29,11 @@ pub(crate) enum Role {
 /// One line of a part. Times are nanoseconds of the system's monotonic clock, which all processes share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum TraceLine {
-    /// A process begins.
+    /// A process has started.
     Began { place: CallThread, role: Role, at_ns: u64 },
     /// A call is about to be made.
     Called { place: CallThread, function: String, at_ns: u64, arguments: Vec<(String, Value)> },
-    /// The last call of the thread that had not returned has.
+    /// The thread's last pending call has returned.
     Returned {
         place: CallThread,
         function: String,
@@ -59,7 +59,7 @@ enum Value {
     Signed(i32),
 }
 
-/// The lines of one experiment, which nothing is left of when the lab ends.
+/// The lines of one experiment. Nothing of them remains when the lab ends.
 #[derive(Debug)]
 pub(crate) struct ExperimentTrace {
     file: File,
@@ -71,12 +71,12 @@ impl ExperimentTrace {
         Ok(Self { file: File::from(descriptor) })
     }
 
-    /// By which the processes of the experiment find it.
+    /// Returns the path by which the experiment's processes open it.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// The whole lines. A process that was killed may have left a piece of one.
+    /// Returns the complete lines. A killed process may have left an incomplete one.
     fn lines(mut self) -> io::Result<Vec<TraceLine>> {
         let mut text = Vec::new();
         self.file.read_to_end(&mut text)?;
@@ -84,24 +84,24 @@ impl ExperimentTrace {
     }
 }
 
-/// A part as those open it who add to it: each write goes to its end, whoever else writes.
+/// Opens a part for appending: each write goes to its end, whichever process writes.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).open(path)
 }
 
-/// The monotonic clock, which is that of [`Instant`](std::time::Instant) and tells all processes the same time.
+/// Returns the monotonic clock, which is that of [`Instant`](std::time::Instant) and equal in all processes.
 fn now() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call, which writes one `timespec` to it.
     let code = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    assert_eq!(code, 0, "every system has a monotonic clock");
-    let seconds = u64::try_from(time.tv_sec).expect("the clock counts from zero");
-    let nanoseconds = u32::try_from(time.tv_nsec).expect("a second has a billion nanoseconds");
+    assert_eq!(code, 0, "the monotonic clock exists");
+    let seconds = u64::try_from(time.tv_sec).expect("the clock is not negative");
+    let nanoseconds = u32::try_from(time.tv_nsec).expect("nanoseconds are below a billion");
     Duration::new(seconds, nanoseconds)
 }
 
 fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).expect("no machine runs for five hundred years")
+    u64::try_from(time.as_nanos()).expect("the clock fits into 64 bits")
 }
 
 #[cfg(test)]

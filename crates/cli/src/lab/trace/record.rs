@@ -1,7 +1,7 @@
-//! The side of the process that is traced: each driver call becomes two lines of the part, one before it and one after.
+//! The traced process's side: each driver call becomes two lines of the part, one before and one after it.
 //!
-//! A line is one write, with no lock around it and nothing kept back, so that it is there when the process is killed in
-//! the very call, and so that a forked child can go on writing whatever its parent's threads were at.
+//! Each line is one write, without lock or buffer. So it is there even if the process is killed during the call, and a
+//! forked child can continue writing regardless of its parent's threads.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use freehold_driver::cuda::watch::{self, Argument, CallEvent};
 
 use super::{CallThread, Role, TraceLine, Value, now, ns, open};
 
-/// The table of `api`, whose calls are added to the part at `path`.
+/// Returns a table that calls `api` and records the calls in the part at `path`.
 pub(crate) fn traced(api: &Api, path: &Path, role: Role) -> io::Result<Api> {
     let recorder = Recorder { file: open(path)?, clock: Clock::new(), has_failed: AtomicBool::new(false) };
     recorder.write(&TraceLine::Began { place: CallThread::here(), role, at_ns: ns(recorder.clock.time) })?;
@@ -46,7 +46,7 @@ impl Recorder {
                 arguments: told(arguments),
             },
         };
-        // The experiment goes on: its answer does not depend on whether somebody watches.
+        // The experiment continues: its answer does not depend on the trace.
         if let Err(error) = self.write(&line)
             && !self.has_failed.swap(true, Ordering::Relaxed)
         {
@@ -61,7 +61,7 @@ impl Recorder {
     }
 }
 
-/// One event by both clocks, so that an `Instant` can be told to another process.
+/// One moment on both clocks, so that an `Instant` can be converted for another process.
 struct Clock {
     instant: Instant,
     time: Duration,
@@ -79,7 +79,7 @@ impl Clock {
 
 impl CallThread {
     fn here() -> Self {
-        // SAFETY: the call takes nothing and cannot fail.
+        // SAFETY: the call has no arguments and cannot fail.
         let thread = unsafe { libc::gettid() };
         Self { process: std::process::id(), thread: thread.cast_unsigned() }
     }

@@ -1,4 +1,4 @@
-//! Logs of every kind: whole ones, and ones that were cut or damaged.
+//! Logs of every kind: complete, truncated and damaged ones.
 
 use freehold_testing::{Random, at_effort, report_covered, seed};
 
@@ -14,7 +14,7 @@ const WORKLOAD: &[u8] = include_bytes!("../../../tests/logs/three-streams.txt");
 
 const SAMPLES: [&[u8]; 5] = [TIMELINE, RMM, PICKLE, JSON, WORKLOAD];
 
-/// Each kind of op, streams, and what was odd.
+/// Returns the count of each kind of operation, the streams, and the anomalies.
 fn summary(bytes: &[u8]) -> (Kind, [usize; 3], u32, Anomalies) {
     let Log { kind, history } = read(bytes).unwrap();
     let count = |is_so: fn(&Op) -> bool| history.ops.iter().filter(|op| is_so(op)).count();
@@ -53,21 +53,21 @@ fn a_snapshot_is_the_same_as_pickle_and_as_json() {
 #[test]
 fn an_unknown_file_format_error_lists_the_formats() {
     for (bytes, beginning) in [
-        (&b""[..], "it is empty; replay reads a timeline that Freehold recorded, RMM's CSV log, "),
-        (b" \n\n", "it is empty; "),
-        (b"Dear reader,\n", "it is not a recording; replay reads a timeline that Freehold recorded, "),
-        (b"PK\x03\x04", "it is not a recording; "),
-        // What looks like the beginning of one by chance.
-        (b"#\x93\xfe\x01 q", "it is not a recording; "),
-        (b"#x\n\x93\xfe\x01\n", "it is not a recording; "),
-        (b"#!/bin/sh\necho\n", "it is not a recording; "),
-        (b"[\x93\xfe\x01\n\x02", "it is not a recording; "),
-        (b"[\n]\n", "a timeline of Freehold without an allocation: there is nothing to replay"),
-        (b"# empty\n", "a workload without an allocation: "),
-        (b"Thread,Time,Action,Pointer,Size,Stream\n", "a log of RMM without an allocation: "),
-        (b"{}", "as a memory snapshot of PyTorch: it has no device_traces, "),
-        (b"\x80\x04N.", "as a memory snapshot of PyTorch: it has no device_traces, "),
-        (&PICKLE[..1000], "as a memory snapshot of PyTorch: the pickle ends in the middle, at byte 1000: it was cut"),
+        (&b""[..], "the file is empty: expected a timeline recorded by Freehold, RMM's CSV log, "),
+        (b" \n\n", "the file is empty: "),
+        (b"Dear reader,\n", "unknown format: expected a timeline recorded by Freehold, "),
+        (b"PK\x03\x04", "unknown format: "),
+        // These look like the beginning of a log by chance.
+        (b"#\x93\xfe\x01 q", "unknown format: "),
+        (b"#x\n\x93\xfe\x01\n", "unknown format: "),
+        (b"#!/bin/sh\necho\n", "unknown format: "),
+        (b"[\x93\xfe\x01\n\x02", "unknown format: "),
+        (b"[\n]\n", "a Freehold timeline without allocations: nothing to replay"),
+        (b"# empty\n", "a workload without allocations: "),
+        (b"Thread,Time,Action,Pointer,Size,Stream\n", "an RMM log without allocations: "),
+        (b"{}", "PyTorch memory snapshot: expected the field device_traces, "),
+        (b"\x80\x04N.", "PyTorch memory snapshot: expected the field device_traces, "),
+        (&PICKLE[..1000], "PyTorch memory snapshot: the pickle is truncated at byte 1000"),
     ] {
         let said = read(bytes).unwrap_err().to_string();
         assert!(said.starts_with(beginning), "{said}");
@@ -81,10 +81,10 @@ fn more_streams_than_a_device_has_are_refused() {
         text.push_str(&format!("a {id} 8 {id}\n"));
     }
     let said = read(text.as_bytes()).unwrap_err().to_string();
-    assert_eq!(said, "a workload with 1025 streams: at most 1024 are replayed");
+    assert_eq!(said, "a workload with 1025 streams: expected at most 1024");
 }
 
-/// Whoever reads on from here relies on this.
+/// Checks what the player relies on.
 fn check(bytes: &[u8]) {
     let Ok(Log { history, .. }) = read(bytes) else { return };
     let mut alive = vec![None; history.blocks as usize];
@@ -94,10 +94,10 @@ fn check(bytes: &[u8]) {
         let place = &mut alive[id as usize];
         match op {
             Op::Allocate { bytes, .. } => {
-                assert!(place.is_none() && *bytes > 0, "block {id} is allocated once, and has bytes");
+                assert!(place.is_none() && *bytes > 0, "block {id} is allocated twice, or is empty");
                 *place = Some(true);
             }
-            Op::Free { .. } => assert_eq!(place.replace(false), Some(true), "block {id} is freed once"),
+            Op::Free { .. } => assert_eq!(place.replace(false), Some(true), "block {id} is not live when it is freed"),
             Op::Use { .. } => assert_eq!(*place, Some(true), "block {id} is alive while it is used"),
         }
     }

@@ -1,4 +1,4 @@
-//! A broker of its own for one test of the command line, on a software device of its own.
+//! A broker for one test of the command line, on its own software device.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::binary;
 
-/// A broker of its own, in a folder of its own.
+/// A broker in its own folder.
 pub(crate) struct BrokerFixture {
     pub(crate) folder: PathBuf,
     pub(crate) machine: String,
@@ -25,7 +25,7 @@ impl BrokerFixture {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let machine = format!("broker-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        std::fs::create_dir_all(&folder).expect("the folder is new");
         let mut fixture = Self { folder, machine, serve: None };
         fixture.serve();
         fixture
@@ -35,29 +35,29 @@ impl BrokerFixture {
     pub(crate) fn serve(&mut self) {
         let mut serve = command(&self.folder, &self.machine);
         serve.args(["serve", "--memory", "64MiB", "--device", "soft"]).stdout(Stdio::piped());
-        serve.stderr(File::create(self.folder.join("said")).expect("a file for what the processes say"));
+        serve.stderr(File::create(self.folder.join("said")).expect("the file is created"));
         let mut serve = serve.spawn().expect("the binary starts");
-        let said = BufReader::new(serve.stdout.take().expect("it is piped")).lines().nth(2);
+        let said = BufReader::new(serve.stdout.take().expect("the output is piped")).lines().nth(2);
         assert_eq!(
-            said.expect("it says more").expect("it says text"),
-            "stop it with Ctrl-C or `freehold stop`; what it holds is gone then"
+            said.expect("the broker prints three lines").expect("the output is UTF-8"),
+            "stop it with Ctrl-C or `freehold stop`; published memory is then lost"
         );
         self.serve = Some(serve);
     }
 
-    /// Sends a signal to the keeper that was started.
+    /// Sends a signal to the fd store that was started.
     pub(crate) fn signal(&self, signal: Signal) {
-        let serve = self.serve.as_ref().expect("a broker was started");
-        kill_process(Pid::from_child(serve), signal).expect("the keeper is there");
+        let serve = self.serve.as_ref().expect("the broker was started");
+        kill_process(Pid::from_child(serve), signal).expect("the fd store runs");
     }
 
-    /// Waits until the keeper that was started has ended: what it said to whoever watches it, and its exit status.
+    /// Waits until the fd store has ended. Returns its error output and its exit status.
     pub(crate) fn served(&mut self) -> (String, Option<i32>) {
-        let status = self.serve.take().expect("a broker was started").wait().expect("it is this process's");
-        (std::fs::read_to_string(self.folder.join("said")).expect("the file is there"), status.code())
+        let status = self.serve.take().expect("the broker was started").wait().expect("it is a child of this process");
+        (std::fs::read_to_string(self.folder.join("said")).expect("the file exists"), status.code())
     }
 
-    /// The processes of a part, by what they were told.
+    /// Returns the processes of a role, found by their command lines.
     pub(crate) fn processes(&self, part: &str) -> Vec<Pid> {
         let socket = self.folder.join("broker");
         let is_ours = |process: &i32| {
@@ -65,7 +65,7 @@ impl BrokerFixture {
             let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
             words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
         };
-        let all = std::fs::read_dir("/proc").expect("there are processes");
+        let all = std::fs::read_dir("/proc").expect("/proc is readable");
         let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         numbers.filter(is_ours).filter_map(Pid::from_raw).collect()
     }
@@ -74,27 +74,27 @@ impl BrokerFixture {
         command(&self.folder, &self.machine).args(words).output().expect("the binary starts")
     }
 
-    /// What a command printed, which went well.
+    /// Returns the output of a command that succeeds.
     pub(crate) fn said(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
         text(&output.stdout).to_owned()
     }
 
-    /// What a command was refused with.
+    /// Returns the error and status of a command that fails.
     pub(crate) fn refused(&self, words: &[&str]) -> (String, Option<i32>) {
         let output = self.run(words);
         (text(&output.stderr).to_owned(), output.status.code())
     }
 
-    /// A connection of this process.
+    /// Connects this process.
     pub(crate) fn link(&self) -> Link {
-        Link::connect(&self.folder.join("broker")).expect("a broker serves")
+        Link::connect(&self.folder.join("broker")).expect("the broker answers")
     }
 
     pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.folder.join(name);
-        std::fs::write(&path, bytes).expect("a file of the test's");
+        std::fs::write(&path, bytes).expect("the file is written");
         path.to_str().expect("text").to_owned()
     }
 }
@@ -102,14 +102,14 @@ impl BrokerFixture {
 impl Drop for BrokerFixture {
     fn drop(&mut self) {
         if let Some(mut serve) = self.serve.take() {
-            kill_process(Pid::from_child(&serve), Signal::TERM).expect("the keeper is there");
-            assert!(serve.wait().expect("it is this process's").success());
+            kill_process(Pid::from_child(&serve), Signal::TERM).expect("the fd store runs");
+            assert!(serve.wait().expect("it is a child of this process").success());
         }
-        std::fs::remove_dir_all(&self.folder).expect("the test's folder goes");
+        std::fs::remove_dir_all(&self.folder).expect("the folder is removed");
     }
 }
 
-/// Looks again and again until there is something.
+/// Polls until there is a result.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -117,7 +117,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(begun.elapsed() < HANG_TIMEOUT, "waited {HANG_TIMEOUT:?} until {what}");
-        // The processor is left to those that are waited for.
+        // Leaves the processor to the processes that are waited for.
         std::thread::park_timeout(Duration::from_micros(200));
     }
 }
@@ -130,15 +130,15 @@ pub(crate) fn command(folder: &Path, machine: &str) -> Command {
 }
 
 pub(crate) fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
+    Name::parse(text).expect("the name is valid")
 }
 
-/// This user's name.
+/// Returns this user's name.
 pub(crate) fn user() -> String {
     let user = rustix::process::getuid().as_raw();
     socket_path::user_name(user).unwrap_or_else(|| user.to_string())
 }
 
 pub(crate) fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
+    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }

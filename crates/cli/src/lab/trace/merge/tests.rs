@@ -30,7 +30,7 @@ fn free(place: CallThread, times: (u64, u64), address: u64) -> TraceLine {
     returned(place, "cuMemFree_v2", times, &[("start", Value::Address(address))])
 }
 
-/// The events after those that only name, in a few words each. The trace begins at 1000 ns.
+/// Returns the events in short form. The trace starts at 1000 ns.
 fn events(parts: Vec<(usize, &str, Vec<TraceLine>)>) -> Vec<String> {
     let mut merged = Merged::new(Vec::new(), Duration::from_nanos(1_000)).unwrap();
     for (nth, name, lines) in parts {
