@@ -196,7 +196,7 @@ impl RemoteBroker {
             _ => None,
         };
         let url = self.broker.url.as_deref().expect("the broker was started with --listen");
-        Remote::connect(url, &token, ca.as_deref()).map_err(|error| failed("the gate", error))
+        Remote::connect(url, &token, ca.as_deref()).map_err(|error| failed("the gRPC server", error))
     }
 }
 
