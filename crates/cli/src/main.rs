@@ -49,14 +49,14 @@ use broker::remote::RemoteOptions;
 
 /// The commands on one screen; the help of each command lists its options.
 const SCREEN: &str = "\
-GPU memory with owners. Usage: freehold [OPTIONS] COMMAND
+GPU memory that has an owner. Usage: freehold [OPTIONS] COMMAND
 
 {subcommands}
 
 COMMAND --help shows options and an example; --at URL selects a remote broker
 ";
 
-/// GPU memory with owners
+/// GPU memory that has an owner
 #[derive(Parser)]
 #[command(name = "freehold", version, arg_required_else_help = true, help_template = SCREEN)]
 #[command(disable_help_subcommand = true)]
@@ -193,7 +193,8 @@ fn main() -> ExitCode {
     let is_meant = if command.is_local_only() { remote_options.is_set() } else { remote_options.is_on_command_line() };
     if is_meant && !command.supports_remote() {
         eprintln!(
-            "error: this command does not work with a remote broker: omit --at and FREEHOLD_AT, or run it on the broker's machine; put, get, ls, drop, totals, module, call and demo --remote do"
+            "error: this command does not work with a remote broker: omit --at and FREEHOLD_AT, or run it on the broker's \
+             machine; put, get, ls, drop, totals, module, call and demo --remote do"
         );
         return ExitCode::from(2);
     }
