@@ -121,7 +121,7 @@ enum Command {
     /// Remove a name; its memory is freed when the last lease ends
     #[command(after_help = "Example: freehold drop model/weights")]
     Drop(broker::names::DropArguments),
-    /// Show how much memory the broker has allocated, leased and published
+    /// Show memory that the broker has allocated, leased and published
     #[command(after_help = "Example: freehold --at https://host:7070 --token-file token totals")]
     Totals(broker::names::TotalsArguments),
     /// Show or change a user's quota at the broker

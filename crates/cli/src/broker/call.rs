@@ -222,7 +222,7 @@ mod tests {
         );
         assert_eq!(refused("u8:256"), "expected a number that fits into u8, such as u8:7, found \"256\"");
         assert_eq!(refused("bytes:abc"), "expected two hexadecimal digits per byte, such as 0a0b0c, found \"abc\"");
-        assert_eq!(refused("lease:/y"), "\"/y\": a part of a name, between slashes, has 1 to 64 bytes: part 1 has 0");
+        assert_eq!(refused("lease:/y"), "\"/y\": part 1 of the name has 0 bytes: expected 1 to 64 between slashes");
     }
 
     #[test]

@@ -20,10 +20,10 @@ use crate::ordering::context_state::{ContextState, PRIMARY};
 /// let (first, second) = (device.new_context()?, device.new_context()?);
 /// let x = first.new_stream()?.upload(&[1u8, 2, 3])?;
 /// assert_eq!(second.new_stream()?.download(&x)?, [1, 2, 3]); // memory of one is used in the other
-/// let (first, error) = first.close().expect_err("a block of it lives");
-/// println!("{error}");
+/// let failed = first.close().expect_err("a block of it lives");
+/// println!("{failed}");
 /// drop(x);
-/// first.close()?;
+/// failed.value.close()?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone)]
