@@ -8,6 +8,8 @@
 //! | `cuMemAlloc`, `cuStreamCreate` | [`cuda::memory::alloc`], [`cuda::stream::create`]: a module for each noun, a function for each verb |
 //! | a failed call | [`cuda::CallError`], which names the call |
 //!
+//! OpenCL ([`opencl`]) is a feature of this crate, `opencl`, which is on by default.
+//!
 //! [`Backend`] is one context on one device, of any driver: [`cuda::Context`] or [`opencl::Context`]. Handles are
 //! numbers ([`handle`]), addresses are `u64`, and a failed call is a [`CallError`] whose [`ErrorKind`] says what it
 //! means. A feature that only some devices have is a trait of its own, and its method returns `None` where it is
@@ -42,10 +44,13 @@
 //! - This crate does not know the software driver. What that one offers beyond CUDA is looked up by name
 //!   ([`cuda::extension`]).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backend;
 pub mod cuda;
 mod error;
 pub mod handle;
+#[cfg(feature = "opencl")]
 pub mod opencl;
 
 pub use backend::{

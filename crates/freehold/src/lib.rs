@@ -36,6 +36,18 @@
 //! [`Block::unordered`], [`DynArg::memory_shared`], a driver's table ([`open::open()`], [`Device::api`]) and
 //! [`open::foreign_pool`]. Every other call is safe, whatever it is given; `docs/unsafe.md` has the reasons.
 //!
+//! # Features
+//!
+//! All are on by default. Without them the crate is for NVIDIA GPUs alone and compiles in less than half of the time.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `soft` | the software device: a CUDA driver and a PTX interpreter, for machines without a GPU |
+//! | `opencl` | OpenCL devices |
+//! | `timeline` | [`Device::record`] and [`timeline`] |
+//!
+//! A device whose feature is off is refused with [`open::OpenError::NotBuilt`], which names the feature.
+//!
 //! # Modules, from bottom to top
 //!
 //! A folder each. A file imports only its own folder and those above it in this list; `crates/testing/src/imports` checks that.
@@ -63,6 +75,7 @@
 //! - After a sticky fault, and in a forked child, no driver is called and nothing waits.
 
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod api;
 mod base;
@@ -88,9 +101,11 @@ pub use api::memory::{Pod, Source, Target};
 pub use api::module::{Kernel, Module, PendingUnload};
 pub use api::semaphores::SharedSemaphores;
 pub use api::stream::Stream;
+#[cfg(feature = "timeline")]
+pub use api::timeline;
 pub use api::vector::DeviceVec;
 pub use api::view::{View, ViewMut};
-pub use api::{foreign, open, timeline};
+pub use api::{foreign, open};
 pub use base::fork::ForkGuard;
 pub use base::pool_stats::PoolStats;
 pub use base::signature;

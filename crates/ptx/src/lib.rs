@@ -4,6 +4,8 @@
 //! and the result is a [`Program`]. A [`Grid`] is one launch of a kernel of it. The caller runs each [`Block`] with
 //! [`Block::run`], a [`Slice`] of instructions at a time, on any thread and in any order.
 //!
+//! Everything but [`syntax`] and [`Error`] is the feature `interpreter`, which is on by default.
+//!
 //! # Modules, from bottom to top
 //!
 //! - `error`, `fault`, `memory`: mistakes in a text, faults of a kernel, and [`Memory`], the trait for everything outside a
@@ -38,22 +40,37 @@
 //! - Addresses of shared, local and parameter memory lie above every host address, so a generic address tells its space.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "interpreter")]
 mod arith;
+#[cfg(feature = "interpreter")]
 mod bounds;
 mod error;
+#[cfg(feature = "interpreter")]
 mod exec;
+#[cfg(feature = "interpreter")]
 mod fault;
+#[cfg(feature = "interpreter")]
 mod grid;
+#[cfg(feature = "interpreter")]
 mod image;
+#[cfg(feature = "interpreter")]
 mod lower;
+#[cfg(feature = "interpreter")]
 mod memory;
+#[cfg(feature = "interpreter")]
 mod program;
 pub mod syntax;
 
+#[cfg(feature = "interpreter")]
 pub use bounds::{Access, Extent, Pointer};
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "interpreter")]
 pub use fault::{Fault, FaultKind};
+#[cfg(feature = "interpreter")]
 pub use grid::{Block, Grid, Launch, Progress, Slice};
+#[cfg(feature = "interpreter")]
 pub use image::{GlobalVariable, Image, Kernel, KernelParameter, LinkError, Program, Unit};
+#[cfg(feature = "interpreter")]
 pub use memory::{LANES, Memory, OutOfBounds, Width};

@@ -7,6 +7,7 @@ mod errors;
 mod faults;
 mod faults_drivers;
 mod layout;
+#[cfg(feature = "opencl")]
 mod opencl;
 mod return_values;
 mod watch;

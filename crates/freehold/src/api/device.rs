@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::path::Path;
 use std::sync::Arc;
 
 use freehold_driver::Backend;
@@ -11,7 +10,6 @@ use crate::api::block::Block;
 use crate::api::image::Image;
 use crate::api::module::Module;
 use crate::api::stream::Stream;
-use crate::api::timeline::Recording;
 use crate::base::pool_stats::PoolStats;
 use crate::device::by_address;
 use crate::device::context::Context;
@@ -420,14 +418,6 @@ impl Device {
     /// ```
     pub fn set_release_threshold(&self, bytes: u64) {
         self.inner().pool.set_threshold_bytes(bytes);
-    }
-
-    /// Records what happens from now on: as events of `tracing`, and in a file that Perfetto opens, if one is named.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyRecording`], and [`Error::File`] where the file cannot be made.
-    pub fn record(&self, file: Option<&Path>) -> Result<Recording> {
-        Recording::begin(self.inner(), file)
     }
 
     /// What failed in drops since the last time this was asked.

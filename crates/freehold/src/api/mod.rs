@@ -19,6 +19,7 @@ pub(crate) mod module;
 pub mod open;
 pub(crate) mod semaphores;
 pub(crate) mod stream;
+#[cfg(feature = "timeline")]
 pub mod timeline;
 pub(crate) mod vector;
 pub(crate) mod view;

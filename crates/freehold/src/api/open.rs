@@ -1,14 +1,16 @@
 //! The choice of a driver: NVIDIA's, the software one, or OpenCL. The only place that knows there are several.
 //!
 //! A selector comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
-//! the software device elsewhere.
+//! the software device elsewhere. OpenCL and the software device are features of this crate.
 
 mod choice;
 mod devices;
 pub(crate) mod foreign_pools;
 pub mod list;
+#[cfg(feature = "opencl")]
 pub mod opencl;
 mod selector;
+mod soft;
 
 #[cfg(test)]
 pub(crate) use self::choice::opened;

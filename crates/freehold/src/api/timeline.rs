@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::api::device::Device;
 use crate::device::device_inner::DeviceInner;
 #[cfg(doc)]
 use crate::error::Error;
@@ -39,8 +40,18 @@ impl fmt::Debug for Recording {
     }
 }
 
+impl Device {
+    /// Records what happens from now on: as events of `tracing`, and in a file that Perfetto opens, if one is named.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRecording`], and [`Error::File`] where the file cannot be made.
+    pub fn record(&self, file: Option<&Path>) -> Result<Recording> {
+        Recording::begin(self.inner(), file)
+    }
+}
+
 impl Recording {
-    pub(crate) fn begin(device: &Arc<DeviceInner>, file: Option<&Path>) -> Result<Self> {
+    fn begin(device: &Arc<DeviceInner>, file: Option<&Path>) -> Result<Self> {
         device.check()?;
         device.timeline.begin(device.process, file)?;
         Ok(Self { device: device.clone(), is_over: false })

@@ -27,7 +27,7 @@ use crate::ordering::streams::Streams;
 use crate::ordering::transfer_slot::TransferSlot;
 use crate::pool::block_meta::{BlockState, MetaSnapshot};
 use crate::pool::{Pool, Visibility};
-use crate::trace::timeline::Timeline;
+use crate::trace::Timeline;
 
 /// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
 const DROP_ERRORS_MAX: usize = 1024;

@@ -14,7 +14,7 @@ use crate::ledger::{Fence, Owner};
 use crate::ordering::access_history::{Access, AccessHistory};
 use crate::pool::block_meta::BlockMeta;
 use crate::pool::{AllocError, Allocated, BLOCKS_MAX, CachedBlock, Pool, Visibility};
-use crate::trace::log::Allocation;
+use crate::trace::Allocation;
 use freehold_driver::Permission;
 
 /// One block, owned. Dropping it releases it, from any thread, without waiting.

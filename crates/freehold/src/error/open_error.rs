@@ -3,7 +3,9 @@
 use std::fmt;
 
 use freehold_driver::cuda::CallError;
+#[cfg(feature = "opencl")]
 use freehold_driver::opencl::discovery;
+#[cfg(feature = "soft")]
 use freehold_softcuda::config::ConfigError;
 
 /// The variable that says how a foreign pool's streams are known: `checked` asks the driver for the id of each, each time; `trusted`, as if
@@ -12,7 +14,11 @@ pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 
 /// The variable that says how memory is had: `svm` for shared virtual memory, `buffers` for buffers. Without it a device that
 /// has shared virtual memory gives that.
+#[cfg(feature = "opencl")]
 pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
+
+/// What an error adds about the software device.
+const SOFT_HINT: &str = if cfg!(feature = "soft") { "; the software device, soft, needs no GPU" } else { "" };
 
 /// Why there is no driver: a mistake in the selector, or a lack of this machine.
 ///
@@ -29,11 +35,25 @@ pub enum OpenError {
     #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
     /// There is no such driver here.
-    #[error("{selector} was asked for, but {absence}; the software device, soft, needs no GPU")]
+    #[error("{selector} was asked for, but {absence}{SOFT_HINT}")]
     Absent {
         /// What was asked for.
         selector: String,
         /// Why there is none.
+        absence: Absence,
+    },
+    /// A kind of device that is a feature of this crate, which was left out.
+    #[error("{selector} was asked for, but freehold was built without its feature `{feature}`")]
+    NotBuilt {
+        /// What was asked for.
+        selector: String,
+        /// The feature that the crate is to be built with.
+        feature: &'static str,
+    },
+    /// There is no GPU, and no software device to take its place.
+    #[error("{absence}, and freehold was built without its feature `soft`, the software device")]
+    NoDevice {
+        /// Why there is no GPU.
         absence: Absence,
     },
     /// There are fewer NVIDIA devices.
@@ -45,7 +65,8 @@ pub enum OpenError {
         count: usize,
     },
     /// There is no OpenCL here.
-    #[error("{selector} was asked for, but {absence}; the software device, soft, needs no driver")]
+    #[cfg(feature = "opencl")]
+    #[error("{selector} was asked for, but {absence}{SOFT_HINT}")]
     NoOpenCl {
         /// What was asked for.
         selector: String,
@@ -53,6 +74,7 @@ pub enum OpenError {
         absence: discovery::DiscoveryError,
     },
     /// There are fewer OpenCL devices.
+    #[cfg(feature = "opencl")]
     #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
     BeyondOpenCl {
         /// The number that was asked for.
@@ -61,6 +83,7 @@ pub enum OpenError {
         count: usize,
     },
     /// The variable that says how OpenCL's memory is had is wrong.
+    #[cfg(feature = "opencl")]
     #[error("{} is {said:?}, but should be svm or buffers", MEMORY_VARIABLE)]
     OpenClMemory {
         /// What it says.
@@ -93,9 +116,11 @@ pub enum OpenError {
         count: i32,
     },
     /// A variable of the software device is wrong.
+    #[cfg(feature = "soft")]
     #[error(transparent)]
     SoftMisconfigured(#[from] ConfigError),
     /// The software driver does not start.
+    #[cfg(feature = "soft")]
     #[error("the software driver does not start: {0}; with CUDA_LOG_FILE=stderr it says why")]
     SoftRefused(CallError),
 }
@@ -107,7 +132,7 @@ impl fmt::Debug for OpenError {
     }
 }
 
-/// Why NVIDIA's driver cannot be used here.
+/// Why a driver cannot be used here.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     /// There is no library.
@@ -122,6 +147,9 @@ pub enum Absence {
     /// The driver has no device.
     #[error("NVIDIA's driver has no device")]
     NoDevice,
+    /// The driver is the software one, which was left out.
+    #[error("freehold was built without its feature `soft`")]
+    NotBuilt,
 }
 
 /// The sentence: what `main` prints that returns it, and `unwrap`.

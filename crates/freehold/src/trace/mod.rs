@@ -1,5 +1,17 @@
-//! The recording of a device: what happened when, and the file that it is written to.
+//! The recording of a device: what happened when, and the file that it is written to. Without the feature `timeline`, nothing.
 
-pub(crate) mod log;
+#[cfg(not(feature = "timeline"))]
+mod disabled;
+#[cfg(feature = "timeline")]
+mod log;
+#[cfg(feature = "timeline")]
 pub mod perfetto;
-pub(crate) mod timeline;
+#[cfg(feature = "timeline")]
+mod timeline;
+
+#[cfg(not(feature = "timeline"))]
+pub(crate) use self::disabled::{Allocation, Timeline};
+#[cfg(feature = "timeline")]
+pub(crate) use self::log::Allocation;
+#[cfg(feature = "timeline")]
+pub(crate) use self::timeline::Timeline;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
-use freehold_softcuda::config::Config;
 
 use super::selector::{Asked, Source, VARIABLE, Wish, named, with_variable};
+use super::soft;
 use crate::error::open_error::{Absence, OpenError};
 
 /// Whose driver was chosen.
@@ -66,7 +66,7 @@ pub unsafe fn open(selector: Option<&str>) -> Result<Opened, OpenError> {
 pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
     let selector = with_variable(selector)?;
     let mut found = None;
-    let choice = choose(selector, || match nvidia() {
+    let choice = choose(selector, BUILT, || match nvidia() {
         Ok((api, nvidia)) => {
             found = Some(api);
             Ok(nvidia)
@@ -75,12 +75,7 @@ pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
     })?;
     let api = match choice.kind {
         Kind::Cuda => found.expect("a GPU is chosen only after its driver was loaded"),
-        Kind::Soft => {
-            let api = soft();
-            Config::from_env()?;
-            driver::init(&api, 0).map_err(OpenError::SoftRefused)?;
-            api
-        }
+        Kind::Soft => soft::started()?,
     };
     Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
 }
@@ -108,12 +103,9 @@ pub enum Target {
 /// ```
 pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
     let selector = with_variable(selector)?;
-    match choose(selector, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
+    match choose(selector, BUILT, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
         Kind::Cuda => Ok(Target::Cuda { ordinal: selector.and_then(|selector| selector.asked.ordinal()) }),
-        Kind::Soft => {
-            Config::from_env()?;
-            Ok(Target::Soft)
-        }
+        Kind::Soft => soft::check_variables().map(|()| Target::Soft),
     }
 }
 
@@ -123,7 +115,7 @@ pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
 /// As for [`load::load`].
 pub unsafe fn untouched(kind: Kind) -> Result<Api, Absence> {
     match kind {
-        Kind::Soft => Ok(soft()),
+        Kind::Soft => soft::table(),
         Kind::Cuda => library(),
     }
 }
@@ -144,11 +136,27 @@ struct Choice {
     why: String,
 }
 
+/// Which kinds of device, beside NVIDIA's, are built in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Built {
+    pub(super) soft: bool,
+    opencl: bool,
+}
+
+pub(super) const BUILT: Built = Built { soft: cfg!(feature = "soft"), opencl: cfg!(feature = "opencl") };
+
 /// Which device it is to be. `probe` loads NVIDIA's driver, and is not called where the selector is for none of it.
-fn choose(selector: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -> Result<Choice, OpenError> {
+fn choose(
+    selector: Option<Wish>,
+    built: Built,
+    probe: impl FnOnce() -> Result<Nvidia, Absence>,
+) -> Result<Choice, OpenError> {
     let soft =
         |because: String| Choice { kind: Kind::Soft, device: CUdevice(0), why: format!("software device: {because}") };
     match selector {
+        Some(Wish { asked: Asked::Soft, .. }) if !built.soft => {
+            Err(OpenError::NotBuilt { selector: "soft".to_owned(), feature: "soft" })
+        }
         Some(Wish { asked: Asked::Soft, from: Source::Caller }) => Ok(soft("it was asked for".to_owned())),
         Some(Wish { asked: Asked::Soft, from: Source::Variable }) => Ok(soft(format!("{VARIABLE} says soft"))),
         Some(Wish { asked: Asked::Cuda { ordinal }, .. }) => {
@@ -157,10 +165,14 @@ fn choose(selector: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence
                 probe().map_err(|absence| OpenError::Absent { selector: format!("cuda:{ordinal}"), absence })?;
             cuda(&nvidia, ordinal)
         }
+        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) if !built.opencl => {
+            Err(OpenError::NotBuilt { selector: named(ordinal), feature: "opencl" })
+        }
         Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => Err(OpenError::NotCuda { selector: named(ordinal) }),
         None => match probe() {
             Ok(nvidia) => cuda(&nvidia, 0),
-            Err(absence) => Ok(soft(absence.to_string())),
+            Err(absence) if built.soft => Ok(soft(absence.to_string())),
+            Err(absence) => Err(OpenError::NoDevice { absence }),
         },
     }
 }
@@ -174,11 +186,6 @@ fn cuda(nvidia: &Nvidia, ordinal: i32) -> Result<Choice, OpenError> {
     let (major, minor) = (nvidia.version / 1000, nvidia.version % 1000 / 10);
     let why = format!("cuda:{ordinal}: {name}, driver {major}.{minor}");
     Ok(Choice { kind: Kind::Cuda, device: CUdevice(ordinal), why })
-}
-
-pub(super) fn soft() -> Api {
-    // SAFETY: as for `library`.
-    unsafe { freehold_softcuda::api() }
 }
 
 fn library() -> Result<Api, Absence> {
@@ -214,6 +221,9 @@ mod tests {
     use super::*;
     use freehold_driver::cuda::Function;
 
+    const ALL: Built = Built { soft: true, opencl: true };
+    const NVIDIA_ALONE: Built = Built { soft: false, opencl: false };
+
     fn two_devices() -> Result<Nvidia, Absence> {
         Ok(Nvidia { names: vec!["NVIDIA H200".to_owned(), "NVIDIA T4".to_owned()], version: 13000 })
     }
@@ -228,7 +238,7 @@ mod tests {
 
     #[test]
     fn without_a_wish_a_gpu_is_taken() {
-        let choice = choose(None, two_devices).unwrap();
+        let choice = choose(None, ALL, two_devices).unwrap();
         assert_eq!(choice.kind, Kind::Cuda);
         assert_eq!(choice.device, CUdevice(0));
         assert_eq!(choice.why, "cuda:0: NVIDIA H200, driver 13.0");
@@ -236,21 +246,21 @@ mod tests {
 
     #[test]
     fn without_a_wish_and_a_library_it_is_the_software_device() {
-        let choice = choose(None, no_library).unwrap();
+        let choice = choose(None, ALL, no_library).unwrap();
         assert_eq!(choice.kind, Kind::Soft);
         assert_eq!(choice.why, "software device: libcuda.so.1 is not on this machine");
     }
 
     #[test]
     fn without_a_wish_and_a_device_it_is_the_software_device() {
-        let choice = choose(None, || Err(Absence::NoDevice)).unwrap();
+        let choice = choose(None, ALL, || Err(Absence::NoDevice)).unwrap();
         assert_eq!(choice.why, "software device: NVIDIA's driver has no device");
     }
 
     #[test]
     fn a_driver_that_does_not_start_is_named_with_its_code() {
         let refused = CallError { call: Function::cuInit, code: CUerror::SYSTEM_DRIVER_MISMATCH };
-        let choice = choose(None, || Err(Absence::Refused(refused))).unwrap();
+        let choice = choose(None, ALL, || Err(Absence::Refused(refused))).unwrap();
         assert_eq!(
             choice.why,
             "software device: NVIDIA's driver does not start: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"
@@ -259,7 +269,7 @@ mod tests {
 
     #[test]
     fn soft_is_soft_beside_a_gpu_and_loads_nothing() {
-        let choice = choose(caller("soft"), || panic!("NVIDIA's library was loaded")).unwrap();
+        let choice = choose(caller("soft"), ALL, || panic!("NVIDIA's library was loaded")).unwrap();
         assert_eq!(choice.kind, Kind::Soft);
         assert_eq!(choice.why, "software device: it was asked for");
     }
@@ -267,30 +277,31 @@ mod tests {
     #[test]
     fn the_variable_is_named_when_it_decided() {
         let selector = Some(Wish { asked: Asked::Soft, from: Source::Variable });
-        assert_eq!(choose(selector, two_devices).unwrap().why, "software device: FREEHOLD_DEVICE says soft");
+        assert_eq!(choose(selector, ALL, two_devices).unwrap().why, "software device: FREEHOLD_DEVICE says soft");
     }
 
     #[test]
     fn an_ordinal_picks_its_device() {
-        let choice = choose(caller("cuda:1"), two_devices).unwrap();
+        let choice = choose(caller("cuda:1"), ALL, two_devices).unwrap();
         assert_eq!(choice.device, CUdevice(1));
         assert_eq!(choice.why, "cuda:1: NVIDIA T4, driver 13.0");
     }
 
     #[test]
     fn cuda_alone_is_the_first_device() {
-        assert_eq!(choose(caller("cuda"), two_devices).unwrap().device, CUdevice(0));
+        assert_eq!(choose(caller("cuda"), ALL, two_devices).unwrap().device, CUdevice(0));
     }
 
     #[test]
     fn an_ordinal_out_of_range_says_how_many_there_are() {
-        let error = choose(caller("cuda:2"), two_devices).unwrap_err();
+        let error = choose(caller("cuda:2"), ALL, two_devices).unwrap_err();
         assert_eq!(error.to_string(), "cuda:2 was asked for, but this machine has 2 NVIDIA devices");
     }
 
+    #[cfg(feature = "soft")]
     #[test]
     fn a_wished_gpu_without_a_library_is_an_error_and_not_the_software_device() {
-        let error = choose(caller("cuda"), no_library).unwrap_err();
+        let error = choose(caller("cuda"), ALL, no_library).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cuda:0 was asked for, but libcuda.so.1 is not on this machine; the software device, soft, needs no GPU"
@@ -313,7 +324,7 @@ mod tests {
 
     #[test]
     fn opencl_is_no_cuda_driver_and_none_is_loaded_for_it() {
-        let error = choose(caller("opencl:1"), || panic!("NVIDIA's library was loaded")).unwrap_err();
+        let error = choose(caller("opencl:1"), ALL, || panic!("NVIDIA's library was loaded")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "opencl:1 was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N"
@@ -321,8 +332,25 @@ mod tests {
     }
 
     #[test]
+    fn without_the_software_device_there_must_be_a_gpu() {
+        assert_eq!(choose(None, NVIDIA_ALONE, two_devices).unwrap().kind, Kind::Cuda);
+        assert_eq!(
+            choose(None, NVIDIA_ALONE, no_library).unwrap_err().to_string(),
+            "libcuda.so.1 is not on this machine, and freehold was built without its feature `soft`, the software device"
+        );
+    }
+
+    #[test]
+    fn a_kind_that_is_not_built_in_names_its_feature() {
+        let refused = |text| choose(caller(text), NVIDIA_ALONE, two_devices).unwrap_err().to_string();
+        assert_eq!(refused("soft"), "soft was asked for, but freehold was built without its feature `soft`");
+        assert_eq!(refused("opencl:1"), "opencl:1 was asked for, but freehold was built without its feature `opencl`");
+    }
+
+    #[cfg(feature = "soft")]
+    #[test]
     fn a_wish_names_its_device_again() {
-        let opened = Opened { api: soft(), device: CUdevice(3), kind: Kind::Cuda, why: String::new() };
+        let opened = Opened { api: soft::table().unwrap(), device: CUdevice(3), kind: Kind::Cuda, why: String::new() };
         assert_eq!(opened.selector(), "cuda:3");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CallError};
 
 use super::choice::{Opened, opened};
+#[cfg(feature = "opencl")]
 use super::opencl;
 use crate::api::device::Device;
 use crate::error::{Error, Result as DeviceResult};
@@ -17,17 +18,21 @@ static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 /// The device that `selector` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
 /// this machine has, of CUDA. One that was opened before is that one again.
 ///
+/// # Errors
+/// [`OpenError`](super::OpenError), where the machine or this build of the crate lacks the device.
+///
 /// ```
 /// let device = freehold::open::device(Some("soft"))?; // no GPU is needed
 /// assert_eq!(device.name()?, "Freehold Software Device 0");
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
-    match opencl::open(selector)? {
+    #[cfg(feature = "opencl")]
+    if let Some(found) = opencl::open(selector)? {
         // SAFETY: a context of OpenCL's does what the trait says.
-        Some(found) => known_or(found.selector(), || unsafe { Device::on(Arc::new(found.context()?)) }),
-        None => device_of(opened(selector)?),
+        return known_or(found.selector(), || unsafe { Device::on(Arc::new(found.context()?)) });
     }
+    device_of(opened(selector)?)
 }
 
 pub(super) fn device_of(opened: Opened) -> DeviceResult<Device> {

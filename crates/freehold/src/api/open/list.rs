@@ -1,11 +1,13 @@
 //! Every device that this machine has, of every kind, and why there is none of a kind.
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CallError, device, driver};
+#[cfg(feature = "opencl")]
 use freehold_driver::opencl::device::Svm;
+#[cfg(feature = "opencl")]
 use freehold_driver::opencl::discovery::InstalledDevice;
-use freehold_softcuda::config::Config;
 
-use super::choice::{nvidia, soft};
+use super::choice::{BUILT, nvidia};
+use super::soft;
 
 /// A device, as people are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,15 +57,17 @@ pub fn devices() -> (Vec<Listed>, Vec<Missing>) {
             described(&api, "NVIDIA", |ordinal| format!("cuda:{ordinal}")).map_err(|error| error.to_string())
         }),
     );
-    add("soft", software());
+    add("soft", if BUILT.soft { software() } else { Err(not_built("soft")) });
     add("opencl", opencl());
     (listed, missing)
 }
 
+fn not_built(feature: &str) -> String {
+    format!("freehold was built without its feature `{feature}`")
+}
+
 fn software() -> Result<Vec<Listed>, String> {
-    Config::from_env().map_err(|error| error.to_string())?;
-    let api = soft();
-    driver::init(&api, 0).map_err(|error| error.to_string())?;
+    let api = soft::started().map_err(|error| error.to_string())?;
     let mut listed = described(&api, "Freehold", |_| "soft".to_owned()).map_err(|error| error.to_string())?;
     // A selector names the first one alone.
     listed.truncate(1);
@@ -93,11 +97,18 @@ fn described(api: &Api, vendor: &str, named: impl Fn(i32) -> String) -> Result<V
     (0..device::count(api)?).map(describe).collect()
 }
 
+#[cfg(not(feature = "opencl"))]
+fn opencl() -> Result<Vec<Listed>, String> {
+    Err(not_built("opencl"))
+}
+
+#[cfg(feature = "opencl")]
 fn opencl() -> Result<Vec<Listed>, String> {
     let all = super::opencl::devices().map_err(|absence| absence.to_string())?;
     Ok(all.iter().enumerate().map(|(ordinal, found)| of_opencl(ordinal, found)).collect())
 }
 
+#[cfg(feature = "opencl")]
 fn of_opencl(ordinal: usize, InstalledDevice { platform_name, info: facts, .. }: &InstalledDevice) -> Listed {
     let mut abilities = vec!["OpenCL C"];
     if facts.supports_spirv {
