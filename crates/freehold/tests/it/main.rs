@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod arena;
+mod auto_traits;
 mod children;
 mod clocks;
 mod contexts;
