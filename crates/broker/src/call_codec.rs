@@ -47,11 +47,21 @@ impl Owner {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content<'a> {
     /// A number of the given kind, in the low bits.
-    Number { parameter: Parameter, bits: u64 },
+    Number {
+        /// The kind.
+        parameter: Parameter,
+        /// Its bits.
+        bits: u64,
+    },
     /// The bytes of a structure.
     Bytes(&'a [u8]),
     /// Memory by its id, starting at a byte offset. Never an address.
-    Memory { memory: Id, offset_bytes: u64 },
+    Memory {
+        /// The number.
+        memory: Id,
+        /// The byte.
+        offset_bytes: u64,
+    },
 }
 
 impl Argument<'static> {
@@ -78,6 +88,7 @@ impl Argument<'_> {
         Self { held: Held::Memory { owner: Some(owner), memory, offset_bytes }, memory: PhantomData }
     }
 
+    /// What it holds.
     pub fn content(&self) -> Content<'_> {
         match &self.held {
             &Held::Number { parameter, bits } => Content::Number { parameter, bits },

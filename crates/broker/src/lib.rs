@@ -42,6 +42,8 @@
 //! - One scrubber writes at a time: the next starts when the last process has ended, whichever broker started it.
 //! - A forked child of a tenant can use nothing that it inherits.
 
+#![warn(missing_docs)]
+
 mod call_codec;
 mod call_failure;
 mod call_ring;

@@ -14,6 +14,7 @@ const PART_BYTES_MAX: usize = 64;
 pub struct Name(String);
 
 /// Why a text is not a name.
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("empty name: expected one such as model/weights")]
@@ -62,6 +63,7 @@ impl Name {
         Ok(Self(text.to_owned()))
     }
 
+    /// The name as it was said.
     pub fn as_str(&self) -> &str {
         &self.0
     }

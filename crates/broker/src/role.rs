@@ -47,8 +47,9 @@ pub struct BrokerLimits {
 /// The configuration that all processes of a broker share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The program that is started again, and its arguments before those of the role.
+    /// The program that is started for each role.
     pub program: PathBuf,
+    /// Its arguments before those of the role.
     pub leading_args: Vec<OsString>,
     /// The path of the socket that tenants connect to.
     pub socket: PathBuf,
@@ -60,6 +61,7 @@ pub struct Config {
     pub memory_bytes: u64,
     /// How long the broker polls for the next request before it sleeps.
     pub spin_us: u64,
+    /// What one user and one process may have.
     pub limits: BrokerLimits,
 }
 
@@ -153,6 +155,7 @@ impl Config {
 pub struct DeviceInfo {
     /// Its name, and why it was chosen.
     pub description: String,
+    /// Its memory.
     pub total_bytes: u64,
     /// First byte lowest.
     pub uuid: u128,

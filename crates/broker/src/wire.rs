@@ -26,14 +26,18 @@ pub struct Id(pub u64);
 /// What a lease allows its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// Read.
     Read,
+    /// Read and write.
     Write,
 }
 
 /// Device memory or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemoryKind {
+    /// Memory of the device.
     Device,
+    /// Memory of the host.
     Host,
 }
 
@@ -42,7 +46,9 @@ pub enum MemoryKind {
 pub enum QuotaChange {
     /// No change: the quota is only read.
     Keep,
+    /// It becomes this.
     Set {
+        /// The quota.
         bytes: u64,
     },
     /// Remove the quota, so that the default applies.
@@ -74,6 +80,7 @@ pub struct Fence {
 }
 
 /// A request of a tenant.
+#[allow(missing_docs, reason = "docs/protocol.md describes the words of each message")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The first message of a connection, and only the first.
@@ -136,6 +143,7 @@ pub enum Request {
 pub type Hash = [u64; 4];
 
 /// A reply or a notification of the broker.
+#[allow(missing_docs, reason = "docs/protocol.md describes the words of each message")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The tenant's id. Descriptors: its ring, its semaphores, the broker's doorbell.
@@ -214,23 +222,32 @@ pub enum Reply {
 /// Totals of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerStats {
+    /// What the broker may have.
     pub budget_bytes: u64,
+    /// What it has: the length of all segments.
     pub segment_bytes: u64,
+    /// What leases hold.
     pub leased_bytes: u64,
+    /// What has a name.
     pub named_bytes: u64,
     /// Returned or dropped, and not yet reusable.
     pub reclaiming_bytes: u64,
+    /// How many processes are connected.
     pub tenants: u32,
+    /// How many names there are.
     pub names: u32,
+    /// How many leases there are.
     pub leases: u32,
 }
 
 /// A message with its number, which the reply repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<M> {
+    /// The number.
     pub number: u32,
     /// Repeated after a broker was replaced: what is done already is not an error.
     pub is_retry: bool,
+    /// The message.
     pub message: M,
 }
 
@@ -474,6 +491,7 @@ impl Frame<Request> {
 }
 
 impl Frame<Reply> {
+    /// Its eight words.
     pub fn encode(&self) -> Slot {
         let words = |kind: u16, words: &[u64]| SlotBuilder::begin(kind, self.number).with(words);
         match &self.message {

@@ -109,6 +109,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// The stream is a valid handle.
     unsafe fn wait_until_idle(&self, stream: Stream) -> Result<()>;
 
+    /// Creates an event without a time.
     fn create_event(&self) -> Result<Event>;
 
     /// Destroys an event. Streams and threads that wait for it keep waiting.
@@ -250,7 +251,9 @@ pub type BlockLookupFn = Box<dyn Fn(u64) -> Option<BlockBounds> + Send + Sync>;
 /// A block, with the size that its owner asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockBounds {
+    /// The address of its first byte.
     pub base: u64,
+    /// How many bytes its owner asked for.
     pub bytes: u64,
     /// Whether it has an owner now.
     pub is_live: bool,
@@ -279,15 +282,20 @@ pub struct FaultDetails {
 /// Free and total memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
+    /// What no process has allocated.
     pub free_bytes: u64,
+    /// All of it.
     pub total_bytes: u64,
 }
 
 /// A pattern that memory is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
+    /// One byte.
     U8(u8),
+    /// Two bytes.
     U16([u8; 2]),
+    /// Four bytes.
     U32([u8; 4]),
 }
 
@@ -306,6 +314,7 @@ impl Pattern {
         }
     }
 
+    /// Its bytes: one, two or four.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::U8(byte) => std::slice::from_ref(byte),
@@ -318,7 +327,9 @@ impl Pattern {
 /// Rows in memory: the address of the first, and the distance from each to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PitchedPtr {
+    /// The address of the first row.
     pub start: u64,
+    /// From the start of a row to that of the next.
     pub pitch_bytes: usize,
 }
 
@@ -453,25 +464,31 @@ impl LaunchConfig {
 pub struct Arguments<'a> {
     /// Pointers to values and to addresses of memory. They are read before the launch returns.
     pub pointers: &'a mut [*mut c_void],
+    /// What each is.
     pub kinds: &'a [ArgKind],
 }
 
 /// The kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
+    /// A value.
     Value {
+        /// How long it is.
         bytes: usize,
     },
     /// The 8-byte address of device memory.
     Address,
     /// The address of memory that the kernel only reads: the bytes from `start` on.
     ReadOnly {
+        /// The first address that the kernel may read.
         start: u64,
+        /// How many bytes from there.
         bytes: u64,
     },
 }
 
 impl ArgKind {
+    /// How many bytes the parameter has.
     pub fn bytes(self) -> usize {
         match self {
             Self::Value { bytes } => bytes,
@@ -523,7 +540,9 @@ pub trait VirtualMemory {
 /// Permitted accesses to memory. The device rejects any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
+    /// Read.
     Read,
+    /// Read and write.
     ReadWrite,
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 /// An error code of a driver: the number, and the name that the driver's headers give it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code {
+    /// As the driver counts.
     pub number: i64,
     /// `None` for a code of a newer driver.
     pub name: Option<&'static str>,
@@ -44,7 +45,9 @@ pub enum ErrorKind {
 pub struct CallError {
     /// The function, as the driver's headers name it.
     pub call: &'static str,
+    /// What the driver answered.
     pub code: Code,
+    /// What that means.
     pub kind: ErrorKind,
 }
 
@@ -56,6 +59,7 @@ impl fmt::Debug for CallError {
 }
 
 impl CallError {
+    /// Whether there was not enough memory.
     pub fn is_out_of_memory(&self) -> bool {
         self.kind == ErrorKind::OutOfMemory
     }
@@ -65,6 +69,7 @@ impl CallError {
         self.kind == ErrorKind::Fault
     }
 
+    /// Whether the driver does not have the call.
     pub fn is_unsupported(&self) -> bool {
         self.kind == ErrorKind::Unsupported
     }
@@ -75,7 +80,13 @@ impl CallError {
 pub enum LoadError {
     /// The image is invalid. `log` is the driver's message, if it gave one.
     #[error("{code}: {log}")]
-    Image { code: Code, log: Box<str> },
+    Image {
+        /// What the driver answered.
+        code: Code,
+        /// What its compiler said.
+        log: Box<str>,
+    },
+    /// Any other failure of the call.
     #[error(transparent)]
     Call(#[from] CallError),
 }

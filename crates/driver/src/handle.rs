@@ -35,10 +35,14 @@ macro_rules! handles {
 }
 
 handles! {
+    /// A stream.
     Stream;
+    /// An event.
     Event;
     /// Memory without an address.
     Memory;
+    /// A loaded module.
     Module;
+    /// A kernel of a module.
     Kernel;
 }

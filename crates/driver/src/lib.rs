@@ -44,6 +44,7 @@
 //! - This crate does not know the software driver. What that one offers beyond CUDA is looked up by name
 //!   ([`cuda::extension`]).
 
+#![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backend;

@@ -10,15 +10,20 @@ use crate::program::PointerProvenance;
 pub enum Access {
     /// Nothing: the block was released before the launch.
     Released,
+    /// Read it.
     Read,
+    /// Read and write it.
     ReadWrite,
 }
 
 /// A block of memory that a pointer refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
+    /// Its first address.
     pub start: u64,
+    /// How long it is.
     pub bytes: u64,
+    /// What the launch may do with it.
     pub access: Access,
 }
 

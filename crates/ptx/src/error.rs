@@ -7,7 +7,9 @@ use crate::syntax::tree::Position;
 /// The first error in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
+    /// Where it is.
     pub at: Position,
+    /// What kind of mistake it is.
     pub kind: ErrorKind,
     /// The message: lower case, no full stop.
     pub message: String,

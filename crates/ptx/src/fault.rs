@@ -5,53 +5,75 @@ use std::fmt;
 /// What a thread did that aborted its kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
+    /// What it did.
     pub kind: FaultKind,
+    /// The kernel's name.
     pub kernel: String,
     /// The line of the PTX text.
     pub line: u32,
+    /// The block of the grid.
     pub block: [u32; 3],
+    /// The thread of the block.
     pub thread: [u32; 3],
 }
 
+/// The ways in which a kernel goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
     /// An access outside the memory that it may use.
     Address {
+        /// Global, shared, local or another.
         space: &'static str,
+        /// The first address.
         address: u64,
+        /// How many bytes.
         bytes: u64,
+        /// Whether it writes.
         write: bool,
+        /// What lies there, in words.
         what: String,
     },
+    /// An access whose address is not a multiple of its size.
     Misaligned {
+        /// Global, shared, local or another.
         space: &'static str,
+        /// The address.
         address: u64,
+        /// How many bytes.
         bytes: u64,
     },
     /// An address of one space in an instruction of another.
     Space {
+        /// The address.
         address: u64,
     },
+    /// `trap`.
     Trap,
+    /// `brkpt`.
     Breakpoint,
     /// A failed `assert` of the program: its text.
     Assert {
+        /// What it says.
         message: String,
     },
     /// Calls nested deeper than the stack allows.
     Stack {
+        /// How deep the stack is.
         limit_bytes: u64,
     },
     /// A call of an address where no function starts.
     Call {
+        /// The address.
         address: u64,
     },
     /// An instruction that is invalid with these values.
     Instruction {
+        /// What is wrong with them.
         message: String,
     },
     /// All remaining threads wait for a barrier that none of them can complete.
     Deadlock {
+        /// How many threads wait.
         waiting: u32,
     },
 }

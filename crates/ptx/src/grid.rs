@@ -13,7 +13,9 @@ use crate::memory::Memory;
 pub struct Launch {
     /// The index of the kernel in the program.
     pub kernel: usize,
+    /// Blocks.
     pub grid: [u32; 3],
+    /// Threads of a block.
     pub block: [u32; 3],
     /// The dynamic shared memory of each block.
     pub shared_bytes: u32,
@@ -43,6 +45,8 @@ impl Grid {
         Self { program: Arc::clone(&self.program), launch, bounds: self.bounds.clone() }
     }
 
+    /// A launch of a kernel of the program.
+    ///
     /// # Panics
     /// If the program has no such kernel, a dimension is zero, or the arguments are shorter than the parameters.
     pub fn new(program: Arc<Program>, launch: Launch) -> Self {
@@ -58,6 +62,7 @@ impl Grid {
         Self { program, launch, bounds }
     }
 
+    /// How many blocks it has.
     pub fn blocks(&self) -> u64 {
         self.launch.grid.iter().map(|&length| u64::from(length)).product()
     }
@@ -86,6 +91,7 @@ pub struct Slice {
     pub seed: Option<u64>,
 }
 
+/// How far a block has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Every thread has ended.
@@ -93,7 +99,10 @@ pub enum Progress {
     /// The slice is used up.
     Running,
     /// No thread can run before this time, when the first sleeping one (`nanosleep`) wakes.
-    Sleeping { until_nanoseconds: u64 },
+    Sleeping {
+        /// On the clock of [`Slice::nanoseconds`].
+        until_nanoseconds: u64,
+    },
 }
 
 impl Block {

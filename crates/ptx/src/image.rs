@@ -39,13 +39,27 @@ impl Unit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkError {
     /// Declared and used, but not defined.
-    Undefined { name: String },
+    Undefined {
+        /// The name.
+        name: String,
+    },
     /// Defined twice.
-    Duplicate { name: String },
+    Duplicate {
+        /// The name.
+        name: String,
+    },
     /// Declared in one text and defined in another with a different kind or type.
-    Mismatch { name: String },
+    Mismatch {
+        /// The name.
+        name: String,
+    },
     /// A kernel with more static shared memory than a block can have.
-    SharedMemory { kernel: String, bytes: u64 },
+    SharedMemory {
+        /// The kernel.
+        kernel: String,
+        /// How much it has.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for LinkError {
@@ -66,8 +80,11 @@ impl std::error::Error for LinkError {}
 /// A variable of global or constant memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobalVariable {
+    /// Its name.
     pub name: String,
+    /// How long it is.
     pub bytes: u64,
+    /// Its address is a multiple of this.
     pub align: u64,
     /// In constant memory: kernels do not write it.
     pub constant: bool,
@@ -76,7 +93,9 @@ pub struct GlobalVariable {
 /// The properties of a kernel that the host needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
+    /// Its name.
     pub name: String,
+    /// What it takes, in its order.
     pub parameters: Vec<KernelParameter>,
     /// The size of all parameters, with padding.
     pub parameter_bytes: u64,
@@ -86,9 +105,13 @@ pub struct Kernel {
     pub local_bytes: u64,
     /// An estimate of the 32-bit registers of one thread.
     pub registers: u32,
+    /// `.maxntid`
     pub max_threads: Option<[u32; 3]>,
+    /// `.reqntid`
     pub required_threads: Option<[u32; 3]>,
+    /// `.minnctapersm`
     pub min_blocks: Option<u32>,
+    /// `.maxnreg`
     pub max_registers: Option<u32>,
     /// The version of the text: 86 for 8.6.
     pub ptx_version: u32,
@@ -96,9 +119,12 @@ pub struct Kernel {
     pub target: u32,
 }
 
+/// Where a parameter lies among those of its kernel, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelParameter {
+    /// Where it begins.
     pub offset: u64,
+    /// How long it is.
     pub bytes: u64,
 }
 
@@ -172,10 +198,12 @@ impl Image {
         linker.finish()
     }
 
+    /// Its variables, in the order in which they are given addresses.
     pub fn variables(&self) -> &[GlobalVariable] {
         &self.variables
     }
 
+    /// Its kernels; a [`Launch`](crate::Launch) names one by its index.
     pub fn kernels(&self) -> &[Kernel] {
         &self.linked.kernels
     }

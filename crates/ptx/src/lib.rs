@@ -39,6 +39,7 @@
 //!   is made.
 //! - Addresses of shared, local and parameter memory lie above every host address, so a generic address tells its space.
 
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -8,13 +8,18 @@ pub const LANES: usize = 32;
 /// The size of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
+    /// 8 bits.
     One = 1,
+    /// 16 bits.
     Two = 2,
+    /// 32 bits.
     Four = 4,
+    /// 64 bits.
     Eight = 8,
 }
 
 impl Width {
+    /// As a number.
     pub fn bytes(self) -> u64 {
         self as u64
     }
@@ -23,6 +28,7 @@ impl Width {
 /// An access outside the memory that it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfBounds {
+    /// Where it was.
     pub address: u64,
 }
 

@@ -15,6 +15,7 @@ use crate::proto;
 pub enum ErrorOrigin {
     /// The call was wrong.
     Caller,
+    /// The kernel's.
     Kernel,
     /// The device or its driver failed.
     Device,
@@ -29,6 +30,7 @@ pub enum ErrorOrigin {
 pub enum Executed {
     /// Nothing was changed.
     No,
+    /// It was carried out.
     Yes,
     /// The server is gone, or did not answer in time.
     Unknown,
@@ -38,9 +40,13 @@ pub enum Executed {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RemoteError {
+    /// Whose fault it was.
     pub origin: ErrorOrigin,
+    /// Whether the call was carried out.
     pub executed: Executed,
+    /// The status of gRPC.
     pub code: Code,
+    /// One sentence.
     pub message: String,
     /// For an upload: how many bytes the server has.
     pub received_bytes: u64,
@@ -197,8 +203,8 @@ impl From<Error> for RemoteError {
             Error::Link(error) => error.into(),
             Error::Name(wrong) => Self::invalid_argument(wrong.to_string()),
             Error::Device(error) => (*error).into(),
-            error @ Error::OtherDevice { .. } => Self::server(error.to_string()),
             error @ Error::TimedOut { .. } => Self::new(ErrorOrigin::Server, Code::DeadlineExceeded, error.to_string()),
+            error => Self::server(error.to_string()),
         }
     }
 }

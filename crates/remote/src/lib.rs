@@ -32,13 +32,22 @@
 //! - Before the token is shown only headers and health checks are read.
 //! - A status without `Failure` details did not come from this server: nothing says whether the call was executed.
 
+#![warn(missing_docs)]
+
 pub mod baseline;
 mod client;
 mod error;
 mod idle_timeout;
 mod server;
 /// `proto/freehold.proto` as Rust, for clients that do not use [`Remote`].
-#[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
+#[allow(
+    clippy::all,
+    clippy::unwrap_used,
+    missing_debug_implementations,
+    missing_docs,
+    unreachable_pub,
+    reason = "it is generated"
+)]
 pub mod proto {
     include!("generated/freehold.v1.rs");
 

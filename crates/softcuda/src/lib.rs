@@ -44,6 +44,8 @@
 //!   address.
 //! - Under `seed:N` the order of all steps follows from the seed and the calls of a single-threaded program.
 
+#![warn(missing_docs)]
+
 mod api;
 mod base;
 mod engine;

@@ -31,6 +31,7 @@ use crate::wire::{Access, BrokerStats, Fence, Id, Policy, Reply, Request, Reques
 const SIGNAL_STREAMS: usize = 4;
 
 /// Why an operation of [`Broker`] failed.
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -64,6 +65,7 @@ impl From<freehold::Error> for Error {
     }
 }
 
+/// The result of an operation of [`Broker`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The size in bytes. `u64::MAX`, which the broker refuses, if it overflows.
@@ -199,6 +201,7 @@ impl Broker {
         Owner::of(&self.inner)
     }
 
+    /// The device whose memory the broker leases.
     pub fn device(&self) -> &Device {
         &self.inner.device
     }
@@ -643,6 +646,7 @@ pub struct Lease<T: Pod> {
 }
 
 impl<T: Pod> Lease<T> {
+    /// What the lease lets its holder do.
     pub fn access(&self) -> Access {
         self.access
     }

@@ -43,6 +43,7 @@ pub enum SpinPolicy {
 }
 
 /// Why a request failed.
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
@@ -113,10 +114,15 @@ impl From<ReceiveError> for LinkError {
 /// A lease as the broker granted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
+    /// The lease.
     pub lease: Id,
+    /// The segment that it lies in.
     pub segment: Id,
+    /// Where it begins there, in bytes.
     pub offset: u64,
+    /// How long it is.
     pub bytes: u64,
+    /// What its holder may do.
     pub access: Access,
     /// The fence that must be complete before it is used.
     pub fence: Fence,
@@ -139,6 +145,7 @@ impl TryFrom<Reply> for Granted {
 /// A lease that another tenant gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
+    /// The lease.
     pub granted: Granted,
     /// The tenant that gave it.
     pub from: Id,
@@ -147,7 +154,9 @@ pub struct Given {
 /// An answer over the socket: a reply, its text and its descriptors.
 #[derive(Debug)]
 pub struct Answer {
+    /// The reply.
     pub reply: Reply,
+    /// Its text; empty for most.
     pub text: String,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
@@ -183,6 +192,7 @@ pub struct Link {
     tenant: Id,
     device: u128,
     number: u32,
+    /// How long it polls the ring for a reply before it sleeps.
     pub spin_policy: SpinPolicy,
     spin: SpinWait,
     /// A forked child inherits the ring and the socket, and must not use them.

@@ -24,6 +24,7 @@ use crate::wire::Id;
 use freehold::signature::Signature;
 
 /// Why an operation of [`Gpu`] failed.
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(thiserror::Error)]
 pub enum GpuError {
     #[error(transparent)]
@@ -54,14 +55,17 @@ impl From<freehold::Error> for GpuError {
     }
 }
 
+/// The result of an operation of [`Gpu`].
 pub type GpuResult<T> = std::result::Result<T, GpuError>;
 
 /// Where memory lies and kernels run. A backend identifies memory and modules by ids of its own, and executes work in
 /// the order in which it is submitted.
 pub trait GpuBackend: Debug + Send + Sync {
+    /// Allocates memory and returns its id.
     fn alloc(&self, bytes: u64) -> GpuResult<Id>;
     /// Frees memory, after the work that was submitted with it.
     fn free(&self, memory: Id);
+    /// Copies from the host, after the work before it.
     fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()>;
     /// Waits for the work before it.
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()>;
@@ -148,6 +152,7 @@ impl Gpu {
         Ok(Self::with_backend(BrokerBackend::new(Broker::connect_at(device, path)?)?))
     }
 
+    /// A GPU that is reached through `backend`.
     pub fn with_backend(backend: impl GpuBackend + 'static) -> Self {
         Self { backend: Arc::new(backend) }
     }
@@ -245,10 +250,12 @@ impl Gpu {
 }
 
 impl<T> Buffer<T> {
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

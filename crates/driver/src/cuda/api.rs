@@ -334,7 +334,7 @@ macro_rules! table {
         /// A value, not a global: several drivers can be loaded in one process, and a test makes one call fail by
         /// replacing one field.
         #[derive(Clone, Copy)]
-        #[allow(non_snake_case, reason = "the fields are named as C names the functions")]
+        #[allow(missing_docs, non_snake_case, reason = "the fields are named as C names the functions")]
         pub struct Api {
             /// Keeps safe code from building a table of arbitrary functions.
             pub vouched: Vouched,
@@ -343,7 +343,7 @@ macro_rules! table {
 
         /// The name of a function in the list.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[allow(non_camel_case_types, reason = "the variants are named as C names the functions")]
+        #[allow(missing_docs, non_camel_case_types, reason = "the variants are named as C names the functions")]
         pub enum Function {
             $($name,)*
         }

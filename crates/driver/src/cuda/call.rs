@@ -9,7 +9,9 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {code}")]
 pub struct CallError {
+    /// The function.
     pub call: Function,
+    /// What it answered.
     pub code: CUerror,
 }
 

@@ -10,9 +10,11 @@ use super::types::{CUstream, CUstreamCaptureStatus};
 /// The state of a stream's capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
+    /// Whether the stream is being captured.
     pub status: CUstreamCaptureStatus,
     /// Unique among the captures of a process. The fields after this one are valid only while the status is `ACTIVE`.
     pub id: u64,
+    /// The graph that its work becomes.
     pub graph: CUgraph,
     /// The number of nodes that the stream's next node depends on.
     pub dependencies: usize,

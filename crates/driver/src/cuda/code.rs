@@ -20,6 +20,7 @@ const _: () = assert!(align_of::<CUresult>() == 4);
 
 macro_rules! codes {
     ($($name:ident = $number:literal, $said:literal;)*) => {
+        #[allow(missing_docs, reason = "NVIDIA documents the codes of cuda.h")]
         impl CUerror {
             $(pub const $name: Self = Self(NonZeroU32::new($number).expect("an error code is not zero"));)*
 
@@ -69,6 +70,7 @@ impl CUerror {
         }
     }
 
+    /// As C counts.
     pub const fn number(self) -> u32 {
         self.0.get()
     }

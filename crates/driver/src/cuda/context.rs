@@ -9,7 +9,9 @@ use super::types::{CUcontext, CUdevice, CUfunc_cache, CUlimit};
 /// The range of stream priorities. A smaller number is a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priorities {
+    /// That of the streams that go last.
     pub least: i32,
+    /// That of the streams that go first.
     pub greatest: i32,
 }
 

@@ -43,6 +43,7 @@ pub fn error_string(api: &Api, number: u32) -> Result<String, CallError> {
 pub struct ProcAddress {
     /// Null if the driver lacks the function.
     pub function: *mut c_void,
+    /// Whether there is one, and if not, why.
     pub status: CUdriverProcAddressQueryResult,
 }
 

@@ -43,12 +43,16 @@ pub struct Table {
 /// is no block. Must not call the driver.
 pub type FindBlock = unsafe extern "C" fn(data: *mut c_void, address: u64, found: *mut FoundBlock) -> u32;
 
+/// The block has an owner.
 pub const LIVE: u32 = 1;
+/// The block was released.
 pub const RELEASED: u32 = 2;
 
+/// The block that an address lies in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct FoundBlock {
+    /// The address of its first byte.
     pub base: u64,
     /// The size that its owner asked for.
     pub bytes: u64,
@@ -58,10 +62,13 @@ pub struct FoundBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ReadArgument {
+    /// The first address that the kernel may read.
     pub start: u64,
+    /// How many bytes from there.
     pub bytes: u64,
     /// The index of the parameter, from 0.
     pub parameter: u32,
+    /// Not read: it fills the structure.
     pub pad: u32,
 }
 
@@ -74,6 +81,7 @@ pub struct ShortText<const N: usize> {
 }
 
 impl<const N: usize> ShortText<N> {
+    /// The text, or as many of its characters as fit into `N` bytes.
     pub fn new(text: &str) -> Self {
         let length = text.floor_char_boundary(N);
         let mut bytes = [0; N];
@@ -99,6 +107,7 @@ impl<const N: usize> fmt::Debug for ShortText<N> {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FaultReport {
+    /// The kernel's name.
     pub kernel: ShortText<252>,
     /// The whole report in one sentence.
     pub sentence: ShortText<1020>,
@@ -108,7 +117,9 @@ pub struct FaultReport {
     pub has_address: u32,
     /// The line of the PTX text.
     pub line: u32,
+    /// The block of the grid.
     pub block: [u32; 3],
+    /// The thread of the block.
     pub thread: [u32; 3],
 }
 

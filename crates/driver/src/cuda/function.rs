@@ -9,10 +9,13 @@ use super::types::CUfunc_cache;
 /// The offset and the size of a parameter, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
+    /// Where it begins.
     pub offset: usize,
+    /// How long it is.
     pub bytes: usize,
 }
 
+/// An attribute of a function, such as its registers.
 pub fn attribute(api: &Api, function: CUfunction, attribute: CUfunction_attribute) -> Result<i32, CallError> {
     let mut value = 0;
     // SAFETY: `value` outlives the call, which writes one `i32` to it.
@@ -20,6 +23,7 @@ pub fn attribute(api: &Api, function: CUfunction, attribute: CUfunction_attribut
     Ok(value)
 }
 
+/// Changes an attribute of a function, such as its dynamic shared memory.
 pub fn set_attribute(
     api: &Api,
     function: CUfunction,

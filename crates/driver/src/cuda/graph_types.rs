@@ -1,5 +1,6 @@
 //! The types of graphs and of the captures that make them.
 
+#![allow(missing_docs, reason = "NVIDIA documents what cuda.h declares")]
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
 use std::ffi::c_void;

@@ -1,5 +1,6 @@
 //! The C types of modules, kernels, launches and logs. Their layout is asserted.
 
+#![allow(missing_docs, reason = "NVIDIA documents what cuda.h declares")]
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
 use std::ffi::{c_char, c_void};

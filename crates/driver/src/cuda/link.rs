@@ -10,7 +10,9 @@ use super::module::Options;
 /// The image that a link produced. It lives as long as the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linked {
+    /// Its first byte, in host memory.
     pub start: *mut c_void,
+    /// How long it is.
     pub bytes: usize,
 }
 

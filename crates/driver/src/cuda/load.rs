@@ -17,8 +17,15 @@ pub const LIBRARY: &str = "libcuda.so.1";
 /// Why a driver library could not be used.
 #[derive(thiserror::Error)]
 pub enum LoadError {
+    /// The library is not there, or cannot be loaded.
     #[error("{} cannot be loaded: {source}", .path.display())]
-    Library { path: PathBuf, source: libloading::Error },
+    Library {
+        /// The library.
+        path: PathBuf,
+        /// What the dynamic linker said.
+        source: libloading::Error,
+    },
+    /// A library without `cuInit`.
     #[error("{} is not a CUDA driver: it has no cuInit", .0.display())]
     NotADriver(PathBuf),
 }

@@ -1,5 +1,6 @@
 //! The C types of advice on managed memory, and of the older forms of contexts and devices.
 
+#![allow(missing_docs, reason = "NVIDIA documents what cuda.h declares")]
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
 use super::types::{CUdevice, c_enums};

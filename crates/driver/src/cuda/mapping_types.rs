@@ -1,5 +1,6 @@
 //! The C types of virtual memory and of memory shared between processes.
 
+#![allow(missing_docs, reason = "NVIDIA documents what cuda.h declares")]
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
 use std::fmt;

@@ -7,21 +7,27 @@ use super::types::{CUdeviceptr, CUmemoryPool, CUstream};
 /// Free and total memory of the current context's device, across all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
+    /// What no process has allocated.
     pub free_bytes: usize,
+    /// All of it.
     pub total_bytes: usize,
 }
 
 /// Memory for a rectangle whose rows are `pitch_bytes` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pitched {
+    /// The address of the first row.
     pub start: CUdeviceptr,
+    /// From the start of a row to that of the next.
     pub pitch_bytes: usize,
 }
 
 /// A whole allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
+    /// The address of its first byte.
     pub base: CUdeviceptr,
+    /// How long it is.
     pub bytes: usize,
 }
 

@@ -16,6 +16,7 @@ pub struct Options {
 }
 
 impl Options {
+    /// No options.
     pub fn new() -> Self {
         Self::default()
     }

@@ -9,6 +9,7 @@ use super::types::{CUcontext, CUdevice};
 pub struct State {
     /// The flags that it has, or will be created with: [`ctx_flags`](super::ctx_flags).
     pub flags: u32,
+    /// Whether it exists.
     pub active: bool,
 }
 

@@ -3,6 +3,7 @@
 //! Handles are numbers and C enums are newtypes with constants: no value that a driver of any version returns is
 //! undefined behaviour here.
 
+#![allow(missing_docs, reason = "NVIDIA documents what cuda.h declares")]
 #![allow(non_camel_case_types, reason = "the types are named as C names them")]
 
 use std::ffi::c_void;

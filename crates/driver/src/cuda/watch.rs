@@ -22,7 +22,9 @@ use super::types::*;
 /// An argument of a call: its name in the list, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
+    /// Its name in the list of functions.
     pub name: &'static str,
+    /// What it is.
     pub value: Value,
 }
 
@@ -33,7 +35,9 @@ pub enum Value {
     Address(u64),
     /// A context, a stream, a module, …
     Handle(u64),
+    /// A number: a size, a count or flags.
     Count(u64),
+    /// A number that may be negative.
     Signed(i32),
     /// A structure, a function, or a place: not a single number.
     Opaque,
@@ -43,10 +47,26 @@ pub enum Value {
 #[derive(Clone, Copy, Debug)]
 pub enum CallEvent<'a> {
     /// A call is about to reach the driver. If it never returns, there is no `Exit`.
-    Enter { function: Function, arguments: &'a [Argument] },
+    Enter {
+        /// The function.
+        function: Function,
+        /// What it is given.
+        arguments: &'a [Argument],
+    },
     /// The call has returned. If it succeeded, a place for an address or a handle appears as the value that the driver
     /// wrote.
-    Exit { function: Function, start: Instant, end: Instant, outcome: CUresult, arguments: &'a [Argument] },
+    Exit {
+        /// The function.
+        function: Function,
+        /// When it was called.
+        start: Instant,
+        /// When it had returned.
+        end: Instant,
+        /// What it answered.
+        outcome: CUresult,
+        /// What it was given, with what the driver wrote.
+        arguments: &'a [Argument],
+    },
 }
 
 /// Returns a table that calls `observer` and then `api`. The observer runs on the thread that makes the call; inside a

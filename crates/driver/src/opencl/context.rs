@@ -9,11 +9,13 @@ use super::device::from_bytes;
 use super::handle::{ContextId, DeviceId};
 use crate::error::CallError;
 
+/// A context on one device.
 pub fn create(device: DeviceId) -> Result<ContextId, CallError> {
     let made = cl::create_context(&[device.raw()], ptr::null(), None, ptr::null_mut());
     check("clCreateContext", made).map(ContextId::of)
 }
 
+/// Adds one to its reference count.
 pub fn retain(context: ContextId) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clRetainContext", unsafe { cl::retain_context(context.raw()) })

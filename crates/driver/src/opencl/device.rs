@@ -14,25 +14,32 @@ use crate::error::CallError;
 /// The properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
+    /// What its driver calls it.
     pub name: String,
     /// `OpenCL 3.0 CUDA`.
     pub version: String,
     /// The vendor's driver version: `580.159.04`.
     pub driver: String,
+    /// Whether it is a GPU.
     pub is_gpu: bool,
+    /// Its memory.
     pub memory_bytes: u64,
     /// The maximum size of an allocation.
     pub block_bytes_max: u64,
     /// The alignment of a sub-buffer.
     pub align_bytes: u64,
+    /// The most work-items of a work-group.
     pub group_items_max: u64,
+    /// The shared virtual memory that it has.
     pub svm: Svm,
+    /// Whether it loads SPIR-V.
     pub supports_spirv: bool,
 }
 
 /// The kind of shared virtual memory that a device supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Svm {
+    /// No memory has.
     None,
     /// The host may access it while it is mapped.
     Coarse,
@@ -40,6 +47,7 @@ pub enum Svm {
     Fine,
 }
 
+/// Asks a device for all of it.
 pub fn info(device: DeviceId) -> Result<DeviceInfo, CallError> {
     let kind = number(device, CL_DEVICE_TYPE)?;
     Ok(DeviceInfo {

@@ -22,6 +22,7 @@ pub struct InstalledDevice {
     pub platform_name: String,
     /// `OpenCL 3.0 CUDA 13.0.97`.
     pub platform_version: String,
+    /// What it says of itself.
     pub info: DeviceInfo,
 }
 
@@ -57,12 +58,16 @@ impl InstalledDevice {
 /// Why there is no OpenCL device.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
+    /// There is no library.
     #[error("libOpenCL.so.1 is not on this machine")]
     NoLibrary,
+    /// The library finds no driver.
     #[error("libOpenCL.so.1 finds no platform: install a vendor's OpenCL driver")]
     NoPlatform,
+    /// There are drivers, and none has a device.
     #[error("no OpenCL platform has a device")]
     NoDevice,
+    /// A call failed.
     #[error("cannot list OpenCL devices: {0}")]
     Call(CallError),
 }

@@ -10,9 +10,13 @@ use crate::error::CallError;
 /// The state of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
+    /// It is in its queue.
     Queued,
+    /// The device has it.
     Submitted,
+    /// The device executes it.
     Running,
+    /// It has ended well.
     Complete,
     /// It ended with this code.
     Failed(i32),
@@ -28,6 +32,7 @@ pub fn set_status(event: Event, status: i32) -> Result<(), CallError> {
     check("clSetUserEventStatus", cl::set_user_event_status(event.raw(), status))
 }
 
+/// How far the command of an event has come.
 pub fn status(event: Event) -> Result<Status, CallError> {
     let bytes = cl::get_event_data(event.raw(), cl::CL_EVENT_COMMAND_EXECUTION_STATUS);
     let bytes = check("clGetEventInfo", bytes)?;
@@ -48,6 +53,7 @@ pub fn wait(events: &[Event]) -> Result<(), CallError> {
     check("clWaitForEvents", cl::wait_for_events(&raw))
 }
 
+/// Adds one to its reference count.
 pub fn retain(event: Event) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clRetainEvent", unsafe { cl::retain_event(event.raw()) })

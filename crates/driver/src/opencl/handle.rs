@@ -11,6 +11,7 @@ macro_rules! handles {
         pub struct $name(pub(crate) usize);
 
         impl $name {
+            /// No handle.
             pub const NULL: Self = Self(0);
 
             #[allow(dead_code, reason = "not every kind of handle is converted in both directions")]
@@ -41,6 +42,7 @@ macro_rules! handles {
 handles! {
     /// A platform: a vendor's driver.
     PlatformId;
+    /// A device of a platform.
     DeviceId;
     /// Reference-counted, as all below: an object without references is deleted when no command uses it.
     ContextId;
@@ -48,7 +50,9 @@ handles! {
     Queue;
     /// A buffer, or a sub-buffer.
     Memory;
+    /// A program, built or not.
     Program;
+    /// A kernel of a program, with its arguments.
     Kernel;
     /// The state of a command, or a user event.
     Event;

@@ -31,15 +31,18 @@ pub enum AddressQualifier {
 /// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
+    /// Where the memory lies that it leads to.
     pub qualifier: AddressQualifier,
     /// As in the source: `float*`, `uint`.
     pub type_name: String,
 }
 
+/// The kernel of that name, of a program that was built.
 pub fn create(program: Program, name: &CStr) -> Result<Kernel, CallError> {
     check("clCreateKernel", cl::create_kernel(program.raw(), name)).map(Kernel::of)
 }
 
+/// Adds one to its reference count.
 pub fn retain(kernel: Kernel) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clRetainKernel", unsafe { cl::retain_kernel(kernel.raw()) })

@@ -72,6 +72,7 @@ pub fn sub_buffer(of: Memory, flags: cl_mem_flags, offset: usize, bytes: usize) 
     check("clCreateSubBuffer", made).map(Memory::of)
 }
 
+/// Adds one to its reference count.
 pub fn retain(memory: Memory) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clRetainMemObject", unsafe { cl::retain_mem_object(memory.raw()) })
@@ -89,6 +90,7 @@ pub fn reference_count(memory: Memory) -> Result<u64, CallError> {
     check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
 }
 
+/// How long it is.
 pub fn bytes(memory: Memory) -> Result<u64, CallError> {
     let bytes = cl::get_mem_object_data(memory.raw(), cl::CL_MEM_SIZE);
     check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))

@@ -10,10 +10,12 @@ use super::device::{self, from_bytes};
 use super::handle::{ContextId, DeviceId, Program};
 use crate::error::CallError;
 
+/// A program of OpenCL C, which is to be built.
 pub fn from_source(context: ContextId, source: &str) -> Result<Program, CallError> {
     check("clCreateProgramWithSource", cl::create_program_with_source(context.raw(), &[source])).map(Program::of)
 }
 
+/// A program of SPIR-V, which is to be built.
 pub fn from_spirv(context: ContextId, image: &[u8]) -> Result<Program, CallError> {
     check("clCreateProgramWithIL", cl::create_program_with_il(context.raw(), image)).map(Program::of)
 }
@@ -37,6 +39,7 @@ pub fn kernel_names(program: Program) -> Result<Vec<String>, CallError> {
     Ok(all.split(';').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
+/// Adds one to its reference count.
 pub fn retain(program: Program) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clRetainProgram", unsafe { cl::retain_program(program.raw()) })

@@ -25,6 +25,7 @@ pub fn create_timed(context: ContextId, device: DeviceId) -> Result<Queue, CallE
     check("clCreateCommandQueueWithProperties", made).map(Queue::of)
 }
 
+/// Adds one to its reference count.
 pub fn retain(queue: Queue) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer but the handle.
     check("clRetainCommandQueue", unsafe { cl::retain_command_queue(queue.raw()) })

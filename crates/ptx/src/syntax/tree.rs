@@ -5,6 +5,7 @@
 /// A position in the text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
+    /// The line.
     pub line: u32,
     /// In bytes.
     pub column: u32,
@@ -17,44 +18,63 @@ pub struct Module<'a> {
     pub version: (u32, u32),
     /// The target: 90 for `sm_90`.
     pub target: u32,
+    /// What it declares, in its order.
     pub items: Vec<Item<'a>>,
 }
 
+/// What a text declares.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item<'a> {
+    /// A variable.
     Variable(Variable<'a>),
+    /// A function or a kernel.
     Function(Function<'a>),
     /// `.alias name, of;`
     Alias {
+        /// Where it stands.
         at: Position,
+        /// The new name.
         name: &'a str,
+        /// The function that it stands for.
         of: &'a str,
     },
 }
 
+/// Who else knows a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Linkage {
     /// Visible only in this text.
     #[default]
     Local,
+    /// `.visible`: all texts.
     Visible,
+    /// `.extern`: another text defines it.
     Extern,
+    /// `.weak`: another text may define it instead.
     Weak,
+    /// `.common`: all definitions are one.
     Common,
 }
 
 /// The space of a variable or of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
+    /// `.reg`
     Register,
+    /// `.const`
     Const,
+    /// `.global`
     Global,
+    /// `.local`
     Local,
+    /// `.param`
     Param,
+    /// `.shared`
     Shared,
 }
 
-/// The fundamental types.
+/// The fundamental types: each variant is the type of that name.
+#[allow(missing_docs, reason = "PTX names them so")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
     B8,
@@ -82,40 +102,55 @@ pub enum Type {
 /// A variable outside registers, or a parameter of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable<'a> {
+    /// Where it stands.
     pub at: Position,
+    /// Who else knows it.
     pub linkage: Linkage,
+    /// Where it lives.
     pub space: Space,
     /// In bytes, if stated.
     pub align: Option<u32>,
+    /// The type of an element.
     pub ty: Type,
     /// Elements of a vector type: 1, 2 or 4 (8 from version 8.8 on).
     pub vector: u32,
     /// Whether it is declared as the address of device memory: `.ptr` or `.ptr .global`.
     pub is_pointer: bool,
+    /// Its name.
     pub name: &'a str,
     /// Lengths of the dimensions, outermost first; `None` for empty brackets.
     pub dimensions: Vec<Option<u64>>,
+    /// Its initial value; zeros if there is none.
     pub initial: Option<Initial<'a>>,
 }
 
 /// An initial value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Initial<'a> {
+    /// An integer.
     Integer(u64),
     /// The bits of a `0f` or `0d` literal, or of a decimal one (as `f64`).
     Single(u32),
+    /// As [`Single`](Self::Single), of 64 bits.
     Double(u64),
     /// `name`, `name+8`, `generic(name)+8`; `mask` as in `0xff00(name)`, zero if there is none.
     Address {
+        /// Where it stands.
         at: Position,
+        /// The variable or function.
         name: &'a str,
+        /// Whether the address is one of the generic space.
         generic: bool,
+        /// What is added to the address.
         addend: i64,
+        /// Which byte of the address is meant.
         mask: u64,
     },
+    /// `{a, b}`
     List(Vec<Initial<'a>>),
 }
 
+/// What may call a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FunctionKind {
     /// `.entry`
@@ -124,14 +159,22 @@ pub enum FunctionKind {
     Device,
 }
 
+/// A function or a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function<'a> {
+    /// Where it stands.
     pub at: Position,
+    /// Who else knows it.
     pub linkage: Linkage,
+    /// Whether it is a kernel.
     pub kind: FunctionKind,
+    /// Its name.
     pub name: &'a str,
+    /// What it returns.
     pub returns: Vec<Parameter<'a>>,
+    /// What it takes.
     pub parameters: Vec<Parameter<'a>>,
+    /// `.noreturn`
     pub noreturn: bool,
     /// `.maxntid`, with 1 for omitted values.
     pub max_threads: Option<[u32; 3]>,
@@ -148,45 +191,72 @@ pub struct Function<'a> {
 /// A parameter: a variable in param space, or a register.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parameter<'a> {
+    /// A variable of `.param`.
     Param(Variable<'a>),
-    Register { at: Position, ty: Type, name: &'a str },
+    /// A register.
+    Register {
+        /// Where it stands.
+        at: Position,
+        /// Its type.
+        ty: Type,
+        /// Its name.
+        name: &'a str,
+    },
 }
 
+/// A line of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement<'a> {
+    /// `name:`
     Label {
+        /// Where it stands.
         at: Position,
+        /// Its name.
         name: &'a str,
     },
     /// `.reg .b32 %r<5>;` with `count` 5, or `.reg .b32 x;` without one.
     Registers {
+        /// Where it stands.
         at: Position,
+        /// The type of each.
         ty: Type,
+        /// Elements of a vector type.
         vector: u32,
+        /// The names, each with its count.
         names: Vec<(&'a str, Option<u32>)>,
     },
     /// `.local`, `.shared`, `.param`, and also `.global` or `.const` in a function.
     Variable(Variable<'a>),
     /// `{ ... }`: names inside hide those outside.
     Block(Vec<Statement<'a>>),
+    /// An instruction.
     Instruction(Instruction<'a>),
     /// `label: .branchtargets a, b, c;`, and likewise `.calltargets`.
     Targets {
+        /// Where it stands.
         at: Position,
+        /// The label.
         name: &'a str,
+        /// The labels or functions that may be meant.
         targets: Vec<&'a str>,
     },
     /// `label: .callprototype (ret) _ (params);`
     Prototype {
+        /// Where it stands.
         at: Position,
+        /// The label.
         name: &'a str,
+        /// What the function returns.
         returns: Vec<Parameter<'a>>,
+        /// What it takes.
         parameters: Vec<Parameter<'a>>,
     },
 }
 
+/// An instruction, as words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instruction<'a> {
+    /// Where it stands.
     pub at: Position,
     /// `@p` and `@!p`.
     pub guard: Option<Guard<'a>>,
@@ -194,17 +264,22 @@ pub struct Instruction<'a> {
     pub opcode: &'a str,
     /// `global`, `v2`, `f32`: without the dots; a qualifier with colons is one word (`L1::evict_last`).
     pub modifiers: Vec<&'a str>,
+    /// What it works on, in the order of the text.
     pub operands: Vec<Operand<'a>>,
     /// From the guard to before the semicolon, as written.
     pub text: &'a str,
 }
 
+/// The predicate that an instruction depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard<'a> {
+    /// The register.
     pub register: &'a str,
+    /// Whether it has to be false.
     pub negated: bool,
 }
 
+/// What an instruction works on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operand<'a> {
     /// A register, a variable, a label, a function, a special register (`%tid.x` is one name).
@@ -222,7 +297,12 @@ pub enum Operand<'a> {
     /// `_`
     Sink,
     /// `[base+offset]`, `[base]`, `[0x10]`; some instructions have more than one element: `[a, {x, y}]`.
-    Address { base: Base<'a>, offset: i64 },
+    Address {
+        /// What it starts from.
+        base: Base<'a>,
+        /// What is added to that.
+        offset: i64,
+    },
     /// `{a, b}`
     Vector(Vec<Operand<'a>>),
     /// `a|b`: two destinations.
@@ -231,8 +311,11 @@ pub enum Operand<'a> {
     List(Vec<Operand<'a>>),
 }
 
+/// What an address starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base<'a> {
+    /// A register or a variable.
     Name(&'a str),
+    /// A number.
     Integer(u64),
 }

@@ -28,10 +28,12 @@ pub struct RemoteModule {
 }
 
 impl RemoteModule {
+    /// Its name at the broker.
     pub fn name(&self) -> &str {
         &self.info.name
     }
 
+    /// The length of its text.
     pub fn bytes(&self) -> u64 {
         self.info.bytes
     }
@@ -41,6 +43,7 @@ impl RemoteModule {
         &self.info.sha256
     }
 
+    /// Its kernels, and what they take.
     pub fn kernels(&self) -> &[Signature] {
         &self.kernels
     }

@@ -287,10 +287,12 @@ impl Drop for RemoteInner {
 }
 
 impl RemoteBlock {
+    /// How long it is.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    /// What may be done with it.
     pub fn access(&self) -> Access {
         self.access
     }

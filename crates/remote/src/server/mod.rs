@@ -102,14 +102,17 @@ impl Default for ServerLimits {
 /// The parts of a server.
 #[derive(Debug)]
 pub struct RemoteServer {
+    /// Where clients connect.
     pub listener: TcpListener,
     /// Without one there is no TLS, for clients on its own machine.
     pub identity: Option<Identity>,
+    /// What clients have to show.
     pub token: Token,
     /// The broker's socket.
     pub socket: PathBuf,
     /// The broker's device.
     pub device: Device,
+    /// What clients may take.
     pub limits: ServerLimits,
 }
 

@@ -25,6 +25,7 @@ pub struct Config {
     pub memory_bytes: u64,
     /// How many devices there are; at least one.
     pub devices: usize,
+    /// When work of streams runs.
     pub schedule: Schedule,
     /// A kernel that runs longer than this is ended; nothing lets each run as long as it likes.
     pub kernel_timeout: Option<Duration>,
@@ -37,8 +38,11 @@ pub struct Config {
 /// Where the driver writes what it has to say of errors, besides its own log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFile {
+    /// The standard output.
     Stdout,
+    /// The standard error.
     Stderr,
+    /// A file.
     Path(PathBuf),
 }
 
@@ -57,8 +61,11 @@ impl LogFile {
 /// A setting that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
+    /// The variable of the environment.
     pub variable: &'static str,
+    /// What it says.
     pub value: String,
+    /// What it may say.
     pub expected: &'static str,
 }
 

@@ -33,13 +33,18 @@ impl std::fmt::Display for Executed {
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
+    /// The caller's.
     Caller,
+    /// The kernel's.
     Kernel,
+    /// The device's.
     Device,
+    /// That of the connection to the broker or the worker.
     Connection,
 }
 
 /// Why a call failed. Arguments are counted from 1.
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, thiserror::Error)]
 pub enum CallError {
     // Caused by the caller.
@@ -159,6 +164,7 @@ impl From<RequestError> for CallError {
 }
 
 impl CallError {
+    /// Whose fault it was.
     pub fn origin(&self) -> ErrorOrigin {
         match self {
             Self::Name(_)

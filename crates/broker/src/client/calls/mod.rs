@@ -31,8 +31,11 @@ use crate::wire::{Fence, Id};
 /// The launch of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
+    /// The kernel.
     pub kernel: &'a Kernel,
+    /// Its blocks and threads.
     pub grid: Grid,
+    /// What it is given, in the order of its parameters.
     pub arguments: &'a [Argument<'a>],
     /// The stream at the worker, from 0 to 15. Calls of one stream are executed one after the other.
     pub stream: u32,

@@ -42,10 +42,12 @@ pub struct Kernel {
 }
 
 impl Module {
+    /// The broker's number of it.
     pub fn id(&self) -> Id {
         self.id
     }
 
+    /// The name that it was put under.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -55,10 +57,12 @@ impl Module {
         &self.hash
     }
 
+    /// The length of its text.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    /// Its kernels, and what they take.
     pub fn kernels(&self) -> &[Signature] {
         &self.kernels
     }
@@ -102,6 +106,7 @@ impl Kernel {
         Self { module_id: Id(1), module: module.into(), index: 0, signature }
     }
 
+    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.signature.name
     }
@@ -111,6 +116,7 @@ impl Kernel {
         &self.module
     }
 
+    /// What it takes.
     pub fn parameters(&self) -> &[Parameter] {
         &self.signature.parameters
     }
@@ -127,11 +133,15 @@ impl Kernel {
 /// A module as the broker lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModule {
+    /// Its name.
     pub name: String,
+    /// The length of its text.
     pub bytes: u64,
+    /// The user that put it there.
     pub user: u32,
     /// SHA-256 of the text, in hexadecimal.
     pub hash: String,
+    /// How long ago, in seconds.
     pub age_s: u64,
 }
 

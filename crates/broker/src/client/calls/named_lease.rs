@@ -28,6 +28,7 @@ pub struct NamedLease {
 }
 
 impl NamedLease {
+    /// How long it is.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -12,7 +12,9 @@ use crate::wire::{Reply, Request};
 /// What was published at a broker that was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopReport {
+    /// How many names there were.
     pub names: u64,
+    /// How much memory was under them.
     pub bytes: u64,
 }
 
