@@ -14,6 +14,7 @@ const PART_BYTES_MAX: usize = 64;
 pub struct Name(String);
 
 /// Why a text is not a name.
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {

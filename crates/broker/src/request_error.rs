@@ -5,6 +5,7 @@ use crate::wire::{DecodeError, MemoryKind, VERSION};
 use std::fmt;
 
 /// Why the broker refused a request. [`std::fmt::Display`] explains the fields.
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {

@@ -107,6 +107,7 @@ fn code_of(error: &Error) -> FreeholdError {
                 FreeholdError::NotYours
             }
             WrongRelease::ForkedChild { .. } => FreeholdError::ForkedChild,
+            _ => FreeholdError::Internal,
         },
         Error::StreamCaptured => FreeholdError::StreamCaptured,
         Error::NoSuchPool => FreeholdError::NoSuchPool,

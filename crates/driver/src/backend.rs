@@ -263,6 +263,7 @@ pub struct BlockBounds {
 pub type BlockAnnotation = Box<dyn fmt::Debug + Send + Sync>;
 
 /// How a kernel faulted, as far as the device reports it.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultDetails {
     /// The kernel's name.
@@ -396,6 +397,7 @@ pub trait Kernels {
 }
 
 /// The format of an image.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageKind {
     /// PTX: text that ends in a NUL.

@@ -27,6 +27,7 @@ impl fmt::Debug for Code {
 }
 
 /// The meaning of a code, independent of the driver.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The device has not enough free memory or addresses.

@@ -32,6 +32,7 @@ use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 /// }
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[non_exhaustive]
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
     // The caller's.

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::syntax::tree::Position;
 
 /// The first error in a text.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// Where it is.
@@ -18,6 +19,7 @@ pub struct Error {
 }
 
 /// The kind of an error.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The text violates the grammar.

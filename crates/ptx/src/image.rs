@@ -36,6 +36,7 @@ impl Unit {
 }
 
 /// Why texts cannot be linked.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkError {
     /// Declared and used, but not defined.

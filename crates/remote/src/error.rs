@@ -37,6 +37,7 @@ pub enum Executed {
 }
 
 /// Why a call failed.
+#[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RemoteError {

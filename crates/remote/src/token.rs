@@ -12,6 +12,7 @@ const LENGTH_MIN: usize = 16;
 pub struct Token(String);
 
 /// Why a text is not a token.
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {

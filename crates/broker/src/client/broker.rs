@@ -31,6 +31,7 @@ use crate::wire::{Access, BrokerStats, Fence, Id, Policy, Reply, Request, Reques
 const SIGNAL_STREAMS: usize = 4;
 
 /// Why an operation of [`Broker`] failed.
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(thiserror::Error)]
 pub enum Error {

@@ -144,6 +144,7 @@ impl Host {
 }
 
 /// The lock of named host memory. Dropping it releases the lock.
+#[must_use = "dropping the guard releases the lock"]
 #[derive(Debug)]
 pub struct HostGuard<'a> {
     host: &'a Host,

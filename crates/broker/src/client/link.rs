@@ -43,6 +43,7 @@ pub enum SpinPolicy {
 }
 
 /// Why a request failed.
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {

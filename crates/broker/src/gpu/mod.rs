@@ -24,6 +24,7 @@ use crate::wire::Id;
 use freehold::signature::Signature;
 
 /// Why an operation of [`Gpu`] failed.
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(thiserror::Error)]
 pub enum GpuError {

@@ -216,7 +216,7 @@ fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
     assert_eq!(broker.stats()?.leases, 2, "the child has returned nothing");
     assert!(host.lock(std::time::Duration::ZERO).is_err(), "the child has not released the lock");
     drop(guard);
-    host.lock(std::time::Duration::ZERO)?;
+    drop(host.lock(std::time::Duration::ZERO)?);
     kept.close().map_err(|(_, error)| error)?;
     lease.close().map_err(|(_, error)| error)?;
     assert_eq!(broker.stats()?.leases, 0);

@@ -56,6 +56,7 @@ impl InstalledDevice {
 }
 
 /// Why there is no OpenCL device.
+#[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     /// There is no library.

@@ -52,6 +52,7 @@ impl fmt::Debug for Device {
 /// assert_eq!(device.owner_of(theirs), None);
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[must_use = "the ledger forgets the memory when this is dropped"]
 pub struct Adopted {
     device: Arc<DeviceInner>,
     block: BlockId,
@@ -429,6 +430,7 @@ impl Device {
     /// }
     /// # Ok::<(), freehold::Error>(())
     /// ```
+    #[must_use = "each error is reported once"]
     pub fn drop_errors(&self) -> Vec<Error> {
         if self.inner().is_child() { Vec::new() } else { self.inner().take_drop_errors() }
     }

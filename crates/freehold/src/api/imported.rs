@@ -170,6 +170,7 @@ impl Imported {
 /// assert!(departure.is_over()?); // nothing used it
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[must_use = "it only reports when the memory is unmapped"]
 pub struct Departure {
     context: Context,
     leaving: Arc<PendingUnmap>,

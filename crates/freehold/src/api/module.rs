@@ -67,6 +67,7 @@ struct Inner {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "it only reports when the module is unloaded"]
 pub struct PendingUnload {
     context: Context,
     loaded: Weak<()>,

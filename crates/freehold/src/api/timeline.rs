@@ -29,6 +29,7 @@ pub use crate::trace::perfetto;
 /// # std::fs::remove_file(&file).expect("the file is there");
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[must_use = "a recording ends when it is dropped"]
 pub struct Recording {
     device: Arc<DeviceInner>,
     is_over: bool,

@@ -1,6 +1,7 @@
 //! How much memory there is, in numbers.
 
 /// How much memory a device's pools have, in which state.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Blocks that somebody has.

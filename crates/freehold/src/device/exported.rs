@@ -20,6 +20,7 @@ use std::os::fd::OwnedFd;
 /// assert_eq!(stream.download(&part)?, [1, 2, 3]);
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct Exported {
     /// Of the chunk that the block lies in. Other blocks that were asked for with

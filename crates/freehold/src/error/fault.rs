@@ -9,6 +9,7 @@ use freehold_driver::{CallError, FaultDetails};
 use crate::ledger::StreamId;
 
 /// A kernel that had not been seen to end when a fault was noticed.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// Its name.

@@ -29,6 +29,7 @@ const SOFT_HINT: &str = if cfg!(feature = "soft") { "; the software device, soft
 /// assert_eq!(error, OpenError::UnknownDevice("gpu".to_owned()));
 /// assert_eq!(error.to_string(), r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
 /// ```
+#[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The selector names no kind of device.
@@ -133,6 +134,7 @@ impl fmt::Debug for OpenError {
 }
 
 /// Why a driver cannot be used here.
+#[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     /// There is no library.

@@ -20,6 +20,7 @@ const TAGS_TOLD: usize = 5;
 /// println!("{shortage}"); // who has what, and what would help
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// What was asked for.
@@ -43,6 +44,7 @@ pub struct Shortage {
 }
 
 /// What would help, the cheapest first.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Nothing does: it is more than the device has.

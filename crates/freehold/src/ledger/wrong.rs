@@ -21,6 +21,7 @@ use super::entry::Owner;
 /// println!("{wrong}"); // where it was allocated, and where released
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongRelease {
     /// The address lies within a block.
@@ -124,6 +125,7 @@ impl fmt::Debug for WrongRelease {
 /// assert!(matches!(refused, Err(Error::NotEntered(NotEntered::Overlap { .. }))));
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotEntered {
     /// Another entry lies there.

@@ -290,6 +290,7 @@ impl Run {
             Err(WrongRelease::ContextDestroyed { .. }) => "context destroyed",
             Err(WrongRelease::Held { .. }) => panic!("the ledger knows of no handles"),
             Err(WrongRelease::ForkedChild { .. }) => panic!("the ledger knows of no processes"),
+            Err(other) => panic!("the model does not know {other}"),
         });
     }
 

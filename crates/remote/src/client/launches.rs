@@ -94,6 +94,7 @@ pub enum RemoteArgument<'a> {
 }
 
 /// A submitted launch. Dropping it does not cancel it.
+#[must_use = "a launch that is dropped goes on, but its errors are lost"]
 #[derive(Debug)]
 pub struct RemoteCall {
     remote: Remote,

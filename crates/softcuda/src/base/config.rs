@@ -19,6 +19,7 @@ pub enum Schedule {
 }
 
 /// The settings of the software device.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Memory of each device in bytes, a multiple of 2 MiB.
@@ -59,6 +60,7 @@ impl LogFile {
 }
 
 /// A setting that cannot be read.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The variable of the environment.

@@ -44,6 +44,7 @@ pub enum ErrorOrigin {
 }
 
 /// Why a call failed. Arguments are counted from 1.
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, thiserror::Error)]
 pub enum CallError {

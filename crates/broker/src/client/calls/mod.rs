@@ -264,6 +264,7 @@ impl Caller {
 
 /// A submitted call. Dropping it does not cancel it, nor does the end of the process; but then its failure is not
 /// reported.
+#[must_use = "a call that is dropped goes on, but its errors are lost"]
 #[derive(Debug)]
 pub struct Call {
     channel: Arc<Channel>,
