@@ -5,7 +5,7 @@
 //! - `command`, `apt`, `pip`, `programs`: commands, packages that the tests need, and what cargo builds.
 //! - `runner`: runs cases in parallel, each in a process of its own, and prints the command that repeats a failure.
 //! - A file for each step: `headers`, `kernels`, `library`, `fuzz`, `grpc`, `mpi`, `opencl`, `cudarc`, `pycuda`, `warm_path`,
-//!   `bundle`.
+//!   `dependencies`, `publish`, `bundle`.
 //! - `steps`: what `check` and `test` do. `soak`: random tests and fuzz targets until the time is up.
 //!
 //! `check` and `test` prepare all steps first, in two lanes: one builds in cargo's target folder, the other downloads and
@@ -22,6 +22,7 @@ mod apt;
 mod bundle;
 mod command;
 mod cudarc;
+mod dependencies;
 mod fuzz;
 mod grpc;
 mod headers;
@@ -31,6 +32,7 @@ mod mpi;
 mod opencl;
 mod pip;
 mod programs;
+mod publish;
 mod pycuda;
 mod runner;
 mod soak;
@@ -88,6 +90,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// What `cargo deny` takes for `cargo metadata`
+    #[command(hide = true)]
+    Metadata {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -99,6 +107,7 @@ fn main() -> ExitCode {
             library::make(&[]).map(|library| println!("{}\n{}", library.object.display(), library.header.display()))
         }
         Task::Bundle { folder } => bundle::make(&folder),
+        Task::Metadata { arguments } => dependencies::metadata(&arguments),
         Task::Kernels { check } => {
             kernels::make(if check { kernels::OutputMode::Compare } else { kernels::OutputMode::Write })
                 .and_then(|()| kernels::assemble())

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::command::{Failure, cargo, cargo_build, command, run, run_quiet};
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
-use crate::{apt, cudarc, fuzz, grpc, headers, kernels, mpi, opencl, pycuda, warm_path};
+use crate::{apt, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, opencl, publish, pycuda, warm_path};
 
 /// How much is run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,9 @@ const BACKGROUND: &[Step] = &[
     step("Debian packages", || no_cases(apt::packages())),
     step("ptxas", kernels::cases),
     step("CUDA headers", headers::cases),
+    step("licenses", dependencies::cases),
+    step("packages", publish::packages),
+    step("features", publish::features),
     step("gRPC from Python", grpc::cases),
     step("fuzz targets", || fuzz::cases(Duration::from_secs(5))),
     step("cudarc", cudarc::cases),
