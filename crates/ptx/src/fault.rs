@@ -3,7 +3,6 @@
 use std::fmt;
 
 /// What a thread did that aborted its kernel.
-#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// What it did.
