@@ -1,4 +1,4 @@
-//! What the environment says of the software device: its size, how many there are, in what order work runs.
+//! Settings of the software device, read from the environment: memory size, number of devices, schedule.
 
 use std::env;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
 
-/// In what order the work of streams runs.
+/// The order in which the work of streams runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Each stream has a thread of its own.
+    /// Each stream has its own thread.
     Threads,
-    /// Work runs in the call that asks for it, as far as it can.
+    /// Work runs in the call that submits it, as far as it can.
     Eager,
     /// A generator with this seed decides at each call which stream advances and how far.
     Seed(u64),
@@ -24,19 +24,20 @@ pub enum Schedule {
 pub struct Config {
     /// Memory of each device in bytes, a multiple of 2 MiB.
     pub memory_bytes: u64,
-    /// How many devices there are; at least one.
+    /// Number of devices, at least one.
     pub devices: usize,
     /// When work of streams runs.
     pub schedule: Schedule,
-    /// A kernel that runs longer than this is ended; nothing lets each run as long as it likes.
+    /// Time after which a running kernel is stopped. `None` sets no limit.
     pub kernel_timeout: Option<Duration>,
-    /// Whether the host reads and writes device memory where the device does.
+    /// Whether the host can access device memory at its device address.
     pub is_coherent: bool,
-    /// The name of the machine that the devices are in: processes of one user with the same name share them.
+    /// Name of the machine that the devices are in. Processes of one user share the devices of machines with the same
+    /// name.
     pub machine: String,
 }
 
-/// Where the driver writes what it has to say of errors, besides its own log.
+/// Where error messages are written, in addition to the driver's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFile {
     /// The standard output.
@@ -48,7 +49,7 @@ pub enum LogFile {
 }
 
 impl LogFile {
-    /// What `CUDA_LOG_FILE` names, as for NVIDIA's driver.
+    /// Returns the destination that `CUDA_LOG_FILE` names, with the same rules as NVIDIA's driver.
     pub fn from_env() -> Option<Self> {
         let value = env::var_os("CUDA_LOG_FILE").filter(|value| !value.is_empty())?;
         Some(match value.to_str() {
@@ -93,11 +94,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings in `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_SCHEDULE`,
+    /// Reads the settings from `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_SCHEDULE`,
     /// `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT` and `FREEHOLD_SOFT_MACHINE`.
     ///
     /// # Errors
-    /// A variable that is set to something else than its documented forms.
+    /// A variable is set to a value other than its documented forms.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::read(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
@@ -160,7 +161,7 @@ fn parse_seconds(text: &str) -> Option<Duration> {
     (!limit.is_zero()).then_some(limit)
 }
 
-/// A size with a unit of 1024s, rounded down to whole pages of 2 MiB.
+/// Parses a size with an optional binary unit and rounds it down to whole pages of 2 MiB.
 fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,9 +1,9 @@
-//! Handles: an index and a generation, encoded as an address, so that a dead, foreign or wild handle is found out by a
-//! look-up and never followed.
+//! Handles: an index and a generation, encoded as an address. A dead, foreign or wild handle is detected by a look-up
+//! and never dereferenced.
 //!
-//! Programs take handles for pointers: they read them as signed numbers, and expect them to be aligned. So handles are
-//! addresses below 2^47 of a range that this process has reserved and that is never readable or writable: no handle is
-//! the address of anything, and following one ends the program where it does so.
+//! Programs treat handles as pointers: they read them as signed numbers and expect them to be aligned. So handles are
+//! addresses below 2^47 in a range that this process has reserved and that is never readable or writable. A handle is
+//! never the address of an object, and a program that dereferences one crashes at that access.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use super::sync::{read, write};
 use freehold_driver::cuda::CUerror;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// What kind of thing a handle names: which part of the reserved range it lies in.
+/// The kind of object that a handle names. It selects the part of the reserved range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum HandleKind {
@@ -34,7 +34,7 @@ pub(crate) enum HandleKind {
 }
 
 impl HandleKind {
-    /// What a call answers that is given a handle of this kind which names nothing.
+    /// The error code for a handle of this kind that names nothing.
     fn invalid_handle_code(self) -> CUerror {
         match self {
             Self::Context => CUerror::INVALID_CONTEXT,
@@ -48,40 +48,40 @@ impl HandleKind {
     }
 }
 
-/// Parts of the range, one for each kind.
+/// Number of parts of the range, one for each kind.
 const KINDS: usize = 16;
-/// Distance of two handles, the alignment of what an allocator gives.
+/// Distance between two handles: the alignment that allocators guarantee.
 const HANDLE_STRIDE_BYTES: usize = 16;
 const INDEX_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 11;
-/// Handles of one kind that are alive at once, at the most.
+/// Maximum number of live handles of one kind.
 const INDICES: usize = 1 << INDEX_BITS;
-/// Things that one index names before it rests.
+/// Number of objects that one index names before it is set aside as exhausted.
 const GENERATIONS: u32 = 1 << GENERATION_BITS;
 const HANDLES_PER_KIND: usize = 1 << (INDEX_BITS + GENERATION_BITS);
 const KIND_BYTES: usize = HANDLES_PER_KIND * HANDLE_STRIDE_BYTES;
 const RANGE_BYTES: usize = KINDS * KIND_BYTES;
-/// No address of a program is as large, and no handle may be.
+/// End of user-space addresses, and so of handles.
 const ADDRESS_END: usize = 1 << 47;
 
-/// The addresses that handles are taken from, reserved for as long as the value lives.
+/// The reserved addresses that handles are taken from. Dropping the value releases them.
 #[derive(Debug)]
 pub(crate) struct HandleRange {
     base: usize,
 }
 
 impl HandleRange {
-    /// Reserves the addresses. The kernel is asked for the same place each time, so that a run can be repeated with the
-    /// same handles; it lies below the addresses of devices.
+    /// Reserves the addresses. The hint is the same each time, below the addresses of devices, so that handles are the
+    /// same in a repeated run.
     pub(crate) fn reserve() -> io::Result<Self> {
         const HINT: usize = 0x0400_0000_0000;
         let hint = HINT as *mut std::ffi::c_void;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
+        // SAFETY: a new anonymous mapping at an address that the kernel chooses replaces nothing.
         let start = unsafe { mmap_anonymous(hint, RANGE_BYTES, ProtFlags::empty(), flags) }?;
         let range = Self { base: start as usize };
         if range.base + RANGE_BYTES > ADDRESS_END {
-            return Err(io::Error::other("the system has no addresses below 2^47 for handles"));
+            return Err(io::Error::other("no free address range below 2^47 for handles"));
         }
         Ok(range)
     }
@@ -94,13 +94,13 @@ impl HandleRange {
 
 impl Drop for HandleRange {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nobody reads or writes where nothing can be read or written.
+        // SAFETY: this value owns the mapping, and its pages are inaccessible, so nothing reads or writes them.
         let unmapped = unsafe { munmap(self.base as *mut std::ffi::c_void, RANGE_BYTES) };
-        assert!(unmapped.is_ok(), "a whole mapping of our own can be unmapped");
+        assert!(unmapped.is_ok(), "an owned mapping can be unmapped");
     }
 }
 
-/// The handles of one kind, as numbers from zero on.
+/// The handles of one kind, numbered from zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandleSpace {
     kind: HandleKind,
@@ -108,29 +108,28 @@ pub(crate) struct HandleSpace {
 }
 
 impl HandleSpace {
-    /// The handle with an index, of which there are 2^35.
+    /// Returns the handle with this index, which is below 2^35.
     pub(crate) fn handle(self, index: usize) -> usize {
         self.base + index % HANDLES_PER_KIND * HANDLE_STRIDE_BYTES
     }
 
-    /// The index of a handle, unless it is of another kind or wild.
+    /// Returns the index of a handle, or `None` if the handle is wild or of another kind.
     pub(crate) fn index(self, handle: usize) -> Option<usize> {
         let offset = handle.checked_sub(self.base).filter(|offset| offset % HANDLE_STRIDE_BYTES == 0)?;
         Some(offset / HANDLE_STRIDE_BYTES).filter(|&index| index < HANDLES_PER_KIND)
     }
 }
 
-/// What the next handle after a removal looks like.
+/// Whether a removed handle is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleReuse {
-    /// The removed handle comes back for the next thing, as the real driver's do where they are addresses of
-    /// records that are used again.
+    /// The next object gets the removed handle, as with the real driver, whose handles are addresses of reused records.
     Immediate,
-    /// A removed handle is never seen again.
+    /// A removed handle is never used again.
     Never,
 }
 
-/// The live things of one kind by their handles.
+/// The live objects of one kind by handle.
 #[derive(Debug)]
 pub(crate) struct HandleTable<T> {
     space: HandleSpace,
@@ -141,10 +140,10 @@ pub(crate) struct HandleTable<T> {
 #[derive(Debug)]
 struct Slots<T> {
     entries: Vec<Slot<T>>,
-    /// Indices of entries without a value; the last one removed is the first one used again.
+    /// Indices of entries without a value. The last one removed is reused first.
     free: Vec<u32>,
-    /// Indices without a value that have had all their generations, oldest first: they begin again when every index was
-    /// used as often.
+    /// Indices without a value that have used all their generations, oldest first. They are reused when every index is
+    /// exhausted.
     exhausted: VecDeque<u32>,
 }
 
@@ -152,12 +151,12 @@ struct Slots<T> {
 struct Slot<T> {
     generation: u32,
     value: Option<Arc<T>>,
-    /// What a removed handle named, until it comes back.
+    /// The object that a removed handle named, until the handle is reused.
     removed: Option<Arc<T>>,
 }
 
 impl<T> Slots<T> {
-    /// An index without a value.
+    /// Returns an index without a value.
     fn alloc_slot(&mut self) -> u32 {
         if let Some(index) = self.free.pop() {
             return index;
@@ -169,7 +168,7 @@ impl<T> Slots<T> {
         (self.entries.len() - 1) as u32
     }
 
-    /// Takes the value out of an entry, if it has one.
+    /// Takes the value out of an entry, if there is one.
     fn free_slot(&mut self, index: usize, reuse: HandleReuse) -> Option<Arc<T>> {
         let slot = &mut self.entries[index];
         let value = slot.value.take()?;
@@ -178,7 +177,7 @@ impl<T> Slots<T> {
             HandleReuse::Immediate => slot.removed = Some(Arc::clone(&value)),
         }
         let is_exhausted = reuse == HandleReuse::Never && slot.generation == 0;
-        let index = u32::try_from(index).expect("an index has 24 bits");
+        let index = u32::try_from(index).expect("an index fits in 24 bits");
         if is_exhausted {
             self.exhausted.push_back(index)
         } else {
@@ -194,7 +193,7 @@ impl<T> HandleTable<T> {
         Self { space: handles, reuse, slots: RwLock::new(slots) }
     }
 
-    /// Enters what `make` builds from its own handle.
+    /// Inserts the value that `make` builds from its handle.
     pub(crate) fn insert_with(&self, make: impl FnOnce(usize) -> Arc<T>) -> (usize, Arc<T>) {
         let mut slots = write(&self.slots);
         let index = slots.alloc_slot();
@@ -213,15 +212,16 @@ impl<T> HandleTable<T> {
         if slot.generation == generation { slot.value.clone() } else { None }
     }
 
-    /// What a handle names.
+    /// Returns the object that a handle names.
     ///
     /// # Errors
-    /// It names nothing: the code is that of its kind.
+    /// The handle names nothing: the code is that of its kind.
     pub(crate) fn get(&self, handle: usize) -> Result<Arc<T>, CUerror> {
         self.find(handle).ok_or(self.space.kind.invalid_handle_code())
     }
 
-    /// What a handle names, or named before it was removed: for a handle that comes back.
+    /// Returns the object that a handle names, or the one it named before it was removed. For kinds whose handles are
+    /// reused.
     pub(crate) fn find_or_removed(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = self.decode(handle)?;
         let slots = read(&self.slots);
@@ -229,7 +229,7 @@ impl<T> HandleTable<T> {
         slot.value.clone().or_else(|| slot.removed.clone())
     }
 
-    /// Ends a handle and gives back what it named.
+    /// Removes a handle and returns the object that it named.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = self.decode(handle)?;
         let mut slots = write(&self.slots);
@@ -239,7 +239,7 @@ impl<T> HandleTable<T> {
         slots.free_slot(index as usize, self.reuse)
     }
 
-    /// Ends the handles of everything that `unwanted` picks.
+    /// Removes the handles of all objects for which `unwanted` returns true.
     pub(crate) fn remove_all(&self, unwanted: impl Fn(&T) -> bool) {
         let mut slots = write(&self.slots);
         for index in 0..slots.entries.len() {

@@ -1,6 +1,6 @@
-//! What the driver has to say of errors: its log, who is told of each message, and the file that `CUDA_LOG_FILE` names.
+//! The driver's log of errors, the callbacks that get each message, and the file that `CUDA_LOG_FILE` names.
 //!
-//! No lock of this module is held while a function of the program's is called.
+//! No lock of this module is held while a callback of the program runs.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -17,28 +17,28 @@ use super::config::LogFile;
 use super::stdio;
 use super::sync::lock;
 
-/// As many bytes as the log keeps: of older messages only that they were there.
+/// Maximum size of the log in bytes. Older messages are dropped, and the log is then marked as truncated.
 const KEPT_BYTES_MAX: usize = 25_600;
 
-/// Stands for messages that the log no longer has, or has no room for.
+/// Stands for messages that were dropped from the log or that do not fit the caller's buffer.
 const TRUNCATED: &str = "[Log truncated: older messages are lost]\n";
 
-/// A function of the program's that is told of messages.
+/// A callback of the program that gets each message.
 pub(crate) type LogCallback = unsafe extern "C" fn(*mut c_void, CUlogLevel, *mut std::ffi::c_char, usize);
 
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Option<LogFile>,
     state: Mutex<State>,
-    /// How the first kernel that went wrong did so.
+    /// The first fault of a kernel.
     first_fault: OnceLock<Fault>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Lines with their end.
+    /// Lines, each with its line feed.
     lines: VecDeque<String>,
-    /// The number of the first of them.
+    /// The number of the first line.
     first: CUlogIterator,
     bytes: usize,
     callbacks: Vec<RegisteredCallback>,
@@ -49,7 +49,7 @@ struct State {
 struct RegisteredCallback {
     id: usize,
     callback: LogCallback,
-    /// The program's own pointer, which only its function follows.
+    /// The program's pointer, which only its callback dereferences.
     data: usize,
 }
 
@@ -58,7 +58,7 @@ impl Log {
         Self { file, state: Mutex::default(), first_fault: OnceLock::new() }
     }
 
-    /// Writes an error down, and tells everybody of it.
+    /// Appends an error to the log, writes it to the log file and passes it to all callbacks.
     pub(crate) fn error(&self, message: &str) {
         let line = format!("[{}][{}][CUDA][E] {message}\n", time_of_day(), thread_id());
         self.write_to_file(&line);
@@ -83,18 +83,18 @@ impl Log {
         }
     }
 
-    /// Writes down how a kernel went wrong.
+    /// Logs the fault of a kernel.
     pub(crate) fn record_fault(&self, fault: &Fault) {
         self.first_fault.get_or_init(|| fault.clone());
         self.error(&fault.to_string());
     }
 
-    /// How the first kernel that went wrong did so, if one has.
+    /// Returns the first fault of a kernel, if there was one.
     pub(crate) fn first_fault(&self) -> Option<&Fault> {
         self.first_fault.get()
     }
 
-    /// The log's own file is a help, not a promise: what cannot be written there is in the log still.
+    /// Writes a line to the log file. Failures are ignored: the message is in the log anyway.
     fn write_to_file(&self, line: &str) {
         match &self.file {
             None => {}
@@ -108,7 +108,7 @@ impl Log {
         }
     }
 
-    /// Has a function told of every message from now on; the number ends that.
+    /// Registers a callback for all later messages. The returned number unregisters it.
     pub(crate) fn register(&self, callback: LogCallback, data: usize) -> usize {
         let mut state = lock(&self.state);
         state.last_id += 1;
@@ -124,12 +124,12 @@ impl Log {
         Ok(())
     }
 
-    /// The number that the next message will have.
+    /// Returns the number that the next message will have.
     pub(crate) fn next_index(&self) -> CUlogIterator {
         lock(&self.state).next_index()
     }
 
-    /// The messages from a number on, or all.
+    /// Returns the messages from a number on, or all messages.
     pub(crate) fn since(&self, from: Option<CUlogIterator>) -> LogLines {
         let state = lock(&self.state);
         let from = from.unwrap_or(0);
@@ -150,11 +150,11 @@ impl State {
     }
 }
 
-/// Messages taken out of the log.
+/// Messages copied from the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LogLines {
     lines: Vec<String>,
-    /// Whether older ones that were asked for are lost.
+    /// Whether older messages of the requested range were dropped.
     is_truncated: bool,
     pub(crate) end: CUlogIterator,
 }
@@ -165,10 +165,10 @@ impl LogLines {
         [head].into_iter().chain(self.lines.iter().map(String::as_str)).collect()
     }
 
-    /// As many of the newest messages as fit into `bytes` with a NUL behind them.
+    /// Returns as many of the newest messages as fit into `bytes` with a terminating NUL.
     ///
     /// # Errors
-    /// There are some, and none fits.
+    /// There are messages, but none fits.
     pub(crate) fn newest_fitting(&self, bytes: usize) -> Result<String, CUerror> {
         let whole = self.text();
         if whole.len() < bytes || whole.is_empty() {
@@ -189,14 +189,14 @@ impl LogLines {
     }
 }
 
-/// The time of day, in UTC.
+/// Returns the time of day in UTC.
 fn time_of_day() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, milliseconds) = (now.as_secs() % 86_400, now.subsec_millis());
     format!("{:02}:{:02}:{:02}.{milliseconds:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The number of the calling thread.
+/// Returns the number of the calling thread.
 fn thread_id() -> u64 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned().into()
 }

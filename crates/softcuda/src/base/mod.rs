@@ -1,4 +1,4 @@
-//! What knows nothing of CUDA objects: settings, handles, locks, the log.
+//! Parts that do not depend on CUDA objects: settings, handles, locks, the log.
 
 pub mod config;
 pub(crate) mod handle_table;

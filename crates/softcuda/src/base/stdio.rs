@@ -1,5 +1,5 @@
-//! The program's own standard output and error, as C's library has them: what kernels print comes between what the
-//! program prints in the order of both.
+//! Writes to the standard output and error streams of the C library. The output of kernels and of the program shares
+//! one buffer, so it appears in order.
 
 use std::ffi::c_int;
 
@@ -9,7 +9,8 @@ unsafe extern "C" {
 }
 
 pub(crate) fn to_stdout(bytes: &[u8]) {
-    // SAFETY: the C library sets the pointer before `main`, and a program that changes it does so before it has threads.
+    // SAFETY: the C library sets the pointer before `main`, and a program that changes it does so before it starts
+    // threads.
     let file = unsafe { stdout };
     write(file, bytes);
 }
@@ -20,10 +21,10 @@ pub(crate) fn to_stderr(bytes: &[u8]) {
     write(file, bytes);
 }
 
-/// Writes all bytes. What cannot be written is lost, as it is for a kernel's `printf` on a GPU.
+/// Writes all bytes. Failures are ignored, as for a kernel's `printf` on a GPU.
 fn write(file: *mut libc::FILE, bytes: &[u8]) {
-    // SAFETY: `bytes` holds as many bytes as are asked for, and `file` is an open stream of the C library's.
+    // SAFETY: `bytes` has the given length, and `file` is an open stream of the C library.
     let _written = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), file) };
-    // SAFETY: `file` is an open stream of the C library's.
+    // SAFETY: `file` is an open stream of the C library.
     let _flushed: c_int = unsafe { libc::fflush(file) };
 }

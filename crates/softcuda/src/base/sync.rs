@@ -1,4 +1,4 @@
-//! Locks that outlive a panic of the thread that held them.
+//! Lock functions that ignore poisoning: a lock stays usable after the thread that held it panicked.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,5 +1,4 @@
-//! The arguments of a C call as checked values: a pointer that is null or misaligned is refused before a function of the
-//! interface runs.
+//! Conversion of C arguments to checked values. A null or misaligned pointer is refused before the API function runs.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -14,7 +13,7 @@ use freehold_driver::cuda::{
 
 use crate::memory::mem_ref::MemRef;
 
-/// How an argument of C becomes a value of an entry's.
+/// Conversion of a C argument to the argument type of an API function.
 pub(crate) trait FromC<C>: Sized {
     /// # Safety
     /// A pointer that is neither null nor misaligned points to what the C signature says, for as long as the call
@@ -78,7 +77,7 @@ by_value!(
     CUstreamCaptureMode,
 );
 
-/// Where a call puts a result.
+/// A pointer that a call writes a result to.
 #[derive(Debug)]
 pub(crate) struct Out<T>(*mut T);
 
@@ -90,7 +89,7 @@ impl<T> Out<T> {
 }
 
 impl Out<c_char> {
-    /// Writes as much of `text` as fits into `length` characters with the NUL that ends it.
+    /// Writes as much of `text` as fits into `length` characters, including the terminating NUL.
     pub(crate) fn set_str(self, text: &str, length: i32) -> CUresult {
         let room = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
         let room = room.ok_or(CUerror::INVALID_VALUE)?;
@@ -114,7 +113,7 @@ impl<T> FromC<*mut T> for Out<T> {
 }
 
 impl<T> Out<T> {
-    /// Writes as many values as the C caller vouches for.
+    /// Writes all of `values`. The API function passes no more values than the C caller provided space for.
     pub(crate) fn set_slice(self, values: &[T])
     where
         T: Copy,
@@ -122,13 +121,13 @@ impl<T> Out<T> {
         for (index, value) in values.iter().enumerate() {
             let at = self.0.wrapping_add(index);
             // SAFETY: `from_c` refused null and misaligned pointers, and the C caller vouches for as many values as it
-            // asked for, which the entry keeps to.
+            // requested, which the API function does not exceed.
             unsafe { at.write(*value) };
         }
     }
 }
 
-/// What a call reads and then writes.
+/// A pointer to a value that a call reads and then writes.
 #[derive(Debug)]
 pub(crate) struct InOut<T>(*mut T);
 
@@ -145,7 +144,7 @@ impl<T: Copy> InOut<T> {
 
 impl<T> FromC<*mut T> for InOut<T> {
     unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
-        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
         unsafe { Out::from_c(argument) }.map(|Out(pointer)| Self(pointer))
     }
 }
@@ -155,7 +154,7 @@ impl<T> FromC<*mut T> for Option<InOut<T>> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
         unsafe { InOut::from_c(argument) }.map(Some)
     }
 }
@@ -165,12 +164,12 @@ impl<T> FromC<*mut T> for Option<Out<T>> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
         unsafe { Out::from_c(argument) }.map(Some)
     }
 }
 
-/// A structure that the call reads.
+/// A structure that a call reads.
 #[derive(Debug)]
 pub(crate) struct In<T>(pub(crate) T);
 
@@ -186,7 +185,7 @@ impl<T: Copy> FromC<*const T> for In<T> {
 
 impl<T: Copy> FromC<*mut T> for In<T> {
     unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
-        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
         unsafe { Self::from_c(argument.cast_const()) }
     }
 }
@@ -196,17 +195,17 @@ impl<T: Copy> FromC<*mut T> for Option<In<T>> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
         unsafe { In::from_c(argument) }.map(Some)
     }
 }
 
-/// A list that the call reads, whose length is another argument.
+/// An array that a call reads. Another argument is its length.
 #[derive(Debug)]
 pub(crate) struct InArray<T>(*const T);
 
 impl<T: Copy> InArray<T> {
-    /// The first `count` elements.
+    /// Reads the first `count` elements.
     pub(crate) fn read(&self, count: usize) -> Result<Vec<T>, CUerror> {
         if count > 0 && (self.0.is_null() || !self.0.is_aligned()) {
             return Err(CUerror::INVALID_VALUE);
@@ -232,8 +231,8 @@ impl<T> FromC<*const T> for InArray<T> {
     }
 }
 
-/// A list of words of the program's that the call reads, and may write: through the kernel, which answers for what is
-/// not there.
+/// An array of 64-bit words in the program's memory. Accesses are system calls, so that an unmapped address is an error
+/// code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WordArray(u64);
 
@@ -263,7 +262,7 @@ impl FromC<*mut *mut c_void> for WordArray {
     }
 }
 
-/// A text that the call reads.
+/// A string that a call reads.
 #[derive(Debug)]
 pub(crate) struct InStr(pub(crate) String);
 
@@ -282,12 +281,12 @@ impl FromC<*const c_char> for Option<InStr> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
         unsafe { InStr::from_c(argument) }.map(Some)
     }
 }
 
-/// An address of the host's that the call itself does not follow.
+/// A host address that the call itself does not dereference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HostAddress(pub(crate) u64);
 
@@ -303,7 +302,7 @@ impl FromC<*const c_void> for HostAddress {
     }
 }
 
-/// A value whose type another argument decides.
+/// A pointer to a value of a type that another argument selects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UntypedPtr(*mut c_void);
 
@@ -319,7 +318,7 @@ impl UntypedPtr {
 
     pub(crate) fn set<T>(self, value: T) -> CUresult {
         let pointer = self.checked::<T>()?;
-        // SAFETY: neither null nor misaligned, and the C caller vouches for room for the type of the attribute.
+        // SAFETY: neither null nor misaligned, and the C caller vouches for space for the type of the attribute.
         unsafe { pointer.write(value) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the null stream is to the call that the calling thread is in.
+//! The meaning of the null stream in the current call of this thread: legacy or per-thread default stream.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ thread_local! {
     static PER_THREAD_DEFAULT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a call for which the null stream is the calling thread's own.
+/// Runs a call in which the null stream is the per-thread default stream.
 pub(crate) fn with_per_thread_default(call: impl FnOnce() -> CUresult) -> CUresult {
     PER_THREAD_DEFAULT.set(true);
     let result = call();

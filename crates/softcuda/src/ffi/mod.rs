@@ -1,4 +1,4 @@
-//! Where C calls in, as far as a call can be read without the state of the driver.
+//! The C side of calls: arguments are converted and checked here without the driver's state.
 
 pub(crate) mod args;
 pub(crate) mod default_stream;
