@@ -1,4 +1,5 @@
-//! What a program said of a block of managed memory, page by page: how it is used, and where it is wanted.
+//! Advice for a block of managed memory, page by page: read-mostly, preferred location, accessing devices, last
+//! prefetch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,10 +9,10 @@ use freehold_driver::cuda::CUmemLocation;
 
 use crate::base::sync::lock;
 
-/// What advice is given of.
+/// The unit of advice.
 const PAGE_BYTES: u64 = 4096;
 
-/// The advice for all pages of a block. Each entry holds from its page to that of the next.
+/// The advice for all pages of a block. Each entry applies from its page up to the next entry.
 #[derive(Debug)]
 pub(crate) struct AdviceMap(Mutex<BTreeMap<u64, Advice>>);
 
@@ -19,9 +20,9 @@ pub(crate) struct AdviceMap(Mutex<BTreeMap<u64, Advice>>);
 pub(crate) struct Advice {
     pub(crate) is_read_mostly: bool,
     pub(crate) preferred: Option<CUmemLocation>,
-    /// Where it was last prefetched to.
+    /// The location of the last prefetch.
     pub(crate) prefetched: Option<CUmemLocation>,
-    /// Devices by their ordinals, the host as -1.
+    /// Device ordinals, with -1 for the host.
     pub(crate) accessed_by: BTreeSet<i32>,
 }
 
@@ -31,13 +32,13 @@ impl Default for AdviceMap {
     }
 }
 
-/// The pages that a range of bytes touches.
+/// Returns the pages that a range of bytes overlaps.
 fn pages(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES)
 }
 
 impl AdviceMap {
-    /// Changes the advice for all pages that a range of bytes, counted from the start of the block, touches.
+    /// Changes the advice for all pages that a range of bytes, counted from the start of the block, overlaps.
     pub(crate) fn update(&self, bytes: &Range<u64>, change: impl Fn(&mut Advice)) {
         let pages = pages(bytes);
         let mut advices = lock(&self.0);
@@ -48,7 +49,7 @@ impl AdviceMap {
         advices.range_mut(pages).for_each(|(_, advice)| change(advice));
     }
 
-    /// The different pieces of advice within a range of bytes, in its order.
+    /// Returns the different advice values within a range of bytes, in address order.
     pub(crate) fn within(&self, bytes: &Range<u64>) -> Vec<Advice> {
         let pages = pages(bytes);
         let advices = lock(&self.0);

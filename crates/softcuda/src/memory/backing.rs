@@ -1,8 +1,8 @@
-//! Memory without an address: a file in memory, charged to its device for as long as anybody has it.
+//! Memory without an address: a memfd, charged to its device while any process holds it.
 //!
-//! Behind the memory the file has one more page, the header, which is written when the memory is shared: it tells an
-//! importer what the file is. Whoever opens the file of shared memory holds a lock on it, so that its account is seen
-//! to be alive (`usage_file`).
+//! The last page of the file, after the memory, is a header. It is written when the memory is shared and tells an
+//! importer what the file is. Each process that opens shared memory holds a lock on the file, which keeps the memory's
+//! account in the usage file alive.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,24 +20,24 @@ use crate::base::sync::lock;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freelabl");
 
-/// The bytes of the header.
+/// Size of the header.
 const SHARE_HEADER_BYTES: u64 = 4096;
 
-/// What shared memory is.
+/// The kind of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum ShareKind {
-    /// Of `cuMemCreate`.
+    /// Memory from `cuMemCreate`.
     Allocation = 1,
-    /// Pages of `cuMemAlloc`.
+    /// Pages that hold blocks of `cuMemAlloc`.
     Pages = 2,
-    /// A pool.
+    /// The memory of a pool.
     Pool = 3,
     /// The state of an event.
     Event = 4,
 }
 
-/// What is written behind shared memory.
+/// The header behind shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ShareHeader {
@@ -64,21 +64,21 @@ pub(crate) struct Backing {
     file: OwnedFd,
     bytes: u64,
     inode: u64,
-    /// Nothing for what takes no memory of a device.
+    /// `None` for memory that is not charged to a device.
     usage: Option<Arc<UsageFile>>,
-    /// What this process has charged for it.
+    /// Bytes that this process has charged for it.
     charged_bytes: AtomicU64,
     account: Mutex<Account>,
 }
 
 impl Backing {
-    /// Memory of a device, charged to it; nothing if the device has not so much.
+    /// Allocates memory of a device and charges it. Returns `None` if the device does not have `bytes` free.
     pub(crate) fn create(usage: &Arc<UsageFile>, bytes: u64) -> io::Result<Option<Arc<Self>>> {
         let made = Self::create_uncharged(Some(Arc::clone(usage)), bytes)?;
         Ok(made.charge(bytes)?.then(|| Arc::new(made)))
     }
 
-    /// As [`create`](Self::create), but nothing is charged until [`charge`](Self::charge).
+    /// As [`create`](Self::create), but charges nothing until [`charge`](Self::charge).
     pub(crate) fn create_uncharged(usage: Option<Arc<UsageFile>>, bytes: u64) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = with_fd_limit_raised(|| memfd_create("freehold-memory", flags))?;
@@ -87,7 +87,7 @@ impl Backing {
         Ok(Self { file, bytes, inode, usage, charged_bytes: 0.into(), account: Mutex::new(Account::Own) })
     }
 
-    /// What another process shared, or this one. It is charged already, to an account of its own.
+    /// Opens memory that a process shared. It is already charged, to its own account.
     ///
     /// # Errors
     /// The file is not shared memory.
@@ -113,7 +113,7 @@ impl Backing {
         Ok((Self { file, bytes, inode, usage: None, charged_bytes: 0.into(), account }, header))
     }
 
-    /// Makes it memory that other processes can have, once.
+    /// Makes the memory importable by other processes. Further calls do nothing.
     pub(crate) fn share(&self, header: ShareHeader) -> io::Result<()> {
         let mut account = lock(&self.account);
         if *account != Account::Own || fcntl_get_seals(&self.file)?.contains(SealFlags::SHRINK) {
@@ -124,22 +124,22 @@ impl Backing {
         if let Some(usage) = &self.usage {
             *account = usage.share(self.inode, self.charged_bytes.load(Ordering::Relaxed))?;
         }
-        // The seals come last: where the usage file has no room, the memory is not shared, and the next attempt finds it so.
+        // The seals come last: if the usage file is full, the memory stays unshared, and the next attempt starts over.
         fcntl_add_seals(&self.file, SealFlags::SHRINK | SealFlags::GROW)?;
         Ok(())
     }
 
-    /// Whether it was adopted.
+    /// Returns whether the memory was imported.
     pub(crate) fn is_imported(&self) -> bool {
         self.usage.is_none()
     }
 
-    /// Whether other processes can have it.
+    /// Returns whether other processes can import the memory.
     pub(crate) fn is_shared(&self) -> bool {
         *lock(&self.account) != Account::Own || self.is_imported()
     }
 
-    /// Takes so much more of the device. False if that has not so much.
+    /// Charges `bytes` more to the device. Returns false if the device does not have them free.
     pub(crate) fn charge(&self, bytes: u64) -> io::Result<bool> {
         let account = lock(&self.account);
         let fits = match &self.usage {
@@ -152,7 +152,7 @@ impl Backing {
         Ok(fits)
     }
 
-    /// Gives back what [`charge`](Self::charge) took.
+    /// Returns bytes that [`charge`](Self::charge) took.
     pub(crate) fn uncharge(&self, bytes: u64) -> io::Result<()> {
         let account = lock(&self.account);
         self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -163,29 +163,29 @@ impl Backing {
         self.bytes
     }
 
-    /// Which file it is: the same in all processes that have it.
+    /// Returns the inode of the file, the same in all processes that hold it.
     pub(crate) fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// A descriptor that keeps the memory alive alone.
+    /// Returns a new descriptor, which by itself keeps the memory alive.
     pub(crate) fn dup_fd(&self) -> io::Result<OwnedFd> {
         Ok(with_fd_limit_raised(|| fcntl_dupfd_cloexec(&self.file, 0))?)
     }
 
-    /// The number of this process's own descriptor.
+    /// Returns the number of this process's own descriptor.
     pub(crate) fn raw_fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
-    /// The next part at or after `at` that was ever written, if one starts before `end`.
+    /// Returns the next part at or after `at` that was ever written, if one starts before `end`.
     pub(crate) fn next_written(&self, at: u64, end: u64) -> Option<(u64, u64)> {
         let start = seek(&self.file, SeekFrom::Data(at)).ok().filter(|&start| start < end)?;
         let stop = seek(&self.file, SeekFrom::Hole(start)).unwrap_or(end);
         Some((start.max(at), stop.min(end)))
     }
 
-    /// Forgets what a part holds, so that it takes no memory of the host's until it is written again.
+    /// Discards the contents of a part, so that it uses no host memory until it is written again.
     pub(crate) fn punch_hole(&self, at: u64, bytes: u64) -> io::Result<()> {
         Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
     }
@@ -205,12 +205,12 @@ impl Drop for Backing {
             Account::Own => usage.uncharge(account, self.charged_bytes.load(Ordering::Relaxed)),
             Account::Shared(_) => usage.release_share(account, self.inode),
         };
-        // A usage file that cannot be written any more, because somebody has damaged it, is met by the next allocation.
+        // A damaged usage file is reported by the next allocation.
         drop(written);
     }
 }
 
-/// Holds a lock on shared memory for as long as this opening of the file has a descriptor or a mapping anywhere.
+/// Holds a lock on shared memory while any process has a descriptor or a mapping of this open file.
 fn lock_shared(file: &OwnedFd) -> io::Result<()> {
     let whole = libc::flock {
         l_type: libc::F_RDLCK as libc::c_short,
@@ -224,8 +224,8 @@ fn lock_shared(file: &OwnedFd) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Opens a descriptor. A program that meets its own limit of them, which it may raise itself, has it raised: a device
-/// has memory for more blocks than the common limit of 1024.
+/// Opens a descriptor. At the soft limit on descriptors it raises the limit and tries again: a device has memory for
+/// more blocks than the common limit of 1024.
 pub(crate) fn with_fd_limit_raised(open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let first = open();
     let limit = getrlimit(Resource::Nofile);

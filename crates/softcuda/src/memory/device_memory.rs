@@ -1,4 +1,4 @@
-//! The memory of one device as far as this process has it: where blocks lie, which file is behind each, and what is charged.
+//! This process's part of one device's memory: the addresses of its blocks, the file behind each, and what is charged.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,27 +12,27 @@ use super::usage_file::UsageFile;
 use crate::base::config::Config;
 use crate::base::sync::lock;
 
-/// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
-/// every pool has room to grow in.
+/// Device addresses for each byte of device memory: fragmentation never makes a free page unusable, and every pool has
+/// space to grow.
 const ADDRESSES_PER_BYTE: u64 = 16;
 
-/// As many pages without a block stay attached.
+/// Maximum number of pages without a block that stay attached.
 const SPARE_PAGES_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    /// How much the device has, in all processes.
+    /// Memory of the device, shared by all processes.
     pub(crate) bytes: u64,
     pub(crate) arena: Arena,
-    /// Who has how much of the memory, in all processes.
+    /// The memory that each process uses.
     pub(crate) usage: Arc<UsageFile>,
     heap: Mutex<PageHeap>,
     /// The memory of this process's blocks, by the address of its first page. Locked after the heap.
     backings: Mutex<BTreeMap<u64, Arc<Backing>>>,
-    /// By offset, where freed blocks were written. Locked after the heap.
+    /// Offsets at which freed blocks had been written. Locked after the heap.
     dirty: Mutex<DirtyRanges>,
-    /// Pages without a block that are still attached, by address: a program that has one small block at a time would
-    /// otherwise make and lose its memory each time. Nothing is charged for them. Locked after the heap.
+    /// Attached pages without a block, by address. They save a program that has one small block at a time from creating
+    /// and destroying its memory each time. They are not charged. Locked after the heap.
     spare_pages: Mutex<BTreeMap<u64, Arc<Backing>>>,
 }
 
@@ -55,7 +55,7 @@ impl DeviceMemory {
         lock(&self.heap)
     }
 
-    /// The address of a block with memory behind it; nothing if there is none.
+    /// Allocates a block with memory behind it and returns its address, or `None` if there is no memory.
     pub(crate) fn alloc(&self, bytes: u64, owner: u64) -> io::Result<Option<u64>> {
         let mut heap = self.heap();
         let Some(placed) = heap.alloc(bytes, owner) else { return Ok(None) };
@@ -66,7 +66,7 @@ impl DeviceMemory {
         Ok(backed?.then(|| self.arena.base() + placed.offset))
     }
 
-    /// Puts new memory behind pages.
+    /// Attaches new memory to pages.
     fn back_pages(&self, run: PageRun) -> io::Result<bool> {
         let address = self.arena.base() + run.offset;
         if let Some(memory) = self.take_spare(address, run.bytes) {
@@ -84,17 +84,17 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// The memory that a block lies in, and where it starts.
+    /// Returns the memory that a block lies in, and the address at which that memory starts.
     pub(crate) fn backing(&self, address: u64) -> Option<(u64, Arc<Backing>)> {
         let backings = lock(&self.backings);
         let (&start, memory) = backings.range(..=address).next_back()?;
         (address - start < memory.bytes()).then(|| (start, Arc::clone(memory)))
     }
 
-    /// Takes back a block of `bytes` that [`alloc`](Self::alloc) gave. Nothing may be at work on it any more.
+    /// Frees a block of `bytes` from [`alloc`](Self::alloc). No work may access it any more.
     pub(crate) fn free(&self, base: u64, bytes: u64) {
         let mut heap = self.heap();
-        // Whoever has opened shared memory reads what was there until somebody writes something else.
+        // Shared memory is not overwritten: importers read its contents until they are written over.
         if bytes < PAGE_BYTES && !self.backing(base).is_some_and(|(_, memory)| memory.is_shared()) {
             self.arena.poison(base, bytes);
         }
@@ -103,7 +103,7 @@ impl DeviceMemory {
             let memory = lock(&self.backings).remove(&address).expect("the pages of blocks have memory");
             if self.can_keep_spare(run, &memory) {
                 self.arena.poison_written(address, run.bytes, &memory, 0);
-                // A usage file that cannot be written is met by the next charge.
+                // A damaged usage file is reported by the next charge.
                 drop(memory.uncharge(run.bytes));
                 lock(&self.spare_pages).insert(address, memory);
                 return;
@@ -119,14 +119,14 @@ impl DeviceMemory {
         run.bytes == PAGE_BYTES && !memory.is_shared() && lock(&self.spare_pages).len() < SPARE_PAGES_MAX
     }
 
-    /// The spare page at `address`, if that is all that is wanted. Others that lie there give way.
+    /// Removes the spare pages in a range. Returns the page if the range is a single page.
     fn take_spare(&self, address: u64, bytes: u64) -> Option<Arc<Backing>> {
         let mut spare_pages = lock(&self.spare_pages);
         let found = spare_pages.extract_if(address..address + bytes, |_, _| true).map(|(_, memory)| memory).last();
         found.filter(|_| bytes == PAGE_BYTES)
     }
 
-    /// Notes where memory was written that is about to go.
+    /// Records which parts of memory that is about to be released were written.
     fn record_dirty(&self, run: PageRun, memory: &Backing) {
         let mut dirty = lock(&self.dirty);
         let mut at = 0;
@@ -136,15 +136,15 @@ impl DeviceMemory {
         }
     }
 
-    /// Addresses for memory that is attached by the caller.
+    /// Reserves addresses for memory that the caller attaches.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<u64> {
         let address = self.arena.base() + self.heap().reserve(bytes.div_ceil(PAGE_BYTES))?;
-        // What is attached there next takes the place of a spare page.
+        // The caller's memory replaces any spare page in the range.
         self.take_spare(address, bytes.next_multiple_of(PAGE_BYTES));
         Some(address)
     }
 
-    /// Gives back what [`reserve`](Self::reserve) gave, and takes away the memory that is attached there.
+    /// Releases addresses from [`reserve`](Self::reserve) and detaches the memory there.
     pub(crate) fn unreserve(&self, address: u64, bytes: u64) {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let mut heap = self.heap();

@@ -1,9 +1,9 @@
-//! Where freed memory had been written. Its pages went back to the host, but what comes to lie at its addresses must not
-//! look like memory that was never used. Pure arithmetic on offsets.
+//! Ranges of freed addresses that had been written. Their pages went back to the host, but memory that is attached
+//! there next must not look unused. Pure arithmetic on offsets.
 
 use std::collections::BTreeMap;
 
-/// Parts of a line, merged where they touch.
+/// A set of ranges, merged where they touch.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyRanges {
     /// End by start.
@@ -11,7 +11,7 @@ pub(crate) struct DirtyRanges {
 }
 
 impl DirtyRanges {
-    /// Notes that `start..end` was written.
+    /// Adds `start..end`.
     pub(crate) fn insert(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start, end);
         let touching = |&(&other, &other_end): &(&u64, &u64)| other_end >= start && other <= end;
@@ -23,7 +23,7 @@ impl DirtyRanges {
         self.ranges.insert(start, end);
     }
 
-    /// The parts of `start..end` that were written, which are forgotten.
+    /// Removes and returns the parts of `start..end` that were written.
     pub(crate) fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let overlapping = |&(_, &other_end): &(&u64, &u64)| other_end > start;
         let found: Vec<_> = self.ranges.range(..end).rev().take_while(overlapping).map(|(&at, &to)| (at, to)).collect();

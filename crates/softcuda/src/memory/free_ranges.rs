@@ -1,23 +1,23 @@
-//! Which parts of a line of units are free. Pure arithmetic: a unit is whatever the owner says it is.
+//! Free ranges of a linear space of units. Pure arithmetic: the owner decides what a unit is.
 
 use std::collections::BTreeMap;
 
-/// The free ranges of a line of units, merged where they touch.
+/// The free ranges, merged where they touch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FreeRanges {
     /// Length by start. Ranges neither overlap nor touch.
     free: BTreeMap<u64, u64>,
-    /// Where the last range was given back: the first place to look, so that addresses are used again at once.
+    /// The range that was freed last, which is tried first so that addresses are reused at once.
     last_freed: Option<u64>,
 }
 
 impl FreeRanges {
-    /// All of `0..length` is free.
+    /// Creates a space in which all of `0..length` is free.
     pub(crate) fn new(length: u64) -> Self {
         Self { free: BTreeMap::from([(0, length)]), last_freed: None }
     }
 
-    /// Takes `length` units: where something was last given back if they fit there, else at the lowest place.
+    /// Allocates `length` units: at the range freed last if they fit there, else at the lowest address.
     pub(crate) fn alloc(&mut self, length: u64) -> Option<u64> {
         debug_assert!(length > 0, "a range has at least one unit");
         if let Some(start) = self.last_freed.take()
@@ -33,18 +33,18 @@ impl FreeRanges {
         Some(start)
     }
 
-    /// Takes `length` units at the first place that `align` moves a free one up to.
+    /// Allocates `length` units at the first free start after `align` has rounded it up.
     pub(crate) fn alloc_aligned(&mut self, length: u64, align: impl Fn(u64) -> u64) -> Option<u64> {
         let fits = |(&start, &have): (&u64, &u64)| {
             let at = align(start);
             (at.checked_add(length)? <= start + have).then_some(at)
         };
         let at = self.free.iter().find_map(fits)?;
-        assert!(self.alloc_at(at, length), "what fits can be taken");
+        assert!(self.alloc_at(at, length), "a range that fits can be allocated");
         Some(at)
     }
 
-    /// Takes `length` units at `at`, if they are free.
+    /// Allocates `length` units at `at`. Returns false if they are not free.
     pub(crate) fn alloc_at(&mut self, at: u64, length: u64) -> bool {
         let Some((&start, &have)) = self.free.range(..=at).next_back() else { return false };
         let end = start + have;
@@ -61,12 +61,12 @@ impl FreeRanges {
         true
     }
 
-    /// Gives back what [`alloc`](Self::alloc) gave.
+    /// Frees a range from [`alloc`](Self::alloc).
     pub(crate) fn free(&mut self, start: u64, length: u64) {
         self.last_freed = Some(start);
         let (mut start, mut length) = (start, length);
         if let Some((&before, &have)) = self.free.range(..start).next_back() {
-            assert!(before + have <= start, "a range is given back once");
+            assert!(before + have <= start, "range freed twice");
             if before + have == start {
                 self.free.remove(&before);
                 start = before;
@@ -74,7 +74,7 @@ impl FreeRanges {
             }
         }
         if let Some((&after, &have)) = self.free.range(start..).next() {
-            assert!(start + length <= after, "a range is given back once");
+            assert!(start + length <= after, "range freed twice");
             if start + length == after {
                 self.free.remove(&after);
                 length += have;
@@ -83,7 +83,7 @@ impl FreeRanges {
         self.free.insert(start, length);
     }
 
-    /// Whether all of `0..length` is free.
+    /// Returns whether all of `0..length` is free.
     pub(crate) fn is_all_free(&self, length: u64) -> bool {
         self.free.get(&0) == Some(&length)
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a range is given back once")]
+    #[should_panic(expected = "range freed twice")]
     fn a_double_free_panics() {
         let mut ranges = FreeRanges::new(30);
         let a = ranges.alloc(10).unwrap();

@@ -1,7 +1,8 @@
-//! Tokens of 64 bytes, by which processes tell each other of memory and events.
+//! IPC tokens: 64 bytes by which one process names memory or an event for another.
 //!
-//! A token names a descriptor of the process that made it. It is opened through that process's table of descriptors in
-//! `/proc`, which the kernel allows processes of the same user, and the inode tells whether it is still the same file.
+//! A token names a descriptor of the process that made it. The importer opens the file through `/proc/PID/fd`, which
+//! the kernel allows to processes of the same user, and compares the inode to detect that the descriptor names another
+//! file by now.
 
 use std::fs;
 use std::io;
@@ -18,21 +19,21 @@ use super::backing::{Backing, ShareHeader, ShareKind, with_fd_limit_raised};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freetokn");
 
-/// A name of shared memory, or of a part of it.
+/// Names shared memory, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Token {
     magic: u64,
     kind: u32,
-    /// The process that made it, and its descriptor.
+    /// The process that made the token, and its descriptor.
     pub(crate) process: u32,
     fd: i32,
     pub(crate) device: u32,
     pub(crate) inode: u64,
-    /// Where the block lies in the memory.
+    /// Offset of the block in the memory.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// The number of the block in its process: the next one at the same place has another.
+    /// The number of the block in its process, which differs from that of the next block at the same address.
     pub(crate) id: u64,
     reserved: u64,
 }
@@ -40,7 +41,7 @@ pub(crate) struct Token {
 const _: () = assert!(size_of::<Token>() == 64);
 
 impl Token {
-    /// A block within shared memory of this process.
+    /// Creates a token for a block within shared memory of this process.
     pub(crate) fn new(kind: ShareKind, memory: &Backing, device: usize, offset: u64, bytes: u64, id: u64) -> Self {
         Self {
             magic: MAGIC,
@@ -60,14 +61,14 @@ impl Token {
         zerocopy::transmute!(self)
     }
 
-    /// The token that 64 bytes of the program's are, if they name something of this kind.
+    /// Parses a token. Fails if it names an object of another kind.
     pub(crate) fn from_bytes(bytes: [u8; 64], kind: ShareKind) -> Result<Self, CUerror> {
         let token: Self = zerocopy::transmute!(bytes);
         let fits = token.magic == MAGIC && token.kind == kind as u32;
         if fits { Ok(token) } else { Err(CUerror::INVALID_VALUE) }
     }
 
-    /// The memory that the block lies in, and where.
+    /// Returns the memory that the block lies in, and its offset there.
     pub(crate) fn key(&self) -> (u64, u64) {
         (self.inode, self.offset)
     }
@@ -76,16 +77,16 @@ impl Token {
         self.process == process::id()
     }
 
-    /// Whether the process that made it is there.
+    /// Returns whether the process that made the token is alive.
     pub(crate) fn is_exporter_alive(&self) -> bool {
         i32::try_from(self.process).ok().and_then(Pid::from_raw).is_some_and(is_process_alive)
     }
 
-    /// The memory that it names, opened anew.
+    /// Opens the memory that the token names.
     pub(crate) fn open(&self) -> io::Result<(Backing, ShareHeader)> {
         let path = format!("/proc/{}/fd/{}", self.process, self.fd);
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        // To open something else, a terminal or a pipe, can have consequences.
+        // Opening another file, such as a terminal or a pipe, can have side effects.
         if stat(&path)?.st_ino != self.inode {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -102,13 +103,13 @@ impl Token {
     }
 }
 
-/// Whether a process is there. One that has ended is not, though it keeps its number until somebody waits for it.
+/// Returns whether a process is alive. A zombie is not.
 pub(crate) fn is_process_alive(process: Pid) -> bool {
     if test_kill_process(process) == Err(Errno::SRCH) {
         return false;
     }
     let folder = format!("/proc/{process}");
-    // The state follows the name, which may hold any character but ends with the last parenthesis.
+    // The state follows the name. The name may hold any character, but the last parenthesis ends it.
     let has_ended = fs::read(format!("{folder}/stat")).is_ok_and(|stat| {
         let name_end = stat.iter().rposition(|&byte| byte == b')');
         name_end.is_some_and(|end| matches!(stat.get(end + 2), Some(b'Z' | b'X')))

@@ -1,4 +1,4 @@
-//! Virtual memory: addresses without memory, memory without an address, and the one mapped to the other.
+//! Virtual memory management: reserved addresses, allocations without an address, and mappings between them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use super::mem_ref::MappingStatus;
 use super::page_heap::PAGE_BYTES;
 use crate::base::sync::lock;
 
-/// Addresses that can be reserved.
+/// Number of addresses that can be reserved.
 const ADDRESS_BYTES: u64 = ARENA_BYTES_MAX;
 
 /// The addresses that programs reserve. They belong to no device.
@@ -42,7 +42,8 @@ impl AddressReservations {
         &self.arena
     }
 
-    /// Reserves `bytes`, whole pages, on a multiple of `alignment`: at `hint` if that is free, else anywhere.
+    /// Reserves `bytes`, a number of whole pages, at a multiple of `alignment`: at `hint` if that is free, else
+    /// anywhere.
     pub(crate) fn reserve(&self, bytes: u64, alignment: u64, hint: u64) -> Option<u64> {
         let base = self.arena.base();
         let pages = bytes / PAGE_BYTES;
@@ -58,7 +59,7 @@ impl AddressReservations {
         Some(start)
     }
 
-    /// Gives back a reservation, whole. False if there is none like it.
+    /// Frees a whole reservation. Returns false if there is no reservation with this start and size.
     pub(crate) fn free(&self, start: u64, bytes: u64) -> bool {
         let mut reserved = lock(&self.reserved);
         let is_whole = reserved.ranges.get(&start) == Some(&bytes);
@@ -69,12 +70,12 @@ impl AddressReservations {
         is_whole
     }
 
-    /// Whether one reservation holds all of it.
+    /// Returns whether one reservation contains the whole range.
     pub(crate) fn contains(&self, start: u64, bytes: u64) -> bool {
         self.containing(start).is_some_and(|(base, length)| bytes <= base + length - start)
     }
 
-    /// The reservation that an address lies in: its start and its length.
+    /// Returns the start and length of the reservation that contains an address.
     pub(crate) fn containing(&self, address: u64) -> Option<(u64, u64)> {
         let reserved = lock(&self.reserved);
         let (&base, &length) = reserved.ranges.range(..=address).next_back()?;
@@ -89,7 +90,7 @@ pub(crate) struct Allocation {
     pub(crate) device: usize,
     pub(crate) prop: CUmemAllocationProp,
     pub(crate) memory: Arc<Backing>,
-    /// How often the handle was handed out and not given back.
+    /// References to the handle that the program holds.
     refcount: AtomicUsize,
 }
 
@@ -98,13 +99,13 @@ impl Allocation {
         Self { handle, device, prop, memory, refcount: 1.into() }
     }
 
-    /// Hands the handle out once more, unless it is dead.
+    /// Adds a reference to the handle. Returns false if the handle is dead.
     pub(crate) fn retain(&self) -> bool {
         let more = |count: usize| (count > 0).then_some(count + 1);
         self.refcount.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    /// Takes one handing out back, and says whether it was the last.
+    /// Drops a reference and returns whether it was the last.
     pub(crate) fn release(&self) -> Result<bool, CUerror> {
         let fewer = |count: usize| count.checked_sub(1);
         let before = self.refcount.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
@@ -116,9 +117,9 @@ impl Allocation {
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) allocation: Arc<Allocation>,
-    /// By ordinal of the device that may use it.
+    /// Access by device ordinal.
     access: Mutex<BTreeMap<usize, CUmemAccess_flags>>,
-    /// Ends when it is taken away: what work still had to do there is a fault.
+    /// Ends when the memory is unmapped: work that still accesses it faults.
     pub(crate) status: Arc<MappingStatus>,
 }
 
@@ -132,12 +133,12 @@ impl Mapping {
         lock(&self.access).get(&device).copied().unwrap_or(CUmemAccess_flags::PROT_NONE)
     }
 
-    /// Whether no device may use it.
+    /// Returns whether no device has access.
     pub(crate) fn is_inaccessible(&self) -> bool {
         self.max_access() == CUmemAccess_flags::PROT_NONE
     }
 
-    /// The most that any device may do with it.
+    /// Returns the highest access that any device has.
     pub(crate) fn max_access(&self) -> CUmemAccess_flags {
         let most = lock(&self.access).values().map(|flags| flags.0).max();
         most.map_or(CUmemAccess_flags::PROT_NONE, CUmemAccess_flags)

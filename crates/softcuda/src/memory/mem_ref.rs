@@ -1,8 +1,8 @@
-//! Bytes that work reads and writes, and how they are moved without a crash whatever the program did to them since.
+//! References to memory that work reads and writes. An access never crashes, even if the program has unmapped the
+//! memory.
 //!
-//! Memory that the driver mapped itself is kept alive by whoever holds a [`MemRef`] in it and is reached directly.
-//! Memory of the program's own, pageable or registered, is reached through the kernel, which answers a dead address
-//! with an error.
+//! Memory that the driver mapped is accessed directly; a [`MemRef`] keeps it alive. Memory that the program mapped,
+//! pageable or registered, is accessed through system calls, which return an error for a dead address.
 
 use std::ffi::c_void;
 use std::io;
@@ -15,22 +15,22 @@ use super::arena::{Arena, HostPages};
 
 const HOST_PAGE_BYTES: usize = 4096;
 
-/// Zeros that are fewer are written.
+/// Zero fills smaller than this are written; larger ones may punch a hole.
 const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
-/// A point in memory from which work reads or writes.
+/// A location in memory at which work reads or writes.
 #[derive(Debug, Clone)]
 pub(crate) struct MemRef {
     addr: Addr,
-    /// Keeps what `Addr::Direct` points to.
+    /// Keeps the memory that `Addr::Direct` points to alive.
     keep_alive: KeepAlive,
 }
 
-/// Whether memory that can be taken away under work is still there, and whose it was.
+/// Whether memory that can be unmapped under work is still mapped, and whether it was imported.
 #[derive(Debug)]
 pub(crate) struct MappingStatus {
     is_unmapped: AtomicBool,
-    /// Another process made it.
+    /// Whether another process made the memory.
     is_imported: bool,
 }
 
@@ -50,7 +50,7 @@ impl MappingStatus {
 
 #[derive(Debug, Clone)]
 enum KeepAlive {
-    /// The program's memory, or a device's, which is mapped for as long as the process lives.
+    /// For the program's memory, and for device memory, which stays mapped until the process exits.
     Nothing,
     Pages {
         _pages: Arc<HostPages>,
@@ -58,53 +58,53 @@ enum KeepAlive {
     Staged {
         _bytes: Arc<[u8]>,
     },
-    /// Memory that can be taken away under work, which then faults.
+    /// For memory that can be unmapped under work, which then faults.
     Mapped(Arc<[Arc<MappingStatus>]>),
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Addr {
-    /// A pointer into a mapping of the driver's.
+    /// A pointer into a mapping of the driver.
     Direct(*mut u8),
-    /// An address of the program's.
+    /// An address in the program's memory.
     Host(u64),
 }
 
-// SAFETY: the pointer of `Direct` is the part that is not `Send`; it is to memory that `keep_alive` or the device keeps
-// alive, and is only used for raw copies.
+// SAFETY: the pointer of `Direct` is the part that is not `Send`; it points to memory that `keep_alive` or the device
+// keeps alive, and is only used for raw copies.
 unsafe impl Send for MemRef {}
-// SAFETY: as above; a shared `MemRef` gives out no reference into the memory.
+// SAFETY: as above; a shared `MemRef` hands out no reference into the memory.
 unsafe impl Sync for MemRef {}
 
 impl MemRef {
-    /// Memory of a device, as its arena reaches it.
+    /// Refers to memory of a device.
     pub(crate) fn device(arena: &Arena, address: u64) -> Self {
         Self { addr: Addr::Direct(arena.pointer(address)), keep_alive: KeepAlive::Nothing }
     }
 
-    /// Memory that is mapped to reserved addresses.
+    /// Refers to memory that is mapped to reserved addresses.
     pub(crate) fn mapped(arena: &Arena, address: u64, mappings: Arc<[Arc<MappingStatus>]>) -> Self {
         Self { addr: Addr::Direct(arena.pointer(address)), keep_alive: KeepAlive::Mapped(mappings) }
     }
 
-    /// Pages of the host's that the driver mapped.
+    /// Refers to host pages that the driver mapped.
     pub(crate) fn host_pages(pages: &Arc<HostPages>, offset: u64) -> Self {
         let pointer = pages.start().wrapping_add(offset as usize);
         Self { addr: Addr::Direct(pointer), keep_alive: KeepAlive::Pages { _pages: Arc::clone(pages) } }
     }
 
-    /// A copy of bytes of the program's, to read from.
+    /// Refers to a copy of the program's bytes, for reading.
     pub(crate) fn staged(bytes: Vec<u8>) -> Self {
         let bytes: Arc<[u8]> = bytes.into();
         Self { addr: Addr::Direct(bytes.as_ptr().cast_mut()), keep_alive: KeepAlive::Staged { _bytes: bytes } }
     }
 
-    /// Memory that the program mapped.
+    /// Refers to memory that the program mapped.
     pub(crate) fn host(address: u64) -> Self {
         Self { addr: Addr::Host(address), keep_alive: KeepAlive::Nothing }
     }
 
-    /// An error if the memory was taken away.
+    /// Returns an error if the memory was unmapped.
     fn check_mapped(&self) -> Result<(), CUerror> {
         match &self.keep_alive {
             KeepAlive::Mapped(mappings) if mappings.iter().any(|mapping| mapping.is_unmapped()) => {
@@ -122,7 +122,8 @@ impl MemRef {
         })
     }
 
-    /// The aligned word here. One of the driver's memory is read at once; one of the program's through the kernel.
+    /// Loads the aligned word here. A word in the driver's memory is loaded atomically; one in the program's memory is
+    /// read by a system call.
     pub(crate) fn load(&self, width: WordWidth) -> Result<u64, CUerror> {
         self.check_mapped()?;
         let pointer = match self.addr {
@@ -135,8 +136,8 @@ impl MemRef {
         };
         Ok(match width {
             WordWidth::Four => {
-                // SAFETY: the word is kept mapped by this place and aligned, which was checked when the work was
-                // made; concurrent accesses of the program are atomic or its own affair.
+                // SAFETY: this reference keeps the word mapped, and its alignment was checked when the work was
+                // created; concurrent accesses of the program are atomic or its own responsibility.
                 let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
                 u64::from(word.load(Ordering::Acquire))
             }
@@ -148,7 +149,7 @@ impl MemRef {
         })
     }
 
-    /// Writes the aligned word here, as [`load`](Self::load) reads it; of a 32-bit word the low half of `value`.
+    /// Stores the aligned word here, as [`load`](Self::load) loads it. A 32-bit word gets the low half of `value`.
     pub(crate) fn store(&self, width: WordWidth, value: u64) -> Result<(), CUerror> {
         self.check_mapped()?;
         let pointer = match self.addr {
@@ -172,13 +173,13 @@ impl MemRef {
         Ok(())
     }
 
-    /// The bytes here as they are now.
+    /// Reads the current bytes here.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), CUerror> {
         let bytes = into.len();
         move_bytes(self.addr_at(offset)?, Addr::Direct(into.as_mut_ptr()), bytes)
     }
 
-    /// Writes these bytes here.
+    /// Writes bytes here.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), CUerror> {
         move_bytes(Addr::Direct(from.as_ptr().cast_mut()), self.addr_at(offset)?, from.len())
     }
@@ -195,8 +196,8 @@ impl MemRef {
         self.fill_pattern(offset, pattern, bytes)
     }
 
-    /// Makes zeros of whole pages that another process made, and that this one seldom has at hand: how many bytes lie before
-    /// them, and how many they are. Their memory goes back to the host until they are written again.
+    /// Zeroes whole pages of imported memory by punching a hole, which returns them to the host until they are written
+    /// again. Returns the number of bytes before the hole, and the size of the hole.
     fn punch_hole(&self, start: Addr, bytes: u64) -> (u64, u64) {
         let is_imported = matches!(&self.keep_alive, KeepAlive::Mapped(mappings) if mappings.iter().all(|mapping| mapping.is_imported));
         let Addr::Direct(pointer) = start else { return (0, 0) };
@@ -206,8 +207,8 @@ impl MemRef {
             return (0, 0);
         }
         let first = pointer.wrapping_add(before as usize);
-        // SAFETY: the pages lie in a mapping of the driver's, to which nobody has a reference; where that is of no file any more,
-        // the kernel refuses.
+        // SAFETY: the pages lie in a mapping of the driver to which no reference exists. If a file no longer backs it,
+        // the kernel refuses the call.
         let outcome = unsafe { libc::madvise(first.cast(), pages as usize, libc::MADV_REMOVE) };
         if outcome == 0 { (before, pages) } else { (0, 0) }
     }
@@ -266,20 +267,20 @@ fn move_bytes(from: Addr, to: Addr, bytes: usize) -> Result<(), CUerror> {
     }
 }
 
-/// Copies from an address of the program's; a dead address on either side is an error.
+/// Copies from an address in the program's memory. A dead address on either side is an error.
 fn read_host(from: u64, to: *mut u8, bytes: usize) -> Result<(), CUerror> {
     process_vm_copy(to, from, bytes, |local, remote| {
         let process = own_pid();
-        // SAFETY: one element each way; the kernel checks both ranges and answers EFAULT for what is not mapped.
+        // SAFETY: one element each way; the kernel checks both ranges and returns EFAULT for unmapped addresses.
         unsafe { libc::process_vm_readv(process, local, 1, remote, 1, 0) }
     })
 }
 
-/// Copies to an address of the program's; a dead address is an error.
+/// Copies to an address in the program's memory. A dead address is an error.
 fn write_host(from: *mut u8, to: u64, bytes: usize) -> Result<(), CUerror> {
     process_vm_copy(from, to, bytes, |local, remote| {
         let process = own_pid();
-        // SAFETY: one element each way; the kernel checks both ranges and answers EFAULT for what is not mapped.
+        // SAFETY: one element each way; the kernel checks both ranges and returns EFAULT for unmapped addresses.
         unsafe { libc::process_vm_writev(process, local, 1, remote, 1, 0) }
     })
 }
@@ -311,7 +312,8 @@ fn own_pid() -> libc::pid_t {
     std::process::id() as libc::pid_t
 }
 
-/// Whether every page of a range of the program's can be read: a byte of each is, many pages in one call.
+/// Returns whether every page of a range of the program's memory is readable. Reads one byte of each page, many pages
+/// per system call.
 pub(crate) fn is_host_mapped(start: u64, bytes: u64) -> bool {
     const PAGE: u64 = HOST_PAGE_BYTES as u64;
     const PAGES_PER_CALL: usize = 512;
@@ -324,7 +326,7 @@ pub(crate) fn is_host_mapped(start: u64, bytes: u64) -> bool {
         }
         let mut taken = [0u8; PAGES_PER_CALL];
         let near = libc::iovec { iov_len: far.len(), ..byte_at(taken.as_mut_ptr()) };
-        // SAFETY: the near range holds a byte for each far one; the kernel checks the far ones.
+        // SAFETY: the local range holds a byte for each remote one; the kernel checks the remote ones.
         let moved = unsafe { libc::process_vm_readv(process, &near, 1, far.as_ptr(), far.len() as libc::c_ulong, 0) };
         if usize::try_from(moved) != Ok(far.len()) {
             return false;

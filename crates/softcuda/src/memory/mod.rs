@@ -1,5 +1,5 @@
-//! Memory of the software device, and of the host as far as the driver maps it: where blocks lie, how bytes move.
-//! Whose they are is not known here.
+//! Memory of the software device, and host memory that the driver maps: placement of blocks, and copies. Owners are not
+//! known here.
 
 pub(crate) mod advice;
 pub(crate) mod arena;

@@ -1,13 +1,13 @@
-//! Where an allocation lies: pure arithmetic on offsets into a device's addresses.
+//! Placement of allocations: pure arithmetic on offsets into a device's addresses.
 //!
-//! As the real driver (facts 0.4 and "granularity"): memory comes in pages of 2 MiB; small blocks of one owner share
-//! a page, 512 bytes apart or a multiple of it; a large block starts a page of its own.
+//! The layout is the real driver's: memory comes in pages of 2 MiB. Small blocks of one owner share a page, at
+//! multiples of 512 bytes; a large block starts on its own page.
 
 use std::collections::BTreeMap;
 
 use super::free_ranges::FreeRanges;
 
-/// The granularity of a device's memory, as on the real one.
+/// Granularity of device memory, as on the real device.
 pub(crate) const PAGE_BYTES: u64 = 2 << 20;
 
 /// Small blocks start on a multiple of this.
@@ -40,23 +40,23 @@ enum Block {
     Pages { pages: u64 },
 }
 
-/// Neighbouring pages.
+/// A run of adjacent pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageRun {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-/// Where a block lies.
+/// The location of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) offset: u64,
-    /// Pages that nothing lay in before, to be given memory.
+    /// Pages that were unused before and need memory.
     pub(crate) new_pages: Option<PageRun>,
 }
 
 impl PageHeap {
-    /// A device with `address_bytes` of addresses.
+    /// Creates a heap of `address_bytes` of addresses.
     pub(crate) fn new(address_bytes: u64) -> Self {
         Self {
             free_pages: FreeRanges::new(address_bytes / PAGE_BYTES),
@@ -65,7 +65,7 @@ impl PageHeap {
         }
     }
 
-    /// The place of a block of `bytes` for `owner`, or nothing if there are no addresses.
+    /// Places a block of `bytes` for `owner`. Returns `None` if there are no free addresses.
     pub(crate) fn alloc(&mut self, bytes: u64, owner: u64) -> Option<Placement> {
         debug_assert!(bytes > 0, "an allocation has at least one byte");
         if bytes <= SMALL_BYTES_MAX {
@@ -95,18 +95,18 @@ impl PageHeap {
         Some(Placement { offset, new_pages })
     }
 
-    /// The offset of `pages` of addresses.
+    /// Reserves `pages` of addresses and returns their offset.
     pub(crate) fn reserve(&mut self, pages: u64) -> Option<u64> {
         Some(self.free_pages.alloc(pages)? * PAGE_BYTES)
     }
 
-    /// Gives back what [`reserve`](Self::reserve) gave.
+    /// Releases addresses from [`reserve`](Self::reserve).
     pub(crate) fn unreserve(&mut self, offset: u64, pages: u64) {
         self.free_pages.free(offset / PAGE_BYTES, pages);
     }
 
-    /// Gives back a block that [`alloc`](Self::alloc) placed at `offset`, and says which pages nothing lies in any
-    /// more. Their addresses are given back already.
+    /// Frees the block that [`alloc`](Self::alloc) placed at `offset`. Returns the pages that are now empty; their
+    /// addresses are free already.
     pub(crate) fn free(&mut self, offset: u64) -> Option<PageRun> {
         let run = match self.blocks.remove(&offset).expect("a live span has a block in the heap of its device") {
             Block::Pages { pages } => PageRun { offset, bytes: pages * PAGE_BYTES },

@@ -1,9 +1,9 @@
-//! The usage file of a device: how much of its memory each process of one user has, and what they share.
+//! The usage file of a device: the memory that each process of one user uses, and the memory that they share.
 //!
-//! A file that all of them open. A process has a page of the usage file, its account, for as long as it lives; memory that it
-//! has shared has an account of its own, which lives as long as any descriptor or mapping of that memory. Nobody needs
-//! to write that an account has ended: the kernel drops the locks of a process that dies, and those of an open file with
-//! its last descriptor and mapping, and whoever counts looks which locks are left.
+//! All these processes open the file. Each process has an entry in it, its account, while it lives. Shared memory has
+//! its own account, which lives as long as any descriptor or mapping of that memory. No process needs to record that an
+//! account has ended: the kernel drops the locks of a process that dies, and the locks of an open file with its last
+//! descriptor and mapping. The process that counts looks at which locks are left.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -28,7 +28,7 @@ mod tests;
 const MAGIC: u64 = u64::from_le_bytes(*b"freebook");
 const VERSION: u64 = 1;
 
-/// As many processes as use one device at once, and as many pieces of shared memory as are alive.
+/// Maximum number of processes that use one device at once, and of live pieces of shared memory.
 const PROCESSES_MAX: usize = 1024;
 const SHARES_MAX: usize = 1 << 16;
 
@@ -42,7 +42,7 @@ struct Header {
     magic: u64,
     version: u64,
     total_bytes: u64,
-    /// How many entries of each table were ever used.
+    /// Number of entries of each table that were ever used.
     processes: u64,
     shares: u64,
 }
@@ -51,28 +51,29 @@ struct Header {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct ProcessEntry {
-    /// Zero where there is none.
+    /// Zero in an unused entry.
     pid: u64,
     used_bytes: u64,
 }
 
-/// The account of memory that can be in several processes.
+/// The account of memory that several processes can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct ShareEntry {
-    /// The file that is the memory; zero where there is none.
+    /// The inode of the memory's file; zero in an unused entry.
     inode: u64,
     used_bytes: u64,
-    /// The process that made it, counted from 1, while that still has it: nobody needs to look for a lock then.
+    /// The process that made the memory, counted from 1, while it still holds it: its own lock then shows that the
+    /// memory is alive.
     owner: u64,
 }
 
-/// Where a charge is written.
+/// The account that a charge is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Account {
     /// This process.
     Own,
-    /// Shared memory, by its place in the table.
+    /// Shared memory, by its index in the table.
     Shared(u32),
 }
 
@@ -80,9 +81,9 @@ pub(crate) enum Account {
 #[derive(Debug)]
 pub(crate) struct UsageFile {
     path: PathBuf,
-    /// Of the file, for the child of a fork, where the lock may never be given back.
+    /// The file's descriptor, for the child of a fork, where the mutex may never be released.
     descriptor: RawFd,
-    /// The process that has opened it. A child of it that no handler of forks was told of is another.
+    /// The process that opened the file. A child that was forked without fork handlers has another id.
     process: u32,
     open: Mutex<Open>,
 }
@@ -90,7 +91,7 @@ pub(crate) struct UsageFile {
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// This process's place in the table, until it leaves.
+    /// This process's index in the table, until it leaves.
     own_slot: Option<usize>,
 }
 
@@ -109,10 +110,10 @@ impl UsageFile {
             options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
             let file = options.open(path)?;
             if file.metadata()?.uid() != geteuid().as_raw() {
-                return Err(io::Error::other("the usage file of the device belongs to another user"));
+                return Err(io::Error::other("the usage file belongs to another user"));
             }
             set_tables_lock(&file, libc::F_WRLCK)?;
-            // The last process may have removed it between the opening and the lock.
+            // The last process may have removed the file after it was opened and before it was locked.
             if file.metadata()?.nlink() > 0 {
                 if file.metadata()?.len() == 0 {
                     remove_stale_files(folder, machine);
@@ -126,12 +127,12 @@ impl UsageFile {
         }
     }
 
-    /// Takes the lock: no other process, and no other thread of this one, reads or writes meanwhile.
+    /// Takes the lock. No other process, and no other thread of this one, reads or writes while it is held.
     fn lock_tables(&self) -> io::Result<TablesGuard<'_>> {
         TablesGuard::acquire(lock(&self.open))
     }
 
-    /// How much of the device no process has.
+    /// Returns how much of the device no process uses.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         let guard = self.lock_tables()?;
         let mut tables = guard.read()?;
@@ -139,7 +140,7 @@ impl UsageFile {
         Ok(tables.free_bytes())
     }
 
-    /// Adds to an account. False if the device has not so much.
+    /// Adds to an account. Returns false if the device does not have `bytes` free.
     pub(crate) fn charge(&self, account: Account, bytes: u64) -> io::Result<bool> {
         let guard = self.lock_tables()?;
         let mut tables = guard.read()?;
@@ -153,14 +154,14 @@ impl UsageFile {
         Ok(fits)
     }
 
-    /// Takes from an account what [`charge`](Self::charge) added.
+    /// Subtracts bytes from an account that [`charge`](Self::charge) added.
     pub(crate) fn uncharge(&self, account: Account, bytes: u64) -> io::Result<()> {
         let guard = self.lock_tables()?;
         let mut tables = guard.read()?;
         guard.update(&mut tables, account, |used| used.saturating_sub(bytes))
     }
 
-    /// Moves `bytes` from this process to an account for the memory that is the file `inode`.
+    /// Moves `bytes` from this process to a new account for the memory whose file is `inode`.
     pub(crate) fn share(&self, inode: u64, bytes: u64) -> io::Result<Account> {
         let guard = self.lock_tables()?;
         let mut tables = guard.read()?;
@@ -174,7 +175,7 @@ impl UsageFile {
         Ok(Account::Shared(u32::try_from(index).expect("the table is shorter than 2^32")))
     }
 
-    /// Says that this process no longer has what it shared; whoever else has it keeps the account alive.
+    /// Records that this process no longer holds what it shared. Other holders keep the account alive.
     pub(crate) fn release_share(&self, account: Account, inode: u64) -> io::Result<()> {
         let Account::Shared(index) = account else { return Ok(()) };
         let guard = self.lock_tables()?;
@@ -186,17 +187,17 @@ impl UsageFile {
         }
     }
 
-    /// Closes the file in the child of a fork, which makes no call any more. The lock may be taken just then by another
-    /// thread of the parent, and lasts until all who have the file open have closed it: if the parent is killed, nobody
-    /// waits for the child.
+    /// Closes the file in the child of a fork, which makes no more calls. Another thread of the parent may hold the
+    /// lock at the time of the fork. The lock lasts until every copy of the descriptor is closed, so if the parent is
+    /// killed, no process waits for the child.
     pub(crate) fn close_in_fork_child(&self) {
-        // SAFETY: the descriptor is that of `open`, which is not used in the child, where every call is refused, and not
-        // dropped, for the driver never is. To close one is allowed in the child of a fork.
+        // SAFETY: the descriptor is that of `open`, which is not used in the child, where every call is refused, and
+        // not dropped, because the driver never is. `close` is async-signal-safe.
         unsafe { libc::close(self.descriptor) };
     }
 
-    /// Ends this process's account, unless a thread is just at the usage file, and lets another process have its place: this
-    /// one may take long to end. The usage file is removed if nobody has an account any more.
+    /// Ends this process's account, unless a thread is using the file, so that another process can take its entry: this
+    /// process may take long to exit. Removes the file if no account is left.
     pub(crate) fn close(&self) -> io::Result<()> {
         if self.process != process::id() {
             return Ok(());
@@ -209,7 +210,7 @@ impl UsageFile {
         tables.write_process(own, ProcessEntry::default())?;
         set_lock(tables.file, libc::F_SETLK, byte_range(TABLES_LOCK_BYTE + 1 + own as u64, libc::F_UNLCK))?;
         tables.reclaim_dead()?;
-        // Where this usage file was removed before, another one may have its name.
+        // If this file was removed before, another file may have its name.
         if tables.is_empty() && tables.file.metadata()?.nlink() > 0 {
             fs::remove_file(&self.path)?;
         }
@@ -217,7 +218,7 @@ impl UsageFile {
     }
 }
 
-/// The right to read and write the usage file, until it is dropped.
+/// Holds the lock on the usage file until it is dropped.
 struct TablesGuard<'b> {
     open: MutexGuard<'b, Open>,
 }
@@ -225,7 +226,7 @@ struct TablesGuard<'b> {
 impl Drop for TablesGuard<'_> {
     fn drop(&mut self) {
         let released = set_tables_lock(&self.open.file, libc::F_UNLCK);
-        assert!(released.is_ok(), "a lock of our own can be given back");
+        assert!(released.is_ok(), "an own lock can be released");
     }
 }
 
@@ -235,7 +236,7 @@ impl<'b> TablesGuard<'b> {
         Ok(Self { open })
     }
 
-    /// This process's place in the table. It has none once it has left, though threads of it may still be at work.
+    /// Returns this process's index in the table. It has none once it has left, though its threads may still run.
     fn own_slot(&self) -> io::Result<usize> {
         self.open.own_slot.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -259,7 +260,7 @@ impl<'b> TablesGuard<'b> {
     }
 }
 
-/// All entries of a usage file as they were read, by whoever has the lock.
+/// All entries of a usage file, read under the lock.
 struct Tables<'f> {
     file: &'f File,
     header: Header,
@@ -315,18 +316,18 @@ impl<'f> Tables<'f> {
         vacant.or((self.shares.len() < SHARES_MAX).then_some(self.shares.len()))
     }
 
-    /// Whether nobody has an account.
+    /// Returns whether no account is left.
     fn is_empty(&self) -> bool {
         self.processes.iter().all(|process| process.pid == 0) && self.shares.iter().all(|share| share.inode == 0)
     }
 
-    /// Whether the process that made shared memory lives and still has it.
+    /// Returns whether the process that made shared memory lives and still holds it.
     fn has_live_owner(&self, share: &ShareEntry) -> bool {
         let owner = usize::try_from(share.owner).ok().and_then(|owner| owner.checked_sub(1));
         owner.and_then(|owner| self.processes.get(owner)).is_some_and(|process| process.pid != 0)
     }
 
-    /// Ends the accounts of what is no more.
+    /// Ends the accounts of dead processes and of memory that no process holds.
     fn reclaim_dead(&mut self) -> io::Result<()> {
         for index in 0..self.processes.len() {
             let process = self.processes[index];
@@ -349,7 +350,7 @@ impl<'f> Tables<'f> {
             if gone.contains(&share.inode) {
                 self.write_share(index, ShareEntry::default())?;
             } else if share.owner != 0 {
-                // Its maker is dead, and whoever comes to the maker's place in the table has nothing to do with it.
+                // The memory's owner is dead, and a new process with the same index is not its owner.
                 self.write_share(index, ShareEntry { owner: 0, ..share })?;
             }
         }
@@ -357,8 +358,8 @@ impl<'f> Tables<'f> {
     }
 }
 
-/// Finds a place for this process in the table, with the lock held. An empty usage file is begun; so is one whose maker was
-/// killed, or had no room, before it had written the header.
+/// Assigns an entry to this process, under the lock. Initializes an empty file, and one whose creator was killed or ran
+/// out of space before it had written the header.
 fn register_process(file: &File, total_bytes: u64) -> io::Result<usize> {
     let mut head = [0; size_of::<Header>()];
     if file.metadata()?.len() == 0 || file.read_exact_at(&mut head, 0).is_ok() && head.iter().all(|&byte| byte == 0) {
@@ -368,23 +369,23 @@ fn register_process(file: &File, total_bytes: u64) -> io::Result<usize> {
     }
     let mut tables = Tables::read(file)?;
     if tables.header.total_bytes != total_bytes {
-        return Err(io::Error::other("the usage file of the device is of another device"));
+        return Err(io::Error::other("the usage file belongs to a device with another memory size"));
     }
     tables.reclaim_dead()?;
     let vacant = tables.processes.iter().position(|process| process.pid == 0);
     let own = vacant.unwrap_or(tables.processes.len());
     if own >= PROCESSES_MAX {
-        return Err(io::Error::other("too many processes use the device"));
+        return Err(io::Error::other("the device is in use by 1024 processes, which is the maximum"));
     }
     lock_process_slot(file, own)?;
     tables.write_process(own, ProcessEntry { pid: process::id().into(), used_bytes: 0 })?;
     Ok(own)
 }
 
-/// Removes the usage files beside `path` that nobody has an account in: processes that were killed leave them behind. What
-/// cannot be looked at now stays.
+/// Removes usage files beside `path` in which no account is alive: processes that were killed leave them behind. Files
+/// that cannot be examined stay.
 ///
-/// The usage files of `machine` itself are left alone: closing a file ends the locks that this process has on it.
+/// Usage files of `machine` itself are skipped: closing a file ends the locks that this process has on it.
 fn remove_stale_files(folder: &Path, machine: &str) {
     let own = format!("{machine}.");
     let others = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -399,13 +400,13 @@ fn remove_stale_files(folder: &Path, machine: &str) {
         }
         let Ok(mut tables) = Tables::read(&file) else { continue };
         if tables.reclaim_dead().is_ok() && tables.is_empty() {
-            // Somebody else may have been quicker.
+            // Another process may have removed it first.
             drop(fs::remove_file(&other));
         }
     }
 }
 
-/// The folder of this user's machines, which nobody else may write to.
+/// Returns the folder of this user's machines, which no other user can write to.
 fn folder() -> io::Result<PathBuf> {
     let shared = Path::new("/dev/shm");
     let parent = if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
@@ -417,7 +418,7 @@ fn folder() -> io::Result<PathBuf> {
     }
     let found = fs::symlink_metadata(&folder)?;
     if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
-        return Err(io::Error::other(format!("{} is not this user's own folder", folder.display())));
+        return Err(io::Error::other(format!("{} must be a folder that belongs to the current user and is writable by nobody else", folder.display())));
     }
     Ok(folder)
 }

@@ -1,4 +1,4 @@
-//! The locks by which the usage file sees who lives: bytes of its file, and the files of shared memory.
+//! The locks that show which accounts are alive: bytes of the usage file, and the files of shared memory.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,15 +7,15 @@ use std::os::fd::AsRawFd;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Byte of the file whose lock its holder must have to read or write the rest; the bytes after it belong to processes.
+/// The byte whose lock protects the rest of the file. The bytes after it belong to processes.
 pub(super) const TABLES_LOCK_BYTE: u64 = 0;
 
-/// How often the list of locks is looked at before one that is not there is taken to be gone.
+/// How many scans of the list of locks must miss a lock before it counts as gone.
 const SCANS: usize = 4;
 
-/// Whether the process with this account lives. It is the open file that asks, against which the locks of all processes
-/// stand, those of this one too: another copy of the driver in it is seen, and what it was before it became another
-/// program is not.
+/// Returns whether the process with this account is alive. The query uses the open file description, with which the
+/// locks of all processes conflict, including this one's: it sees another copy of the driver in this process, but not
+/// the program that this process was before `exec`.
 pub(super) fn is_alive(file: &File, index: usize) -> io::Result<bool> {
     let mut found = byte_range(TABLES_LOCK_BYTE + 1 + index as u64, libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure, which outlives the call, is what the command reads and writes.
@@ -26,7 +26,7 @@ pub(super) fn is_alive(file: &File, index: usize) -> io::Result<bool> {
     Ok(found.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// Which of these files in memory nobody has a lock on.
+/// Returns the inodes among these on which no process holds a lock.
 pub(super) fn unlocked_inodes(inodes: &[u64]) -> io::Result<BTreeSet<u64>> {
     let mut unseen: BTreeSet<u64> = inodes.iter().copied().collect();
     for _ in 0..SCANS {
@@ -40,12 +40,12 @@ pub(super) fn unlocked_inodes(inodes: &[u64]) -> io::Result<BTreeSet<u64>> {
     Ok(unseen)
 }
 
-/// The files in memory that somebody has a lock on. One of them can be missed, if others end while the list is read.
+/// Returns the memory files on which a process holds a lock. One can be missed if others end while the list is read.
 fn locked_inodes() -> io::Result<Vec<u64>> {
     let device = rustix::fs::fstat(memfd_create("freehold-audit", MemfdFlags::CLOEXEC)?)?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let prefix = format!("{major:02x}:{minor:02x}:");
-    // The kernel gives a page at a time, and what is on one page was there at one moment.
+    // The kernel returns one page per read, and the entries of one page are consistent.
     let (mut text, mut page) = (Vec::new(), [0; 4096]);
     let mut locks = File::open("/proc/locks")?;
     loop {
@@ -70,12 +70,13 @@ pub(super) fn byte_range(at: u64, kind: libc::c_int) -> libc::flock {
     }
 }
 
-/// Locks the byte of a process for it. A child of a fork has no part in such a lock, and it ends with the process.
+/// Locks the byte of a process for it. A child of a fork does not inherit the lock, and it ends with the process.
 pub(super) fn lock_process_slot(file: &File, index: usize) -> io::Result<()> {
     set_lock(file, libc::F_SETLK, byte_range(TABLES_LOCK_BYTE + 1 + index as u64, libc::F_WRLCK))
 }
 
-/// Takes the tables' lock, or gives it back: from all who have opened the file, another copy of the driver in this process too.
+/// Takes or releases the tables' lock, which excludes every other open of the file, also by another copy of the driver
+/// in this process.
 pub(super) fn set_tables_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     set_lock(file, libc::F_OFD_SETLKW, byte_range(TABLES_LOCK_BYTE, kind))
 }

@@ -1,6 +1,6 @@
-//! The usage file, by itself: what stays in it, and what does not.
+//! Tests of the usage file alone: which entries stay in it, and which do not.
 //!
-//! All usage files here are of one machine, and differ in their bytes: a process that begins a usage file looks through those of
+//! All usage files here belong to one machine and differ in size: a process that creates a usage file examines those of
 //! other machines, and closing a file ends the locks that the process has on it.
 
 use super::*;
@@ -12,7 +12,7 @@ fn open(total_bytes: u64) -> UsageFile {
 }
 
 impl UsageFile {
-    /// A usage file of the machine that all tests here share. No other test has the same `total_bytes`.
+    /// Opens a usage file of the machine that all tests here share. Each test uses its own `total_bytes`.
     pub(in crate::memory) fn open_in_test(total_bytes: u64) -> Self {
         Self::open(&format!("tests-{}", process::id()), 0, total_bytes).expect("a usage file can be made")
     }
