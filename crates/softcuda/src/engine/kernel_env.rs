@@ -1,30 +1,30 @@
-//! What a kernel on its way needs of the world around it. The engine knows neither memory nor contexts.
+//! The interface between a running kernel and the rest of the driver. The engine knows neither memory nor contexts.
 
 use std::fmt::Debug;
 
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Block, Fault, Progress, Slice};
 
-/// Where one launch runs.
+/// The environment of one launch.
 pub(crate) trait KernelEnv: Debug + Send + Sync {
-    /// Goes on with a block for a slice, over the memory that the kernel reaches.
+    /// Runs a block for a slice, with the memory that the kernel can access.
     fn run(&self, block: &mut Block, slice: Slice) -> Result<Progress, Fault>;
 
-    /// Takes what the kernel printed.
+    /// Takes the output of the kernel's `printf`.
     fn print(&self, bytes: &[u8]);
 
-    /// Writes down how the kernel ended, and says with which code.
+    /// Logs the kernel's fault and returns its code.
     fn report_fault(&self, fault: &Fault) -> CUerror;
 
-    /// Writes down that the kernel ran longer than it may.
+    /// Logs that the kernel exceeded its time limit, and returns the code.
     fn report_timeout(&self, kernel: &str, seconds: f64) -> CUerror;
 
-    /// Where the blocks of a cooperative launch meet.
+    /// The memory through which the blocks of a cooperative launch synchronize.
     fn workspace(&self) -> Option<u64>;
 
-    /// The same for one more launch.
+    /// Returns an environment for another run of the same launch.
     ///
     /// # Errors
-    /// There is no memory for the place where its blocks meet.
+    /// There is no memory for the workspace of a cooperative launch.
     fn try_clone(&self) -> Result<Box<dyn KernelEnv>, CUerror>;
 }

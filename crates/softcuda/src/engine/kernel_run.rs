@@ -1,7 +1,7 @@
-//! A kernel on its way: which of its blocks have started, which are paused, and how each goes on for a slice.
+//! A running kernel: which of its blocks have started, which are paused, and how a block runs for a slice.
 //!
-//! Blocks begin a few at a time. Whenever one is paused a further one may begin, so that one that spins for another
-//! meets it in the end, and short ones never crowd the memory.
+//! A few blocks start at first. Whenever a block is paused, another one may start: a block that spins until another
+//! block acts makes progress in the end, and short blocks never use much memory.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,28 +16,28 @@ use super::progress::Progress;
 use super::rng::SplitMix64;
 use crate::base::sync::lock;
 
-/// Instructions of warps that a block executes before others run.
+/// Warp instructions that a block executes before others run.
 pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
 
-/// The same where a generator decides.
+/// The same under a seeded schedule.
 const SEEDED_INSTRUCTIONS: u64 = 2_000;
 
-/// After a step in which no block has ended, a kernel may be waiting for what the program does next: its steps are
-/// short then, so that calls which wait for nothing are too.
+/// Warp instructions of a step after one in which no block ended. The kernel may be waiting for the program, so short
+/// steps keep non-blocking calls short.
 const SHORT_STEP_INSTRUCTIONS: u64 = 1 << 13;
 
-/// Blocks that begin before one was paused.
+/// Blocks that start before any was paused.
 const RESIDENT_INITIAL: u64 = 16;
 
-/// Blocks that one turn of a worker may end, one after the other.
+/// Maximum number of blocks that a worker completes in one turn.
 const BLOCKS_PER_TURN: usize = 32;
 
-/// How many blocks may be on their way at once.
+/// How many blocks may be resident at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Residency {
     /// All, from the start: they may wait for each other.
     All,
-    /// So many at the most.
+    /// At most this many.
     AtMost(u64),
 }
 
@@ -55,20 +55,20 @@ pub(crate) struct KernelRun {
 
 #[derive(Debug)]
 struct RunState {
-    /// Blocks that have started.
+    /// Number of blocks that have started.
     started: u64,
-    /// In which order they do.
+    /// The order in which blocks start.
     order: BlockOrder,
     paused: VecDeque<Paused>,
-    /// Blocks that workers have in their hands.
+    /// Number of blocks that workers are running.
     running: u64,
-    /// Blocks that may be on their way at once, for now.
+    /// Current limit on resident blocks.
     resident: u64,
-    /// No block has ended since the last step began.
+    /// Whether no block has ended since the last step began.
     is_stalled: bool,
-    /// When the first block began.
+    /// When the first block started.
     started_at: Option<Instant>,
-    /// Somebody writes down how it failed.
+    /// Whether a thread is reporting the failure.
     is_failing: bool,
     outcome: Option<Result<(), CUerror>>,
 }
@@ -76,27 +76,27 @@ struct RunState {
 #[derive(Debug)]
 struct Paused {
     block: Block,
-    /// When it wants to go on.
+    /// The time at which the block resumes.
     wake_ns: u64,
 }
 
-/// In which order blocks begin: each as far behind the one before as the stride says, around and around.
+/// The order in which blocks start: each is `stride` after the previous one, modulo the number of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlockOrder {
-    /// Has no factor in common with the number of blocks, so that every block starts once.
+    /// Coprime to the number of blocks, so that every block starts once.
     stride: u64,
     offset: u64,
 }
 
 impl BlockOrder {
-    /// One of the orders for so many blocks.
+    /// Picks a random order for `blocks` blocks.
     fn random(blocks: u64, random: &mut SplitMix64) -> Self {
         let tries = std::iter::repeat_with(|| 1 + random.below(blocks)).take(32);
         let stride = tries.into_iter().find(|&stride| gcd(stride, blocks) == 1).unwrap_or(1);
         Self { stride, offset: random.below(blocks) }
     }
 
-    /// The block that begins when `started` have.
+    /// Returns the block that starts after `started` others.
     fn nth(self, started: u64, blocks: u64) -> u64 {
         let steps = u128::from(started) * u128::from(self.stride) + u128::from(self.offset);
         (steps % u128::from(blocks)) as u64
@@ -107,15 +107,15 @@ fn gcd(one: u64, other: u64) -> u64 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 
-/// What a worker finds to do.
+/// What a worker does next.
 #[derive(Debug)]
 pub(super) enum NextBlock {
     Ready(Box<Block>),
-    /// All that are paused sleep, the first until this time.
+    /// All paused blocks sleep, the first until this time.
     Sleep {
         until_nanoseconds: u64,
     },
-    /// Others have them all.
+    /// Other workers are running all blocks that are left.
     Empty,
 }
 
@@ -147,10 +147,10 @@ impl KernelRun {
         }
     }
 
-    /// The same launch once more.
+    /// Returns a new run of the same launch.
     ///
     /// # Errors
-    /// There is no memory for the place where its blocks meet.
+    /// There is no memory for the workspace of a cooperative launch.
     pub(super) fn try_clone(&self) -> Result<Self, CUerror> {
         let env = self.env.try_clone()?;
         let grid = match env.workspace() {
@@ -168,12 +168,12 @@ impl KernelRun {
         lock(&self.state)
     }
 
-    /// How it ended, if it has.
+    /// Returns the outcome once the kernel has ended.
     pub(super) fn outcome(&self) -> Option<Result<(), CUerror>> {
         self.state().outcome
     }
 
-    /// Sleeps until it has ended.
+    /// Blocks until the kernel has ended.
     pub(super) fn wait(&self) -> Result<(), CUerror> {
         let mut state = self.state();
         loop {
@@ -184,7 +184,7 @@ impl KernelRun {
         }
     }
 
-    /// Ends it, unless it has ended: what is left of its blocks is dropped.
+    /// Ends the kernel, unless it has ended, and drops its remaining blocks.
     pub(super) fn finish(&self, outcome: Result<(), CUerror>) {
         let mut state = self.state();
         state.outcome.get_or_insert(outcome);
@@ -194,8 +194,7 @@ impl KernelRun {
         drop(dropped);
     }
 
-    /// Takes a block to go on with: a new one if one may begin, else the one that waits longest; or, with a generator,
-    /// any of them.
+    /// Takes a block to run: a new one if one may start, else the one paused longest; with a generator, a random one.
     pub(super) fn next_block(&self, now_nanoseconds: u64, random: Option<&mut SplitMix64>) -> NextBlock {
         let mut state = self.state();
         if state.outcome.is_some() {
@@ -232,7 +231,7 @@ impl KernelRun {
         soonest.map_or(NextBlock::Empty, |until_nanoseconds| NextBlock::Sleep { until_nanoseconds })
     }
 
-    /// Goes on with a block for a slice, and puts it back if it is not done. Says whether it is.
+    /// Runs a block for a slice, and puts it back if it is not done. Returns whether it is done.
     pub(super) fn run_slice(&self, mut block: Block, slice: Slice, limit: Option<Duration>) -> bool {
         let ran = catch_unwind(AssertUnwindSafe(|| self.env.run(&mut block, slice)));
         self.env.print(&block.take_printed());
@@ -242,7 +241,7 @@ impl KernelRun {
                 self.fail(|| self.env.report_fault(&fault));
                 return true;
             }
-            // A mistake of this driver's own, which must not keep the stream waiting for ever.
+            // A panic is a bug of this driver and must not block the stream forever.
             Err(_) => {
                 self.fail(|| CUerror::UNKNOWN);
                 return true;
@@ -259,7 +258,7 @@ impl KernelRun {
         progress == BlockProgress::Done
     }
 
-    /// Ends it with the code that `report` says, which is called for the first failure only.
+    /// Ends the kernel with the code that `report` returns. Only the first failure calls `report`.
     fn fail(&self, report: impl FnOnce() -> CUerror) {
         let is_first = {
             let mut state = self.state();
@@ -292,7 +291,7 @@ impl KernelRun {
         }
     }
 
-    /// A worker's turn: goes on with a block, and as long as blocks end, with further ones.
+    /// One turn of a worker: runs a block, and further ones as long as blocks end.
     pub(super) fn run_blocks(&self, mut block: Block, now: impl Fn() -> u64, limit: Option<Duration>) {
         for _ in 0..BLOCKS_PER_TURN {
             let slice = Slice { instructions: SLICE_INSTRUCTIONS, nanoseconds: now(), seed: None };
@@ -307,7 +306,7 @@ impl KernelRun {
         self.end_slice(block, BlockProgress::Running);
     }
 
-    /// Goes on for about so many instructions, in the calling thread; for fewer if it goes nowhere.
+    /// Runs about `limit` instructions on the calling thread, fewer if the kernel makes no progress.
     pub(super) fn step(
         &self,
         instructions: u64,
@@ -325,7 +324,7 @@ impl KernelRun {
             let (most, seed) = match &mut random {
                 None => (most, None),
                 Some(random) => {
-                    // Now and then only a few instructions, so that others come in between.
+                    // A short slice now and then lets others run in between.
                     let usual = if random.below(4) == 0 { 16 } else { SEEDED_INSTRUCTIONS };
                     (1 + random.below(most.min(usual)), Some(random.next_u64()))
                 }
@@ -349,7 +348,7 @@ mod tests {
 
     use super::*;
 
-    /// An environment without memory, in which a block ends with its second slice, or with a trap.
+    /// An environment without memory, in which a block ends with its second slice or with a trap.
     #[derive(Debug, Default)]
     struct FakeEnv {
         traps: bool,

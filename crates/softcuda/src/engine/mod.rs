@@ -1,6 +1,6 @@
-//! Carries out the work of streams, in the order of each and under one of three schedules across them.
+//! Runs the work of streams: in order within a stream, and under one of three schedules across streams.
 //!
-//! It knows queues and work, and nothing of contexts, handles or who owns memory.
+//! The engine knows queues and work. It does not know contexts, handles or the owners of memory.
 
 pub(crate) mod kernel_env;
 pub(crate) mod kernel_run;
@@ -25,26 +25,27 @@ use stepper::{Stepper, Ticker};
 use work::Work;
 use worker_pool::WorkerPool;
 
-/// As many instructions of warps as one step of a schedule without threads executes.
+/// Maximum number of warp instructions in one step of a schedule without threads.
 const STEP_INSTRUCTIONS_MAX: u64 = 1 << 15;
 
-/// For so long calls that wait for nothing do not report a fault, where streams have threads. On a GPU a program comes past a
-/// launch that fails before its fault is known; here too, although a loaded machine may stop it between two calls.
+/// How long non-blocking calls do not report a fault, where streams have threads. On a GPU a program gets past a
+/// failing launch before its fault is known. The delay gives the same result on a loaded machine, which may preempt the
+/// program between two calls.
 const FAULT_GRACE_NS: u64 = 100_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
     start: Instant,
-    /// The code of the first fault, zero before it. From then on work is dropped.
+    /// The code of the first fault, zero before it. After it, work is dropped.
     fault: AtomicU32,
-    /// From when on every call knows of it. The last moment there is before it.
+    /// Time from which every call reports the fault. `u64::MAX` before the fault.
     fault_visible_ns: AtomicU64,
     queue_count: AtomicU64,
-    /// How work advances without threads; nothing if each queue has one.
+    /// Runs work under schedules without threads. `None` if each queue has a thread.
     stepper: Option<Stepper>,
-    /// Who runs kernels where each queue has a thread.
+    /// Runs kernels where each queue has a thread.
     workers: Arc<WorkerPool>,
-    /// A kernel that runs longer is ended.
+    /// Time limit of a kernel.
     kernel_limit: Option<Duration>,
 }
 
@@ -70,7 +71,7 @@ impl Engine {
         engine
     }
 
-    /// Runs everything that can run whenever the program made no call for a while.
+    /// Starts the thread that runs all ready work when the program has made no call for a while.
     fn start_ticker(self: &Arc<Self>) {
         let engine = Arc::downgrade(self);
         let started = std::thread::Builder::new().name("freehold-ticker".to_owned()).spawn(move || {
@@ -83,7 +84,7 @@ impl Engine {
                 ticker.sleep();
             }
         });
-        started.expect("the system has a thread for the ticker");
+        started.expect("the ticker thread can be started");
     }
 
     pub(crate) fn new_queue(&self, is_blocking: bool) -> Arc<Queue> {
@@ -95,10 +96,10 @@ impl Engine {
         queue
     }
 
-    /// Adds work to a queue, to start when all of `after` has passed.
+    /// Adds work to a queue, to start when all fences of `after` have completed.
     ///
     /// # Errors
-    /// The system has no thread for the queue. Nothing was added.
+    /// The system cannot start a thread for the queue. Nothing was added.
     pub(crate) fn submit(
         self: &Arc<Self>,
         queue: &Arc<Queue>,
@@ -117,14 +118,14 @@ impl Engine {
         drop(state);
         match &self.stepper {
             None => queue.work_added.notify_one(),
-            // A queue that was over is looked at no more; whoever adds to it after its end brings it back.
+            // The stepper drops finished queues, so work added after the close registers the queue again.
             Some(stepper) if is_closed => stepper.add_queue(queue),
             Some(_) => {}
         }
         Ok(Fence { queue: Arc::clone(queue), seq })
     }
 
-    /// Keeps the program waiting until a fence has passed.
+    /// Blocks the caller until a fence has completed.
     pub(crate) fn wait(&self, fence: &Fence) {
         match &self.stepper {
             None => fence.queue.wait(fence.seq),
@@ -133,7 +134,7 @@ impl Engine {
         fence.queue.mark_observed(fence.seq);
     }
 
-    /// Keeps the program waiting until something holds that another process may bring about.
+    /// Blocks the caller until `holds` returns true, which may depend on another process.
     pub(crate) fn wait_for(&self, holds: impl Fn() -> bool) {
         match &self.stepper {
             None => {
@@ -147,21 +148,21 @@ impl Engine {
         }
     }
 
-    /// Lets work advance that has no thread of its own: called when a call of the driver's begins.
+    /// Advances work that has no thread. Called at the start of each driver call.
     pub(crate) fn before_call(&self) {
         if let Some(stepper) = &self.stepper {
             stepper.before_call(&|op, quantum| self.run_op(op, quantum));
         }
     }
 
-    /// The same, when the call ends.
+    /// Advances work that has no thread. Called at the end of each driver call.
     pub(crate) fn after_call(&self) {
         if let Some(stepper) = &self.stepper {
             stepper.after_call(&|op, quantum| self.run_op(op, quantum));
         }
     }
 
-    /// The time of events, in nanoseconds; that of a seeded schedule counts steps.
+    /// Returns the time of events in nanoseconds. A seeded schedule counts steps.
     pub(crate) fn now(&self) -> u64 {
         match self.stepper.as_ref().and_then(Stepper::virtual_time) {
             Some(time) => time,
@@ -169,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// The fault that ended all work of this process, if there was one.
+    /// Returns the fault that ended all work of this process, if there was one.
     fn fault(&self) -> CUresult {
         match CUerror::new(self.fault.load(Ordering::Acquire)) {
             None => Ok(()),
@@ -177,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// The same, for a call that has waited for work or asks how far it is: every call knows of it from now on.
+    /// Returns the fault, for a call that waits for work or queries it. All later calls report it too.
     pub(crate) fn check_fault(&self) -> CUresult {
         let fault = self.fault();
         if fault.is_err() {
@@ -186,14 +187,14 @@ impl Engine {
         fault
     }
 
-    /// The fault, for a call that waits for nothing: it hears of it when another call has, or a little later than it
-    /// happened. On a GPU, too, a program goes on for a moment behind a launch that fails.
+    /// Returns the fault, for a non-blocking call: only after another call has reported it, or [`FAULT_GRACE_NS`] after
+    /// it happened. On a GPU, too, a program runs on for a moment after a launch that fails.
     pub(crate) fn visible_fault(&self) -> CUresult {
         let fault = self.fault();
         if fault.is_err() && self.now() < self.fault_visible_ns.load(Ordering::Acquire) { Ok(()) } else { fault }
     }
 
-    /// The first fault counts: every call answers with it from now on.
+    /// Records a fault. Only the first one counts: every call reports it from now on.
     fn fail(&self, code: CUerror) {
         let visible_ns = if self.stepper.is_none() { self.now() + FAULT_GRACE_NS } else { 0 };
         let _first = self.fault_visible_ns.compare_exchange(u64::MAX, visible_ns, Ordering::AcqRel, Ordering::Acquire);
@@ -201,7 +202,7 @@ impl Engine {
         self.workers.fail(code);
     }
 
-    /// Runs a part of the work in an op; a fault counts as its end.
+    /// Runs a part of an op. A fault ends the op.
     fn run_op(&self, op: &mut Op, quantum: Quantum) -> Progress {
         let outcome = match &op.work {
             Work::Kernel(run) => self.run_kernel(run, quantum),
@@ -226,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// The life of a queue's thread.
+    /// The main loop of a queue's thread.
     fn run_queue_thread(&self, queue: &Queue) {
         loop {
             let mut state = queue.state();
@@ -256,8 +257,8 @@ impl Engine {
     }
 }
 
-/// Waits a little for a word of memory that nobody announces: at first hardly, at last a millisecond. Few yields: with other threads
-/// ready to run, each can take longer than a sleep.
+/// Sleeps between polls of a memory word: hardly at first, up to a millisecond later. It yields few times: with other
+/// threads ready to run, a yield can take longer than a sleep.
 fn back_off(tries: u32) {
     match tries {
         0..64 => std::hint::spin_loop(),

@@ -1,28 +1,29 @@
-//! How far a step of work may go, and how far it went.
+//! How far a step of work may run, and how far it ran.
 
 use std::time::Duration;
 
-/// How much of a piece of work one step may do.
+/// The limit of one step of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quantum {
     Unlimited,
-    /// So many bytes or instructions, and host functions on a thread of their own, which are waited for so long.
+    /// At most `limit` bytes or instructions. Host functions run on their own thread, and the step waits for them up to
+    /// a timeout.
     Limited {
         limit: u64,
         host_fn_timeout: Duration,
-        /// What decides in which order the parts of a kernel go on, if anything does.
+        /// Seed for the order in which the blocks of a kernel run, under a seeded schedule.
         seed: Option<u64>,
     },
 }
 
-/// How far a step of work got.
+/// The result of a step of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     Done,
-    /// A part was carried out.
+    /// A part was done.
     Partial,
-    /// A part of a kernel was carried out, which may wait for whatever it looks at meanwhile.
+    /// A part of a kernel was done. The kernel may be spinning on memory.
     KernelRan,
-    /// It waits for something outside its stream.
+    /// The work waits for something outside its stream.
     Blocked,
 }

@@ -1,4 +1,4 @@
-//! The work of one stream in its order, and how far it has come.
+//! The queue of one stream: its work in order, and its progress.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,18 +7,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use super::work::Work;
 use crate::base::sync::lock;
 
-/// What work is known to come after: for each queue the last of its fences.
+/// A vector clock: for each queue, the last fence that work is known to come after.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct VectorClock {
-    /// By the number of the queue.
+    /// By the id of the queue.
     seqs: BTreeMap<u64, (Weak<Queue>, u64)>,
 }
 
-/// With more queues than this a clock forgets those that are over.
+/// A clock with more queues than this drops those that are finished.
 const CLOCK_QUEUES_MAX: usize = 64;
 
 impl VectorClock {
-    /// Whether the fence, or a later one of its queue, is known.
+    /// Returns whether the clock contains the fence or a later one of its queue.
     pub(crate) fn includes(&self, fence: &Fence) -> bool {
         self.seqs.get(&fence.queue.id).is_some_and(|&(_, seq)| seq >= fence.seq)
     }
@@ -35,7 +35,7 @@ impl VectorClock {
     }
 }
 
-/// A fence in a queue.
+/// A position in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Fence {
     pub(crate) queue: Arc<Queue>,
@@ -52,7 +52,7 @@ impl Fence {
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) seq: u64,
-    /// What must have passed before the work starts.
+    /// Fences that must complete before the work starts.
     pub(super) dependencies: Vec<Fence>,
     pub(super) work: Work,
 }
@@ -60,33 +60,33 @@ pub(super) struct Op {
 #[derive(Debug)]
 pub(super) struct QueueState {
     pub(super) ops: VecDeque<Op>,
-    /// No work will come any more.
+    /// Whether no more work will be added.
     pub(super) is_closed: bool,
-    /// A thread of this queue's own exists.
+    /// Whether the queue has a thread.
     pub(super) has_thread: bool,
 }
 
-/// The work of one stream. Its lock is held to add or to take a piece of work, never while one is carried out.
+/// The work of one stream. Its lock is held to add or to take a piece of work, never while work runs.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// Never the same for two queues of one process.
+    /// Unique within the process.
     pub(crate) id: u64,
-    /// Whether the legacy default stream waits for this one, and it for that.
+    /// Whether the stream and the legacy default stream wait for each other.
     pub(crate) is_blocking: bool,
     state: Mutex<QueueState>,
-    /// Tells the worker that there is work, or that there will be none.
+    /// Signals the queue's thread that work was added, or that the queue was closed.
     pub(super) work_added: Condvar,
     /// The seq of the last work added.
     last_submitted: AtomicU64,
     /// The seq of the last work completed.
     last_completed: AtomicU64,
-    /// The last seq that the program itself has seen pass.
+    /// The last seq whose completion the program has observed.
     last_observed: AtomicU64,
-    /// Threads that wait in `wait`.
+    /// Number of threads that wait in `wait`.
     waiters: AtomicUsize,
     wait_lock: Mutex<()>,
     completion: Condvar,
-    /// What the next work of this queue is known to come after, from the waits for events so far.
+    /// What the next work of this queue is known to come after, from the event waits so far.
     clock: Mutex<Arc<VectorClock>>,
 }
 
@@ -111,7 +111,7 @@ impl Queue {
         lock(&self.state)
     }
 
-    /// The seq of the last work added so far.
+    /// Returns the seq of the last work added.
     pub(crate) fn last_seq(&self) -> u64 {
         self.last_submitted.load(Ordering::Acquire)
     }
@@ -124,7 +124,7 @@ impl Queue {
         self.is_complete(self.last_seq())
     }
 
-    /// Notes that the program was told that `seq` has passed: whatever it asks for next comes after that.
+    /// Records that the program was told that `seq` has completed: everything it submits from now on comes after that.
     pub(crate) fn mark_observed(&self, seq: u64) {
         self.last_observed.fetch_max(seq, Ordering::AcqRel);
     }
@@ -133,12 +133,12 @@ impl Queue {
         self.last_observed.load(Ordering::Acquire) >= seq
     }
 
-    /// Whether nothing is left to do and nothing will come.
+    /// Returns whether the queue is empty and closed.
     pub(crate) fn is_finished(&self) -> bool {
         self.state().is_closed && self.is_idle()
     }
 
-    /// Adds work and says at which seq. The caller holds the state.
+    /// Adds work and returns its seq. The caller holds the state's lock.
     pub(super) fn push(&self, state: &mut QueueState, after: Vec<Fence>, work: Work) -> u64 {
         let seq = self.last_submitted.load(Ordering::Relaxed) + 1;
         state.ops.push_back(Op { seq, dependencies: after, work });
@@ -155,12 +155,13 @@ impl Queue {
         }
     }
 
-    /// Sleeps until the work at `seq` is done.
+    /// Blocks until the work at `seq` is done.
     pub(super) fn wait(&self, seq: u64) {
         if self.is_complete(seq) {
             return;
         }
-        // The count goes up before the look and `complete` looks at it after its store: one of the two sees the other.
+        // The count is raised before the check here, and `complete` reads it after its store: one of the two sees the
+        // other.
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let mut wait_lock = lock(&self.wait_lock);
         while self.last_completed.load(Ordering::SeqCst) < seq {
@@ -170,18 +171,18 @@ impl Queue {
         self.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Says that no more work will come. What is pending is still carried out.
+    /// Closes the queue to new work. Pending work still runs.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.work_added.notify_one();
     }
 
-    /// What work added now is known to come after.
+    /// Returns what work added now is known to come after.
     pub(crate) fn clock(&self) -> Arc<VectorClock> {
         Arc::clone(&lock(&self.clock))
     }
 
-    /// Notes that work added from now on comes after `fence`, and after what was known there.
+    /// Records that work added from now on comes after `fence`, and after everything in that fence's clock.
     pub(crate) fn order_after(&self, fence: &Fence, clock_there: &VectorClock) {
         let mut shared = lock(&self.clock);
         let clock = Arc::make_mut(&mut shared);

@@ -1,6 +1,6 @@
-//! The generator of seeded schedules.
+//! The random number generator of seeded schedules.
 
-/// A small generator (splitmix64): reproducible on every machine.
+/// The splitmix64 generator, reproducible on every machine.
 #[derive(Debug)]
 pub(super) struct SplitMix64(pub(super) u64);
 

@@ -1,9 +1,9 @@
-//! Work without threads of its own: it advances inside the calls of the program's, one step at a time.
+//! Schedules without threads: work advances inside the program's calls, one step at a time.
 //!
-//! Under `eager` each call runs whatever can run. Under a seed a generator decides at each call which queues advance
-//! and how far, copies in pieces too, so that a missing wait shows; the same seed and the same calls of one thread
-//! give the same steps. A program that waits without calling the driver (for a word that a stream writes, say) is
-//! helped by a ticker, which runs everything when there was no call for a while.
+//! Under `eager` each call runs all work that can run. Under a seed a generator decides at each call which queues
+//! advance and how far; copies advance in pieces too, so that a missing wait shows. The same seed and the same calls of
+//! one thread give the same steps. A program that waits without calling the driver, for example for a word that a
+//! stream writes, depends on the ticker, which runs everything when there was no call for a while.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,37 +14,37 @@ use super::queue::{Fence, Op, Queue};
 use super::rng::SplitMix64;
 use crate::base::sync::lock;
 
-/// The ticker looks so often whether there was a call, and without one in so many looks it runs what can run.
+/// The ticker's period, and the number of periods without a call after which it runs all ready work.
 const TICK: Duration = Duration::from_millis(10);
 const QUIET_TICKS: u32 = 15;
 
-/// Steps of one kernel that a call runs which waits for nothing.
+/// Steps of one kernel in a non-blocking call.
 const KERNEL_STEPS_MAX: u32 = 2;
 
-/// What a step takes, in the time of a seeded schedule.
+/// Duration of a step in the virtual time of a seeded schedule.
 const STEP_NS: u64 = 1000;
 
-/// Carries out a part of an op.
+/// Runs a part of an op.
 pub(super) type RunOp<'e> = &'e dyn Fn(&mut Op, Quantum) -> Progress;
 
 #[derive(Debug)]
 pub(super) struct Stepper {
     state: Mutex<StepState>,
-    /// Threads that wait for the lock.
+    /// Number of threads that wait for the lock.
     waiters: AtomicU32,
-    /// Calls of the driver so far.
+    /// Number of driver calls so far.
     call_count: AtomicU64,
-    /// Steps so far.
+    /// Number of steps so far.
     step_count: AtomicU64,
     is_seeded: bool,
-    /// How long a step waits for a function of the program's before other streams go on.
+    /// How long a step waits for a host function before other streams run.
     host_fn_timeout: Duration,
 }
 
-/// Held by the one thread whose call lets work advance.
+/// Held by the one thread that advances work.
 #[derive(Debug)]
 struct StepState {
-    /// In the order of their making. Those that are over fall out.
+    /// In order of creation. Finished queues are removed.
     queues: Vec<Arc<Queue>>,
     random: SplitMix64,
 }
@@ -65,7 +65,7 @@ impl Stepper {
             call_count: AtomicU64::new(0),
             step_count: AtomicU64::new(0),
             is_seeded,
-            // A seeded run stays the same only if a function returns within the step that called it.
+            // A seeded run is reproducible only if a host function returns within the step that called it.
             host_fn_timeout: if is_seeded { Duration::from_secs(1) } else { Duration::from_millis(20) },
         }
     }
@@ -81,14 +81,14 @@ impl Stepper {
         self.waiters.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives the lock to who waits for it: a thread that takes it again and again would keep it from all others.
+    /// Lets waiting threads take the lock, which a thread that retakes it in a loop would keep from them.
     fn yield_to_waiters(&self) {
         while self.has_waiters() {
             std::thread::yield_now();
         }
     }
 
-    /// Looks after a queue until it is over.
+    /// Adds a queue, which stays until it is finished.
     pub(super) fn add_queue(&self, queue: &Arc<Queue>) {
         let mut state = self.lock_state();
         if !state.queues.iter().any(|watched| Arc::ptr_eq(watched, queue)) {
@@ -100,7 +100,7 @@ impl Stepper {
         self.is_seeded.then(|| (self.step_count.load(Ordering::Relaxed) + 1) * STEP_NS)
     }
 
-    /// A call of the driver's begins.
+    /// Called at the start of a driver call.
     pub(super) fn before_call(&self, run_op: RunOp<'_>) {
         self.call_count.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock_state();
@@ -118,7 +118,7 @@ impl Stepper {
         }
     }
 
-    /// A call of the driver's ends: what it asked for runs at once, if nothing else decides when.
+    /// Called at the end of a driver call: runs the work that it submitted, unless a seed decides when.
     pub(super) fn after_call(&self, run_op: RunOp<'_>) {
         if !self.is_seeded {
             self.run_ready(run_op, &mut self.lock_state());
@@ -137,13 +137,13 @@ impl Stepper {
         }
     }
 
-    /// What the steps of kernels go by.
+    /// Returns the seed for the steps of kernels.
     fn seed(&self, state: &StepState) -> Option<u64> {
         self.is_seeded.then(|| state.random.0 ^ self.step_count.load(Ordering::Relaxed))
     }
 
-    /// Runs everything that can run; of a kernel only so much, since it may wait for what the program does next. True
-    /// if anything did.
+    /// Runs everything that can run, but only a few steps of a kernel, which may wait for the program. Returns whether
+    /// anything ran.
     fn run_ready(&self, run_op: RunOp<'_>, state: &mut StepState) -> bool {
         let mut ever = false;
         loop {
@@ -166,7 +166,7 @@ impl Stepper {
         }
     }
 
-    /// Lets one queue advance that can: the first that can, from a random one on. True if there was one.
+    /// Advances one queue: the first that can advance, starting from a random one. Returns false if none can.
     fn step(&self, run_op: RunOp<'_>, state: &mut StepState) -> bool {
         let queues = pending(state);
         if queues.is_empty() {
@@ -183,13 +183,13 @@ impl Stepper {
         let seed = self.seed(state);
         let moved = order.any(|queue| self.advance(run_op, queue, limit, seed) != Progress::Blocked);
         if !moved {
-            // How often a wait looks in vain is the clock's affair; the generator is not to know.
+            // The number of unsuccessful polls depends on timing, so it must not affect the generator.
             state.random.0 = before_draw;
         }
         moved
     }
 
-    /// Carries out a part of the first work of a queue.
+    /// Runs a part of the first work of a queue.
     fn advance(&self, run_op: RunOp<'_>, queue: &Queue, limit: u64, seed: Option<u64>) -> Progress {
         // Only the holder of the lock takes work out, so the op can be outside the queue while it runs.
         let Some(mut op) = ({ queue.state().ops.pop_front() }) else { return Progress::Blocked };
@@ -213,7 +213,7 @@ impl Stepper {
     }
 }
 
-/// How long the program has made no call, as the ticker knows.
+/// How long the program has made no call.
 #[derive(Debug, Default)]
 pub(super) struct Ticker {
     call_count: u64,
@@ -227,7 +227,7 @@ impl Ticker {
         self.quiet_ticks = if std::mem::replace(&mut self.call_count, now) == now { self.quiet_ticks } else { 0 };
         if self.quiet_ticks >= QUIET_TICKS {
             self.quiet_ticks = 0;
-            // A kernel may need more than one round, and others to have a chance in between.
+            // A kernel may need more than one round, and the lock is yielded in between.
             let mut moves = true;
             while moves && stepper.call_count.load(Ordering::Relaxed) == now && !stepper.has_waiters() {
                 moves = stepper.run_ready(run_op, &mut stepper.lock_state());
@@ -235,16 +235,16 @@ impl Ticker {
         }
     }
 
-    /// Sleeps until the next look.
+    /// Sleeps for one period.
     pub(super) fn sleep(&mut self) {
         let begun = Instant::now();
         std::thread::sleep(TICK);
-        // Where this thread had to wait for a processor, the program may have had none either.
+        // If this thread was starved of CPU time, the program may have been too, so the period does not count.
         self.quiet_ticks += u32::from(begun.elapsed() < 2 * TICK);
     }
 }
 
-/// The queues that have work, in the order of their making.
+/// Returns the queues that have work, in order of creation.
 fn pending(state: &mut StepState) -> Vec<Arc<Queue>> {
     state.queues.retain(|queue| !queue.is_finished());
     state.queues.iter().filter(|queue| !queue.is_idle()).cloned().collect()

@@ -1,4 +1,4 @@
-//! What a stream can be asked to do, and how each kind of it is carried out.
+//! The kinds of work of a stream, and how each runs.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -15,12 +15,11 @@ use crate::base::sync::lock;
 use crate::memory::mem_ref::{self, MemRef, WordWidth};
 
 thread_local! {
-    /// Set while this thread runs a function of the program's on behalf of a stream.
+    /// Set while this thread runs a host function for a stream.
     static WITHIN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread runs a function of the program's on behalf of a stream: the driver lets no call through
-/// from there.
+/// Returns whether the calling thread runs a host function for a stream. Driver calls are refused there.
 pub(crate) fn is_within_host_function() -> bool {
     WITHIN_HOST_FUNCTION.get()
 }
@@ -28,14 +27,14 @@ pub(crate) fn is_within_host_function() -> bool {
 /// One piece of work of a stream.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Only its dependencies count.
+    /// Does nothing itself; its dependencies order the stream.
     Barrier,
-    /// Notes the time at which the stream came by.
+    /// Records the time at which the stream reached it.
     Timestamp(Arc<Timestamp>),
     Copy(Box<MemCopy>),
     Fill(Box<MemFill>),
     HostCall(HostCall),
-    /// Carried out by the engine itself, which has the threads for it.
+    /// Run by the engine, which owns the threads for it.
     Kernel(Arc<KernelRun>),
     WriteValue {
         at: MemRef,
@@ -43,13 +42,13 @@ pub(crate) enum Work {
         value: u64,
     },
     WaitValue(WaitValue),
-    /// Stands until something outside this process has happened.
+    /// Blocks the stream until a condition outside this process holds.
     Poll(Condition),
-    /// Something of the driver's own, such as the end of what was freed in the order of the stream.
+    /// Work of the driver, such as returning a block that was freed in stream order.
     Internal(InternalWork),
 }
 
-/// What a stream stands for, asked again and again.
+/// A condition that a stream polls.
 pub(crate) struct Condition(Box<dyn Fn() -> bool + Send + Sync>);
 
 impl Condition {
@@ -64,7 +63,7 @@ impl fmt::Debug for Condition {
     }
 }
 
-/// Work of the driver's own: a function that is called once and waits for nothing.
+/// Work of the driver: a function that is called once and does not block.
 pub(crate) struct InternalWork(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl InternalWork {
@@ -79,7 +78,7 @@ impl fmt::Debug for InternalWork {
     }
 }
 
-/// The time at which a stream passed a point, in nanoseconds; zero until then.
+/// The time at which a stream passed this work, in nanoseconds; zero until then.
 #[derive(Debug, Default)]
 pub(crate) struct Timestamp(AtomicU64);
 
@@ -93,7 +92,7 @@ impl Timestamp {
     }
 }
 
-/// A box of bytes: rows of `width` bytes, `height` of them a slice, `depth` slices.
+/// A box of bytes: rows of `width` bytes, `height` rows per slice, `depth` slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) width: u64,
@@ -106,13 +105,13 @@ impl Extent {
         Self { width: bytes, height: 1, depth: 1 }
     }
 
-    /// All bytes of the box, or nothing if there are more than an address can count.
+    /// Returns the number of bytes, or `None` if it overflows.
     pub(crate) fn bytes(self) -> Option<u64> {
         self.width.checked_mul(self.height)?.checked_mul(self.depth)
     }
 }
 
-/// A box within memory: distances between its rows and slices in bytes.
+/// A box in memory, with the distances between its rows and slices in bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct PitchedRef {
     pub(crate) mem: MemRef,
@@ -121,13 +120,13 @@ pub(crate) struct PitchedRef {
 }
 
 impl PitchedRef {
-    /// How far from the first byte a row starts.
+    /// Returns the offset of a row from the first byte.
     pub(crate) fn row_offset(&self, row: u64, slice: u64) -> u64 {
         row * self.pitch + slice * self.slice
     }
 }
 
-/// A copy of one box to another.
+/// A copy from one box to another.
 #[derive(Debug)]
 pub(crate) struct MemCopy {
     pub(crate) from: PitchedRef,
@@ -142,14 +141,14 @@ impl MemCopy {
         Self { from, to, extent, done: 0 }
     }
 
-    /// Copies all of it at once.
+    /// Copies everything at once.
     pub(crate) fn run_to_end(mut self) -> Result<(), CUerror> {
         self.run(u64::MAX).map(|_| ())
     }
 
-    /// Copies the next `limit` bytes at most.
+    /// Copies the next bytes, at most `limit`.
     fn run(&mut self, limit: u64) -> Result<Progress, CUerror> {
-        let total = self.extent.bytes().expect("the size of a copy was checked when it was asked for");
+        let total = self.extent.bytes().expect("the size of a copy was checked when it was submitted");
         let end = total.min(self.done.saturating_add(limit));
         while self.done < end {
             let (line, column) = (self.done / self.extent.width, self.done % self.extent.width);
@@ -164,12 +163,12 @@ impl MemCopy {
     }
 }
 
-/// A box filled with a repeated value.
+/// A fill of a box with a repeated value.
 #[derive(Debug)]
 pub(crate) struct MemFill {
     pub(crate) to: PitchedRef,
     pub(crate) extent: Extent,
-    /// One element: 1, 2 or 4 bytes, of which a row holds a whole number.
+    /// One element of 1, 2 or 4 bytes. A row holds a whole number of elements.
     pub(crate) pattern: Vec<u8>,
     /// Bytes done, counted row by row.
     done: u64,
@@ -180,9 +179,9 @@ impl MemFill {
         Self { to, extent, pattern, done: 0 }
     }
 
-    /// Fills the next `limit` bytes at most, a whole number of elements.
+    /// Fills the next bytes, at most `limit`, in whole elements.
     fn run(&mut self, limit: u64) -> Result<Progress, CUerror> {
-        let total = self.extent.bytes().expect("the size of a fill was checked when it was asked for");
+        let total = self.extent.bytes().expect("the size of a fill was checked when it was submitted");
         let limit = limit.checked_next_multiple_of(4).unwrap_or(u64::MAX);
         let end = total.min(self.done.saturating_add(limit));
         while self.done < end {
@@ -195,7 +194,7 @@ impl MemFill {
     }
 }
 
-/// A stream that stands until a word of memory compares.
+/// Blocks a stream until a memory word satisfies a comparison.
 #[derive(Debug, Clone)]
 pub(crate) struct WaitValue {
     pub(crate) at: MemRef,
@@ -212,7 +211,7 @@ impl WaitValue {
     }
 }
 
-/// The comparisons of `cuStreamWaitValue`. `GEQ` is cyclic: the sign of the difference decides.
+/// Evaluates a comparison of `cuStreamWaitValue`. `GEQ` is cyclic: the sign of the difference decides.
 pub(crate) fn compare(word: u64, value: u64, width: WordWidth, comparison: u32) -> bool {
     let mask = match width {
         WordWidth::Four => u64::from(u32::MAX),
@@ -229,11 +228,11 @@ pub(crate) fn compare(word: u64, value: u64, width: WordWidth, comparison: u32) 
     }
 }
 
-/// A function of the program's that a stream calls.
+/// A function of the program that a stream calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HostFunction {
     Function(unsafe extern "C" fn(*mut c_void)),
-    /// Told the state of its stream, and called also after a fault.
+    /// Gets the state of its stream, and is called after a fault too.
     Callback(unsafe extern "C" fn(CUstream, CUresult, *mut c_void), CUstream),
 }
 
@@ -246,13 +245,13 @@ impl HostFunction {
 #[derive(Debug)]
 pub(crate) struct HostCall {
     pub(crate) function: HostFunction,
-    /// The program's own pointer, which only its function follows.
+    /// The program's pointer, which only its function dereferences.
     pub(crate) data: usize,
-    /// Set while the function runs on a thread of its own.
+    /// Set while the function runs on its own thread.
     running: Option<Arc<HostCallState>>,
 }
 
-/// Whether a function that runs on a thread of its own has returned.
+/// Whether a function that runs on its own thread has returned.
 #[derive(Debug, Default)]
 struct HostCallState {
     done: Mutex<bool>,
@@ -269,7 +268,7 @@ impl HostCallState {
         *lock(&self.done)
     }
 
-    /// Waits for the end as long as `host_fn_timeout` lasts, and says whether it came.
+    /// Waits up to `host_fn_timeout` for the function to return. Returns whether it did.
     fn wait(&self, host_fn_timeout: Duration) -> bool {
         let done = lock(&self.done);
         let waited = self.ended.wait_timeout_while(done, host_fn_timeout, |done| !*done);
@@ -286,20 +285,20 @@ impl HostCall {
         WITHIN_HOST_FUNCTION.set(true);
         match function {
             HostFunction::Function(function) if status.is_ok() => {
-                // SAFETY: the program vouched for the function and its data when it asked for the call.
+                // SAFETY: the program vouched for the function and its data when it submitted the call.
                 unsafe { function(data as *mut c_void) }
             }
             HostFunction::Function(_) => {}
             HostFunction::Callback(function, stream) => {
-                // SAFETY: the program vouched for the function and its data when it asked for the call.
+                // SAFETY: the program vouched for the function and its data when it submitted the call.
                 unsafe { function(stream, status, data as *mut c_void) }
             }
         }
         WITHIN_HOST_FUNCTION.set(false);
     }
 
-    /// Starts the function on a thread of its own and waits until it has returned, or until `host_fn_timeout` is over: then
-    /// the stream stands and others go on.
+    /// Starts the function on its own thread and waits until it has returned or `host_fn_timeout` is over. In the
+    /// second case the stream stays blocked and others run.
     fn advance(&mut self, status: CUresult, host_fn_timeout: Duration) -> Progress {
         if let Some(running) = &self.running {
             return if running.is_done() { Progress::Done } else { Progress::Blocked };
@@ -311,7 +310,7 @@ impl HostCall {
             inside.finish();
         };
         if std::thread::Builder::new().name("freehold-host-function".to_owned()).spawn(run).is_err() {
-            // Without a thread to spare it runs here, and others wait for it.
+            // If no thread can be started, the function runs here, and other streams wait for it.
             Self::call(function, data, status);
             return Progress::Done;
         }
@@ -322,7 +321,7 @@ impl HostCall {
 }
 
 impl Work {
-    /// The same work once more, from its start: for work that the program asked for, and none of the driver's own.
+    /// Returns a copy of the work, to run from its start. Only for work that the program submitted.
     ///
     /// # Errors
     /// There is no memory for what a kernel needs beside its own.
@@ -336,15 +335,15 @@ impl Work {
             Self::WriteValue { at, width, value } => Self::WriteValue { at: at.clone(), width: *width, value: *value },
             Self::WaitValue(wait) => Self::WaitValue(wait.clone()),
             Self::Timestamp(_) | Self::Poll(_) | Self::Internal(_) => {
-                unreachable!("work of the driver's own is never repeated")
+                unreachable!("internal work is never repeated")
             }
         })
     }
 
-    /// Carries out a part of the work.
+    /// Runs a part of the work.
     ///
     /// # Errors
-    /// A fault of the work: memory that it needs is gone.
+    /// The work faults: memory that it needs is gone.
     pub(crate) fn run(
         &mut self,
         quantum: Quantum,
@@ -360,7 +359,7 @@ impl Work {
         };
         match self {
             Self::Barrier => {}
-            Self::Kernel(_) => unreachable!("the engine carries out kernels itself"),
+            Self::Kernel(_) => unreachable!("the engine runs kernels itself"),
             Self::Timestamp(timestamp) => timestamp.set(now()),
             Self::Copy(copy) => return copy.run(limit),
             Self::Fill(fill) => return fill.run(limit),

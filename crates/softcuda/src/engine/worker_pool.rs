@@ -1,5 +1,4 @@
-//! The threads that run kernels when each stream has a thread of its own: as many as the machine has processors, which
-//! share all kernels that run.
+//! The threads that run kernels when each stream has its own thread: one per processor, shared by all running kernels.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,23 +12,23 @@ use crate::base::sync::lock;
 
 #[derive(Debug)]
 pub(super) struct WorkerPool {
-    /// A kernel that runs longer is ended.
+    /// Time limit of a kernel.
     limit: Option<Duration>,
     queue: Mutex<RunQueue>,
-    /// Tells a worker that there may be something to do.
+    /// Signals a worker that there may be work.
     work_available: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct RunQueue {
-    /// The kernels that run; the first has the next turn.
+    /// The running kernels. The first has the next turn.
     runs: VecDeque<Arc<KernelRun>>,
-    /// Those of a single block, each of which runs on the thread of its stream.
+    /// Kernels of a single block, each of which runs on the thread of its stream.
     inline_runs: Vec<Arc<KernelRun>>,
     worker_count: usize,
-    /// Workers that wait for news.
+    /// Number of workers that wait for work.
     idle_count: usize,
-    /// The fault after which no kernel begins.
+    /// The fault after which no kernel starts.
     fault: Option<CUerror>,
 }
 
@@ -42,13 +41,13 @@ impl WorkerPool {
         lock(&self.queue)
     }
 
-    /// The device's time, the same in all processes.
+    /// Returns the device's time, which is the same in all processes.
     fn now(&self) -> u64 {
         let now = clock_gettime(ClockId::Monotonic);
         now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
     }
 
-    /// Runs a kernel to its end. One of a single block stays on the calling thread.
+    /// Runs a kernel to its end. A kernel of a single block stays on the calling thread.
     pub(super) fn run(self: &Arc<Self>, run: &Arc<KernelRun>) -> Result<(), CUerror> {
         let mut queue = self.queue();
         if let Some(fault) = queue.fault {
@@ -70,7 +69,7 @@ impl WorkerPool {
         run.wait()
     }
 
-    /// Starts the workers, or as many as the system has threads for.
+    /// Starts the workers, or as many as the system can start threads for.
     fn spawn_workers(self: &Arc<Self>, queue: &mut RunQueue) {
         let wanted = std::thread::available_parallelism().map_or(1, usize::from);
         while queue.worker_count < wanted {
@@ -88,14 +87,14 @@ impl WorkerPool {
             match run.next_block(self.now(), None) {
                 NextBlock::Ready(block) => run.run_blocks(*block, || self.now(), self.limit),
                 NextBlock::Sleep { until_nanoseconds } => std::thread::sleep(self.sleep_time(until_nanoseconds)),
-                // A fault elsewhere has ended it just now: nobody else has a block of it.
+                // A fault elsewhere has just ended the kernel: no other thread has a block of it.
                 NextBlock::Empty => return,
             }
         }
     }
 
     fn sleep_time(&self, nanoseconds: u64) -> Duration {
-        // Not longer than this at once, so that a fault elsewhere ends the wait.
+        // The wait is bounded, so that a fault elsewhere ends it.
         Duration::from_nanos(nanoseconds.saturating_sub(self.now())).min(Duration::from_millis(20))
     }
 
@@ -110,7 +109,7 @@ impl WorkerPool {
         }
     }
 
-    /// The life of a worker.
+    /// The main loop of a worker.
     fn worker_loop(&self) {
         let mut queue = self.queue();
         loop {
