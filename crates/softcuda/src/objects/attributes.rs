@@ -1,5 +1,4 @@
-//! What the software device says of itself: the figures of the hardware it stands in for, and its own where they
-//! differ.
+//! The properties of the software device: those of the hardware that it emulates, and its own where they differ.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +6,10 @@ use freehold_driver::cuda::{CUdevice_attribute, CUlimit};
 
 use super::device::Device;
 
-/// The version of the driver API that this driver speaks, as `cuDriverGetVersion` counts.
+/// The version of the driver API, as `cuDriverGetVersion` returns it.
 pub(crate) const DRIVER_VERSION: i32 = 13000;
 
-/// Streams have priorities from this one, the greatest, to 0.
+/// The greatest stream priority. Priorities range from this to 0.
 pub(crate) const PRIORITY_GREATEST: i32 = -5;
 
 /// Rows of `cuMemAllocPitch` start on a multiple of this.
@@ -20,19 +19,19 @@ pub(crate) fn name(ordinal: usize) -> String {
     format!("Freehold Software Device {ordinal}")
 }
 
-/// The same on every machine: it names a device within a process, which is as far as its memory reaches.
+/// Returns the UUID, which is the same on every machine: it identifies a device only within a process.
 pub(crate) fn uuid(ordinal: usize) -> [u8; 16] {
     let mut bytes = *b"freehold-soft\0\0\0";
     bytes[15] = ordinal as u8;
     bytes
 }
 
-/// Where the device would be on the bus: a bus of its own each.
+/// Returns the PCI bus id. Each device has its own bus.
 pub(crate) fn bus_id(ordinal: usize) -> String {
     format!("0000:{:02X}:00.0", ordinal + 1)
 }
 
-/// The value of an attribute; nothing for a number that is none.
+/// Returns the value of an attribute, or `None` for an unknown attribute.
 pub(crate) fn value(attribute: CUdevice_attribute, device: &Device) -> Option<i32> {
     Some(match attribute {
         CUdevice_attribute::PCI_BUS_ID => device.ordinal as i32 + 1,
@@ -42,8 +41,8 @@ pub(crate) fn value(attribute: CUdevice_attribute, device: &Device) -> Option<i3
     })
 }
 
-/// Number and value of every attribute: those of an NVIDIA H200, but zero for what this driver does not do (handles
-/// for other processes that are no descriptors, direct access by other hardware, arrays that are sparse or mapped late).
+/// Number and value of every attribute: those of an NVIDIA H200, but zero for what this driver does not support (IPC
+/// handles that are not descriptors, direct access by other hardware, sparse arrays and arrays with deferred mapping).
 #[rustfmt::skip]
 const TABLE: &[(u32, i32)] = &[
     (1, 1024), (2, 1024), (3, 1024), (4, 64), (5, 2147483647), (6, 65535), (7, 65535), (8, 49152), (9, 65536),
@@ -63,10 +62,10 @@ const TABLE: &[(u32, i32)] = &[
     (139, 0), (140, 0), (141, 0), (142, 0), (143, 0), (144, 0), (145, 0), (146, 0), (147, 0),
 ];
 
-/// Limits with numbers up to this exist, though not every device has each.
+/// The last valid limit. Not every device supports each.
 pub(crate) const LIMIT_LAST: u32 = 9;
 
-/// The limits of a new context.
+/// Returns the limits of a new context.
 pub(crate) fn limits() -> BTreeMap<u32, usize> {
     BTreeMap::from([
         (CUlimit::STACK_SIZE.0, 1024),

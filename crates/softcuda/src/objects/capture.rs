@@ -1,4 +1,5 @@
-//! Captures: streams whose work becomes a graph, how they come together, and the calls that they do not bear meanwhile.
+//! Stream captures: how the work of streams becomes a graph, how streams join a capture, and which calls are refused
+//! during one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,23 +14,23 @@ use crate::base::handle_table::{HandleSpace, HandleTable};
 use crate::base::sync::lock;
 
 thread_local! {
-    /// Which captures the calls of this thread heed that no capture sees.
+    /// The capture mode of this thread: which captures make its uncapturable calls fail.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CUstreamCaptureMode::GLOBAL) };
 }
 
-/// Sets the mode of the calling thread, and says what it was.
+/// Sets the mode of the calling thread and returns the old one.
 pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
     MODE.replace(mode)
 }
 
-/// The captures of a process that have begun and not ended.
+/// The active captures of a process.
 #[derive(Debug)]
 pub(crate) struct Captures {
-    /// As many as there are, so that calls need no lock where there is none.
+    /// Number of active captures, so that calls need no lock when there are none.
     count: AtomicUsize,
     all: Mutex<Vec<Arc<Capture>>>,
     last_id: AtomicU64,
-    /// What the handles of nodes are taken from, and how many were.
+    /// The source of node handles, and the number used so far.
     node_handles: HandleSpace,
     node_count: AtomicUsize,
 }
@@ -38,25 +39,25 @@ pub(crate) struct Captures {
 pub(crate) struct Capture {
     pub(crate) id: u64,
     mode: CUstreamCaptureMode,
-    /// Who began it.
+    /// The thread that began the capture.
     thread: ThreadId,
     pub(crate) graph: Arc<Graph>,
     is_valid: AtomicBool,
     members: Mutex<Members>,
 }
 
-/// Who takes part in a capture.
+/// The streams of a capture.
 #[derive(Debug)]
 struct Members {
-    /// The first one is where it began.
+    /// The first one is the origin stream.
     streams: Vec<Weak<StreamCapture>>,
-    /// Where streams stood that were destroyed meanwhile.
+    /// The last nodes of streams that were destroyed without being joined.
     unjoined: Vec<usize>,
-    /// Whether the capture is over, so that nobody joins it any more.
+    /// Whether the capture has ended. No stream can join it any more.
     is_ended: bool,
 }
 
-/// A stream as captures know it.
+/// The capture side of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamCapture {
     pub(crate) context_id: u64,
@@ -64,26 +65,26 @@ pub(crate) struct StreamCapture {
     is_blocking: bool,
     /// Whether it is the legacy default stream of its context.
     is_legacy: bool,
-    /// Its part in a capture, if it is in one.
+    /// The stream's state in its capture, if it is in one.
     state: Mutex<Option<CaptureState>>,
 }
 
-/// A stream's part in a capture.
+/// The state of a stream in a capture.
 #[derive(Debug)]
 struct CaptureState {
     capture: Arc<Capture>,
-    /// The indices in the graph of what the next node comes after.
+    /// The indices in the graph of the nodes that the next node depends on.
     dependencies: Vec<usize>,
-    /// What the program was last told of those.
+    /// The handles of these nodes, as last reported to the program.
     reported: Vec<CUgraphNode>,
 }
 
-/// What the program may know of a stream's capture.
+/// The information about a stream's capture that the program can query.
 #[derive(Debug)]
 pub(crate) struct CaptureInfo {
     pub(crate) id: u64,
     pub(crate) graph: Arc<Graph>,
-    /// The nodes that the next one comes after. They lie there until the program asks again.
+    /// The nodes that the next one depends on. Valid until the program queries again.
     pub(crate) nodes: *const CUgraphNode,
     pub(crate) count: usize,
 }
@@ -101,7 +102,7 @@ impl Capture {
         if self.is_valid() { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_INVALIDATED) }
     }
 
-    /// Invalidates the capture and answers with `code`, or says that it was invalidated before.
+    /// Invalidates the capture and returns `code`, or the code for a capture that was invalidated before.
     fn fail(&self, code: CUerror) -> CUerror {
         if self.is_valid.swap(false, Ordering::AcqRel) { code } else { CUerror::STREAM_CAPTURE_INVALIDATED }
     }
@@ -120,17 +121,17 @@ impl Captures {
         Self { count: 0.into(), all: Mutex::default(), last_id: 0.into(), node_handles, node_count: 0.into() }
     }
 
-    /// The capture with an id, unless it is over.
+    /// Returns the capture with an id, unless it has ended.
     fn find(&self, id: u64) -> Option<Arc<Capture>> {
         self.all().iter().find(|capture| capture.id == id).cloned()
     }
 
-    /// A handle for a new node.
+    /// Returns a handle for a new node.
     fn next_node(&self) -> CUgraphNode {
         CUgraphNode(self.node_handles.handle(self.node_count.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
-    /// Invalidates the capture that a point lies in, if it is not over.
+    /// Invalidates the capture of a capture point, unless it has ended.
     pub(crate) fn invalidate(&self, point: &CapturePoint) {
         self.find(point.capture_id).iter().for_each(|capture| capture.invalidate());
     }
@@ -143,7 +144,7 @@ impl Captures {
         lock(&self.all)
     }
 
-    /// Invalidates all captures that `unwanted` picks, and says whether there was one.
+    /// Invalidates all captures for which `unwanted` returns true. Returns whether there was one.
     fn invalidate_if(&self, unwanted: impl Fn(&Capture) -> bool) -> bool {
         if self.is_empty() {
             return false;
@@ -154,7 +155,7 @@ impl Captures {
         !invalidated.is_empty()
     }
 
-    /// Refuses a call that no capture sees, where one that the calling thread applies is active.
+    /// Refuses a call that cannot be captured, if an active capture forbids it to the calling thread.
     pub(crate) fn refuse_unsafe_call(&self) -> CUresult {
         let (mode, own) = (MODE.get(), thread::current().id());
         let applies = |capture: &Capture| match mode {
@@ -165,25 +166,26 @@ impl Captures {
         if self.invalidate_if(applies) { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
-    /// Refuses what would wait for all streams of a context, where one is captured.
+    /// Refuses a call that would wait for all streams of a context, if one of them is being captured.
     pub(crate) fn refuse_context_sync(&self, context_id: u64) -> CUresult {
         let invalidated =
             self.invalidate_if(|capture| capture.streams().iter().any(|stream| stream.context_id == context_id));
         if invalidated { Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
-    /// Refuses a use of the legacy default stream, where one is captured that it would wait for.
+    /// Refuses a use of the legacy default stream, if a stream that it would wait for is being captured.
     pub(crate) fn refuse_implicit(&self, context_id: u64) -> CUresult {
         let invalidated = self.invalidate_if(|capture| has_blocking(capture, context_id));
         if invalidated { Err(CUerror::STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
     }
 
-    /// Whether a stream is captured that the legacy default stream would wait for.
+    /// Returns whether a stream that the legacy default stream would wait for is being captured.
     pub(crate) fn has_blocking(&self, context_id: u64) -> bool {
         !self.is_empty() && self.all().clone().iter().any(|capture| has_blocking(capture, context_id))
     }
 
-    /// Streams end: the captures that began in one of them do too, and others keep what was captured so far.
+    /// Handles the end of streams: captures that began in one of them end too, and other captures keep the nodes
+    /// captured so far.
     pub(crate) fn drop_streams(&self, graphs: &HandleTable<Graph>, ended: impl Fn(&StreamCapture) -> bool) {
         if self.is_empty() {
             return;
@@ -204,7 +206,7 @@ impl Captures {
         }
     }
 
-    /// Begins to capture the work of a stream.
+    /// Starts to capture the work of a stream.
     pub(crate) fn begin(
         &self,
         graphs: &HandleTable<Graph>,
@@ -235,7 +237,8 @@ impl Captures {
     /// Ends the capture that began in a stream.
     ///
     /// # Errors
-    /// The capture goes on where this stream or this thread may not end it; else it is over, and its graph is gone.
+    /// If this stream or this thread may not end the capture, it continues; otherwise it has ended and its graph is
+    /// gone.
     pub(crate) fn end(&self, graphs: &HandleTable<Graph>, stream: &StreamCapture) -> Result<Arc<Graph>, CUerror> {
         let (capture, after) = match lock(&stream.state).as_ref() {
             None => return Err(CUerror::ILLEGAL_STATE),
@@ -261,7 +264,7 @@ impl Captures {
         Ok(Arc::clone(&capture.graph))
     }
 
-    /// Lets all streams of a capture go, and says where those other than `first` stood.
+    /// Releases all streams of a capture and returns the last nodes of those other than `first`.
     fn finish(&self, first: &StreamCapture, capture: &Arc<Capture>) -> Vec<usize> {
         let mut unjoined = {
             let mut members = lock(&capture.members);
@@ -304,7 +307,7 @@ impl StreamCapture {
         }
     }
 
-    /// What the program may know of the capture that this stream is in.
+    /// Returns information about the capture that this stream is in.
     pub(crate) fn info(&self) -> Option<CaptureInfo> {
         let mut state = lock(&self.state);
         let state = state.as_mut().filter(|state| state.capture.is_valid())?;
@@ -318,7 +321,7 @@ impl StreamCapture {
         })
     }
 
-    /// Notes a step in the graph that this stream is captured into, or gives it back if it is not.
+    /// Adds a node to the graph that this stream is captured into, or returns it if the stream is not captured.
     pub(crate) fn try_capture(&self, captures: &Captures, step: NodeKind) -> Result<Option<NodeKind>, CUerror> {
         let mut state = lock(&self.state);
         let Some(state) = state.as_mut() else { return Ok(Some(step)) };
@@ -328,7 +331,7 @@ impl StreamCapture {
         Ok(None)
     }
 
-    /// Refuses what cannot be captured. The capture is invalidated by it.
+    /// Refuses a call that cannot be captured and invalidates the capture.
     pub(crate) fn refuse_if_captured(&self, code: CUerror) -> CUresult {
         match lock(&self.state).as_ref() {
             None => Ok(()),
@@ -336,7 +339,7 @@ impl StreamCapture {
         }
     }
 
-    /// Moves an event to where this stream stands in its capture. False if it is in none.
+    /// Records an event at this stream's position in its capture. Returns false if the stream is not captured.
     pub(crate) fn record_event(&self, event: &EventSlot) -> Result<bool, CUerror> {
         let state = lock(&self.state);
         let Some(state) = state.as_ref() else { return Ok(false) };
@@ -345,7 +348,7 @@ impl StreamCapture {
         Ok(true)
     }
 
-    /// Puts what comes next in this stream behind a point of a capture, which the stream becomes a part of.
+    /// Makes this stream's next node depend on a capture point. The stream joins the capture.
     pub(crate) fn join(self: &Arc<Self>, captures: &Captures, point: CapturePoint) -> CUresult {
         let CapturePoint { capture_id, dependencies: after } = point;
         let capture = captures.find(capture_id);
@@ -375,7 +378,7 @@ impl StreamCapture {
     }
 }
 
-/// The calls that no capture sees, though a graph may come to depend on what they do.
+/// Returns whether a function cannot be captured although a graph may depend on its effects.
 pub(crate) fn is_unsafe_in_capture(function: Function) -> bool {
     matches!(
         function,

@@ -1,4 +1,4 @@
-//! Contexts: what belongs to one, the primary one of a device, and the stack of current ones that each thread has.
+//! Contexts: their contents, the primary context of a device, and each thread's stack of current contexts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,11 @@ use crate::engine::queue::{Fence, Queue, VectorClock};
 use crate::engine::work::Work;
 
 thread_local! {
-    /// The contexts that this thread pushed; the last one is current. Never dropped, so that it works in the destructors of other
-    /// thread-locals, in whatever order they run.
+    /// The contexts that this thread pushed; the last one is current. Never dropped, so that it works in the
+    /// destructors of other thread-locals, in any order.
     static STACK: ManuallyDrop<RefCell<Vec<Arc<Context>>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 
-    /// Empties the stack at the thread's end.
+    /// Empties the stack when the thread ends.
     static CLEANUP: Cleanup = const { Cleanup };
 }
 
@@ -36,29 +36,29 @@ impl Drop for Cleanup {
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) handle: CUcontext,
-    /// Never the same for two contexts of one process.
+    /// Unique within the process.
     pub(crate) id: u64,
     pub(crate) device: Arc<Device>,
     pub(crate) flags: AtomicU32,
     pub(crate) is_primary: bool,
-    /// Users that were added to the one who created it.
+    /// Number of users in addition to the creator.
     pub(crate) attach_count: AtomicU32,
     is_destroyed: AtomicBool,
     legacy: Arc<Stream>,
-    /// The queues of all streams, of destroyed ones too until their work is done.
+    /// The queues of all streams, including those of destroyed streams until their work is done.
     queues: Mutex<Vec<Arc<Queue>>>,
     pub(crate) settings: Mutex<Settings>,
-    /// Numbers of the contexts whose memory this one may use.
+    /// Ids of the contexts whose memory this one may access.
     pub(crate) peers: Mutex<BTreeSet<u64>>,
-    /// Bytes that kernels hold from their `malloc`.
+    /// Bytes that kernels have allocated with `malloc`.
     pub(crate) malloc_bytes: AtomicU64,
-    /// Whether any kernel has allocated: the size of the heap is fixed then.
+    /// Whether any kernel has called `malloc`, which fixes the size of the heap.
     pub(crate) malloc_is_used: AtomicBool,
-    /// What kernels printed and nobody has seen yet.
+    /// Output of kernels that was not written yet.
     printf_buffer: Mutex<Vec<u8>>,
 }
 
-/// What can be set in a context and read again.
+/// Settings of a context.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// By number of the limit, in its own unit.
@@ -75,7 +75,7 @@ pub(crate) struct PrimaryContext {
 }
 
 impl Context {
-    /// A context whose legacy default stream has `queue`.
+    /// Creates a context whose legacy default stream uses `queue`.
     pub(crate) fn new(
         handle: CUcontext,
         id: u64,
@@ -102,12 +102,12 @@ impl Context {
         }
     }
 
-    /// Whether a reference is to this context.
+    /// Returns whether `reference` refers to this context.
     pub(crate) fn is(&self, reference: &Weak<Self>) -> bool {
         std::ptr::eq(reference.as_ptr(), self)
     }
 
-    /// An error if the context is destroyed.
+    /// Returns an error if the context is destroyed.
     pub(crate) fn check_alive(&self) -> CUresult {
         if self.is_destroyed.load(Ordering::Acquire) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
     }
@@ -116,7 +116,7 @@ impl Context {
         &self.legacy
     }
 
-    /// A new queue of this context.
+    /// Creates a queue in this context.
     pub(crate) fn new_queue(&self, engine: &Engine, is_blocking: bool) -> Arc<Queue> {
         let queue = engine.new_queue(is_blocking);
         let mut queues = lock(&self.queues);
@@ -127,13 +127,14 @@ impl Context {
         queue
     }
 
-    /// Whether a blocking stream other than the legacy default one has work.
+    /// Returns whether a blocking stream other than the legacy default one has work.
     pub(crate) fn has_blocking_work(&self) -> bool {
         let legacy = self.legacy.queue.id;
         lock(&self.queues).iter().any(|queue| queue.is_blocking && queue.id != legacy && !queue.is_idle())
     }
 
-    /// Adds work to a queue of this context: after what the legacy default stream demands, and after `after`.
+    /// Adds work to a queue of this context: after the work that legacy default stream rules require, and after
+    /// `after`.
     pub(crate) fn submit(
         &self,
         engine: &Arc<Engine>,
@@ -150,13 +151,13 @@ impl Context {
             after.push(Fence { queue: Arc::clone(legacy), seq: legacy.last_seq() });
         }
         for fence in &after {
-            // Only the fence itself: what its queue came after then, it may have learned later.
+            // Only the fence itself is known: the queue's clock may have advanced since that fence.
             queue.order_after(fence, &VectorClock::default());
         }
         engine.submit(queue, after, work)
     }
 
-    /// Waits for all work of this context so far.
+    /// Waits for all work submitted to this context so far.
     pub(crate) fn synchronize(&self, engine: &Engine) {
         let queues = lock(&self.queues).clone();
         for queue in queues {
@@ -165,27 +166,27 @@ impl Context {
         }
     }
 
-    /// Notes that the context is destroyed.
+    /// Marks the context as destroyed.
     ///
     /// # Errors
-    /// Somebody else has destroyed it, or is about to.
+    /// Another call has destroyed it, or is doing so.
     pub(crate) fn mark_destroyed(&self) -> CUresult {
         if self.is_destroyed.swap(true, Ordering::AcqRel) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
     }
 
-    /// Says that no more work will come.
+    /// Closes all queues to new work.
     pub(crate) fn close_queues(&self) {
         for queue in lock(&self.queues).iter() {
             queue.close();
         }
     }
 
-    /// The value of a limit of this context.
+    /// Returns the value of a limit of this context.
     pub(crate) fn limit(&self, limit: CUlimit) -> u64 {
         lock(&self.settings).limits.get(&limit.0).map_or(0, |&value| value as u64)
     }
 
-    /// Keeps what a kernel printed until the program synchronises. What is oldest gives way to what is new.
+    /// Buffers the output of a kernel until the program synchronizes. New output replaces the oldest.
     pub(crate) fn buffer_printf(&self, bytes: &[u8]) {
         let most = self.limit(CUlimit::PRINTF_FIFO_SIZE) as usize;
         let mut printed = lock(&self.printf_buffer);
@@ -194,7 +195,7 @@ impl Context {
         printed.drain(..excess);
     }
 
-    /// Writes what kernels printed to the program's standard output.
+    /// Writes the output of kernels to the program's standard output.
     pub(crate) fn flush_printf(&self) {
         let printed = std::mem::take(&mut *lock(&self.printf_buffer));
         if !printed.is_empty() {
@@ -202,25 +203,25 @@ impl Context {
         }
     }
 
-    /// Puts this context on the calling thread's stack.
+    /// Pushes this context onto the calling thread's stack.
     pub(crate) fn push(self: &Arc<Self>) {
         // Registers the clean-up, unless it has run.
         let _has_run = CLEANUP.try_with(|_| ());
         STACK.with(|stack| stack.borrow_mut().push(Arc::clone(self)));
     }
 
-    /// Whether this is the calling thread's current context.
+    /// Returns whether this is the calling thread's current context.
     pub(crate) fn is_current(&self) -> bool {
         top().is_some_and(|top| top.id == self.id)
     }
 }
 
-/// Takes the current context off the calling thread's stack.
+/// Pops the current context off the calling thread's stack.
 pub(crate) fn pop() -> Option<Arc<Context>> {
     STACK.with(|stack| {
         let mut stack = stack.borrow_mut();
         let popped = stack.pop();
-        // Behind the clean-up nothing else frees the memory.
+        // After the clean-up, nothing else frees the stack's memory.
         if stack.is_empty() && CLEANUP.try_with(|_| ()).is_err() {
             *stack = Vec::new();
         }
@@ -228,17 +229,17 @@ pub(crate) fn pop() -> Option<Arc<Context>> {
     })
 }
 
-/// The current context of the calling thread, dead or alive.
+/// Returns the current context of the calling thread, dead or alive.
 pub(crate) fn top() -> Option<Arc<Context>> {
     STACK.with(|stack| stack.borrow().last().cloned())
 }
 
-/// For calls that need no current context: an error only if there is one and it is destroyed.
+/// For calls that need no current context: returns an error only if there is one and it is destroyed.
 pub(crate) fn check_current_if_any() -> CUresult {
     top().map_or(Ok(()), |context| context.check_alive())
 }
 
-/// The current context of the calling thread.
+/// Returns the current context of the calling thread.
 ///
 /// # Errors
 /// There is none, or it is destroyed.

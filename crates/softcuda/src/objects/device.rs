@@ -21,11 +21,11 @@ pub(crate) struct Device {
 /// The pools of one device.
 #[derive(Debug, Default)]
 pub(crate) struct DevicePools {
-    /// Made when it is first asked for.
+    /// Created on first use.
     pub(crate) default: Option<Arc<Pool>>,
-    /// What `cuMemAllocAsync` takes from, if not the default one.
+    /// The pool of `cuMemAllocAsync`, if not the default one.
     pub(crate) current: Option<Arc<Pool>>,
-    /// All that hold memory, destroyed ones with live blocks too.
+    /// All pools that hold memory, including destroyed ones with live blocks.
     pub(crate) all: Vec<Arc<Pool>>,
 }
 
@@ -39,12 +39,12 @@ impl Device {
         lock(&self.pools)
     }
 
-    /// How much memory no process has.
+    /// Returns the memory that no process uses.
     pub(crate) fn free_bytes(&self) -> Result<u64, CUerror> {
         self.memory.usage.free_bytes().map_err(|_| CUerror::OPERATING_SYSTEM)
     }
 
-    /// An address for `bytes` of memory; what pools hold unused is taken from them if nothing else is left.
+    /// Allocates `bytes` of memory. Takes unused memory from pools if nothing else is left.
     pub(crate) fn alloc(&self, bytes: u64, owner: u64) -> Result<u64, CUerror> {
         let try_alloc = || self.memory.alloc(bytes, owner).map_err(|_| CUerror::OUT_OF_MEMORY);
         if bytes > self.memory.bytes {
@@ -60,8 +60,8 @@ impl Device {
         address.ok_or(CUerror::OUT_OF_MEMORY)
     }
 
-    /// Memory of a pool of this device that `queue` may have; what other pools hold unused is taken from them before the
-    /// queue has to wait.
+    /// Allocates memory of a pool of this device for `queue`. Takes unused memory from other pools before the queue has
+    /// to wait.
     pub(crate) fn alloc_from(&self, pool: &Pool, bytes: u64, queue: &Queue) -> Result<Grant, CUerror> {
         let trimmed = || {
             self.trim_pools(|_| 0);
@@ -70,7 +70,7 @@ impl Device {
         pool.try_alloc(bytes, queue).or_else(trimmed).ok_or(CUerror::OUT_OF_MEMORY)
     }
 
-    /// Lets every pool give back what it does not use beyond what it may keep.
+    /// Makes every pool return its unused memory beyond the amount it may keep.
     pub(crate) fn trim_pools(&self, keep_bytes: impl Fn(&Pool) -> u64) {
         let mut pools = self.pools();
         for pool in &pools.all {

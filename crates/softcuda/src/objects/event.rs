@@ -1,4 +1,4 @@
-//! Events: points in streams that can be asked for, waited for, and timed; in this process or across several.
+//! Events: positions in streams that can be queried, waited for and timed, in one process or across processes.
 
 use std::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! Where an event is: at a point of a stream, at a point of a capture, or at a record that processes share.
+//! The state of an event: recorded in a stream, recorded in a capture, or a record that processes share.
 
 use std::io;
 use std::process;
@@ -14,39 +14,39 @@ use crate::memory::arena::HostPages;
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
 use crate::memory::ipc_token::{Token, is_process_alive};
 
-/// The part of an event that graphs keep: they outlive its handle and its context.
+/// The part of an event that graphs hold. It outlives the event's handle and context.
 #[derive(Debug, Default)]
 pub(crate) struct EventSlot {
-    /// How far it is, where other processes can ask; it has no record then.
+    /// The state that other processes can query. An event with it has no local record.
     pub(crate) shared: Option<Arc<IpcEventState>>,
     state: Mutex<EventState>,
 }
 
-/// Where an event is.
+/// The state of an event within this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum EventState {
-    /// It was never recorded.
+    /// Never recorded.
     #[default]
     Unrecorded,
     Recorded(EventRecord),
-    /// It was recorded in a stream that was captured.
+    /// Recorded in a stream that was being captured.
     Captured(CapturePoint),
 }
 
-/// Where an event was last recorded.
+/// The last record of an event.
 #[derive(Debug, Clone)]
 pub(crate) struct EventRecord {
     pub(crate) fence: Fence,
     pub(crate) timestamp: Arc<Timestamp>,
-    /// What the stream came after, there.
+    /// The stream's clock at the record.
     pub(crate) clock: Arc<VectorClock>,
 }
 
-/// A point in a capture. The capture may be over.
+/// A position in a capture. The capture may have ended.
 #[derive(Debug, Clone)]
 pub(crate) struct CapturePoint {
     pub(crate) capture_id: u64,
-    /// The indices in its graph of what lies before the point.
+    /// The indices in its graph of the nodes before the position.
     pub(crate) dependencies: Vec<usize>,
 }
 
@@ -67,7 +67,7 @@ impl EventSlot {
         lock(&self.state).clone()
     }
 
-    /// The last record; nothing if there was none, or if it was in a capture.
+    /// Returns the last record, or `None` if there was none or if it was in a capture.
     pub(crate) fn recorded(&self) -> Option<EventRecord> {
         match self.state() {
             EventState::Recorded(record) => Some(record),
@@ -76,23 +76,23 @@ impl EventSlot {
     }
 }
 
-/// The state of an event that processes share: a page with two counters.
+/// The state of an event that processes share: counters in a shared page.
 #[derive(Debug)]
 pub(crate) struct IpcEventState {
     memory: Backing,
     page: HostPages,
-    /// Whether this process made it.
+    /// Whether this process created it.
     is_own: bool,
 }
 
 const STATE_BYTES: u64 = 4096;
 
-/// Which word of the page is what.
+/// The layout of the page, in words.
 #[derive(Clone, Copy)]
 enum StateWord {
-    /// How often the event was recorded.
+    /// Number of times the event was recorded.
     Recorded = 0,
-    /// The last record that a stream has come by.
+    /// The last record that a stream has completed.
     Completed = 1,
     /// The process that recorded last.
     Recorder = 2,
@@ -109,7 +109,7 @@ impl IpcEventState {
         self.is_own
     }
 
-    /// The state in a page of another process.
+    /// Maps the state in a page of another process.
     pub(crate) fn map(memory: Backing) -> io::Result<Self> {
         let page = HostPages::map_file(&memory, STATE_BYTES)?;
         Ok(Self { memory, page, is_own: false })
@@ -122,27 +122,27 @@ impl IpcEventState {
     fn word(&self, word: StateWord) -> &AtomicU64 {
         let at = self.page.start().cast::<u64>().wrapping_add(word as usize);
         // SAFETY: the word lies in the page that this value keeps mapped, and is aligned as the page is; all processes
-        // reach it by atomic operations alone.
+        // access it by atomic operations only.
         unsafe { AtomicU64::from_ptr(at) }
     }
 
-    /// Notes one more record and says which.
+    /// Counts one more record and returns its number.
     pub(crate) fn record(&self) -> u64 {
         self.word(StateWord::Recorder).store(process::id().into(), Ordering::Release);
         self.word(StateWord::Recorded).fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The last record so far.
+    /// Returns the number of the last record.
     pub(crate) fn recorded(&self) -> u64 {
         self.word(StateWord::Recorded).load(Ordering::Acquire)
     }
 
-    /// Notes that a stream has come by a record.
+    /// Marks a record as completed.
     pub(crate) fn complete(&self, record: u64) {
         self.word(StateWord::Completed).fetch_max(record, Ordering::AcqRel);
     }
 
-    /// Whether a stream has come by a record. A process that has died will not, and counts as having done so.
+    /// Returns whether a record is complete. If the process that recorded it has died, it counts as complete.
     pub(crate) fn is_complete(&self, record: u64) -> bool {
         self.word(StateWord::Completed).load(Ordering::Acquire) >= record || !self.is_recorder_alive()
     }

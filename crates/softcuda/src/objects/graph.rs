@@ -1,7 +1,6 @@
-//! Graphs: work with its order.
+//! Graphs: nodes of work and their dependencies.
 //!
-//! A node comes after nodes that were there before it, so that the order in which they were added is one in which they
-//! can run.
+//! A node depends only on nodes that were added before it, so the order of addition is a valid order of execution.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ use crate::engine::work::Work;
 pub(crate) struct Graph {
     pub(crate) handle: CUgraph,
     nodes: Mutex<Vec<Arc<Node>>>,
-    /// Whether a capture still adds to it.
+    /// Whether a capture still adds nodes.
     is_capturing: AtomicBool,
 }
 
@@ -25,18 +24,18 @@ pub(crate) struct Graph {
 pub(crate) struct Node {
     pub(crate) handle: CUgraphNode,
     pub(crate) kind: NodeKind,
-    /// The indices in their graph of those that it comes after.
+    /// The indices in the graph of the nodes that it depends on.
     dependencies: Vec<usize>,
 }
 
-/// What a node does.
+/// The action of a node.
 #[derive(Debug)]
 pub(crate) enum NodeKind {
-    /// Work as it was asked for, of which each launch carries out a copy.
+    /// Work as submitted. Each launch runs a copy.
     Work(Work),
-    /// Moves an event that does not belong to the graph.
+    /// Records an event, which does not belong to the graph.
     EventRecord(Arc<EventSlot>),
-    /// Waits for one.
+    /// Waits for an event.
     EventWait(Arc<EventSlot>),
 }
 
@@ -45,7 +44,7 @@ impl Graph {
         Self { handle: CUgraph(handle), nodes: Mutex::new(nodes), is_capturing: is_open.into() }
     }
 
-    /// Adds a node behind others, and says where it is.
+    /// Adds a node that depends on others and returns its index.
     pub(crate) fn push(&self, handle: CUgraphNode, kind: NodeKind, after: Vec<usize>) -> usize {
         let mut nodes = lock(&self.nodes);
         nodes.push(Arc::new(Node { handle, kind, dependencies: after }));
@@ -56,7 +55,7 @@ impl Graph {
         lock(&self.nodes).clone()
     }
 
-    /// The nodes at these indices, and all that they come after.
+    /// Returns the nodes at these indices and all their ancestors.
     pub(crate) fn with_ancestors(&self, indices: &[usize]) -> BTreeSet<usize> {
         let nodes = lock(&self.nodes);
         let mut found = BTreeSet::new();
@@ -69,7 +68,7 @@ impl Graph {
         found
     }
 
-    /// An error while a capture still adds to it.
+    /// Returns an error while a capture still adds nodes.
     pub(crate) fn check_complete(&self) -> CUresult {
         if self.is_capturing.load(Ordering::Acquire) { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
     }

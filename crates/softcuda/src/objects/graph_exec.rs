@@ -1,4 +1,4 @@
-//! Graphs made ready for launches. A launch puts the nodes into its stream in the order in which they were added.
+//! Instantiated graphs. A launch submits the nodes to its stream in the order in which they were added.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,11 +11,11 @@ use crate::base::sync::lock;
 use crate::engine::queue::Fence;
 use crate::engine::work::{Timestamp, Work};
 
-/// A graph as it was when it was made ready for launches.
+/// A graph as it was when it was instantiated.
 #[derive(Debug)]
 pub(crate) struct GraphExec {
     nodes: Vec<Arc<Node>>,
-    /// Where its last launch ends: launches do not overlap.
+    /// The end of the last launch: launches do not overlap.
     last_launch: Mutex<Option<Fence>>,
 }
 
@@ -24,10 +24,10 @@ impl GraphExec {
         Self { nodes: graph.nodes(), last_launch: Mutex::default() }
     }
 
-    /// Puts the work of all nodes into a stream, which is not captured: no graph is launched within another.
+    /// Submits the work of all nodes to a stream. The stream must not be captured: nested launches are not supported.
     pub(crate) fn launch(&self, stream_ref: &StreamRef<'_>) -> CUresult {
         stream_ref.ensure_not_captured()?;
-        // What a launch needs is there before the first node is added: a launch that is refused does nothing.
+        // All resources are allocated before the first node is submitted: a launch that fails does nothing.
         let steps = self.nodes.iter().map(|node| LaunchStep::new_step(&node.kind)).collect::<Result<Vec<_>, _>>()?;
         let mut last = lock(&self.last_launch);
         let start = last.clone().into_iter().collect();
@@ -57,7 +57,7 @@ impl<'n> LaunchStep<'n> {
         })
     }
 
-    /// Adds it to the stream, whose end so far is `end`, and says where it ends now.
+    /// Submits the step to the stream, whose last fence is `end`, and returns the new last fence.
     fn submit(self, stream_ref: &StreamRef<'_>, end: Fence) -> Result<Fence, CUerror> {
         match self {
             Self::Work(work) => stream_ref.submit_uncaptured(Vec::new(), work),

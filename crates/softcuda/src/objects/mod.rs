@@ -1,4 +1,4 @@
-//! Devices, pools, contexts, streams, events and graphs: each by itself, without the tables that name them.
+//! Devices, pools, contexts, streams, events and graphs, without the tables that name them.
 
 pub(crate) mod attributes;
 pub(crate) mod capture;

@@ -1,7 +1,7 @@
-//! Pools for allocation in the order of streams: which free memory a stream may have at once.
+//! Pools for stream-ordered allocation.
 //!
-//! Free memory carries the fences in streams at which it was freed. A stream may have it if it comes after those
-//! fences: they are its own, or it waited for an event behind them, or they have passed.
+//! Each free block carries the fences at which it was freed. A stream can reuse it without a wait if it comes after
+//! those fences: they are in the same stream, or it waited for an event behind them, or they have completed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +16,11 @@ use crate::memory::backing::Backing;
 use crate::memory::device_memory::DeviceMemory;
 use crate::memory::page_heap::GRANULE_BYTES;
 
-/// A pool takes memory from its device in chunks of this, into addresses that it has reserved before.
+/// The unit in which a pool takes memory from its device, at addresses that it has reserved before.
 pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
 
-/// A pool reserves addresses for at least this part of its device's memory at a time. There are sixteen times as many
-/// addresses as memory, so that over a hundred pools have room.
+/// A pool reserves addresses for at least this fraction of its device's memory at a time. There are sixteen times as
+/// many addresses as memory, so there are enough for over a hundred pools.
 const SEGMENTS_PER_DEVICE: u64 = 8;
 
 #[derive(Debug)]
@@ -30,37 +30,37 @@ pub(crate) struct Pool {
     pub(crate) device: usize,
     device_memory: Arc<DeviceMemory>,
     pub(crate) origin: Origin,
-    /// The most it may take from its device.
+    /// Maximum memory that the pool may take from its device.
     max_bytes: u64,
-    /// Its memory: what is at an address lies as far from the start as the address from that of the device's arena.
+    /// The pool's memory. The offset of a block in it equals the offset of its address in the device's arena.
     pub(crate) memory: Arc<Backing>,
     is_destroyed: AtomicBool,
     state: Mutex<State>,
 }
 
-/// Where a pool comes from, and so what may be done with it.
+/// The origin of a pool, which decides the operations it allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Its device has had it from the start.
+    /// The default pool of its device.
     Default,
     Created,
     /// Created to be shared with other processes.
     Exportable,
-    /// Of another process: its blocks are opened one by one, and none is allocated.
+    /// Imported from another process: its blocks are opened one by one, and none can be allocated.
     Imported,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Bytes by address of reserved addresses, whole chunks of them.
+    /// Size in bytes of each range of reserved addresses, by start. A multiple of the chunk size.
     segments: BTreeMap<u64, u64>,
-    /// Addresses by their start that no block has.
+    /// Free address ranges by start.
     free: BTreeMap<u64, FreeBlock>,
-    /// What is in use, by address.
+    /// Blocks in use, by address.
     live: BTreeMap<u64, LiveBlock>,
-    /// What was freed last, the first place to look.
+    /// The block that was freed last, which is tried first.
     last_freed: Option<u64>,
-    /// Releases since the free addresses were last tidied.
+    /// Frees since the free ranges were last coalesced.
     frees_since_coalesce: usize,
     reserved_bytes: u64,
     reserved_high: u64,
@@ -77,38 +77,38 @@ struct State {
 /// A block in use.
 #[derive(Debug, Clone, Copy)]
 struct LiveBlock {
-    /// What was asked for, which is what counts as used.
+    /// The requested size, which counts as used.
     requested_bytes: u64,
-    /// What it takes up.
+    /// The size that the block occupies.
     bytes: u64,
 }
 
-/// Free addresses within one segment.
+/// A range of free addresses within one segment.
 #[derive(Debug, Clone)]
 struct FreeBlock {
     segment: u64,
     bytes: u64,
-    /// Whether there is memory behind them. A chunk has some everywhere or nowhere.
+    /// Whether there is memory behind the range. A chunk is backed as a whole or not at all.
     is_backed: bool,
-    /// Where it was freed. Empty once all have passed.
+    /// The fences at which it was freed. Empty once all have completed.
     fences: Vec<Fence>,
 }
 
-/// Memory for a stream, which must wait for `after` before it touches it.
+/// Memory for a stream, which must wait for `after` before it accesses the memory.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) address: u64,
     pub(crate) dependencies: Vec<Fence>,
 }
 
-/// What may be done to satisfy a request, from the cheapest on.
+/// The strategies for a request, cheapest first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Strategy {
     /// Free memory that the stream comes after.
     Reuse,
-    /// That, with new memory beside it.
+    /// The same, extended by new memory.
     Grow,
-    /// Any free memory, with a wait that the driver adds.
+    /// Any free memory, with a wait that the driver inserts.
     Wait,
 }
 
@@ -152,7 +152,8 @@ impl Pool {
         lock(&self.state)
     }
 
-    /// Memory that `queue` may have at once: free memory that it comes after, or new memory of the device.
+    /// Allocates memory that `queue` can use without a wait: free memory that it comes after, or new memory of the
+    /// device.
     pub(crate) fn try_alloc(&self, bytes: u64, queue: &Queue) -> Option<Grant> {
         let attempt = |strategy| self.attempt(bytes, queue, strategy);
         let grown = || {
@@ -166,8 +167,8 @@ impl Pool {
         attempt(Strategy::Reuse).or_else(|| attempt(Strategy::Grow)).or_else(grown)
     }
 
-    /// The same, when other pools have given back what they do not use: new memory of the device, or free memory with a
-    /// wait.
+    /// Allocates memory after other pools have returned what they do not use: new memory of the device, or free memory
+    /// with a wait.
     pub(crate) fn alloc_after_trim(&self, bytes: u64, queue: &Queue) -> Option<Grant> {
         let waiting =
             || if self.state().internal_dependencies { self.attempt(bytes, queue, Strategy::Wait) } else { None };
@@ -178,7 +179,7 @@ impl Pool {
         self.state().try_alloc(&self.memory, self.max_bytes, bytes, queue, strategy)
     }
 
-    /// Reserves addresses for at least `bytes` more, and some to grow in.
+    /// Reserves addresses for at least `bytes` more, and some to grow.
     fn reserve(&self, bytes: u64) {
         let device = &self.device_memory;
         let Some(least) = bytes.checked_next_multiple_of(CHUNK_BYTES) else { return };
@@ -201,7 +202,7 @@ impl Pool {
         }
     }
 
-    /// Overwrites a block that was freed.
+    /// Overwrites a freed block.
     pub(crate) fn poison(&self, base: u64, bytes: u64) {
         if !self.memory.is_shared() {
             let arena = &self.device_memory.arena;
@@ -209,12 +210,12 @@ impl Pool {
         }
     }
 
-    /// Takes memory back that was freed at a fence in a stream, or in no order at all.
+    /// Frees a block at a fence in a stream, or without an order.
     pub(crate) fn free(&self, address: u64, at: Option<Fence>) {
         self.state().free(address, at);
     }
 
-    /// Gives chunks back to the device that are free and whose fences have passed, down to `keep_bytes`.
+    /// Returns free chunks whose fences have completed to the device, down to `keep_bytes`.
     pub(crate) fn trim(&self, keep_bytes: u64) {
         let device = &self.device_memory;
         let mut state = self.state();
@@ -229,7 +230,8 @@ impl Pool {
             }
             state.split_chunk(chunk, |block| block.is_backed = false);
             state.reserved_bytes -= CHUNK_BYTES;
-            // What the host cannot forget is merely still there; a usage file that cannot be written is met by the next charge.
+            // If the hole cannot be punched, the memory merely stays; a damaged usage file is reported by the next
+            // charge.
             drop(self.memory.punch_hole(chunk - device.arena.base(), CHUNK_BYTES));
             drop(self.memory.uncharge(CHUNK_BYTES));
         }
@@ -237,22 +239,22 @@ impl Pool {
         state.drop_empty_segments(device);
     }
 
-    /// Ends the handle. What is in use stays until it is freed.
+    /// Destroys the handle. Blocks in use stay until they are freed.
     pub(crate) fn destroy(&self) {
         self.is_destroyed.store(true, Ordering::Release);
     }
 
-    /// Whether the pool is destroyed and holds no memory any more.
+    /// Returns whether the pool is destroyed and holds no memory.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_destroyed.load(Ordering::Acquire) && self.state().reserved_bytes == 0
     }
 
-    /// What the pool may keep when the program synchronises.
+    /// Returns how much memory the pool may keep when the program synchronizes.
     pub(crate) fn retained_bytes(&self) -> u64 {
         if self.is_destroyed.load(Ordering::Acquire) { 0 } else { self.state().release_threshold }
     }
 
-    /// The value of an attribute; those that are switches as 0 or 1.
+    /// Returns the value of an attribute. Switches are 0 or 1.
     pub(crate) fn attribute(&self, attribute: CUmemPool_attribute) -> Result<u64, CUerror> {
         let state = self.state();
         Ok(match attribute {
@@ -268,7 +270,7 @@ impl Pool {
         })
     }
 
-    /// Sets an attribute. The high-water marks can only be set back to zero, which means to what is current.
+    /// Sets an attribute. The high-water marks can only be reset: zero sets them to the current value.
     pub(crate) fn set_attribute(&self, attribute: CUmemPool_attribute, value: u64) -> Result<(), CUerror> {
         let mut state = self.state();
         match attribute {
@@ -293,7 +295,7 @@ impl Pool {
 }
 
 impl FreeBlock {
-    /// The chunks with memory that lie wholly in this block, if it is free for everybody.
+    /// Returns the backed chunks that lie wholly in this block, if all its fences have completed.
     fn whole_chunks(&self, at: u64) -> impl Iterator<Item = u64> {
         let end = if self.is_backed && self.fences.is_empty() { at + self.bytes } else { at };
         let first = self.segment + (at - self.segment).next_multiple_of(CHUNK_BYTES);
@@ -337,7 +339,7 @@ impl State {
         Some(Grant { address: start, dependencies: after })
     }
 
-    /// Puts memory behind all chunks of a run of free addresses, or changes nothing.
+    /// Attaches memory to all chunks of a run of free addresses, or changes nothing.
     fn commit(&mut self, memory: &Backing, max_bytes: u64, start: u64, bytes: u64) -> Option<()> {
         let (&segment, _) = self.segments.range(..=start).next_back()?;
         let first = start - (start - segment) % CHUNK_BYTES;
@@ -356,13 +358,13 @@ impl State {
         Some(())
     }
 
-    /// Whether there is memory behind a free address.
+    /// Returns whether there is memory behind a free address.
     fn is_backed(&self, address: u64) -> bool {
         let found = self.free.range(..=address).next_back();
         found.expect("a run of free addresses has no gap").1.is_backed
     }
 
-    /// Makes a chunk that lies in one block a block of its own, and changes it.
+    /// Splits a chunk off the block that contains it, and changes it.
     fn split_chunk(&mut self, chunk: u64, change: impl FnOnce(&mut FreeBlock)) {
         let (&at, whole) = self.free.range(..=chunk).next_back().expect("the chunk is free");
         let whole = whole.clone();
@@ -378,7 +380,7 @@ impl State {
         self.free.insert(chunk, middle);
     }
 
-    /// Takes `bytes` from `start` on out of the free addresses, and says where that was freed.
+    /// Removes `bytes` from `start` on from the free addresses, and returns their fences.
     fn carve(&mut self, start: u64, bytes: u64) -> Vec<Fence> {
         let (mut at, end) = (start, start + bytes);
         let mut freed = Vec::new();
@@ -407,7 +409,7 @@ impl State {
         }
     }
 
-    /// Forgets the fences that have passed and merges neighbours that have none.
+    /// Drops completed fences and merges adjacent ranges without fences.
     fn coalesce(&mut self) {
         self.frees_since_coalesce = 0;
         let mut merged: BTreeMap<u64, FreeBlock> = BTreeMap::new();
@@ -428,7 +430,7 @@ impl State {
         self.free = merged;
     }
 
-    /// Gives back the addresses of segments without memory.
+    /// Releases the addresses of segments without memory.
     fn drop_empty_segments(&mut self, device: &DeviceMemory) {
         let State { segments, free, .. } = self;
         segments.retain(|segment, bytes| {
@@ -443,8 +445,8 @@ impl State {
     }
 }
 
-/// Where the first run of neighbouring usable blocks of one segment starts that holds `bytes`. A run starts with
-/// memory where it can: addresses without any behind free memory are how a pool grows.
+/// Returns the start of the first run of adjacent usable ranges of one segment that holds `bytes`. A run starts with
+/// backed memory if possible: a pool grows by unbacked addresses after free memory.
 fn first_fit(free: &BTreeMap<u64, FreeBlock>, bytes: u64, usable: impl Fn(&FreeBlock) -> bool) -> Option<u64> {
     let mut run: Option<(u64, u64, u64)> = None;
     for (&address, block) in free {

@@ -1,4 +1,4 @@
-//! Streams: a queue of work, and its part in captures.
+//! Streams: a queue of work, and its capture state.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The legacy default stream of a context.
+    /// Creates the legacy default stream of a context.
     pub(crate) fn new_legacy(context_id: u64, queue: Arc<Queue>) -> Self {
         let capture = Arc::new(StreamCapture::new(context_id, queue.is_blocking, true));
         Self { queue, flags: stream_flags::DEFAULT, priority: 0, capture }

@@ -1,4 +1,4 @@
-//! What a handle of a stream means to the calling thread.
+//! Resolves stream handles for the calling thread, and submits work to the stream.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -16,11 +16,11 @@ use crate::engine::work::Work;
 use crate::ffi::default_stream::is_per_thread_default;
 
 thread_local! {
-    /// This thread's own default streams, one for each context in which it used one.
+    /// This thread's default streams, one for each context in which it used one.
     static PER_THREAD_STREAMS: RefCell<PerThreadStreams> = const { RefCell::new(PerThreadStreams(Vec::new())) };
 }
 
-/// The default streams of one thread. They end with it; what is pending in them is still carried out.
+/// The default streams of one thread. They end with it, but their pending work still runs.
 struct PerThreadStreams(Vec<StreamEntry>);
 
 impl Drop for PerThreadStreams {
@@ -31,7 +31,7 @@ impl Drop for PerThreadStreams {
     }
 }
 
-/// A stream with the context that it belongs to, which may be gone.
+/// A stream with its context, which may be gone.
 #[derive(Debug)]
 pub(crate) struct StreamEntry {
     pub(crate) context: Weak<Context>,
@@ -39,14 +39,14 @@ pub(crate) struct StreamEntry {
 }
 
 impl StreamEntry {
-    /// A new stream of a context.
+    /// Creates a stream in a context.
     pub(crate) fn create(engine: &Engine, context: &Arc<Context>, flags: u32, priority: i32) -> Self {
         let queue = context.new_queue(engine, flags == stream_flags::DEFAULT);
         Self { context: Arc::downgrade(context), stream: Arc::new(Stream::new(context.id, queue, flags, priority)) }
     }
 }
 
-/// The calling thread's own default stream in a context, made when it is first used.
+/// Returns the calling thread's default stream in a context, created on first use.
 fn per_thread_stream(engine: &Engine, context: &Arc<Context>) -> Arc<Stream> {
     PER_THREAD_STREAMS.with_borrow_mut(|PerThreadStreams(entries)| {
         if let Some(entry) = entries.iter().find(|entry| context.is(&entry.context)) {
@@ -60,7 +60,7 @@ fn per_thread_stream(engine: &Engine, context: &Arc<Context>) -> Arc<Stream> {
     })
 }
 
-/// A stream that a call names, with all that the call needs to give it work.
+/// A stream that a call names, with everything that the call needs to submit work.
 #[derive(Debug)]
 pub(crate) struct StreamRef<'d> {
     engine: &'d Arc<Engine>,
@@ -70,7 +70,7 @@ pub(crate) struct StreamRef<'d> {
 }
 
 impl<'d> StreamRef<'d> {
-    /// What a handle names: 0 the default stream of the call's kind, 1 the legacy one, 2 the thread's own.
+    /// Resolves a handle: 0 is the default stream of the call's kind, 1 the legacy one, 2 the per-thread one.
     pub(crate) fn new(
         engine: &'d Arc<Engine>,
         captures: &'d Captures,
@@ -99,17 +99,17 @@ impl<'d> StreamRef<'d> {
         self.submit_or_capture(NodeKind::Work(work))
     }
 
-    /// Notes a step in the graph that the stream is captured into. Work is carried out where it is in no capture.
+    /// Adds a node to the graph that the stream is captured into. If the stream is not captured, submits the work.
     pub(crate) fn submit_or_capture(&self, step: NodeKind) -> CUresult {
         match self.stream.capture.try_capture(self.captures, step)? {
             Some(NodeKind::Work(work)) => self.submit_uncaptured(Vec::new(), work).map(|_| ()),
-            // The capture was ended by another thread meanwhile.
+            // Another thread has ended the capture in the meantime.
             Some(_) => Err(CUerror::ILLEGAL_STATE),
             None => Ok(()),
         }
     }
 
-    /// Adds work that is never captured, to start when all of `after` has passed, and says where it is.
+    /// Submits work that is never captured, to start when all of `after` has completed, and returns its fence.
     pub(crate) fn submit_uncaptured(&self, after: Vec<Fence>, work: Work) -> Result<Fence, CUerror> {
         self.ensure_not_captured()?;
         self.context.submit(self.engine, &self.stream.queue, after, work)
@@ -119,7 +119,7 @@ impl<'d> StreamRef<'d> {
         self.stream.capture.is_captured()
     }
 
-    /// Refuses what a stream cannot be asked for while it, or one that it would wait for, is captured.
+    /// Returns an error if the stream, or one that it would wait for, is being captured.
     pub(crate) fn ensure_not_captured(&self) -> CUresult {
         if self.captures.is_empty() {
             return Ok(());
@@ -128,14 +128,15 @@ impl<'d> StreamRef<'d> {
         if self.is_legacy() { self.captures.refuse_implicit(self.context.id) } else { Ok(()) }
     }
 
-    /// Waits for all work of the stream so far; for the legacy one also for what it waits for.
+    /// Waits for all work of the stream so far, and for the legacy stream also for the work that it waits for.
     pub(crate) fn synchronize(&self) -> CUresult {
         self.ensure_not_captured()?;
         self.engine.wait(&self.last_fence()?);
         Ok(())
     }
 
-    /// The fence after all work of the stream so far; of the legacy one, also after what it would wait for.
+    /// Returns the fence after all work of the stream so far, and for the legacy stream also after the work that it
+    /// would wait for.
     pub(crate) fn last_fence(&self) -> Result<Fence, CUerror> {
         let queue = &self.stream.queue;
         if self.is_legacy() && self.context.has_blocking_work() {
@@ -144,19 +145,18 @@ impl<'d> StreamRef<'d> {
         Ok(Fence { queue: Arc::clone(queue), seq: queue.last_seq() })
     }
 
-    /// Whether nothing is pending that work added now would come after.
+    /// Returns whether no work is pending that new work would come after.
     pub(crate) fn is_idle(&self) -> bool {
         self.stream.queue.is_idle() && !(self.is_legacy() && self.context.has_blocking_work())
     }
 
-    /// Whether work added now would have to wait: for what is pending here, or for what the legacy default stream
-    /// demands.
+    /// Returns whether new work would have to wait, for pending work here or because of the legacy default stream.
     pub(crate) fn would_wait(&self) -> bool {
         let waits_for_legacy = self.stream.queue.is_blocking && !self.context.legacy().queue.is_idle();
         waits_for_legacy || !self.is_idle()
     }
 
-    /// Waits until work added now would run at once.
+    /// Waits until new work would run at once.
     pub(crate) fn wait_until_ready(&self) -> CUresult {
         if self.would_wait() {
             self.engine.wait(&self.submit_uncaptured(Vec::new(), Work::Barrier)?);
