@@ -1,4 +1,4 @@
-//! Addresses without memory.
+//! Reservation of addresses without memory.
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult};
 
@@ -31,7 +31,7 @@ pub(crate) fn cuMemAddressFree(start: CUdeviceptr, bytes: usize) -> CUresult {
     if bytes == 0 || start.0.checked_add(bytes).is_none() {
         return Err(CUerror::INVALID_VALUE);
     }
-    // No mapping is made between the look and the end of the reservation.
+    // The lock ensures that no mapping is created between the check and the end of the reservation.
     let spans = driver.space.spans_mut();
     if spans.overlapping(start.0, bytes).is_some() || !driver.space.reservations.free(start.0, bytes) {
         return Err(CUerror::INVALID_VALUE);

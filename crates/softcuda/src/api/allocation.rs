@@ -1,4 +1,4 @@
-//! Memory without an address.
+//! Allocation, export and import of memory without an address.
 
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::objects::device::Device;
 use crate::space::span::SpanKind;
 use crate::state::driver_state::{DriverState, driver};
 
-/// The device that memory like this would be of.
+/// Returns the device for memory with these properties.
 fn target_device<'w>(driver: &'w DriverState, prop: &CUmemAllocationProp) -> Result<&'w Arc<Device>, CUerror> {
     let foreign =
         [CUmemAllocationHandleType::WIN32, CUmemAllocationHandleType::WIN32_KMT, CUmemAllocationHandleType::FABRIC];
@@ -84,7 +84,7 @@ pub(crate) fn cuMemGetAllocationGranularity(
     option: CUmemAllocationGranularity_flags,
 ) -> CUresult {
     driver()?;
-    // The real driver does not look at the device, nor at the kind of memory.
+    // The real driver checks neither the device nor the kind of memory.
     if prop.0.location.kind != CUmemLocationType::DEVICE {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -114,7 +114,7 @@ pub(crate) fn cuMemRetainAllocationHandle(
     let handle = if mapped.retain() {
         CUmemGenericAllocationHandle(mapped.handle)
     } else {
-        // Its handle was given back for good: the memory gets another.
+        // The program has released the last reference to the handle: the memory gets another.
         insert(driver, mapped.device, mapped.prop, Arc::clone(&mapped.memory))
     };
     allocation.set(handle);
@@ -145,15 +145,15 @@ pub(super) fn export_fd(shareable: UntypedPtr, memory: &Backing) -> CUresult {
     shareable.set(descriptor.into_raw_fd())
 }
 
-/// What a descriptor of the program's names, if it is shared memory of this kind.
+/// Opens the memory of a descriptor of the program, if it is shared memory of this kind.
 pub(super) fn import_fd(shareable: HostAddress, kind: ShareKind) -> Result<(Arc<Backing>, ShareHeader), CUerror> {
-    // A number is handed over as a pointer, of which the lower half counts.
+    // The descriptor is passed as a pointer; its lower half counts.
     let number = shareable.0 as u32 as i32;
     if number < 0 {
         return Err(CUerror::UNKNOWN);
     }
-    // SAFETY: the number is not -1. It is only copied, during this call; where the program has nothing open under it, the
-    // kernel says so.
+    // SAFETY: the number is not -1. It is only duplicated, during this call; if the program has no such descriptor, the
+    // kernel returns an error.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let fd: OwnedFd = with_fd_limit_raised(|| fcntl_dupfd_cloexec(borrowed, 0)).map_err(|_| CUerror::UNKNOWN)?;
     let (memory, header) = Backing::import(fd).map_err(|_| CUerror::UNKNOWN)?;
@@ -181,7 +181,7 @@ pub(crate) fn cuMemImportFromShareableHandle(
     let (memory, header) = import_fd(shareable, ShareKind::Allocation)?;
     let device = i32::try_from(header.device).map(CUdevice).map_err(|_| CUerror::INVALID_VALUE)?;
     let ordinal = driver.space.device(device).map_err(|_| CUerror::INVALID_VALUE)?.ordinal;
-    // What was imported is not exported again.
+    // Imported memory cannot be exported again.
     let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
     allocation.set(insert(driver, ordinal, prop, memory));
     Ok(())

@@ -1,4 +1,4 @@
-//! Contexts: the primary one of a device, created ones, the current one of a thread.
+//! Contexts: the primary context of a device, created contexts, and the current context of a thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -14,7 +14,7 @@ use crate::objects::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
 use crate::objects::context::{self, Context, PrimaryContext, current};
 use crate::state::driver_state::{DriverState, driver};
 
-/// The context with a handle, or the last one that had it.
+/// Returns the context with a handle, or the last one that had it.
 fn find_or_destroyed(driver: &DriverState, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     driver.contexts.find_or_removed(handle.0).ok_or(CUerror::INVALID_CONTEXT)
 }
@@ -23,7 +23,7 @@ pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice
     let driver = driver()?;
     let mut primary = driver.primary(device)?;
     let device = driver.space.device(device)?;
-    // A primary context always maps memory of the host.
+    // A primary context always maps host memory.
     let flags = primary.flags | ctx_flags::MAP_HOST;
     let own = primary.context.get_or_insert_with(|| driver.create_context(device, flags, true));
     context.set(own.handle);
@@ -95,7 +95,7 @@ pub(crate) fn cuCtxCreate_v3(
     flags: u32,
     device: CUdevice,
 ) -> CUresult {
-    // A list whose length is zero is not looked at.
+    // An array of length zero is not accessed.
     match usize::try_from(count) {
         Ok(0) => cuCtxCreate_v2(context, flags, device),
         Ok(1) => affinities.read(1).and(Err(CUerror::UNSUPPORTED_EXEC_AFFINITY)),
@@ -137,7 +137,7 @@ pub(crate) fn cuCtxDetach(context: CUcontext) -> CUresult {
 
 pub(crate) fn cuCtxGetSharedMemConfig(config: Out<CUsharedconfig>) -> CUresult {
     current()?;
-    // The banks of this hardware have one width.
+    // The memory banks of this hardware have one width.
     config.set(CUsharedconfig::FOUR_BYTE_BANK_SIZE);
     Ok(())
 }
@@ -172,7 +172,7 @@ pub(crate) fn cuCtxDestroy_v2(context: CUcontext) -> CUresult {
     driver.destroy_context(&found)
 }
 
-// The real driver takes a destroyed context here and in `cuCtxSetCurrent`; whatever is done in it then fails.
+// The real driver accepts a destroyed context here and in `cuCtxSetCurrent`; operations in it then fail.
 pub(crate) fn cuCtxPushCurrent_v2(context: CUcontext) -> CUresult {
     find_or_destroyed(driver()?, context)?.push();
     Ok(())
@@ -219,7 +219,7 @@ pub(crate) fn cuCtxSetFlags(flags: u32) -> CUresult {
     Ok(())
 }
 
-/// The context that a handle names, or the current one for null.
+/// Returns the context that a handle names, or the current one for null.
 fn named_or_current(context: CUcontext) -> Result<Arc<Context>, CUerror> {
     if context == CUcontext::NULL { current() } else { driver()?.contexts.get(context.0) }
 }
@@ -231,7 +231,7 @@ pub(crate) fn cuCtxGetId(context: CUcontext, id: Out<u64>) -> CUresult {
 
 pub(crate) fn cuCtxGetApiVersion(context: CUcontext, version: Out<u32>) -> CUresult {
     named_or_current(context)?;
-    // The version that `cuCtxCreate_v2` belongs to, not the driver's.
+    // The API version of `cuCtxCreate_v2`, not the driver's version.
     version.set(3020);
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Copies: in every direction, of lines and boxes, synchronous and in the order of a stream.
+//! Copies in every direction, linear and in two or three dimensions, synchronous and stream-ordered.
 //!
-//! What a synchronous call waits for follows from the memory at its two ends, as the real driver's rules say:
-//! pinned memory is copied from and to by the device itself, pageable memory by the host through a stage.
+//! What a synchronous call waits for depends on the memory at its two ends, by the rules of the real driver: the device
+//! itself copies pinned memory, and the host copies pageable memory through a staging buffer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,25 +19,25 @@ use crate::objects::stream_ref::StreamRef;
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::{DriverState, driver};
 
-/// A copy from pageable memory up to this size is staged; a larger one is carried out before the call returns.
+/// A copy from pageable memory up to this size is staged; a larger one completes before the call returns.
 const STAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// The same for an asynchronous copy.
 const STAGE_ASYNC_BYTES_MAX: u64 = 2 << 20;
 
-/// Whether the call may return before the copy, or the fill, is done.
+/// Whether the call may return before the copy or the fill is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     Sync,
     Async,
 }
 
-/// What an address may be.
+/// The memory that an address may refer to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AddressRole {
     /// Memory that the driver knows.
     Device,
-    /// That, or pageable memory of the host.
+    /// The same, or pageable host memory.
     Any,
 }
 
@@ -55,7 +55,7 @@ struct Endpoint {
     sync_memops: bool,
 }
 
-/// A box in memory as the program describes it: where it starts and how far apart its rows and slices lie.
+/// A box in memory as the program describes it: its start and the distances between its rows and slices.
 #[derive(Clone, Copy)]
 struct Region {
     role: AddressRole,
@@ -69,14 +69,14 @@ impl Region {
         Self { role, start, pitch: 0, slice: 0 }
     }
 
-    /// The bytes from the first to the last of a box in it.
+    /// Returns the number of bytes from the first to the last byte of a box.
     fn span_bytes(&self, extent: Extent) -> Option<u64> {
         let slices = (extent.depth - 1).checked_mul(self.slice)?;
         let rows = (extent.height - 1).checked_mul(self.pitch)?;
         slices.checked_add(rows)?.checked_add(extent.width)
     }
 
-    /// What lies there, for work of `device`.
+    /// Looks up the memory, for work of `device`.
     fn resolve(
         &self,
         driver: &DriverState,
@@ -87,7 +87,7 @@ impl Region {
         let bytes = self.span_bytes(extent).ok_or(CUerror::INVALID_VALUE)?;
         let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
         let (memory, mem, sync_memops) = match driver.space.resolve(self.start, last, device, access)? {
-            // Without a current context the driver copies from and to one mapping only.
+            // Without a current context the driver copies from and to a single mapping only.
             Some((span, _)) if last >= span.end() && top().is_none() => return Err(CUerror::INVALID_VALUE),
             Some((span, mem)) => (memory_kind(&span), mem, span.sync_memops.load(Ordering::Relaxed)),
             None if self.role == AddressRole::Any && self.start != 0 => {
@@ -159,7 +159,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
     }
 }
 
-/// Waits for the stream, then copies in the calling thread.
+/// Waits for the stream, then copies on the calling thread.
 fn copy_now(
     driver: &DriverState,
     stream_ref: &StreamRef<'_>,
@@ -174,7 +174,7 @@ fn copy_now(
     MemCopy::new(from, to, extent).run_to_end().map_err(|_| CUerror::INVALID_VALUE)
 }
 
-/// The bytes of a box in pageable memory, taken now.
+/// Copies the bytes of a box in pageable memory to a staging buffer.
 fn stage(from: &PitchedRef, extent: Extent) -> Result<PitchedRef, CUerror> {
     let (width, rows) = (extent.width as usize, extent.height * extent.depth);
     let mut bytes = vec![0; width * rows as usize];
@@ -335,7 +335,7 @@ impl BoxEndpoint {
         let slice = pitch.checked_mul(height).ok_or(CUerror::INVALID_VALUE)?;
         let offset = z.checked_mul(slice).and_then(|z| z.checked_add(y.checked_mul(pitch)?)?.checked_add(x));
         let start = offset.and_then(|offset| base.checked_add(offset)).ok_or(CUerror::INVALID_VALUE)?;
-        // A null base is refused where it is resolved, also if an offset was added to it.
+        // A null base is refused on look-up, even if an offset was added to it.
         Ok(Region { role, start: if base == 0 { 0 } else { start }, pitch, slice })
     }
 }
@@ -344,8 +344,8 @@ fn copy_box(from: &BoxEndpoint, to: &BoxEndpoint, extent: Extent, stream: CUstre
     transfer(from.region(extent)?, to.region(extent)?, extent, stream, call)
 }
 
-/// One end of a box copy: the fields of a structure of C's that begin with `src` or `dst`, with what a copy of two
-/// dimensions does not have.
+/// One end of a box copy: the fields of a C structure that begin with `src` or `dst`, with defaults for those that a
+/// two-dimensional copy lacks.
 macro_rules! endpoint {
     ($copy:ident, src, $z:expr, $height:expr) => {
         endpoint!($copy, srcMemoryType, srcHost, srcDevice, srcXInBytes, srcY, srcPitch, $z, $height)
@@ -384,8 +384,7 @@ pub(crate) fn cuMemcpy2DAsync_v2(copy: In<CUDA_MEMCPY2D>, stream: CUstream) -> C
     copy_2d(&copy.0, stream, Call::Async)
 }
 
-/// A copy of three dimensions. Within one address space addresses say which device they are of, so that one between
-/// contexts is the same.
+/// A three-dimensional copy. Addresses identify their device, so a copy between contexts is the same.
 macro_rules! copy_3d {
     ($copy:expr, $stream:expr, $call:expr) => {{
         let copy = &$copy;

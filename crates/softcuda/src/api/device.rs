@@ -1,4 +1,4 @@
-//! Devices.
+//! Devices: their number, names, attributes and bus ids.
 
 use std::ffi::c_char;
 

@@ -1,5 +1,5 @@
-//! The way into every call: panics become codes, and the state of the process decides whether a call is let through at
-//! all.
+//! The entry of every call: turns panics into error codes, and refuses calls after a fork, after a fault or inside a
+//! host function.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,12 +10,12 @@ use crate::objects::capture;
 use crate::objects::context::current;
 use crate::state::driver_state;
 
-/// Runs what C calls beyond the driver's interface: a panic becomes a code.
+/// Runs a C entry point outside the driver API. A panic becomes an error code.
 pub(crate) fn catch_panic(call: impl FnOnce() -> CUresult) -> CUresult {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(CUerror::UNKNOWN))
 }
 
-/// Lets a call through, or answers in its place.
+/// Runs a call, or returns the error that the state of the process demands.
 pub(crate) fn dispatch(function: Function, call: impl FnOnce() -> CUresult) -> CUresult {
     if driver_state::is_forked() && !works_after_fork(function) {
         return Err(CUerror::NOT_INITIALIZED);
@@ -54,13 +54,13 @@ fn works_without_init(function: Function) -> bool {
     )
 }
 
-/// Which calls a forked child may make: what the driver knows without a device.
+/// Returns whether a forked child may make the call: only calls that need no device.
 fn works_after_fork(function: Function) -> bool {
     works_without_init(function) && function != Function::cuInit
 }
 
-/// Which calls a fault does not spoil: what is known without the device, which context is current, the end of contexts,
-/// and what the driver has to say of the fault.
+/// Returns whether a call works after a fault: calls that need no device, the current context, the destruction of
+/// contexts, and the log.
 fn works_after_fault(function: Function) -> bool {
     matches!(
         function,
@@ -99,13 +99,14 @@ fn works_after_fault(function: Function) -> bool {
     )
 }
 
-/// What a call answers that a fault spoils. That its thread has no context, or one that is destroyed, goes first where the call
-/// needs one.
+/// Returns the error of a call after a fault. If the call needs a context and its thread has none, or a destroyed one,
+/// that error takes precedence.
 fn fault_code(function: Function, fault: CUerror) -> CUerror {
     if works_without_context(function) { fault } else { current().err().unwrap_or(fault) }
 }
 
-/// Which calls need no current context: those that make one, and those that name a stream or an event, which has one.
+/// Returns whether a call needs no current context: calls that create one, and calls that name a stream or an event,
+/// which has its own.
 fn works_without_context(function: Function) -> bool {
     matches!(
         function,

@@ -1,4 +1,4 @@
-//! Initialisation, versions, names of codes.
+//! Initialization, versions, and the names of error codes.
 
 use std::ffi::c_char;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Events.
+//! Events: creation, records, queries, waits and times.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ pub(super) fn find(driver: &DriverState, event: CUevent) -> Result<Arc<Event>, C
     Ok(event)
 }
 
-/// The last record of an event; an error if that was in a capture, where nothing passes. The capture is invalidated.
+/// Returns the last record of an event. A record in a capture is an error, because it never completes, and invalidates
+/// the capture.
 fn recorded(driver: &DriverState, event: &Event) -> Result<Option<EventRecord>, CUerror> {
     match event.slot.state() {
         EventState::Captured(captured) => {
@@ -74,7 +75,7 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
         };
         let queued = stream_ref.submit_uncaptured(Vec::new(), Work::Internal(pass));
         if queued.is_err() {
-            // No stream will come by, and nobody is to wait for that.
+            // No stream will complete the record, so its waiters are released here.
             shared.complete(record);
         }
         return queued.map(drop);

@@ -1,4 +1,4 @@
-//! The software driver's own extension of CUDA's interface, as `freehold_driver::cuda::extension` says.
+//! The software driver's extension of the CUDA API, as `freehold_driver::cuda::extension` specifies it.
 
 use std::ffi::c_void;
 
@@ -10,12 +10,12 @@ use super::dispatch::catch_panic;
 use crate::space::block_lookup::set_read_only;
 use crate::state::driver_state::{driver, is_forked};
 
-/// As many arguments as a launch can have: more than there is room for.
+/// Maximum number of arguments in a call, more than a launch can have.
 const ARGUMENTS_MAX: usize = 8192;
 
 static TABLE: Table = Table { describe, forget, read_only, fault };
 
-/// Where `cuGetProcAddress` says that the extension is.
+/// Returns the address that `cuGetProcAddress` reports for the extension.
 pub(crate) fn address() -> usize {
     let entry: Entry = entry;
     entry as usize
@@ -41,7 +41,7 @@ unsafe extern "C" fn describe(
 }
 
 unsafe extern "C" fn forget(number: u64) -> CUresult {
-    // In the child of a fork nothing is looked up any more, and the lock may be held for ever.
+    // In the child of a fork there are no look-ups, and the lock may be held forever.
     if is_forked() { Ok(()) } else { catch_panic(|| driver()?.block_lookup.unregister(number)) }
 }
 

@@ -1,7 +1,6 @@
-//! Fills: of lines and rectangles, synchronous and in the order of a stream.
+//! Fills, linear and of rectangles, synchronous and stream-ordered.
 //!
-//! A fill of a device's memory does not keep the host waiting in either form; the synchronous one of pinned memory
-//! does.
+//! A fill of device memory does not block the host in either form. A synchronous fill of pinned memory does.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::objects::context::Context;
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::{DriverState, driver};
 
-/// A rectangle of elements: `pitch` in bytes, `width` and `height` in elements and rows.
+/// A rectangle: `pitch` in bytes, `width` in elements, `height` in rows.
 struct Rectangle {
     start: CUdeviceptr,
     pitch: usize,
@@ -60,7 +59,7 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     Ok(())
 }
 
-/// What a fill may reach: also what a kernel's `malloc` gave, which no copy reaches.
+/// Looks up the memory of a fill, which may be memory of a kernel's `malloc`; a copy cannot access that.
 fn resolve(driver: &DriverState, start: u64, last: u64, context: &Context) -> Result<(Arc<Span>, MemRef), CUerror> {
     let device = context.device.ordinal;
     if let Some((span, mem)) = driver.space.resolve(start, last, device, CUmemAccess_flags::PROT_READWRITE)? {
@@ -72,7 +71,7 @@ fn resolve(driver: &DriverState, start: u64, last: u64, context: &Context) -> Re
     Ok((span, mem))
 }
 
-/// Whether work of `context` may touch memory that lies on another device: only if it asked for it.
+/// Returns whether work of `context` may access memory of another device, which needs peer access.
 fn can_access(context: &Context, span: &Span) -> bool {
     if span.device == context.device.ordinal || span.is_on_host() {
         return true;

@@ -1,4 +1,4 @@
-//! Functions: the kernels of modules. A kernel of a library is none, though it can be launched as one.
+//! Functions: the kernels of modules. A library kernel is not a function, though it can be launched as one.
 
 use std::ffi::c_char;
 
@@ -34,13 +34,14 @@ pub(crate) fn cuFuncSetCacheConfig(function: CUfunction, config: CUfunc_cache) -
 
 pub(crate) fn cuFuncSetBlockShape(function: CUfunction, x: i32, y: i32, z: i32) -> CUresult {
     driver()?.code.functions.get(function.0)?;
-    // No launch goes by it, for those that do are not served; PyCUDA calls it before launches that do not.
+    // The shape is checked and ignored: the launch functions that use it are not supported, but PyCUDA sets it before
+    // others.
     if [x, y, z].iter().all(|&threads| threads > 0) { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
 }
 
 pub(crate) fn cuFuncSetSharedMemConfig(function: CUfunction, config: CUsharedconfig) -> CUresult {
     driver()?.code.functions.get(function.0)?;
-    // The width of banks is fixed: a wish for another is heard and changes nothing.
+    // The width of memory banks is fixed: a valid setting is accepted and has no effect.
     if config.0 > CUsharedconfig::EIGHT_BYTE_BANK_SIZE.0 { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn cuFuncGetParamInfo(
     write_param_info(driver()?.code.functions.get(function.0)?.kernel(), index, offset, bytes)
 }
 
-/// Says where a parameter lies.
+/// Writes the offset and size of a parameter.
 pub(super) fn write_param_info(
     kernel: &Kernel,
     index: usize,

@@ -1,4 +1,4 @@
-//! Graphs.
+//! Graphs: queries, instantiation and launches.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::objects::graph::Graph;
 use crate::objects::graph_exec::GraphExec;
 use crate::state::driver_state::{DriverState, driver};
 
-/// The graph with a handle, unless a capture still adds to it.
+/// Returns the graph with a handle, unless a capture still adds to it.
 fn find(driver: &DriverState, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
     let graph = driver.graphs.get(handle.0)?;
     graph.check_complete()?;
@@ -39,7 +39,7 @@ pub(crate) fn cuGraphDestroy(graph: CUgraph) -> CUresult {
     driver.graphs.remove(graph.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
 }
 
-/// Where the list of nodes goes is looked at only if the program says how long it is.
+/// The array of nodes is accessed only if the program passes its length.
 pub(crate) fn cuGraphGetNodes(graph: CUgraph, nodes: Option<Out<CUgraphNode>>, count: InOut<usize>) -> CUresult {
     let found = find(driver()?, graph)?.nodes();
     let Some(nodes) = nodes else {
@@ -60,7 +60,7 @@ pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph
         return Err(CUerror::INVALID_VALUE);
     }
     if flags & graph_flags::DEVICE_LAUNCH != 0 {
-        // No kernel launches anything here.
+        // Launches from kernels are not supported.
         return Err(CUerror::NOT_SUPPORTED);
     }
     let made = Arc::new(GraphExec::new(&graph));

@@ -1,4 +1,4 @@
-//! Memory of the host that a device may use: pinned, and the program's own once it is registered.
+//! Host memory that devices can access: pinned memory, and registered memory of the program.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Memory and events of another process, by handles that are bytes.
+//! IPC: memory and events of another process, by handles of 64 bytes.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     }
     let device = i32::try_from(token.device).ok().and_then(|ordinal| driver.space.device(CUdevice(ordinal)).ok());
     let device = device.ok_or(CUerror::INVALID_VALUE)?;
-    // Held to the end, so that one block is opened once, however many threads ask.
+    // Held to the end, so that a block is opened once when several threads open it.
     let mut blocks = driver.imports.blocks();
     let same_memory = Imports::find_by_inode(&blocks, token.inode);
     if same_memory.is_some_and(|import| import.context != Some(context.id)) {
@@ -64,8 +64,8 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
         return Ok(());
     }
     let (address, number) = (mapping.address(token.offset), Some(context.id));
-    // Live blocks of one memory do not overlap: the token is made up, or a block that its process has freed is still
-    // open here, and keeps its place until it is closed.
+    // Live blocks of one memory do not overlap: the token is forged, or a block that its process has freed is still
+    // open here and keeps its addresses until it is closed.
     if driver.space.spans().overlapping(address, token.bytes).is_some() {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -76,7 +76,7 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     Ok(())
 }
 
-/// Attaches the memory that a token names, all of it.
+/// Attaches all of the memory that a token names.
 fn map_import(device: &Arc<Device>, token: &Token) -> Result<ImportedMapping, CUerror> {
     let opened = token.open();
     if opened.is_err() && !token.is_exporter_alive() {
@@ -94,7 +94,7 @@ pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
     let driver = driver()?;
     current()?;
     let span = {
-        // Held until the block is gone, so that it is not opened anew at its address before.
+        // Held until the block is gone, so that it is not opened again at its address before.
         let mut blocks = driver.imports.blocks();
         let found = { driver.space.spans().starting_at(start.0).cloned() }.ok_or(CUerror::INVALID_VALUE)?;
         let SpanKind::Imported(ImportedBlock { token, pool: None, .. }) = &found.kind else {
@@ -134,7 +134,7 @@ pub(crate) fn cuIpcOpenEventHandle(event: Out<CUevent>, handle: CUipcEventHandle
     }
     let shared = match token.open() {
         Ok((memory, header)) if header.is_kind(ShareKind::Event) => IpcEventState::map(memory),
-        // What is gone will not be recorded any more: it is as if it never was.
+        // A dead exporter records no more: the event counts as never recorded.
         _ if !token.is_exporter_alive() => IpcEventState::create(),
         _ => return Err(CUerror::INVALID_VALUE),
     };

@@ -1,4 +1,4 @@
-//! Kernels of libraries.
+//! Kernels of libraries: their attributes, parameters and functions.
 
 use std::ffi::c_char;
 

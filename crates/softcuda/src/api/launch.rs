@@ -1,4 +1,4 @@
-//! Launches of kernels.
+//! Kernel launches.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ use crate::modules::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
 use crate::space::launch_env::LaunchEnv;
 use crate::state::driver_state::driver;
 
-/// Blocks of a grid in each direction, and threads of a block, at the most.
+/// Maximum number of blocks of a grid and of threads of a block, in each dimension.
 const GRID_MAX: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
 const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
 
-/// Memory of the host that the blocks of one grid may take while they are on their way.
+/// Maximum host memory for the resident blocks of one grid.
 const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 
-/// As many attributes as a launch can have: some more than there are.
+/// Maximum number of attributes of a launch, which is more than there are.
 const ATTRIBUTES_MAX: u32 = 64;
 
-/// A launch as the program asks for it.
+/// The parameters of a launch.
 #[derive(Clone, Copy)]
 struct Shape {
     grid: [u32; 3],
@@ -43,7 +43,7 @@ impl Shape {
         self.block.iter().map(|&count| u64::from(count)).product()
     }
 
-    /// Refuses what no launch of this function can be.
+    /// Refuses parameters that are invalid for this function.
     fn check(&self, function: &Function) -> CUresult {
         let within = |counts: [u32; 3], most: [u32; 3]| counts.iter().zip(most).all(|(&count, most)| count - 1 < most);
         if self.grid.contains(&0) || self.block.contains(&0) {
@@ -66,7 +66,7 @@ impl Shape {
         Ok(())
     }
 
-    /// How many blocks may be on their way at once: as many as the hardware holds, and as this machine can.
+    /// Returns how many blocks may be resident at once: as many as fit on the hardware and in this machine's memory.
     fn residency(&self, kernel: &Kernel) -> Residency {
         if self.is_cooperative {
             return Residency::All;
@@ -134,7 +134,7 @@ pub(crate) fn cuLaunchKernelEx(
     launch(function, shape, config.hStream, parameters, Some(extra))
 }
 
-/// One of the attributes in a list of the program's.
+/// Reads one attribute of the program's array.
 fn read_attribute(list: u64, index: u64) -> Result<CUlaunchAttribute, CUerror> {
     const WORDS: usize = size_of::<CUlaunchAttribute>() / 8;
     let mut words = [[0; 8]; WORDS];
@@ -144,7 +144,7 @@ fn read_attribute(list: u64, index: u64) -> Result<CUlaunchAttribute, CUerror> {
     Ok(CUlaunchAttribute { id: CUlaunchAttributeID(id as u32), pad: 0, value })
 }
 
-/// Does what an attribute of a launch asks for.
+/// Applies an attribute to a launch.
 fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut Shape) -> CUresult {
     match attribute.id {
         CUlaunchAttributeID::COOPERATIVE => shape.is_cooperative = attribute.words()[0] != 0,
@@ -159,7 +159,7 @@ fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut Shape) -> CUresult
         CUlaunchAttributeID::PROGRAMMATIC_EVENT
         | CUlaunchAttributeID::LAUNCH_COMPLETION_EVENT
         | CUlaunchAttributeID::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CUerror::NOT_SUPPORTED),
-        // These change how fast a kernel is, or when it may begin at the earliest, and nothing that it computes.
+        // These affect the speed of a kernel, or when it may start, but not its results.
         CUlaunchAttributeID::IGNORE
         | CUlaunchAttributeID::ACCESS_POLICY_WINDOW
         | CUlaunchAttributeID::SYNCHRONIZATION_POLICY
@@ -211,14 +211,14 @@ fn launch(
     stream_ref.submit(Work::Kernel(Arc::new(run)))
 }
 
-/// The bytes of the arguments: from a pointer to each, or from one buffer of all.
+/// Reads the arguments: from a pointer to each, or from one buffer.
 fn read_arguments(kernel: &Kernel, parameters: WordArray, extra: Option<WordArray>) -> Result<Vec<u8>, CUerror> {
     let mut bytes = vec![0; kernel.parameter_bytes as usize];
     if let Some((address, length)) = extra.map_or(Ok(None), read_extra)? {
         if !parameters.is_null() {
             return Err(CUerror::INVALID_VALUE);
         }
-        // Arguments that the buffer does not have are zero; more than there are parameters are too many.
+        // Arguments beyond the end of the buffer are zero; a buffer longer than the parameters is an error.
         let given = usize::try_from(length).ok().and_then(|length| bytes.get_mut(..length));
         let given = given.ok_or(CUerror::LAUNCH_OUT_OF_RESOURCES)?;
         MemRef::host(address).read(0, given).map_err(|_| CUerror::INVALID_VALUE)?;
@@ -236,7 +236,7 @@ fn read_arguments(kernel: &Kernel, parameters: WordArray, extra: Option<WordArra
     Ok(bytes)
 }
 
-/// Where the buffer of all arguments lies and how long it is; nothing if the list is empty.
+/// Returns the address and length of the argument buffer, or `None` if the list is empty.
 fn read_extra(extra: WordArray) -> Result<Option<(u64, u64)>, CUerror> {
     const WORDS_MAX: usize = 16;
     let (mut address, mut length) = (None, None);

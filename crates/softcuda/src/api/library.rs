@@ -1,4 +1,4 @@
-//! Libraries.
+//! Libraries: loading, unloading, and look-up of kernels and variables.
 
 use std::ffi::c_void;
 
@@ -13,7 +13,7 @@ use crate::modules::image::ptx_at;
 use crate::objects::context::current;
 use crate::state::driver_state::driver;
 
-/// As many options of a library as there are.
+/// Maximum number of library options, which is the number that exist.
 const LIBRARY_OPTIONS_MAX: u32 = 2;
 
 #[expect(clippy::too_many_arguments, reason = "as many as C has")]
@@ -52,8 +52,8 @@ pub(crate) fn cuLibraryLoadFromFile(
     Ok(())
 }
 
-/// Libraries are loaded lazily: what is wrong with an image shows where it is first needed, and only what is
-/// wrong with the call itself at once.
+/// Libraries are loaded lazily: errors of an image are reported on first use, and only errors of the call itself at
+/// once.
 fn defer_image_errors(image: Result<Image, CUerror>) -> Result<Result<Image, CUerror>, CUerror> {
     match image {
         Err(code @ (CUerror::INVALID_VALUE | CUerror::FILE_NOT_FOUND | CUerror::OUT_OF_MEMORY)) => Err(code),
@@ -61,7 +61,7 @@ fn defer_image_errors(image: Result<Image, CUerror>) -> Result<Result<Image, CUe
     }
 }
 
-/// The options of a library change nothing here: they have to be some, and that is all.
+/// Checks that the options are valid. They have no effect.
 fn check_options(options: &InArray<CUlibraryOption>, count: u32) -> CUresult {
     if count > LIBRARY_OPTIONS_MAX {
         return Err(CUerror::INVALID_VALUE);
@@ -116,7 +116,7 @@ pub(crate) fn cuLibraryGetGlobal(
     Ok(())
 }
 
-// No image that this driver loads has managed variables, or functions that the host calls too.
+// Images of this driver have neither managed variables nor functions that the host shares.
 pub(crate) fn cuLibraryGetManaged(
     _start: Option<Out<CUdeviceptr>>,
     _bytes: Option<Out<usize>>,

@@ -1,4 +1,4 @@
-//! Links.
+//! Links: creating one, adding inputs, and completing it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::modules::link::Link;
 use crate::objects::context::current;
 use crate::state::driver_state::driver;
 
-/// An input that says it is longer is none.
+/// An input that declares a greater length is invalid.
 const INPUT_BYTES_MAX: usize = 1 << 30;
 
 pub(crate) fn cuLinkCreate_v2(

@@ -1,4 +1,4 @@
-//! What the driver has to say of errors.
+//! The error log: callbacks, and dumps to a file or to memory.
 
 use std::ffi::c_char;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What a program says of managed memory. It changes nothing that a kernel or the host sees: such memory lies where
-//! both reach it.
+//! Advice and prefetches for managed memory. They are recorded and reported, but have no effect: the memory is where
+//! host and device can both access it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::objects::context::current;
 use crate::space::span::SpanKind;
 use crate::state::driver_state::{DriverState, driver};
 
-/// As many attributes as one call asks for at the most: some more than there are.
+/// Maximum number of attributes in a call, which is more than there are.
 const ATTRIBUTES_MAX: usize = 64;
 
-/// A part of a block of managed memory: what was said of the block, and which of its bytes are meant.
+/// A part of a block of managed memory: the block's advice, and the range of bytes.
 struct ManagedRange {
     advices: Arc<AdviceMap>,
     bytes: Range<u64>,
@@ -34,13 +34,13 @@ fn managed_range(driver: &DriverState, start: CUdeviceptr, bytes: usize) -> Resu
     Ok(ManagedRange { advices: Arc::clone(advices), bytes: start.0 - span.base..end - span.base })
 }
 
-/// Where a device is, or the host in place of one.
+/// Returns the location of a device, or of the host.
 fn location_of(device: CUdevice) -> CUmemLocation {
     let kind = if device == CUdevice::CPU { CUmemLocationType::HOST } else { CUmemLocationType::DEVICE };
     CUmemLocation { kind, id: device.0 }
 }
 
-/// A location that there is: a device of this process, the host, or its first node.
+/// Checks that a location exists: a device of this process, the host, or its first NUMA node.
 fn check_location(driver: &DriverState, location: CUmemLocation) -> Result<CUmemLocation, CUerror> {
     match location.kind {
         CUmemLocationType::DEVICE => {
@@ -62,7 +62,7 @@ pub(crate) fn cuStreamAttachMemAsync(stream: CUstream, start: CUdeviceptr, bytes
     {
         return Err(CUerror::INVALID_VALUE);
     }
-    // A stream is named for whole allocations only.
+    // A stream can be attached to whole allocations only.
     let span = driver
         .space
         .find_span(start.0)
@@ -110,7 +110,7 @@ pub(crate) fn cuMemAdvise_v2(
     let driver = driver()?;
     current()?;
     let range = managed_range(driver, start, bytes)?;
-    // Where it is read mostly, and where a preference ends, no place is looked at.
+    // Read-mostly advice, and unsetting a preferred location, ignore the location.
     let located = || check_location(driver, location);
     let reader = || match located()?.kind {
         CUmemLocationType::DEVICE => Ok(location.id),
@@ -142,17 +142,17 @@ pub(crate) fn cuMemAdvise_v2(
     Ok(())
 }
 
-/// What all pages have in common; nothing if they differ.
+/// Returns the value that all pages have in common, or `None` if they differ.
 fn common<T: PartialEq>(advices: &[Advice], of: impl Fn(&Advice) -> T) -> Option<T> {
     let first = of(advices.first()?);
     advices.iter().all(|advice| of(advice) == first).then_some(first)
 }
 
-/// The numbers that an attribute of a range has, at most `count` of them.
+/// Returns the values of an attribute of a range, at most `count` of them.
 fn attribute_values(advices: &[Advice], attribute: CUmem_range_attribute, count: usize) -> Result<Vec<i32>, CUerror> {
     let preferred = || common(advices, |advice| advice.preferred).flatten();
     let prefetched = || common(advices, |advice| advice.prefetched).flatten();
-    // A node of the host is no device that an older program could know.
+    // The older attribute cannot express a NUMA node of the host.
     let device = |location: Option<CUmemLocation>| match location {
         Some(CUmemLocation { kind: CUmemLocationType::DEVICE | CUmemLocationType::HOST, id }) => id,
         _ => CUdevice::INVALID.0,
@@ -178,9 +178,9 @@ fn attribute_values(advices: &[Advice], attribute: CUmem_range_attribute, count:
     if count == 1 { Ok(vec![one]) } else { Err(CUerror::INVALID_VALUE) }
 }
 
-/// Answers one attribute of a range into memory of the program's.
+/// Writes one attribute of a range to the program's memory.
 fn write_attribute(range: &ManagedRange, attribute: CUmem_range_attribute, data: u64, data_bytes: usize) -> CUresult {
-    // More places than there can be devices are no list of them.
+    // A list longer than any number of devices is invalid.
     if data == 0 || data_bytes == 0 || !data_bytes.is_multiple_of(4) || data_bytes / 4 > 1 << 16 {
         return Err(CUerror::INVALID_VALUE);
     }

@@ -1,4 +1,4 @@
-//! Memory mapped to reserved addresses.
+//! Mappings of memory to reserved addresses, and their access rights.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::memory::page_heap::PAGE_BYTES;
 use crate::space::span::SpanKind;
 use crate::state::driver_state::{DriverState, driver};
 
-/// As many descriptions as access is given at once: some more than there are devices.
+/// Maximum number of access descriptors in a call, more than there are devices.
 const ACCESS_COUNT_MAX: usize = 64;
 
-/// Whole pages, at least one, that do not wrap around.
+/// Returns whether the range is at least one whole page and does not wrap around.
 fn are_pages(start: CUdeviceptr, bytes: usize) -> bool {
     let bytes = bytes as u64;
     let whole = start.0.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
@@ -52,7 +52,7 @@ pub(crate) fn cuMemMap(
     if !driver.space.reservations.contains(start.0, length) || spans.overlapping(start.0, length).is_some() {
         return Err(CUerror::INVALID_VALUE);
     }
-    // Whoever gives access to a device shows the memory to the host.
+    // The host gets access when a device does.
     let attached = driver.space.reservations.arena().attach(start.0, &found.memory, 0, length, HOST_NO_ACCESS);
     attached.map_err(|_| CUerror::OUT_OF_MEMORY)?;
     spans.insert(span);
@@ -64,12 +64,12 @@ pub(crate) fn cuMemUnmap(start: CUdeviceptr, bytes: usize) -> CUresult {
     if !are_pages(start, bytes) {
         return Err(CUerror::INVALID_VALUE);
     }
-    // The memory goes back without a lock.
+    // The memory is released without a lock.
     drop(driver.space.unmap(start.0, bytes as u64)?);
     Ok(())
 }
 
-/// The ordinal of a device that access is given to.
+/// Returns the ordinal of the device in an access descriptor.
 fn device_at(driver: &DriverState, location: CUmemLocation) -> Result<usize, CUerror> {
     match location.kind {
         CUmemLocationType::DEVICE => {}
@@ -98,7 +98,7 @@ pub(crate) fn cuMemSetAccess(
             if known.contains(&wanted.flags) { Ok((device, wanted.flags)) } else { Err(CUerror::INVALID_VALUE) }
         })
         .collect::<Result<_, _>>()?;
-    // Held until the host sees what it may: nothing is unmapped meanwhile.
+    // Held until the host's access is set, so that nothing is unmapped in the meantime.
     let spans = driver.space.spans();
     let run = spans.mapped_run(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
     let mut at = start.0;
@@ -116,12 +116,12 @@ pub(crate) fn cuMemSetAccess(
         at += length;
     }
     drop(spans);
-    // Kernels look again at what they may do there.
+    // Kernels look up their access again.
     driver.space.bump_span_epoch();
     Ok(())
 }
 
-/// What the host may do with mapped memory, where it reaches any: what some device may.
+/// Returns the host's access to mapped memory if device and host are coherent: the highest that a device has.
 fn host_prot(mapping: &Mapping) -> ProtFlags {
     match mapping.max_access() {
         CUmemAccess_flags::PROT_NONE => HOST_NO_ACCESS,
@@ -134,7 +134,7 @@ pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<CUmemLocation>, start
     let driver = driver()?;
     let device = match location.0.kind {
         CUmemLocationType::DEVICE => driver.space.device(CUdevice(location.0.id))?.ordinal,
-        // The real driver answers so, whatever the host may do there.
+        // The real driver reports 0, whatever access the host has.
         CUmemLocationType::HOST => 0,
         _ => return Err(CUerror::INVALID_DEVICE),
     };

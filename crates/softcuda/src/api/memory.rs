@@ -1,4 +1,4 @@
-//! Memory of a device, and memory that host and device both use by one address.
+//! Device memory, and memory that host and device access at one address.
 
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         matches!(span.kind, SpanKind::Device | SpanKind::Managed { .. } | SpanKind::Pool(_)) || span.is_pool_import()
     })?;
     if let SpanKind::Pool(pool) = &span.kind {
-        // Memory of a pool is free at once, whatever its streams still do: who frees it so has waited for them.
+        // A synchronous free makes memory of a pool reusable at once, whatever its streams still do: the program has
+        // waited for them.
         pool.poison(span.base, span.bytes);
         driver.space.finish_free(&span);
         pool.free(span.base, None);

@@ -1,4 +1,4 @@
-//! One function for each of the driver's, named as C names it, over checked arguments.
+//! One function for each function of the driver API, with the C name and checked arguments.
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 

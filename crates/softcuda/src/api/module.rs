@@ -1,4 +1,4 @@
-//! Modules.
+//! Modules: loading, unloading, and look-up of functions and variables.
 
 use std::io::ErrorKind;
 use std::time::Instant;
@@ -40,7 +40,7 @@ pub(crate) fn cuModuleLoadDataEx(
     load(module, &image)
 }
 
-/// Compiles texts with options, and writes the logs that those ask for.
+/// Compiles texts with options, and writes the logs that the options request.
 pub(super) fn build_with(
     count: u32,
     options: &InArray<CUjit_option>,
@@ -53,24 +53,24 @@ pub(super) fn build_with(
     options.write_logs(image, start.elapsed())
 }
 
-/// The texts of the image in a file.
+/// Returns the PTX texts of the image in a file.
 pub(super) fn file_ptx(path: &InStr) -> Result<Vec<String>, CUerror> {
     ptx_in(&file_bytes(path)?)
 }
 
-/// What is in a file.
+/// Reads a file.
 pub(super) fn file_bytes(path: &InStr) -> Result<Vec<u8>, CUerror> {
     if path.0.is_empty() {
         return Err(CUerror::INVALID_VALUE);
     }
     std::fs::read(&path.0).map_err(|error| match error.kind() {
-        // The real driver takes the size that a folder says it has for a file's.
+        // The real driver takes the reported size of a directory for that of a file.
         ErrorKind::IsADirectory => CUerror::OUT_OF_MEMORY,
         _ => CUerror::FILE_NOT_FOUND,
     })
 }
 
-/// Loads an image into the current context, once the work that is there is done.
+/// Loads an image into the current context, after the pending work there is done.
 fn load(module: Out<CUmodule>, image: &Image) -> CUresult {
     let driver = driver()?;
     let context = current()?;
@@ -128,7 +128,7 @@ pub(crate) fn cuModuleGetGlobal_v2(
     }
     let found = variable(&module, name.as_ref().map_or("", |name| &name.0));
     let (address, size) = found.map_or((0, 0), |variable| (variable.address, variable.bytes));
-    // What is not found lies nowhere, and the program is told so.
+    // For a name that is not found, the outputs are set to zero.
     write_symbol(address, size, start, bytes);
     found.map(|_| ())
 }
@@ -140,7 +140,7 @@ fn variable<'m>(module: &'m Module, name: &str) -> Result<&'m Variable, CUerror>
     module.variable(name).ok_or(CUerror::NOT_FOUND)
 }
 
-/// Says where a variable lies.
+/// Writes the address and size of a variable.
 pub(super) fn write_symbol(address: u64, size: u64, start: Option<Out<CUdeviceptr>>, bytes: Option<Out<usize>>) {
     if let Some(start) = start {
         start.set(CUdeviceptr(address));

@@ -1,4 +1,4 @@
-//! How many blocks of a function fit.
+//! Occupancy queries.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::modules::occupancy::{self, MULTIPROCESSORS};
 use crate::objects::context::current;
 use crate::state::driver_state::driver;
 
-/// The function with a handle, or a library's kernel in the current context.
+/// Returns the function with a handle, or a library kernel's function in the current context.
 fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
     let driver = driver()?;
     driver.code.find_function(&driver.space, function, current)
@@ -39,8 +39,8 @@ pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     Ok(())
 }
 
-/// Blocks that one multiprocessor holds; none if a block needs more shared memory than the function allows. How many
-/// threads it allows does not count.
+/// Returns the number of blocks that fit on one multiprocessor: zero if a block needs more shared memory than the
+/// function allows. The function's limit of threads is ignored.
 pub(super) fn active_blocks(function: &Function, threads: u64, dynamic_bytes: u64) -> u64 {
     let is_allowed = dynamic_bytes <= function.settings().dynamic_bytes_max.into();
     if is_allowed {
@@ -90,7 +90,7 @@ pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         limit => limit.min(most),
     };
     let dynamic_of = |threads: u64| match shared_of_block {
-        // SAFETY: the program vouched for the calls of its function when it asked for the best block.
+        // SAFETY: the program vouched for calls of its function when it passed it.
         Some(shared_of_block) => unsafe { shared_of_block(threads as i32) as u64 },
         None => shared_bytes as u64,
     };
@@ -118,7 +118,7 @@ pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
     Ok(())
 }
 
-// Blocks do not form clusters here.
+// Clusters are not supported.
 pub(crate) fn cuOccupancyMaxPotentialClusterSize(
     _size: Out<i32>,
     function: CUfunction,

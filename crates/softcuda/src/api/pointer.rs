@@ -1,4 +1,4 @@
-//! What lies at an address.
+//! Pointer attributes and address ranges.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::space::imports::ImportedBlock;
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::driver;
 
-/// As many attributes as are asked for at once: some more than there are.
+/// Maximum number of attributes in a call, which is more than there are.
 const ATTRIBUTES_MAX: u32 = 64;
 
 pub(crate) fn cuPointerGetAttribute(
@@ -43,14 +43,14 @@ pub(crate) fn cuPointerGetAttributes(
     Ok(())
 }
 
-/// What an attribute of an address that the driver does not know is.
+/// The value of an attribute for an address that the driver does not know.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     IsAnError,
     IsZero,
 }
 
-/// Yes and no are 32 bits wide, as the real driver writes them.
+/// Writes an attribute. Booleans are 32 bits wide, as the real driver writes them.
 fn write_attribute(
     data: UntypedPtr,
     attribute: CUpointer_attribute,
@@ -100,12 +100,12 @@ fn write_attribute(
     }
 }
 
-/// Whether the host reaches memory of a device where the device does.
+/// Returns whether the host can access device memory at its device address.
 fn is_host_visible(span: &Span) -> Result<bool, CUerror> {
     Ok(driver()?.space.reservations.arena().is_coherent() && !span.is_inaccessible())
 }
 
-/// Where the range starts that a block lies in, and its length: of a mapping, the reserved addresses.
+/// Returns the start and length of the range that contains a block: for a mapping, the reservation.
 fn enclosing_range(span: &Span) -> Result<(u64, u64), CUerror> {
     match span.kind {
         SpanKind::Mapped(_) => driver()?.space.reservations.containing(span.base).ok_or(CUerror::INVALID_VALUE),
@@ -127,7 +127,7 @@ fn access(span: &Span) -> u32 {
     }
 }
 
-/// How much of the addresses around a block is mapped with it.
+/// Returns how many bytes of the reservation around a block are mapped with it.
 fn mapping_bytes(span: &Span) -> u64 {
     match span.kind {
         SpanKind::Imported(ImportedBlock { pool: Some(_), .. }) => span.bytes.next_multiple_of(CHUNK_BYTES),
@@ -135,7 +135,7 @@ fn mapping_bytes(span: &Span) -> u64 {
     }
 }
 
-/// What all addresses of one memory share.
+/// Returns an id that all addresses of one memory share.
 fn block_id(span: &Span) -> u64 {
     match &span.kind {
         SpanKind::Mapped(mapping) => mapping.allocation.memory.inode(),
@@ -143,7 +143,7 @@ fn block_id(span: &Span) -> u64 {
     }
 }
 
-/// Zero in the type of the attribute.
+/// Writes zero in the type of the attribute.
 fn write_unknown(data: UntypedPtr, attribute: CUpointer_attribute) -> CUresult {
     match attribute {
         CUpointer_attribute::CONTEXT => data.set(CUcontext::NULL),

@@ -1,4 +1,4 @@
-//! Allocation in the order of streams.
+//! Memory pools and stream-ordered allocation.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::space::imports::{ImportEntry, ImportedBlock, ImportedMapping};
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::{DriverState, driver};
 
-/// The pool that a device has from the start.
+/// Returns the default pool of a device, created on first use.
 pub(super) fn default_pool(driver: &DriverState, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
     let mut pools = device.pools();
     if let Some(pool) = &pools.default {
@@ -32,7 +32,7 @@ pub(super) fn default_pool(driver: &DriverState, device: &Arc<Device>) -> Result
     Ok(pool)
 }
 
-/// A new pool of `device`, which is not among its pools yet.
+/// Creates a pool of `device` without adding it to the device's pools.
 fn create(driver: &DriverState, device: &Arc<Device>, origin: Origin, max_bytes: u64) -> Result<Arc<Pool>, CUerror> {
     let memory = Backing::create_uncharged(Some(Arc::clone(&device.memory.usage)), device.memory.arena.bytes());
     let memory = Arc::new(memory.map_err(|_| CUerror::OUT_OF_MEMORY)?);
@@ -52,7 +52,7 @@ fn insert(
     driver.pools.insert_with(make).1
 }
 
-/// The pool that `cuMemAllocAsync` takes from.
+/// Returns the pool of `cuMemAllocAsync`.
 pub(super) fn current_pool(driver: &DriverState, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
     let current = device.pools().current.clone();
     current.map_or_else(|| default_pool(driver, device), Ok)
@@ -127,7 +127,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     Ok(())
 }
 
-/// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
+/// Frees a block in stream order: the stream overwrites it when it gets there, and the pool records the fence.
 fn free_to_pool(stream_ref: &StreamRef<'_>, span: Arc<Span>, pool: &Arc<Pool>) -> CUresult {
     let (base, owner) = (span.base, Arc::clone(pool));
     let poison = move || {
@@ -140,12 +140,12 @@ fn free_to_pool(stream_ref: &StreamRef<'_>, span: Arc<Span>, pool: &Arc<Pool>) -
     Ok(())
 }
 
-/// The driver, for work that runs when its stream comes by.
+/// Returns the driver, for work that a stream runs.
 fn driver_in_work() -> &'static DriverState {
     driver().expect("work runs in a driver")
 }
 
-/// A pool whose memory this process has.
+/// Returns a pool whose memory belongs to this process.
 fn find_local(driver: &DriverState, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
     let pool = driver.pools.get(pool.0)?;
     if pool.origin == Origin::Imported { Err(CUerror::INVALID_VALUE) } else { Ok(pool) }
@@ -190,7 +190,7 @@ pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult {
     Ok(())
 }
 
-/// The switches are `int`, the rest `cuuint64_t`.
+/// Switches are of type `int`, other attributes `cuuint64_t`.
 fn is_switch(attribute: CUmemPool_attribute) -> bool {
     (1..=3).contains(&attribute.0)
 }
@@ -271,7 +271,7 @@ pub(crate) fn cuMemPoolExportToShareableHandle(
     export_fd(shareable, &pool.memory)
 }
 
-/// Lets other processes have the memory of a pool.
+/// Shares the memory of a pool with other processes.
 fn share(pool: &Pool) -> CUresult {
     let header = ShareHeader::new(ShareKind::Pool, pool.device, pool.memory.bytes());
     pool.memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)
@@ -300,7 +300,7 @@ pub(crate) fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, start: C
     let driver = driver()?;
     let span = driver.space.find_span(start.0).ok_or(CUerror::INVALID_VALUE)?;
     let SpanKind::Pool(pool) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
-    // The pool goes first.
+    // The pool must be shared before its blocks.
     if pool.origin != Origin::Exportable || !pool.memory.is_shared() || start.0 != span.base {
         return Err(CUerror::INVALID_VALUE);
     }

@@ -1,4 +1,4 @@
-//! Streams, and the program's own functions in their order.
+//! Streams, and host functions in stream order.
 
 use std::sync::Arc;
 
@@ -63,8 +63,8 @@ pub(crate) fn cuStreamGetCtx(stream: CUstream, context: Out<CUcontext>) -> CUres
     Ok(())
 }
 
-/// A stream that is asked for its capture, which the legacy one has none to tell of while streams are captured that it
-/// would wait for.
+/// Returns the stream of a call about captures. Fails for the legacy default stream while a stream that it would wait
+/// for is being captured.
 fn capturable_stream(driver: &DriverState, stream: CUstream) -> Result<StreamRef<'_>, CUerror> {
     let stream_ref = driver.stream_ref(stream)?;
     if stream_ref.is_legacy() && driver.captures.has_blocking(stream_ref.context.id) {
@@ -124,7 +124,7 @@ pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: InOut<CUstreamCaptureMode>
 pub(crate) fn cuStreamGetCtx_v2(stream: CUstream, context: Out<CUcontext>, green: Option<Out<usize>>) -> CUresult {
     context.set(driver()?.stream_ref(stream)?.context.handle);
     if let Some(green) = green {
-        // No stream here has a green context.
+        // Green contexts are not supported.
         green.set(0);
     }
     Ok(())
@@ -216,7 +216,7 @@ pub(crate) fn cuStreamAddCallback(
         return Err(CUerror::INVALID_VALUE);
     }
     let stream_ref = driver.stream_ref(stream)?;
-    // No graph calls what is told the state of its stream.
+    // Stream callbacks are not captured into graphs.
     stream_ref.submit_uncaptured(Vec::new(), Work::HostCall(HostCall::new(function, data.0 as usize)))?;
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! The table of the software driver, made from the one list: a function of the list that no entry serves does not
-//! compile. And what stands behind a symbol of the driver's library: a function of the list, an older form of one, or a
-//! refusal.
+//! The function tables of the software driver, generated from the list of `freehold-driver`: a listed function without
+//! an implementation does not compile. Also the look-up of symbols: a function of the list, an older version of one, or
+//! a stub that returns an error.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -44,7 +44,7 @@ mod entries {
     pub(super) use crate::api::value::*;
 }
 
-/// The software driver.
+/// Returns the function table of the software driver.
 ///
 /// # Safety
 /// Calls through the table are as unsafe as the C functions: see [`Vouched::new`].
@@ -52,7 +52,7 @@ pub const unsafe fn api() -> Api {
     API
 }
 
-/// The software driver with the calling thread's own stream in place of the null stream.
+/// Returns the function table of the software driver in which the null stream is the per-thread default stream.
 ///
 /// # Safety
 /// As for [`api()`].
@@ -63,7 +63,7 @@ pub const unsafe fn per_thread_api() -> Api {
 macro_rules! table {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         pub(crate) const API: Api = Api {
-            // SAFETY: the functions are the driver's; whoever gets the table from `api` vouches for what is called of it.
+            // SAFETY: the functions are the driver's; the caller of `api` vouches for its calls through the table.
             vouched: unsafe { Vouched::new() },
             $($name: legacy::$name,)*
         };
@@ -105,20 +105,20 @@ macro_rules! table {
 
 freehold_driver::with_functions!(table);
 
-/// What the null stream is to a program.
+/// The meaning of the null stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DefaultStream {
     Legacy,
     PerThread,
 }
 
-/// Stands behind every symbol that this driver does not serve. C lets it be called with any arguments: they are the
-/// caller's to clean up, and are not looked at.
+/// Returns `CUDA_ERROR_NOT_SUPPORTED`. Stands for every symbol that this driver does not support: C callers may pass
+/// any arguments, which this function ignores.
 pub extern "C" fn not_supported() -> CUresult {
     Err(CUerror::NOT_SUPPORTED)
 }
 
-/// `cuGetProcAddress` as CUDA 11 had it, without a status.
+/// Implements `cuGetProcAddress` as in CUDA 11, without a status.
 ///
 /// # Safety
 /// As the driver API says: `name` is null or ends in a NUL, and `function` is null or a place for one pointer.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn cuGetProcAddress(
     unsafe { (API.cuGetProcAddress_v2)(name, function, version, flags, ptr::null_mut()) }
 }
 
-/// The address of a symbol's function.
+/// Returns the address of a symbol's function.
 fn address(symbol: &Symbol, streams: DefaultStream) -> usize {
     match (Function::named(symbol.name), streams, symbol.per_thread) {
         (Some(function), DefaultStream::PerThread, Some(_)) => PER_THREAD_API.address(function),
@@ -168,7 +168,7 @@ fn cuGetProcAddress_v2(
         None if forms.is_empty() => (0, CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND),
         None => (0, CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT),
     };
-    // A name that is not found is no error: the address is null.
+    // A name that is not found is not an error: the address is null.
     function.set(address as *mut c_void);
     if let Some(status) = status {
         status.set(outcome);

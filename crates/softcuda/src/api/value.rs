@@ -1,4 +1,4 @@
-//! Words of memory that streams write and wait for.
+//! Memory words that streams write and wait for.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::state::driver_state::{DriverState, driver};
 
 const BATCH_COUNT_MAX: u32 = 256;
 
-/// Where a word lies, if it lies wholly in memory that the driver knows and that is not managed, on a multiple of its
-/// width.
+/// Returns a reference to a word. The word must be aligned to its width and lie wholly in memory that the driver knows
+/// and that is not managed.
 fn word_ref(driver: &DriverState, address: CUdeviceptr, width: WordWidth) -> Result<MemRef, CUerror> {
     let bytes = width.bytes() as u64;
     if !address.0.is_multiple_of(bytes) {
@@ -44,7 +44,7 @@ fn write(
     value: u64,
     flags: u32,
 ) -> Result<Work, CUerror> {
-    // The real driver refuses NO_MEMORY_BARRIER too, where it can write 64 bits.
+    // The real driver refuses NO_MEMORY_BARRIER too if it can write 64 bits.
     if flags != write_value_flags::DEFAULT {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -86,7 +86,7 @@ pub(crate) fn cuStreamBatchMemOp_v2(
     if flags != 0 || count > BATCH_COUNT_MAX {
         return Err(CUerror::INVALID_VALUE);
     }
-    // All are checked before the first is added: a refused batch does nothing.
+    // All operations are checked before the first is submitted: a refused batch does nothing.
     let operations = operations.read(count as usize)?;
     let works = operations.iter().map(|operation| work(driver, operation));
     for work in works.collect::<Result<Vec<_>, _>>()? {

@@ -306,7 +306,7 @@ impl KernelRun {
         self.end_slice(block, BlockProgress::Running);
     }
 
-    /// Runs about `limit` instructions on the calling thread, fewer if the kernel makes no progress.
+    /// Runs about `instructions` instructions on the calling thread, fewer if the kernel makes no progress.
     pub(super) fn step(
         &self,
         instructions: u64,

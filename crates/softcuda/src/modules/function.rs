@@ -1,4 +1,4 @@
-//! Functions: the kernels of a module, what can be asked of one and what can be set.
+//! Functions: the kernels of a module, with their attributes and settings.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, Weak};
@@ -10,10 +10,10 @@ use super::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, SHARED_BYTES_MAX, T
 use crate::base::sync::lock;
 use crate::objects::context::Context;
 
-/// The binary that kernels are said to be: that of the hardware.
+/// The reported binary version of kernels: that of the emulated hardware.
 const BINARY_VERSION: i32 = 90;
 
-/// Registers of one thread at the least and at the most, and of all threads of a block.
+/// Minimum and maximum number of registers of a thread, and the registers of all threads of a block.
 const REGISTERS_MIN: u32 = 8;
 const REGISTERS_MAX: u32 = 255;
 const REGISTERS_PER_BLOCK: u32 = 65_536;
@@ -24,13 +24,13 @@ pub(crate) struct Function {
     pub(crate) module: CUmodule,
     pub(crate) context: Weak<Context>,
     pub(crate) program: Arc<Program>,
-    /// Which of the program's kernels it is.
+    /// The index of the kernel in its program.
     pub(crate) index: usize,
-    /// Handed out to the program, for as long as the function lives.
+    /// Exposed to the program while the function lives.
     pub(crate) name: CString,
-    /// Bytes of the constants of its module.
+    /// Size in bytes of the constants of its module.
     pub(crate) constant_bytes: u64,
-    /// Shared with the kernel of a library that it comes from.
+    /// Shared with the library kernel that it comes from.
     pub(crate) settings: Arc<Mutex<Settings>>,
 }
 
@@ -44,12 +44,12 @@ impl Function {
     }
 }
 
-/// What the program has set of a kernel.
+/// The settings of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Dynamic shared memory that a launch may ask for.
+    /// Maximum dynamic shared memory of a launch.
     pub(crate) dynamic_bytes_max: u32,
-    /// Percent of the cache to be shared memory; -1 leaves it to the driver.
+    /// Percentage of the L1 cache to use as shared memory; -1 leaves it to the driver.
     carveout: i32,
     pub(crate) cache_config: u32,
     non_portable_cluster: bool,
@@ -93,8 +93,7 @@ fn static_bytes(kernel: &Kernel) -> u32 {
     u32::try_from(kernel.shared_bytes).unwrap_or(u32::MAX)
 }
 
-/// Threads that a block of the kernel may have, as the driver tells it: a kernel that requires a shape says nothing of
-/// the most.
+/// Returns the maximum number of threads of a block, as the driver reports it: a required block shape does not count.
 pub(crate) fn threads_max(kernel: &Kernel) -> u32 {
     thread_count(kernel.max_threads)
 }
@@ -104,8 +103,8 @@ fn thread_count(bound: Option<[u32; 3]>) -> u32 {
     product.map_or(THREADS_MAX, |threads| u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, THREADS_MAX))
 }
 
-/// Registers of one thread: as many as the text has, but never so many that a block which the kernel allows does not
-/// fit. The hardware's compiler would keep the rest in memory.
+/// Returns the registers of one thread: as many as the PTX declares, but few enough that a block of the size that the
+/// kernel allows fits. The hardware's compiler would spill the rest to memory.
 pub(crate) fn registers(kernel: &Kernel) -> u32 {
     let largest = thread_count(kernel.required_threads.or(kernel.max_threads));
     let fitting = REGISTERS_PER_BLOCK / largest.next_multiple_of(128) / 8 * 8;
@@ -113,7 +112,7 @@ pub(crate) fn registers(kernel: &Kernel) -> u32 {
     kernel.registers.clamp(REGISTERS_MIN, most)
 }
 
-/// What a block of the kernel needs of a multiprocessor.
+/// Returns the resources of a multiprocessor that a block of the kernel needs.
 pub(crate) fn block_resources(kernel: &Kernel, threads: u64, dynamic_bytes: u64) -> BlockResources {
     let shared_bytes = kernel.shared_bytes.saturating_add(dynamic_bytes);
     BlockResources { threads, registers: registers(kernel).into(), shared_bytes }

@@ -1,6 +1,6 @@
-//! Images as the program hands them over: PTX text, a fat binary that carries some, or what a link of this driver's made.
+//! Images that the program passes: PTX text, a fat binary that contains PTX, or the output of this driver's linker.
 //!
-//! They are read through the kernel, no further than they say they are long, so that a wild address is a code.
+//! They are read through system calls, up to the length that they declare, so that a wild address is an error code.
 
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Error, ErrorKind, Image, LinkError, Unit};
@@ -11,26 +11,26 @@ const ELF_MAGIC: &[u8] = b"\x7fELF";
 const ELF_HEADER_BYTES: u64 = 64;
 const ELF_SECTION_BYTES: u64 = 64;
 
-/// How an image starts that a link of this driver's made: an ELF identification with a mark of our own, which no tool
-/// takes for machine code.
+/// The start of an image from this driver's linker: an ELF identification with our own padding, which no tool takes for
+/// machine code.
 const LINKED_MAGIC: &[u8; 16] = b"\x7fELF\x02\x01\x01FREEHOLD\0";
 
-/// Fat binaries, and the structure that points to one in a compiled program.
+/// The magic numbers of a fat binary, and of the structure that points to one in a compiled program.
 const FATBIN_MAGIC: u32 = 0xba55_ed50;
 const FATBIN_WRAPPER_MAGIC: u32 = 0x4662_43b1;
 
-/// In a fat binary: text, and the flags of what is compressed.
+/// In a fat binary: the kind of PTX entries, and the flags of compressed entries.
 const FATBIN_KIND_PTX: u16 = 1;
 const FATBIN_COMPRESSED: u64 = 0xf000;
 
-/// A text or a binary that says it is longer is none.
+/// An image that declares a greater length is invalid.
 const IMAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// The newest PTX that is understood, as 90 for 9.0, and the newest device.
+/// The newest supported PTX version, as 90 for 9.0, and the newest supported target.
 const PTX_VERSION_MAX: u32 = 90;
 const TARGET_MAX: u32 = 90;
 
-/// Why an image cannot be used, and what is written to the program's log of errors.
+/// The reason why an image cannot be used, and the text for the program's error log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadError {
     pub(crate) code: CUerror,
@@ -63,7 +63,7 @@ impl From<LinkError> for LoadError {
     }
 }
 
-/// The texts of an image at an address of the program's.
+/// Returns the PTX texts of an image at an address of the program.
 pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, CUerror> {
     if address == 0 {
         return Err(CUerror::INVALID_VALUE);
@@ -83,7 +83,7 @@ pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, CUerror> {
     ptx_in(&read_text(address)?)
 }
 
-/// The texts of an image that is all here.
+/// Returns the PTX texts of an image.
 pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<String>, CUerror> {
     if image.starts_with(LINKED_MAGIC) {
         return decode_linked(image).ok_or(CUerror::INVALID_IMAGE);
@@ -95,7 +95,7 @@ pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<String>, CUerror> {
         return fatbin_ptx(image).map(|text| vec![text]);
     }
     let end = image.iter().position(|&byte| byte == 0).unwrap_or(image.len());
-    // What is no text of Unicode is none of PTX either, and the compiler says where.
+    // Invalid UTF-8 is invalid PTX too, and the compiler reports where.
     let text = String::from_utf8_lossy(&image[..end]);
     if version(&text).is_none() {
         return Err(CUerror::INVALID_IMAGE);
@@ -103,8 +103,8 @@ pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<String>, CUerror> {
     Ok(vec![text.into_owned()])
 }
 
-/// Why a binary cannot be used that starts as ELF does: it is for no GPU, it is broken, or it is machine code, which
-/// this device does not execute.
+/// Returns the error for an ELF image: it is not for a GPU, it is malformed, or it is machine code, which this device
+/// does not execute.
 fn machine_code_error(image: &[u8]) -> CUerror {
     const MACHINE_CUDA: u64 = 190;
     let at = |offset| read_uint(image, offset, 2).unwrap_or(0);
@@ -116,12 +116,12 @@ fn machine_code_error(image: &[u8]) -> CUerror {
     if is_whole { CUerror::NO_BINARY_FOR_GPU } else { CUerror::UNKNOWN }
 }
 
-/// Whether an image is in the form of machine code, which an image of a link has too.
+/// Returns whether an image is in ELF form, as machine code and the output of a link are.
 pub(crate) fn is_binary(image: &[u8]) -> bool {
     image.starts_with(ELF_MAGIC)
 }
 
-/// Compiles and links texts.
+/// Compiles and links PTX texts.
 pub(crate) fn build(texts: &[String]) -> Result<Image, LoadError> {
     let units = texts.iter().map(|text| compile(text)).collect::<Result<Vec<_>, _>>()?;
     Ok(Image::link(units)?)
@@ -131,7 +131,7 @@ pub(crate) fn compile(text: &str) -> Result<Unit, LoadError> {
     Unit::compile(text).map_err(|error| LoadError::from_ptx(&error, text))
 }
 
-/// An image of texts that were linked, for the program to load.
+/// Encodes linked PTX texts as an image that the program can load.
 pub(crate) fn encode_linked(texts: &[String]) -> Vec<u8> {
     let bytes: usize = texts.iter().map(|text| text.len() + 1).sum();
     let mut image = LINKED_MAGIC.to_vec();
@@ -149,8 +149,8 @@ fn decode_linked(image: &[u8]) -> Option<Vec<String>> {
     texts.split(|&byte| byte == 0).map(|text| String::from_utf8(text.to_vec()).ok()).collect()
 }
 
-/// The text of a fat binary for the newest device that is not newer than this one. In one that is broken there is
-/// nothing for any.
+/// Returns the PTX of a fat binary for the newest target that is not newer than this device. A malformed fat binary has
+/// none.
 fn fatbin_ptx(image: &[u8]) -> Result<String, CUerror> {
     let at = |offset, bytes| read_uint(image, offset, bytes).ok_or(CUerror::NO_BINARY_FOR_GPU);
     let mut entry = at(6, 2)? as usize;
@@ -180,7 +180,7 @@ fn fatbin_ptx(image: &[u8]) -> Result<String, CUerror> {
     }
 }
 
-/// The version that a text starts with, as 86 for 8.6.
+/// Returns the PTX version of a text, as 86 for 8.6.
 fn version(text: &str) -> Option<u32> {
     let (_, after) = text.split_once(".version")?;
     let (major, minor) = after.split_whitespace().next()?.split_once('.')?;
@@ -213,7 +213,7 @@ fn read_fatbin(image: &MemRef) -> Result<Vec<u8>, CUerror> {
     read_bytes(image, header.saturating_add(read_word(image, 8)?))
 }
 
-/// All of an image that a link of this driver's made; of another ELF the header, or as much of one as there is.
+/// Reads all of an image from this driver's linker, or up to the header of another ELF image.
 fn read_elf(image: &MemRef) -> Result<Vec<u8>, CUerror> {
     let head = read_bytes(image, LINKED_MAGIC.len() as u64 + 8)?;
     match read_uint(&head, LINKED_MAGIC.len(), 8) {
@@ -222,7 +222,7 @@ fn read_elf(image: &MemRef) -> Result<Vec<u8>, CUerror> {
     }
 }
 
-/// A text with its NUL, read to the end of one page after the other.
+/// Reads a text up to its NUL, page by page.
 fn read_text(address: u64) -> Result<Vec<u8>, CUerror> {
     const PAGE: u64 = 4096;
     let mut text = Vec::new();

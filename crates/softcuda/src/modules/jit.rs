@@ -1,4 +1,4 @@
-//! Options of a load or of a link: where the program wants its logs, and what else it may say.
+//! JIT options of a load or a link: log buffers, wall time, and options that have no effect here.
 
 use std::time::Duration;
 
@@ -8,28 +8,29 @@ use super::image::LoadError;
 use crate::ffi::args::{InArray, WordArray};
 use crate::memory::mem_ref::MemRef;
 
-/// The last option there is.
+/// The last valid option.
 const OPTION_LAST: CUjit_option = CUjit_option::SPLIT_COMPILE;
 
-/// As many options as can be given: some more than there are.
+/// Maximum number of options in a call, which is more than there are.
 const OPTIONS_MAX: u32 = 64;
 
-/// The options of one call. The program keeps what they point to for as long as the call lasts, or the link.
+/// The options of one call. The program keeps the memory that they point to valid during the call, or until the link is
+/// destroyed.
 #[derive(Debug)]
 pub(crate) struct JitOptions {
     values: WordArray,
     info: LogBuffer,
     errors: LogBuffer,
-    /// Which of the values is to be the time it took.
+    /// The index of the value that receives the elapsed time.
     wall_time: Option<usize>,
 }
 
-/// Where a log goes.
+/// A log buffer of the program.
 #[derive(Debug, Default)]
 struct LogBuffer {
     address: u64,
     bytes: usize,
-    /// Which of the values is its length, and is to be what was written.
+    /// The index of the value that is the buffer's length and receives the written length.
     length: Option<usize>,
 }
 
@@ -57,7 +58,7 @@ impl JitOptions {
         Ok(options)
     }
 
-    /// Writes the logs of what was done, and says with which code it ended.
+    /// Writes the logs of an operation, and returns its result.
     pub(crate) fn write_logs<T>(&self, outcome: Result<T, LoadError>, took: Duration) -> Result<T, CUerror> {
         let log = outcome.as_ref().err().map_or("", |error| &error.log);
         self.info.write(self.values, "")?;
@@ -81,8 +82,8 @@ impl LogBuffer {
         self.address != 0 && self.bytes == 0
     }
 
-    /// Writes as much of a text as fits with a NUL behind it, and how much that was: without the NUL where all of it
-    /// fits, and with it where the buffer is full.
+    /// Writes as much of a text as fits with a terminating NUL, and stores the written length: without the NUL if the
+    /// whole text fits, with it if the buffer is full.
     fn write(&self, values: WordArray, text: &str) -> CUresult {
         let Some(length) = self.length else { return Ok(()) };
         let written = text.len().min(self.bytes.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! Libraries: images of no context, and their kernels. A library is loaded into each context where it is first needed.
+//! Libraries: images without a context, and their kernels. A library is loaded into each context on first use there.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -14,10 +14,10 @@ use crate::base::sync::lock;
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) handle: CUlibrary,
-    /// Or why there is none: that is said when it is first needed.
+    /// The image, or the error that is reported on first use.
     image: Result<Arc<Image>, CUerror>,
     kernels: Vec<Arc<Kernel>>,
-    /// By the number of the context.
+    /// By the id of the context.
     modules: Mutex<BTreeMap<u64, Arc<Module>>>,
 }
 
@@ -25,9 +25,9 @@ pub(crate) struct Library {
 pub(crate) struct Kernel {
     pub(crate) handle: CUkernel,
     pub(crate) library: Weak<Library>,
-    /// Which of the image's kernels it is.
+    /// The index of the kernel in the image.
     pub(crate) index: usize,
-    /// Handed out to the program, for as long as the kernel lives.
+    /// Exposed to the program while the kernel lives.
     pub(crate) name: CString,
     pub(crate) image: Arc<Image>,
     /// For each device.
@@ -39,12 +39,12 @@ impl Kernel {
         &self.image.kernels()[self.index]
     }
 
-    /// What is set of it on a device.
+    /// Returns the kernel's settings on a device.
     pub(crate) fn settings(&self, device: usize) -> &Arc<Mutex<Settings>> {
         &self.settings[device]
     }
 
-    /// Bytes of the constants of its library.
+    /// Returns the size in bytes of the constants of its library.
     pub(crate) fn constant_bytes(&self) -> u64 {
         self.image.variables().iter().filter(|variable| variable.constant).map(|variable| variable.bytes).sum()
     }
@@ -62,7 +62,7 @@ impl Library {
         Ok(&self.kernels)
     }
 
-    /// Its kernels, which are none where its image cannot be used.
+    /// Returns its kernels, or none if the image cannot be used.
     pub(crate) fn all_kernels(&self) -> &[Arc<Kernel>] {
         &self.kernels
     }
@@ -73,7 +73,7 @@ impl Library {
         self.image.as_deref().map_err(|&code| code)
     }
 
-    /// What it was loaded as, by the number of the context.
+    /// Returns the modules that it was loaded as, by the id of the context.
     pub(crate) fn modules(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Module>>> {
         lock(&self.modules)
     }

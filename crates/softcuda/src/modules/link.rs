@@ -1,4 +1,4 @@
-//! Links: texts that are added one after the other and become one image.
+//! Links: PTX texts that are added one by one and become one image.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::base::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Of the call that began it; its logs are those of the link.
+    /// The options of the call that created the link. Their logs are those of the link.
     pub(crate) options: JitOptions,
     state: Mutex<State>,
 }
@@ -21,11 +21,11 @@ pub(crate) struct Link {
 struct State {
     texts: Vec<String>,
     units: Vec<Unit>,
-    /// What the texts define, for nobody else to.
+    /// Symbols that the texts define, each of which may be defined once.
     defined: HashSet<String>,
-    /// Whether texts were found not to fit together: no image comes of them any more.
+    /// Whether texts were found not to link. The link then yields no image.
     is_broken: bool,
-    /// What was made of them. It stays where it is until the link ends, since the program has its address.
+    /// The finished image. It keeps its address until the link is destroyed, because the program holds it.
     image: Option<Box<[u8]>>,
 }
 
@@ -53,7 +53,7 @@ impl Link {
         Ok(())
     }
 
-    /// Makes the image, and says where it lies and how long it is.
+    /// Builds the image, and returns its address and length.
     pub(crate) fn complete(&self) -> Result<(usize, usize), LoadError> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -72,7 +72,7 @@ impl Link {
     }
 }
 
-/// Texts that do not fit together are not the same as one that does not compile.
+/// Converts a link error, whose code differs from that of a compile error.
 fn link_error(error: LinkError) -> LoadError {
     LoadError { code: CUerror::INVALID_SOURCE, ..error.into() }
 }

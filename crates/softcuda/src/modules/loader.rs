@@ -1,4 +1,4 @@
-//! Loads images: as modules into contexts, and as libraries, which become a module in each context where they are needed.
+//! Loads images: as modules into contexts, and as libraries, which become a module in each context on first use.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, Weak};
@@ -16,7 +16,7 @@ use crate::objects::context::Context;
 use crate::space::address_space::AddressSpace;
 use crate::space::span::SpanKind;
 
-/// Everything that was loaded, by its handles.
+/// All loaded modules and libraries, by handle.
 #[derive(Debug)]
 pub(crate) struct ModuleTables {
     pub(crate) modules: HandleTable<Module>,
@@ -35,7 +35,7 @@ impl ModuleTables {
         }
     }
 
-    /// Loads an image into a context. The kernels of a library have settings of their own.
+    /// Loads an image into a context. The kernels of a library have their own settings.
     pub(crate) fn load_module(
         &self,
         space: &AddressSpace,
@@ -47,7 +47,7 @@ impl ModuleTables {
         let addresses: Vec<_> = variables.iter().map(|variable| variable.address).collect();
         let (program, contents) = image.relocate(&addresses);
         for (variable, content) in variables.iter().zip(&contents) {
-            // What the text does not say is zero.
+            // Bytes without an initializer are zero.
             let mem = MemRef::device(&context.device.memory.arena, variable.address);
             mem.fill(0, &[0], variable.bytes)?;
             mem.write(0, content)?;
@@ -80,10 +80,11 @@ impl ModuleTables {
         Ok(module)
     }
 
-    /// Ends a module: its handle and those of its functions at once, its variables when the work of its context is done.
+    /// Unloads a module: removes its handle and those of its functions at once, and frees its variables when the work
+    /// of its context is done.
     ///
     /// # Errors
-    /// Somebody else has ended it.
+    /// Another call has unloaded it.
     pub(crate) fn unload_module(&self, space: &AddressSpace, engine: &Engine, module: &Module) -> CUresult {
         self.modules.remove(module.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
         for function in module.functions() {
@@ -124,10 +125,10 @@ impl ModuleTables {
         library
     }
 
-    /// Ends a library in every context, each when its work is done.
+    /// Unloads a library in every context, each when its work is done.
     ///
     /// # Errors
-    /// Somebody else has ended it.
+    /// Another call has unloaded it.
     pub(crate) fn unload_library(&self, space: &AddressSpace, engine: &Engine, library: &Library) -> CUresult {
         self.libraries.remove(library.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
         for kernel in library.all_kernels() {
@@ -135,13 +136,13 @@ impl ModuleTables {
         }
         let modules = std::mem::take(&mut *library.modules());
         for module in modules.into_values() {
-            // The end of its context may have ended it already.
+            // The destruction of its context may have unloaded it already.
             let _ended = self.unload_module(space, engine, &module);
         }
         Ok(())
     }
 
-    /// The module that a library is in a context, loaded there if it is not yet.
+    /// Returns the module of a library in a context, and loads it on first use.
     pub(crate) fn module_in(
         &self,
         space: &AddressSpace,
@@ -160,7 +161,7 @@ impl ModuleTables {
         Ok(module)
     }
 
-    /// The function that a kernel of a library is in a context.
+    /// Returns the function of a library kernel in a context.
     pub(crate) fn function_in(
         &self,
         space: &AddressSpace,
@@ -172,7 +173,7 @@ impl ModuleTables {
         module.functions().get(kernel.index).cloned().ok_or(CUerror::INVALID_HANDLE)
     }
 
-    /// The function with a handle, or the kernel of a library in a context.
+    /// Returns the function with a handle, or the library kernel's function in a context.
     pub(crate) fn find_function(
         &self,
         space: &AddressSpace,
@@ -186,7 +187,7 @@ impl ModuleTables {
         self.function_in(space, &kernel, &context()?)
     }
 
-    /// Ends the handles of the modules of a context that ends, and of their functions.
+    /// Removes the handles of the modules of a context that is being destroyed, and of their functions.
     pub(crate) fn remove_context(&self, context: &Context) {
         self.functions.remove_all(|function| context.is(&function.context));
         self.modules.remove_all(|module| context.is(&module.context));
@@ -194,10 +195,10 @@ impl ModuleTables {
 }
 
 fn c_name(kernel: &freehold_ptx::Kernel) -> CString {
-    CString::new(kernel.name.as_str()).expect("a name in a text holds no NUL")
+    CString::new(kernel.name.as_str()).expect("a name in PTX contains no NUL")
 }
 
-/// Memory for the variables of an image, or none at all.
+/// Allocates memory for all variables of an image. On failure it allocates nothing.
 fn alloc_variables(space: &AddressSpace, context: &Arc<Context>, image: &Image) -> Result<Vec<Variable>, CUerror> {
     let mut variables: Vec<Variable> = Vec::new();
     for variable in image.variables() {

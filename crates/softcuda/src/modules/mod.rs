@@ -1,4 +1,4 @@
-//! Code: images, what they become in a context, and what can be asked of a kernel.
+//! Code: images, the modules and libraries they are loaded as, and the attributes of kernels.
 
 pub(crate) mod function;
 pub(crate) mod image;

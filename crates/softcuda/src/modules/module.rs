@@ -1,4 +1,4 @@
-//! Modules: an image in a context, with its variables in the memory of the device.
+//! Modules: an image in a context, with its variables in device memory.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -11,10 +11,10 @@ use crate::objects::context::Context;
 pub(crate) struct Module {
     pub(crate) handle: CUmodule,
     pub(crate) context: Weak<Context>,
-    /// Whether it ends with a library, and only then.
+    /// Whether it belongs to a library and is unloaded only with it.
     pub(crate) is_from_library: bool,
     pub(crate) variables: Vec<Variable>,
-    /// In the order of the image. Set once, when the module has a handle for them to name.
+    /// In the order of the image. Set once, when the module has a handle, which the functions refer to.
     functions: OnceLock<Vec<Arc<Function>>>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Variable {
 }
 
 impl Module {
-    /// A module without functions, which name it by its handle.
+    /// Creates a module without functions, which need its handle.
     pub(crate) fn new(
         handle: CUmodule,
         context: &Arc<Context>,
@@ -36,12 +36,12 @@ impl Module {
         Self { handle, context: Arc::downgrade(context), is_from_library, variables, functions: OnceLock::new() }
     }
 
-    /// Gives the module its functions, once.
+    /// Sets the module's functions, once.
     pub(crate) fn set_functions(&self, functions: Vec<Arc<Function>>) {
-        self.functions.set(functions).expect("a module is given its functions once");
+        self.functions.set(functions).expect("the functions of a module are set once");
     }
 
-    /// Its context, if that is alive.
+    /// Returns its context, if that is alive.
     pub(crate) fn context(&self) -> Result<Arc<Context>, CUerror> {
         let context = self.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
         context.check_alive()?;
@@ -56,7 +56,7 @@ impl Module {
         self.functions().iter().find(|function| function.name.to_str() == Ok(name))
     }
 
-    /// The variable with a name, whether the text makes it visible or not.
+    /// Returns the variable with a name, whether it is visible or not.
     pub(crate) fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.iter().find(|variable| variable.name == name)
     }

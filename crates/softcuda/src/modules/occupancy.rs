@@ -1,44 +1,44 @@
-//! How many blocks of a kernel one multiprocessor of the hardware holds at once: pure arithmetic.
+//! Occupancy: how many blocks of a kernel fit on one multiprocessor of the hardware. Pure arithmetic.
 
-/// Multiprocessors of the device.
+/// Number of multiprocessors of the device.
 pub(crate) const MULTIPROCESSORS: u64 = 132;
 
-/// Blocks that a multiprocessor holds at the most.
+/// Maximum number of blocks on a multiprocessor.
 pub(crate) const BLOCKS_MAX: u64 = 32;
 
-/// Threads of a block at the most.
+/// Maximum number of threads of a block.
 pub(crate) const THREADS_MAX: u32 = 1024;
 
-/// Shared memory of a block, its own and what it is given at its launch, without asking for more.
+/// Maximum shared memory of a block, static and dynamic, without an opt-in.
 pub(crate) const SHARED_BYTES_DEFAULT: u32 = 48 << 10;
 
-/// The same for a kernel that asks for more.
+/// The same for a kernel that opts in.
 pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
 
 const WARPS_MAX: u64 = 64;
 const WARP_THREADS: u64 = 32;
 const REGISTERS: u64 = 65_536;
-/// Registers come to a warp in units of so many.
+/// Unit in which registers are allocated to a warp.
 const REGISTERS_UNIT: u64 = 256;
-/// Warps come to the four parts of a multiprocessor in turn.
+/// Warps are distributed over the four partitions of a multiprocessor.
 const WARPS_UNIT: u64 = 4;
 const SHARED_BYTES: u64 = 228 << 10;
-/// What the system takes of the shared memory of each block.
+/// Shared memory that the system reserves for each block.
 const SHARED_BYTES_RESERVED: u64 = 1 << 10;
 const SHARED_BYTES_UNIT: u64 = 128;
 
-/// What one block needs.
+/// The resources that one block needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockResources {
     /// At least one.
     pub(crate) threads: u64,
-    /// Of one thread.
+    /// Per thread.
     pub(crate) registers: u64,
     /// Static and dynamic.
     pub(crate) shared_bytes: u64,
 }
 
-/// Blocks that one multiprocessor holds at once.
+/// Returns the number of blocks that fit on one multiprocessor.
 pub(crate) fn max_active_blocks(need: BlockResources) -> u64 {
     if need.threads > u64::from(THREADS_MAX) || need.shared_bytes > u64::from(SHARED_BYTES_MAX) {
         return 0;
@@ -50,15 +50,15 @@ pub(crate) fn max_active_blocks(need: BlockResources) -> u64 {
     BLOCKS_MAX.min(WARPS_MAX / warps).min(warps_with_registers / warps).min(SHARED_BYTES / shared)
 }
 
-/// The dynamic shared memory of each of `count` blocks that share all there is, next to `static_bytes`. What the system
-/// takes of each is not left out: the real driver forgets it as well.
+/// Returns the dynamic shared memory of each of `count` blocks that share a multiprocessor, next to `static_bytes`. It
+/// does not subtract the reserved memory, because the real driver does not either.
 pub(crate) fn available_shared_bytes(count: u64, static_bytes: u64) -> u64 {
     let of_each = SHARED_BYTES / count.max(1) / SHARED_BYTES_UNIT * SHARED_BYTES_UNIT;
     of_each.saturating_sub(static_bytes)
 }
 
-/// The block size of up to `limit` threads with which most threads are at work, and how many blocks of it a
-/// multiprocessor holds, as `blocks_of` a size tells. Of equals the larger block.
+/// Returns the block size of up to `limit` threads with the most active threads, and its number of blocks per
+/// multiprocessor, which `blocks_of` computes. Prefers the larger of equally good blocks.
 pub(crate) fn best_block_size(limit: u64, blocks_of: impl Fn(u64) -> u64) -> (u64, u64) {
     let limit = limit.clamp(1, THREADS_MAX.into());
     let mut sizes: Vec<_> = (1..=limit / WARP_THREADS).map(|warps| warps * WARP_THREADS).collect();

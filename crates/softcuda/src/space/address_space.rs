@@ -1,4 +1,4 @@
-//! What lies at each address: the devices, the addresses that programs reserved, and the live spans.
+//! The address space of a process: its devices, the addresses that the program reserved, and the live spans.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,7 +17,7 @@ pub(crate) struct AddressSpace {
     pub(crate) devices: Vec<Arc<Device>>,
     pub(crate) reservations: AddressReservations,
     spans: RwLock<SpanMap>,
-    /// Goes up whenever kernels lose sight of a span.
+    /// Incremented whenever kernels lose access to a span.
     span_epoch: AtomicU64,
     last_id: AtomicU64,
 }
@@ -31,7 +31,7 @@ impl AddressSpace {
         usize::try_from(device.0).ok().and_then(|ordinal| self.devices.get(ordinal)).ok_or(CUerror::INVALID_DEVICE)
     }
 
-    /// A number that nothing else in this process has.
+    /// Returns a number that is unique within the process.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -44,21 +44,21 @@ impl AddressSpace {
         write(&self.spans)
     }
 
-    /// How often kernels lost sight of a span so far: while it is the same, every span that was found is there.
+    /// Returns the span epoch. While it is unchanged, every span that a kernel has looked up is still accessible.
     pub(crate) fn span_epoch(&self) -> u64 {
         self.span_epoch.load(Ordering::Acquire)
     }
 
-    /// Says that kernels may have lost something that they had found.
+    /// Invalidates the spans that kernels have looked up.
     pub(crate) fn bump_span_epoch(&self) {
         self.span_epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes away the mappings within these reserved addresses, of which there may be none. Nothing waits for work at
+    /// Unmaps the mappings within these reserved addresses, if there are any. Does not wait for work that accesses
     /// them.
     ///
     /// # Errors
-    /// The addresses are not reserved, or a mapping lies in them only in part.
+    /// The addresses are not reserved, or they contain only a part of a mapping.
     pub(crate) fn unmap(&self, start: u64, bytes: u64) -> Result<Vec<Arc<Span>>, CUerror> {
         let mut spans = self.spans_mut();
         if !self.reservations.contains(start, bytes) {
@@ -77,11 +77,11 @@ impl AddressSpace {
         Ok(ended)
     }
 
-    /// Where work of `device` reaches the bytes from `start` to `last`, to read or to write: nothing if the driver knows
-    /// nothing at `start`.
+    /// Returns the memory from `start` to `last` for work of `device` that reads or writes it, or `None` if the driver
+    /// knows no memory at `start`.
     ///
     /// # Errors
-    /// They lie in several blocks, or the device may not use them so.
+    /// The range lies in several blocks, or the device has no such access.
     pub(crate) fn resolve(
         &self,
         start: u64,
@@ -107,13 +107,14 @@ impl AddressSpace {
         Ok(Some((Arc::clone(span), mem)))
     }
 
-    /// Takes a span that leaves, from kernels too.
+    /// Removes a span that is being freed, so that kernels cannot access it either.
     pub(crate) fn finish_free(&self, span: &Span) {
         self.spans_mut().finish_free(span);
         self.bump_span_epoch();
     }
 
-    /// Takes a span that starts at `base` from the program, if `wanted` says so. Kernels reach it until its end.
+    /// Removes the span at `base` from the program's view if `wanted` returns true. Kernels can access it until
+    /// [`finish_free`](Self::finish_free).
     pub(crate) fn begin_free(&self, base: u64, wanted: impl Fn(&Span) -> bool) -> Result<Arc<Span>, CUerror> {
         let mut spans = self.spans_mut();
         if !spans.starting_at(base).is_some_and(|span| wanted(span)) {
@@ -122,7 +123,7 @@ impl AddressSpace {
         spans.begin_free(base).ok_or(CUerror::INVALID_VALUE)
     }
 
-    /// Ends a span and gives its memory back, if one starts there. Nothing may be at work on it any more.
+    /// Removes the span at `base`, if there is one, and frees its memory. No work may access it any more.
     pub(crate) fn free(&self, base: u64) {
         let left = { self.spans_mut().begin_free(base) };
         if let Some(span) = left {
@@ -131,7 +132,7 @@ impl AddressSpace {
         }
     }
 
-    /// Ends a span that kernels alone reach, and gives its memory back. False if none starts there.
+    /// Removes a span that only kernels access, and frees its memory. Returns false if none starts there.
     pub(crate) fn free_internal(&self, base: u64) -> bool {
         let Some(span) = ({ self.spans_mut().remove_internal(base) }) else { return false };
         self.bump_span_epoch();
@@ -139,7 +140,7 @@ impl AddressSpace {
         true
     }
 
-    /// Takes out every span that `unwanted` picks and gives their memory back. Nothing may be at work on it any more.
+    /// Removes every span for which `unwanted` returns true, and frees the memory. No work may access it any more.
     pub(crate) fn free_spans_if(&self, unwanted: impl Fn(&Span) -> bool) {
         let ended = self.spans_mut().remove_if(unwanted);
         self.bump_span_epoch();
@@ -148,15 +149,15 @@ impl AddressSpace {
         }
     }
 
-    /// The span that `address` lies in.
+    /// Returns the span that contains `address`.
     pub(crate) fn find_span(&self, address: u64) -> Option<Arc<Span>> {
         self.spans().containing(address).cloned()
     }
 
-    /// Enters a new span.
+    /// Inserts a new span.
     ///
     /// # Errors
-    /// Its context was destroyed meanwhile: the memory is still the caller's.
+    /// Its context was destroyed in the meantime: the caller still owns the memory.
     pub(crate) fn insert_span(
         &self,
         base: u64,
@@ -167,13 +168,13 @@ impl AddressSpace {
     ) -> CUresult {
         let span = self.new_span(base, bytes, device, context, kind);
         let mut spans = self.spans_mut();
-        // A context is dead before its spans are taken out, so that none is entered behind its back.
+        // A context is marked destroyed before its spans are removed, so no span is inserted after the removal.
         span.context.as_ref().map_or(Ok(()), |context| context.check_alive())?;
         spans.insert(span);
         Ok(())
     }
 
-    /// Allocates memory of a context's device and enters it.
+    /// Allocates memory of a context's device and inserts a span for it.
     pub(crate) fn alloc(&self, context: &Arc<Context>, bytes: u64, kind: SpanKind) -> Result<u64, CUerror> {
         let device = &context.device;
         let address = device.alloc(bytes, context.id)?;
@@ -184,7 +185,7 @@ impl AddressSpace {
         entered.map(|()| address)
     }
 
-    /// Enters a span of the program's own memory, unless it overlaps with one that is alive.
+    /// Inserts a span of the program's own memory, unless it overlaps a live one.
     pub(crate) fn register_host(&self, base: u64, bytes: u64, context: Arc<Context>, flags: u32) -> CUresult {
         let device = context.device.ordinal;
         let span = self.new_span(base, bytes, device, Some(context), SpanKind::Registered { flags });
@@ -197,7 +198,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// A span that is not entered yet.
+    /// Creates a span without inserting it.
     pub(crate) fn new_span(
         &self,
         base: u64,
@@ -209,7 +210,7 @@ impl AddressSpace {
         Arc::new(Span { base, bytes, device, context, kind, id: self.next_id(), sync_memops: false.into() })
     }
 
-    /// How work reaches `address` in `span`.
+    /// Returns a reference to `address` in `span`, for work.
     pub(crate) fn mem_ref(&self, span: &Arc<Span>, address: u64) -> MemRef {
         match &span.kind {
             SpanKind::Device
@@ -227,7 +228,7 @@ impl AddressSpace {
         }
     }
 
-    /// Gives back the memory of a span that was taken out of the spans. Nothing may be at work on it any more.
+    /// Frees the memory of a span that was removed. No work may access it any more.
     pub(crate) fn free_backing(&self, span: &Span) {
         if let SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Internal { .. } = span.kind {
             self.devices[span.device].memory.free(span.base, span.bytes);

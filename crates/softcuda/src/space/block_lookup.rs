@@ -1,6 +1,6 @@
-//! Memory whose blocks a library knows: pools of its own within one allocation of the driver's. The library is asked at
-//! each launch which block an argument leads to, and the answer stays with the launch: a block may be freed and handed out
-//! again, with another size, before the kernel runs.
+//! Block look-up for libraries with their own pools: memory in which the library, not the driver, knows the blocks. The
+//! driver asks the library at each launch for the block of each pointer argument and keeps the answer with the launch,
+//! because the block may be freed and reused with another size before the kernel runs.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -17,12 +17,12 @@ thread_local! {
     static READ_ONLY: RefCell<Vec<ReadArgument>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Says what the next launch of this thread only reads.
+/// Sets the arguments that the next launch of this thread only reads.
 pub(crate) fn set_read_only(arguments: Vec<ReadArgument>) {
     READ_ONLY.set(arguments);
 }
 
-/// Memory that was described.
+/// The memory regions that libraries registered.
 #[derive(Debug, Default)]
 pub(crate) struct BlockLookup {
     regions: RwLock<Regions>,
@@ -39,15 +39,15 @@ struct Region {
     id: u64,
     addresses: Range<u64>,
     find: FindBlock,
-    /// The library's own pointer, which only its function follows.
+    /// The library's pointer, which only its function dereferences.
     data: usize,
 }
 
 impl Region {
     fn find(&self, address: u64) -> Option<Extent> {
         let mut found = FoundBlock::default();
-        // SAFETY: whoever described the memory vouched for the function and its data until it is forgotten, which waits
-        // for the lock that the caller holds; `found` outlives the call, which writes one value to it.
+        // SAFETY: the caller of `register` vouched for the function and its data until `unregister`, which waits for
+        // the lock that the caller holds; `found` outlives the call, which writes one value to it.
         let answer = unsafe { (self.find)(self.data as *mut c_void, address, &mut found) };
         let access = match answer {
             LIVE => Access::ReadWrite,
@@ -57,8 +57,8 @@ impl Region {
         Some(Extent { start: found.base, bytes: found.bytes, access })
     }
 
-    /// Where an address leads: to the block that it lies in, and to the live one that ends there, for it may be the end of
-    /// that.
+    /// Returns the block that contains an address, and the live block that ends there, because the address may be its
+    /// end.
     fn blocks_at(&self, address: u64) -> Vec<Extent> {
         let around = self.find(address);
         let before = address.checked_sub(1).and_then(|last| self.find(last));
@@ -70,7 +70,7 @@ impl Region {
 }
 
 impl BlockLookup {
-    /// Adds memory. The id ends that.
+    /// Registers memory. The returned id unregisters it.
     pub(crate) fn register(&self, start: u64, bytes: u64, find: FindBlock, data: usize) -> Result<u64, CUerror> {
         let end = start.checked_add(bytes).ok_or(CUerror::INVALID_VALUE)?;
         let mut regions = write(&self.regions);
@@ -80,7 +80,7 @@ impl BlockLookup {
         Ok(id)
     }
 
-    /// Forgets memory. No look-up of it is under way afterwards.
+    /// Unregisters memory. No look-up in it is running afterwards.
     pub(crate) fn unregister(&self, id: u64) -> CUresult {
         let mut regions = write(&self.regions);
         let at = regions.live.iter().position(|region| region.id == id).ok_or(CUerror::INVALID_VALUE)?;
@@ -88,18 +88,19 @@ impl BlockLookup {
         Ok(())
     }
 
-    /// Asks nobody any more about addresses that were given back: whoever described them knows nothing of what lies there next.
+    /// Stops look-ups at addresses that were freed: the library does not know what is allocated there next.
     pub(crate) fn forget_range(&self, given: &Range<u64>) {
         let mut regions = write(&self.regions);
         let is_within =
             |region: &&mut Region| given.start <= region.addresses.start && region.addresses.end <= given.end;
-        // They stay until they are forgotten.
+        // The regions stay until they are unregistered.
         regions.live.iter_mut().filter(is_within).for_each(|region| region.addresses = 0..0);
     }
 
-    /// The pointers among the arguments of a launch whose blocks are known. `words` says where in them addresses come from.
+    /// Returns the pointers among the arguments of a launch whose blocks are known. `words` are the offsets of
+    /// arguments that the kernel uses as addresses.
     pub(crate) fn pointers(&self, kernel: &Kernel, words: &[u32], arguments: &[u8]) -> Vec<Pointer> {
-        // A thread that ends may launch, too.
+        // A launch is possible while the thread's locals are being destroyed.
         let read_only = READ_ONLY.try_with(RefCell::take).unwrap_or_default();
         let regions = read(&self.regions);
         if regions.live.is_empty() && read_only.is_empty() {
@@ -117,12 +118,12 @@ impl BlockLookup {
     }
 }
 
-/// What is known of a word at an offset of the arguments.
+/// Returns what is known about a word at an offset of the arguments.
 fn pointer_at(regions: &[Region], offset: u32, word: u64, read_only: Option<&ReadArgument>) -> Option<Pointer> {
     let leads_to = |addresses: &Range<u64>| !addresses.is_empty() && (addresses.start..=addresses.end).contains(&word);
     let around = regions.iter().filter(|region| leads_to(&region.addresses));
     let mut found: Vec<_> = around.map(|region| (region.addresses.clone(), region.blocks_at(word))).collect();
-    // Several devices may describe the same addresses, and one of them knows what lies there.
+    // Several devices may have registered the same addresses; one of them knows the block.
     found.sort_by_key(|(_, blocks)| blocks.is_empty());
     match (found.into_iter().next(), read_only) {
         (Some((region, mut blocks)), _) if !blocks.is_empty() => {

@@ -1,4 +1,4 @@
-//! Memory of other processes that is open here.
+//! Memory of other processes that this process has opened.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,20 +12,20 @@ use crate::memory::ipc_token::Token;
 use crate::objects::device::Device;
 use crate::objects::pool::Pool;
 
-/// Memory of another process, attached to addresses of a device until it is dropped.
+/// Memory of another process, attached at addresses of a device until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ImportedMapping {
     device: Arc<Device>,
     _memory: Arc<Backing>,
     /// The first address.
     start: u64,
-    /// Where in the memory it begins, and how much of it is attached.
+    /// The offset in the memory at which it begins, and the attached size.
     offset: u64,
     bytes: u64,
 }
 
 impl ImportedMapping {
-    /// Attaches the part of `memory` from `offset` on that holds `bytes`.
+    /// Attaches the part of `memory` that holds `bytes` from `offset` on.
     pub(crate) fn new(device: &Arc<Device>, memory: Arc<Backing>, offset: u64, bytes: u64) -> Result<Self, CUerror> {
         const GRAIN: u64 = 4096;
         let first = offset - offset % GRAIN;
@@ -38,14 +38,14 @@ impl ImportedMapping {
         Ok(Self { device: Arc::clone(device), _memory: memory, start, offset: first, bytes })
     }
 
-    /// Whether the block that a token names lies in it.
+    /// Returns whether it contains the block that a token names.
     pub(crate) fn contains(&self, token: &Token) -> bool {
         let end = token.offset.checked_add(token.bytes);
         let lies_within = token.offset >= self.offset && end.is_some_and(|end| end <= self.offset + self.bytes);
         token.bytes > 0 && lies_within && token.device as usize == self.device.ordinal
     }
 
-    /// The address of what lies at `offset` of the memory.
+    /// Returns the address of `offset` of the memory.
     pub(crate) fn address(&self, offset: u64) -> u64 {
         self.start + (offset - self.offset)
     }
@@ -57,32 +57,32 @@ impl Drop for ImportedMapping {
     }
 }
 
-/// A block of another process. Its memory stays attached until the last of those who share it is gone, work too.
+/// A block of another process. Its memory stays attached until the last user, including work, has dropped it.
 #[derive(Debug)]
 pub(crate) struct ImportedBlock {
     pub(crate) token: Token,
-    /// The pool that it is of, if not of `cuMemAlloc`.
+    /// The pool of the block, if it was not allocated by `cuMemAlloc`.
     pub(crate) pool: Option<Arc<Pool>>,
     pub(crate) _mapping: Arc<ImportedMapping>,
 }
 
-/// What of other processes is open here.
+/// The memory and pools of other processes that are open here.
 #[derive(Debug, Default)]
 pub(crate) struct Imports {
     blocks: Mutex<Blocks>,
-    /// Pools by their memory, and how often each was imported.
+    /// Pools by their memory, each with the number of its imports.
     pools: Mutex<BTreeMap<u64, (Arc<Pool>, usize)>>,
 }
 
-/// Blocks by their memory and their place in it.
+/// Blocks by their memory and their offset in it.
 type Blocks = BTreeMap<(u64, u64), ImportEntry>;
 
-/// A block that is open.
+/// An open block.
 #[derive(Debug, Clone)]
 pub(crate) struct ImportEntry {
     pub(crate) address: u64,
     pub(crate) mapping: Arc<ImportedMapping>,
-    /// The number of the context that it was opened in. Blocks of pools are of none.
+    /// The id of the context that opened it. `None` for blocks of pools.
     pub(crate) context: Option<u64>,
     pub(crate) open_count: usize,
 }
@@ -92,22 +92,22 @@ impl Imports {
         lock(&self.blocks)
     }
 
-    /// Any block that lies in this memory.
+    /// Returns any block in this memory.
     pub(crate) fn find_by_inode(blocks: &Blocks, inode: u64) -> Option<&ImportEntry> {
         blocks.range((inode, 0)..=(inode, u64::MAX)).next().map(|(_, import)| import)
     }
 
-    /// Forgets a block.
+    /// Removes a block.
     pub(crate) fn remove(&self, opened: &ImportedBlock) {
         self.blocks().remove(&opened.token.key());
     }
 
-    /// Forgets the blocks of a context that ends.
+    /// Removes the blocks of a context that is being destroyed.
     pub(crate) fn remove_context(&self, context_id: u64) {
         self.blocks().retain(|_, import| import.context != Some(context_id));
     }
 
-    /// The pool with this memory, once more; or a new one.
+    /// Returns the imported pool with this memory and counts one more import, or inserts a new one.
     pub(crate) fn pool(&self, inode: u64, make: impl FnOnce() -> Arc<Pool>) -> Arc<Pool> {
         let mut pools = lock(&self.pools);
         let (pool, open_count) = pools.entry(inode).or_insert_with(|| (make(), 0));
@@ -115,10 +115,10 @@ impl Imports {
         Arc::clone(pool)
     }
 
-    /// Gives an imported pool back, and says whether it was for the last time.
+    /// Drops one import of a pool, and returns whether it was the last.
     ///
     /// # Errors
-    /// Blocks of it are open.
+    /// Blocks of the pool are open.
     pub(crate) fn release_pool(&self, inode: u64) -> Result<bool, CUerror> {
         if Self::find_by_inode(&self.blocks(), inode).is_some() {
             return Err(CUerror::INVALID_VALUE);

@@ -1,8 +1,8 @@
-//! The memory that a kernel reaches: the live spans, checked to the byte at every access.
+//! The memory that a kernel can access: the live spans, checked to the byte at every access.
 //!
-//! Each slice of a block has a view of its own, with the spans that it met last. A view trusts them for as long as no
-//! span was lost to kernels since, which one atomic load tells. All accesses are atomic in their width: kernels, copies
-//! and the program may race as they do on a GPU, and nothing worse comes of it than mixed values.
+//! Each slice of a block has its own view, which caches the spans used last. The cache is valid until kernels lose
+//! access to a span, which one atomic load of the span epoch detects. All accesses are atomic in their width: kernels,
+//! copies and the program may race as they do on a GPU, and a race gives mixed values, nothing worse.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -16,10 +16,10 @@ use crate::base::sync::lock;
 use crate::memory::mem_ref::is_host_mapped;
 use crate::objects::context::Context;
 
-/// Spans that a view remembers: as many as the arrays that a kernel commonly uses at once.
+/// Number of cached spans: as many as the arrays that a kernel commonly uses at once.
 const TLB_ENTRIES: usize = 8;
 
-/// What a kernel in a context sees.
+/// The memory as a kernel in a context sees it.
 #[derive(Debug)]
 pub(crate) struct KernelMemory<'c> {
     space: &'c AddressSpace,
@@ -27,35 +27,35 @@ pub(crate) struct KernelMemory<'c> {
     tlb: [TlbEntry; TLB_ENTRIES],
     /// The entry that was hit last.
     last: usize,
-    /// The entry that gives way next.
+    /// The entry that is replaced next.
     oldest: usize,
-    /// What `AddressSpace::span_epoch` said when the tlb were opened.
+    /// The value of `AddressSpace::span_epoch` when the entries were filled.
     epoch: u64,
 }
 
-/// A span that a view remembers.
+/// A cached span.
 #[derive(Debug, Clone)]
 struct TlbEntry {
     base: u64,
-    /// Zero where there is no span.
+    /// Zero in an empty entry.
     bytes: u64,
     is_writable: bool,
-    /// Where the driver reaches the byte at `base`.
+    /// The driver's pointer to the byte at `base`.
     start: *mut u8,
-    /// Keeps the pages that `start` points to.
+    /// Keeps the pages that `start` points to alive.
     _keep: Option<Arc<Span>>,
 }
 
 impl TlbEntry {
     const EMPTY: Self = Self { base: 0, bytes: 0, is_writable: false, start: std::ptr::null_mut(), _keep: None };
 
-    /// Whether `bytes` from `address` on lie in it.
+    /// Returns whether `bytes` from `address` on lie in the span.
     fn contains(&self, address: u64, bytes: u64) -> bool {
         let offset = address.wrapping_sub(self.base);
         offset < self.bytes && self.bytes - offset >= bytes
     }
 
-    /// Where the driver reaches an address that lies in it.
+    /// Returns the driver's pointer to an address in the span.
     fn at(&self, address: u64) -> *mut u8 {
         self.start.wrapping_add((address - self.base) as usize)
     }
@@ -73,7 +73,7 @@ impl<'c> KernelMemory<'c> {
         Self { space, context, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
     }
 
-    /// Forgets the tlb if a span was lost since they were opened.
+    /// Clears the cache if kernels have lost access to a span since it was filled.
     fn flush_if_stale(&mut self) {
         let epoch = self.space.span_epoch();
         if epoch != self.epoch {
@@ -82,7 +82,7 @@ impl<'c> KernelMemory<'c> {
         }
     }
 
-    /// Where the driver reaches `bytes` at `address`.
+    /// Returns the driver's pointer to `bytes` at `address`.
     fn pointer(&mut self, address: u64, bytes: u64, access: Access) -> Result<*mut u8, OutOfBounds> {
         if !self.tlb[self.last].contains(address, bytes) {
             let found = self.tlb.iter().position(|entry| entry.contains(address, bytes));
@@ -98,7 +98,8 @@ impl<'c> KernelMemory<'c> {
         Ok(entry.at(address))
     }
 
-    /// The entry that was hit last, if all lanes lie in it: then none needs a look of its own.
+    /// Returns the entry that was hit last if it contains the addresses of all lanes, so that no lane needs its own
+    /// look-up.
     fn entry_for_all_lanes(
         &self,
         width: Width,
@@ -121,7 +122,7 @@ impl<'c> KernelMemory<'c> {
         (is_whole && (access == Access::Read || entry.is_writable)).then_some(entry)
     }
 
-    /// Opens an entry for the span at `address`, if `bytes` lie in it.
+    /// Fills an entry for the span at `address`, if the span contains `bytes`.
     fn fill_tlb(&mut self, address: u64, bytes: u64) -> Option<usize> {
         let span = { self.space.spans().find_for_kernel(address).cloned() }?;
         let permissions = self.permissions(&span);
@@ -136,8 +137,9 @@ impl<'c> KernelMemory<'c> {
             | SpanKind::Imported(_) => self.space.devices[span.device].memory.arena.pointer(span.base),
             SpanKind::Mapped(_) => self.space.reservations.arena().pointer(span.base),
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.start(),
-            // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is
-            // told so; one that breaks it later, in the middle of a slice, gets what a wild pointer of its own gets.
+            // The program promised to keep its registered pages mapped. If they are unmapped by now, the access is a
+            // fault. If they are unmapped in the middle of a slice, the access crashes, as a wild pointer of the
+            // program would.
             SpanKind::Registered { .. } if !is_host_mapped(span.base, span.bytes) => return None,
             SpanKind::Registered { .. } => span.base as *mut u8,
         };
@@ -158,7 +160,7 @@ impl<'c> KernelMemory<'c> {
     }
 }
 
-/// What a kernel may do with a span.
+/// The accesses to a span that a kernel is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Permissions {
     can_read: bool,
@@ -173,7 +175,8 @@ fn permissions_of(flags: CUmemAccess_flags) -> Permissions {
 }
 
 impl KernelMemory<'_> {
-    /// What a kernel of this context may do with a span: memory of another device only as far as that was allowed.
+    /// Returns the accesses to a span that kernels of this context are allowed. Memory of another device needs peer
+    /// access.
     fn permissions(&self, span: &Span) -> Permissions {
         let all = Permissions { can_read: true, can_write: true };
         let own = self.context.device.ordinal;
@@ -293,7 +296,7 @@ impl Memory for KernelMemory<'_> {
     }
 }
 
-/// Memory for a kernel's `malloc`, within the limit of its context.
+/// Allocates memory for a kernel's `malloc`, within the limit of its context.
 fn kernel_malloc(space: &AddressSpace, context: &Arc<Context>, bytes: u64) -> Option<u64> {
     context.malloc_is_used.store(true, Ordering::Relaxed);
     let limit = context.limit(CUlimit::MALLOC_HEAP_SIZE);
@@ -309,7 +312,7 @@ fn kernel_malloc(space: &AddressSpace, context: &Arc<Context>, bytes: u64) -> Op
     allocated.ok()
 }
 
-/// The lanes whose bit is set, from the lowest on.
+/// Returns the lanes whose bit is set, lowest first.
 fn active_lanes(lanes: u32) -> impl Iterator<Item = usize> {
     let mut left = lanes;
     std::iter::from_fn(move || {
@@ -319,14 +322,14 @@ fn active_lanes(lanes: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-// The pointers below come from `KernelMemory::pointer` and `KernelMemory::entry_for_all_lanes`: as many bytes as the access is wide lie in a span whose pages the
-// entry keeps mapped, or which the program promised to keep mapped; and they are aligned, which the kernel's own
-// check of the address made sure of, since the driver's mappings keep an address's place within its page.
+// The pointers below come from `KernelMemory::pointer` and `KernelMemory::entry_for_all_lanes`: the accessed bytes lie
+// in a span whose pages the entry keeps mapped, or which the program promised to keep mapped. They are aligned: the
+// kernel checks the alignment of the address, and the driver's mappings preserve an address's offset within its page.
 
 fn load(pointer: *mut u8, width: Width) -> u64 {
     macro_rules! read {
         ($atomic:ty) => {{
-            // SAFETY: as the comment above says; nobody makes a reference to these bytes but to an atomic.
+            // SAFETY: as the comment above says; references to these bytes are only ever references to atomics.
             let word = unsafe { <$atomic>::from_ptr(pointer.cast()) };
             word.load(Ordering::Relaxed).into()
         }};
@@ -355,7 +358,7 @@ fn store(pointer: *mut u8, width: Width, value: u64) {
     }
 }
 
-/// Replaces a word by what `change` makes of it, and returns what was there.
+/// Replaces a word by the result of `change`, and returns the old value.
 fn update(pointer: *mut u8, width: Width, change: &mut dyn FnMut(u64) -> u64) -> u64 {
     macro_rules! replace {
         ($atomic:ty, $kind:ty) => {{

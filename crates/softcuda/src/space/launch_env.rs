@@ -1,4 +1,5 @@
-//! Where a kernel runs: the memory that it reaches, where its output goes, and who hears of its end.
+//! The environment of a launch: the memory that its kernel can access, the output of `printf`, and the report of its
+//! end.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use crate::engine::kernel_env::KernelEnv;
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
 
-/// Bytes that instructions of shared memory can tell apart.
+/// Size of the address window of shared memory.
 const SHARED_WINDOW_BYTES: u64 = 16 << 20;
 
-/// Where the blocks of a cooperative launch meet.
+/// Size of the workspace of a cooperative launch.
 const WORKSPACE_BYTES: u64 = 64;
 
 #[derive(Debug)]
@@ -25,13 +26,13 @@ pub(crate) struct LaunchEnv {
     space: &'static AddressSpace,
     log: &'static Log,
     context: Arc<Context>,
-    /// Where the blocks of a cooperative launch meet. It ends with the env.
+    /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
 }
 
 impl LaunchEnv {
     /// # Errors
-    /// There is no memory for the place where the blocks of a cooperative launch meet.
+    /// There is no memory for the workspace of a cooperative launch.
     pub(crate) fn new(
         space: &'static AddressSpace,
         log: &'static Log,
@@ -85,13 +86,13 @@ impl KernelEnv for LaunchEnv {
 impl Drop for LaunchEnv {
     fn drop(&mut self) {
         if let Some(workspace) = self.workspace {
-            // The end of the context may have taken it already.
+            // The context's destruction may have freed it already.
             self.space.free_internal(workspace);
         }
     }
 }
 
-/// A failed assertion as the real driver tells of it: with the thread, in its own form.
+/// Formats a failed assertion as the real driver does, with the block and the thread.
 fn assert_message(message: &str, fault: &Fault) -> String {
     let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
     let place = format!(": block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}] Assertion `");
@@ -100,9 +101,9 @@ fn assert_message(message: &str, fault: &Fault) -> String {
 
 fn error_code(fault: &FaultKind) -> CUerror {
     match fault {
-        // Beyond the window that shared memory has among all addresses, hardware finds fault with the instruction.
+        // Beyond the window of shared memory, hardware reports an illegal instruction.
         FaultKind::Address { space: "shared", address: SHARED_WINDOW_BYTES.., .. } => CUerror::ILLEGAL_INSTRUCTION,
-        // A stack that is too short runs into what lies behind it.
+        // A stack overflow accesses the memory after the stack.
         FaultKind::Address { .. } | FaultKind::Stack { .. } => CUerror::ILLEGAL_ADDRESS,
         FaultKind::Misaligned { .. } => CUerror::MISALIGNED_ADDRESS,
         FaultKind::Space { .. } => CUerror::INVALID_ADDRESS_SPACE,

@@ -1,4 +1,4 @@
-//! What lies at an address, and who may reach it.
+//! Address look-up: the memory at each address, and the accesses that are allowed.
 
 pub(crate) mod address_space;
 pub(crate) mod block_lookup;

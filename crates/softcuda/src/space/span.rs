@@ -1,4 +1,4 @@
-//! What lies at an address: every block of memory that the driver knows of, by address.
+//! Spans: every block of memory that the driver knows, by address.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::memory::mapping::Mapping;
 use crate::objects::context::Context;
 use crate::objects::pool::Pool;
 
-/// Freed blocks that are remembered, to tell a kernel that strays into one.
+/// Number of freed blocks that are remembered, for error messages about accesses to freed memory.
 const FREED_MAX: usize = 4096;
 
-/// A block of memory, alive for as long as it is in the [`SpanMap`]. Work that was given it before keeps the pages.
+/// A block of memory, alive while it is in the [`SpanMap`]. Work that refers to it keeps its pages alive longer.
 #[derive(Debug)]
 pub(crate) struct Span {
     pub(crate) base: u64,
     pub(crate) bytes: u64,
     pub(crate) device: usize,
-    /// The context that allocated it. Memory of a pool belongs to none.
+    /// The context that allocated it. `None` for memory of a pool.
     pub(crate) context: Option<Arc<Context>>,
     pub(crate) kind: SpanKind,
-    /// Never the same for two allocations of one process.
+    /// Unique within the process.
     pub(crate) id: u64,
-    /// Whether synchronous calls on this block wait also where they need not.
+    /// Whether synchronous calls on this block wait even if they could return early.
     pub(crate) sync_memops: AtomicBool,
 }
 
@@ -36,19 +36,19 @@ pub(crate) enum SpanKind {
     Device,
     /// `cuMemAllocAsync`.
     Pool(Arc<Pool>),
-    /// `cuMemHostAlloc`, with the flags of it.
+    /// `cuMemHostAlloc`, with its flags.
     Pinned { pages: Arc<HostPages>, flags: u32 },
-    /// `cuMemHostRegister`: the program's own pages.
+    /// `cuMemHostRegister`: pages of the program.
     Registered { flags: u32 },
     /// `cuMemAllocManaged`.
     Managed { pages: Arc<HostPages>, advice: Arc<AdviceMap> },
-    /// A variable of a module: memory of the device's that ends with the module.
+    /// A variable of a module: device memory that lives as long as the module.
     Variable { constant: bool },
     /// `cuMemMap`.
     Mapped(Arc<Mapping>),
     /// Memory of another process: `cuIpcOpenMemHandle`, or a block of an imported pool.
     Imported(ImportedBlock),
-    /// What kernels alone know of: memory of their `malloc`, or where the blocks of a cooperative launch meet.
+    /// Memory that only kernels know: from their `malloc`, or the workspace of a cooperative launch.
     Internal { from_malloc: bool },
 }
 
@@ -57,24 +57,24 @@ impl Span {
         self.base + self.bytes
     }
 
-    /// Waits for all work of the context that it belongs to.
+    /// Waits for all work of the span's context.
     pub(crate) fn synchronize_owner(&self, engine: &Engine) {
         if let Some(owner) = &self.context {
             owner.synchronize(engine);
         }
     }
 
-    /// Whether it is a block of an imported pool.
+    /// Returns whether it is a block of an imported pool.
     pub(crate) fn is_pool_import(&self) -> bool {
         matches!(&self.kind, SpanKind::Imported(opened) if opened.pool.is_some())
     }
 
-    /// Whether it is mapped and no device has access to it.
+    /// Returns whether it is mapped and no device has access to it.
     pub(crate) fn is_inaccessible(&self) -> bool {
         matches!(&self.kind, SpanKind::Mapped(mapping) if mapping.is_inaccessible())
     }
 
-    /// Whether the host may touch it by its address.
+    /// Returns whether the host can access it at its address.
     pub(crate) fn is_on_host(&self) -> bool {
         matches!(self.kind, SpanKind::Pinned { .. } | SpanKind::Registered { .. })
     }
@@ -84,12 +84,12 @@ impl Span {
 #[derive(Debug, Default)]
 pub(crate) struct SpanMap {
     by_base: BTreeMap<u64, Arc<Span>>,
-    /// Freed, so that no call knows of them, but not before work that was added earlier: kernels still reach them.
-    /// Several may start at one address, which pools hand out again at once.
+    /// Freed spans, which calls no longer find but kernels still access: work that was submitted before the free uses
+    /// them. Several may start at one address, because pools reuse addresses at once.
     freeing: BTreeMap<(u64, u64), Arc<Span>>,
-    /// What kernels alone reach.
+    /// Spans that only kernels access.
     internal: BTreeMap<u64, Arc<Span>>,
-    /// Base and length of what was freed last, the last one at the end.
+    /// Base and length of the spans freed last, the most recent at the end.
     freed: VecDeque<(u64, u64)>,
 }
 
@@ -100,20 +100,20 @@ impl SpanMap {
         assert!(replaced.is_none(), "two live spans never start at one address");
     }
 
-    /// Takes a span from the program. Kernels reach it until [`finish_free`](Self::finish_free).
+    /// Removes a span from the program's view. Kernels can access it until [`finish_free`](Self::finish_free).
     pub(crate) fn begin_free(&mut self, base: u64) -> Option<Arc<Span>> {
         let span = self.by_base.remove(&base)?;
         self.freeing.insert((base, span.id), Arc::clone(&span));
         Some(span)
     }
 
-    /// Takes a span that leaves from kernels too.
+    /// Removes a span that is being freed from the kernels' view too.
     pub(crate) fn finish_free(&mut self, span: &Span) {
         self.freeing.remove(&(span.base, span.id));
         self.remember_freed(span);
     }
 
-    /// Ends what kernels alone reach.
+    /// Removes a span that only kernels access.
     pub(crate) fn remove_internal(&mut self, base: u64) -> Option<Arc<Span>> {
         let span = self.internal.remove(&base)?;
         self.remember_freed(&span);
@@ -127,17 +127,17 @@ impl SpanMap {
         self.freed.push_back((span.base, span.bytes));
     }
 
-    /// The span that starts at `base`.
+    /// Returns the span that starts at `base`.
     pub(crate) fn starting_at(&self, base: u64) -> Option<&Arc<Span>> {
         self.by_base.get(&base)
     }
 
-    /// The span that `address` lies in.
+    /// Returns the span that contains `address`.
     pub(crate) fn containing(&self, address: u64) -> Option<&Arc<Span>> {
         containing(&self.by_base, address)
     }
 
-    /// The span that `address` lies in for a kernel.
+    /// Returns the span that contains `address` in the kernels' view.
     pub(crate) fn find_for_kernel(&self, address: u64) -> Option<&Arc<Span>> {
         let freeing = || {
             let before = self.freeing.range(..=(address, u64::MAX)).rev();
@@ -146,23 +146,23 @@ impl SpanMap {
         self.containing(address).or_else(|| containing(&self.internal, address)).or_else(freeing)
     }
 
-    /// What a kernel's `malloc` gave at `base`.
+    /// Returns the block of a kernel's `malloc` that starts at `base`.
     pub(crate) fn malloc_block(&self, base: u64) -> Option<&Arc<Span>> {
         self.internal.get(&base).filter(|span| matches!(span.kind, SpanKind::Internal { from_malloc: true }))
     }
 
-    /// What a kernel's `malloc` gave and `address` lies in.
+    /// Returns the block of a kernel's `malloc` that contains `address`.
     pub(crate) fn malloc_block_containing(&self, address: u64) -> Option<&Arc<Span>> {
         containing(&self.internal, address).filter(|span| matches!(span.kind, SpanKind::Internal { from_malloc: true }))
     }
 
-    /// A span that overlaps `base..base + bytes`, which is not empty and does not wrap around.
+    /// Returns a span that overlaps `base..base + bytes`, which is not empty and does not wrap around.
     pub(crate) fn overlapping(&self, base: u64, bytes: u64) -> Option<&Arc<Span>> {
         let (_, span) = self.by_base.range(..base + bytes).next_back()?;
         (span.end() > base).then_some(span)
     }
 
-    /// The mappings that lie side by side from exactly `start` to exactly `start + bytes`.
+    /// Returns the adjacent mappings that cover exactly `start..start + bytes`.
     pub(crate) fn mapped_run(&self, start: u64, bytes: u64) -> Option<Vec<Arc<Mapping>>> {
         let (mut at, end) = (start, start + bytes);
         let mut run = Vec::new();
@@ -175,7 +175,7 @@ impl SpanMap {
         (at == end).then_some(run)
     }
 
-    /// The mappings that hold the bytes from `start` to `last`, of which the first lies in `first`.
+    /// Returns the mappings that hold the bytes from `first` up to `last`.
     pub(crate) fn mappings_covering(&self, first: &Span, last: u64) -> Option<Vec<Arc<Mapping>>> {
         let mut run = Vec::new();
         let mut at = first.base;
@@ -190,7 +190,8 @@ impl SpanMap {
         }
     }
 
-    /// Takes out all spans that lie in `start..start + bytes`, also from kernels; nothing if one lies there in part.
+    /// Removes all spans in `start..start + bytes`, also from the kernels' view. Returns `None` if a span lies there
+    /// only in part.
     pub(crate) fn unmap(&mut self, start: u64, bytes: u64) -> Option<Vec<Arc<Span>>> {
         let end = start + bytes;
         let is_cut = |at: u64| containing(&self.by_base, at).is_some_and(|span| span.base < at);
@@ -202,7 +203,7 @@ impl SpanMap {
         Some(ended)
     }
 
-    /// Takes out every span that `unwanted` picks.
+    /// Removes every span for which `unwanted` returns true.
     pub(crate) fn remove_if(&mut self, unwanted: impl Fn(&Span) -> bool) -> Vec<Arc<Span>> {
         let (live, internal) = (&mut self.by_base, &mut self.internal);
         let live = live.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
@@ -212,9 +213,9 @@ impl SpanMap {
         out
     }
 
-    /// What lies at an address where a kernel found nothing, for a message.
+    /// Describes an address at which a kernel found no memory, for an error message.
     pub(crate) fn describe(&self, address: u64) -> String {
-        // Where something newer lies in a freed block, it is the newer one that was missed.
+        // If a newer block lies within a freed one, the kernel missed the newer one.
         let inside = |&&(base, bytes): &&(u64, u64)| {
             (base..base + bytes).contains(&address) && self.overlapping(base, bytes).is_none()
         };
@@ -238,7 +239,7 @@ impl SpanMap {
     }
 }
 
-/// An address that is further from a block than this has nothing to do with it.
+/// An address further from a block than this is not described relative to it.
 const NEAR_BYTES: u64 = 1 << 20;
 
 fn containing(spans: &BTreeMap<u64, Arc<Span>>, address: u64) -> Option<&Arc<Span>> {

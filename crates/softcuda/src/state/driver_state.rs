@@ -1,4 +1,4 @@
-//! All that the software driver knows in one process: its devices, its live handles and its live memory.
+//! The state of the software driver in one process: its devices, live handles and live memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -27,7 +27,7 @@ use crate::space::imports::Imports;
 
 static DRIVER: OnceLock<DriverState> = OnceLock::new();
 
-/// Set in the child of a fork after initialisation, where nothing works any more.
+/// Set in the child of a fork after initialization. Calls fail there.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Makes the driver, once.
+/// Initializes the driver. Later calls do nothing.
 pub(crate) fn init() -> CUresult {
     if DRIVER.get().is_some() {
         return Ok(());
@@ -70,18 +70,18 @@ pub(crate) fn init() -> CUresult {
     if DRIVER.get().is_none() {
         let config = Config::from_env().map_err(|_| CUerror::INVALID_VALUE)?;
         let driver = DriverState::new(&config)?;
-        // SAFETY: the handler stores to an atomic, reads what never changes and closes files, all of which is allowed in
-        // the child of a fork.
+        // SAFETY: the handler stores to an atomic, reads what never changes and closes files, all of which is allowed
+        // in the child of a fork.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
         // SAFETY: the handler touches nothing but the driver, which is never dropped, and returns.
         unsafe { libc::atexit(at_exit) };
-        assert!(DRIVER.set(driver).is_ok(), "the driver is made once");
+        assert!(DRIVER.set(driver).is_ok(), "the driver is initialized once");
     }
     Ok(())
 }
 
 extern "C" fn after_fork_in_child() {
-    // The child of a child may have given the numbers of those files to others.
+    // In the child of a child, these descriptor numbers may name other files.
     let was_forked = FORKED.swap(true, Ordering::Relaxed);
     let driver = DRIVER.get().filter(|_| !was_forked);
     for device in driver.into_iter().flat_map(|driver| &driver.space.devices) {
@@ -89,7 +89,7 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Ends this process's accounts when it exits. Where it cannot, the kernel does when the process is gone.
+/// Ends this process's accounts when it exits. If that fails, the kernel ends them with the process.
 extern "C" fn at_exit() {
     let driver = DRIVER.get().filter(|_| !is_forked());
     for device in driver.into_iter().flat_map(|driver| &driver.space.devices) {
@@ -103,13 +103,13 @@ impl DriverState {
         let open = |ordinal| {
             let opened = Device::open(config, ordinal).map(Arc::new);
             opened.map_err(|error| {
-                log.error(&format!("the device {ordinal} cannot be opened: {error}"));
+                log.error(&format!("device {ordinal} cannot be opened: {error}"));
                 CUerror::OPERATING_SYSTEM
             })
         };
         let devices = (0..config.devices).map(open).collect::<Result<Vec<_>, _>>()?;
         let range = HandleRange::reserve().map_err(|error| {
-            log.error(&format!("handles cannot be made: {error}"));
+            log.error(&format!("addresses for handles cannot be reserved: {error}"));
             CUerror::OUT_OF_MEMORY
         })?;
         let reservations = AddressReservations::new(config.is_coherent).map_err(|_| CUerror::OUT_OF_MEMORY)?;
@@ -134,12 +134,12 @@ impl DriverState {
         })
     }
 
-    /// The primary context of a device.
+    /// Returns the primary context of a device.
     pub(crate) fn primary(&self, device: CUdevice) -> Result<MutexGuard<'_, PrimaryContext>, CUerror> {
         Ok(lock(&self.primaries[self.space.device(device)?.ordinal]))
     }
 
-    /// The stream that a handle names to the calling thread.
+    /// Resolves a stream handle for the calling thread.
     pub(crate) fn stream_ref(&self, handle: CUstream) -> Result<StreamRef<'_>, CUerror> {
         StreamRef::new(&self.engine, &self.captures, &self.streams, handle)
     }

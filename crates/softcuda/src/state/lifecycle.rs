@@ -1,4 +1,4 @@
-//! What touches many tables at once: the beginning and the end of a context, and the end of a wait.
+//! Operations on many tables at once: creating and destroying a context, and the end of a synchronization.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ impl DriverState {
         self.contexts.insert_with(make).1
     }
 
-    /// Ends a context: waits for its work, then gives back its memory and ends its streams and events.
+    /// Destroys a context: waits for its work, then frees its memory and removes its streams and events.
     ///
     /// # Errors
-    /// Somebody else has ended it, or is about to.
+    /// Another call has destroyed it, or is doing so.
     pub(crate) fn destroy_context(&self, context: &Context) -> CUresult {
         context.mark_destroyed()?;
         context.synchronize(&self.engine);
@@ -36,8 +36,8 @@ impl DriverState {
         Ok(())
     }
 
-    /// What the end of a wait brings: what kernels printed is seen, memory that pools need not keep returns to the
-    /// device, and a fault shows.
+    /// Runs after a synchronization: prints the output of kernels, returns memory that pools need not keep to the
+    /// device, and reports a fault.
     pub(crate) fn after_sync(&self, context: &Context) -> CUresult {
         context.flush_printf();
         context.device.trim_pools(Pool::retained_bytes);

@@ -1,4 +1,4 @@
-//! All that the driver knows in one process.
+//! The state of the driver in one process.
 
 pub(crate) mod driver_state;
 pub(crate) mod lifecycle;

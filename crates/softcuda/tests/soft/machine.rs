@@ -351,7 +351,7 @@ fn the_log_says_why_a_device_cannot_be_opened() {
     let told = fs::read_to_string(&log).unwrap();
     fs::remove_file(&log).unwrap();
     let cause = format!("{}: the usage file of the device cannot be read: remove it\n", files[0].display());
-    assert!(told.ends_with(&format!("the device 0 cannot be opened: {cause}")), "{told}");
+    assert!(told.ends_with(&format!("device 0 cannot be opened: {cause}")), "{told}");
 }
 
 #[test]
