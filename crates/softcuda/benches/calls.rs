@@ -1,7 +1,7 @@
-//! What a call of the software driver costs: the ones that a program makes most.
+//! The cost of the software driver's most frequent calls.
 //!
-//! Each is measured alone and, where the question is whether streams get into each other's way, beside streams that
-//! are busy copying all the time.
+//! Each call is measured alone. Calls for which streams might slow each other down are also measured beside streams
+//! that copy all the time.
 
 mod bench;
 
@@ -22,7 +22,7 @@ fn main() {
     divan::main();
 }
 
-/// A stream in a context of its own that copies without end until it is dropped.
+/// A stream in its own context that copies until it is dropped.
 struct Traffic {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -149,7 +149,7 @@ const KERNELS: &std::ffi::CStr = c"
 .visible .entry nothing() { ret; }
 ";
 
-/// An empty kernel of so many blocks of 32 threads, there and back.
+/// Launches an empty kernel of `blocks` blocks of 32 threads and waits for it.
 #[divan::bench(args = [1, 64])]
 fn kernel_round_trip(bencher: Bencher, blocks: u32) {
     let _bench = Bench::new();
@@ -165,7 +165,7 @@ fn kernel_round_trip(bencher: Bencher, blocks: u32) {
     });
 }
 
-/// `y = a * x + y` over so many elements, in blocks of 128 threads: every access is checked.
+/// Computes `y = a * x + y` over `count` elements, in blocks of 128 threads. Every access is checked.
 #[divan::bench(args = [1 << 14, 1 << 18])]
 fn saxpy(bencher: Bencher, count: u32) {
     /// PTX instructions of one thread.

@@ -1,7 +1,7 @@
-//! What mapping memory costs, and sharing it with another process.
+//! The cost of mapping memory and of sharing it with another process.
 //!
-//! The binary starts itself again as a process that exports: a descriptor of memory without an address, and the handle
-//! of a block. Both processes are on a machine of their own.
+//! The binary starts itself again as an exporting process, which sends a descriptor of memory without an address and
+//! the IPC handle of a block. Both processes use a machine name of their own.
 
 mod bench;
 
@@ -31,7 +31,7 @@ mod socket;
 /// Names the machine of both processes.
 const MACHINE: &str = "FREEHOLD_SOFT_MACHINE";
 
-/// Is set in the process that exports.
+/// Set in the exporting process.
 const EXPORTER: &str = "FREEHOLD_BENCH_EXPORTER";
 
 const MIB: usize = 1 << 20;
@@ -51,7 +51,7 @@ fn main() {
     panic!("the benchmark starts again on a machine of its own: {error}");
 }
 
-/// Removes what the driver has kept of a machine.
+/// Removes the driver's files of a machine.
 fn remove(machine: &str) {
     let folder = format!("/dev/shm/freehold-{}", rustix::process::geteuid().as_raw());
     let Ok(entries) = fs::read_dir(folder) else { return };
@@ -92,7 +92,7 @@ fn import(descriptor: &OwnedFd) -> CUmemGenericAllocationHandle {
     allocation::import(&API, descriptor.as_fd()).expect("the descriptor is of memory")
 }
 
-/// The process that exports: sends what it has, and lives until its socket ends.
+/// Runs the exporting process: sends its memory, and exits when its socket is closed.
 fn export_all() {
     let _bench = Bench::new();
     let socket = std::io::stdin();
@@ -107,7 +107,7 @@ fn export_all() {
     while socket::receive(socket.as_fd()).is_ok_and(|message| message.is_some()) {}
 }
 
-/// The exporting process, as seen from here: it ends when this is dropped.
+/// The exporting process, which exits when this is dropped.
 struct Exporter {
     socket: Option<OwnedFd>,
     process: Child,
@@ -141,7 +141,7 @@ impl Drop for Exporter {
     }
 }
 
-/// The way of shared memory into a process and out of it.
+/// The steps by which shared memory enters and leaves a process.
 #[divan::bench(args = [2 * MIB, GIB])]
 fn import_map_access_unmap_release(bencher: Bencher, bytes: usize) {
     let exporter = Exporter::start(bytes);
@@ -162,7 +162,7 @@ fn import_release(bencher: Bencher, bytes: usize) {
     bencher.bench_local(|| release(import(&exporter.descriptor)));
 }
 
-/// Ten thousand imports of one process, alive and mapped all at once. An item is one of them.
+/// Ten thousand imports in one process, all alive and mapped at once. An item is one import.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn live_imports(bencher: Bencher) {
     const COUNT: usize = 10_000;
@@ -224,7 +224,7 @@ fn map_access_unmap(bencher: Bencher, bytes: usize) {
     release(handle);
 }
 
-/// A range that grows to 1 GiB by chunks that are ready. An item is one chunk.
+/// A range that grows to 1 GiB by preallocated chunks. An item is one chunk.
 #[divan::bench(args = [2 * MIB, 32 * MIB], sample_size = 1)]
 fn growth(bencher: Bencher, bytes: usize) {
     let _bench = Bench::new();

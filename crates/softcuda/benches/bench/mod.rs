@@ -1,11 +1,11 @@
-//! What the benchmarks share: a context.
+//! Shared by the benchmarks: a context.
 
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice};
 
 // SAFETY: the benchmark names streams, memory and handles that it made.
 const API: Api = unsafe { freehold_softcuda::api() };
 
-/// A context of this thread's own, destroyed at the end.
+/// A context of this thread, destroyed at the end.
 pub(crate) struct Bench {
     context: CUcontext,
 }

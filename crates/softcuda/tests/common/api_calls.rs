@@ -1,4 +1,4 @@
-//! Calls of every function of the table with arguments that a source invents.
+//! Calls every function of the table with arguments from a [`Source`].
 
 use std::any::TypeId;
 use std::ffi::{c_char, c_void};

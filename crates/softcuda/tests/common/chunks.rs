@@ -1,4 +1,4 @@
-//! Memory that tests map themselves, in chunks of one size.
+//! Memory that tests map in chunks of one size.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 

@@ -1,4 +1,4 @@
-//! Kernels for the tests, as text, and how they are loaded and launched.
+//! PTX kernels for the tests, and functions that load and launch them.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 

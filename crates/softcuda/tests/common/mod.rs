@@ -1,8 +1,8 @@
-//! What the tests share: the driver under test, a context of a test's own, a gate that holds a stream, memory that host
-//! and device both see, and processes of a test's own.
+//! Shared by the tests: the driver under test, a context per test, a gate that blocks a stream, memory that host and
+//! device share, and child processes.
 //!
-//! `FREEHOLD_DEVICE` names the driver: the software one unless it is `cuda` or `cuda:N`, which is NVIDIA's. The binary `soft`
-//! is about the software driver, whatever it says.
+//! `FREEHOLD_DEVICE` selects the driver: `cuda` or `cuda:N` is NVIDIA's, anything else the software driver. The binary
+//! `soft` always tests the software driver.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -35,15 +35,15 @@ use thread_state::WatchedThread;
 // SAFETY: the tests name what they made, and what a driver is known to refuse.
 const SOFT: Api = unsafe { freehold_softcuda::api() };
 
-/// The driver under test, initialised, and the device of it that the tests use.
+/// Returns the driver under test, initialized, and the device that the tests use.
 pub(crate) fn driver() -> (Api, CUdevice) {
     let (api, device) = untouched();
     driver::init(&api, 0).expect("the driver initialises");
     (api, device)
 }
 
-/// Gives this process a machine of its own, unless its starter has named one: what it finds free is then nobody else's to
-/// take. A name that another process gave itself this way is not meant for this one.
+/// Gives this process its own machine, unless its parent has named one, so that no other process changes the free
+/// memory. A name that another process gave itself this way does not apply to this one.
 fn use_own_machine() {
     const VARIABLE: &str = "FREEHOLD_SOFT_MACHINE";
     static MOVED: Once = Once::new();
@@ -56,7 +56,7 @@ fn use_own_machine() {
     });
 }
 
-/// The driver under test before `cuInit`.
+/// Returns the driver under test before `cuInit`.
 pub(crate) fn untouched() -> (Api, CUdevice) {
     use_own_machine();
     let wanted = env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned());
@@ -73,7 +73,7 @@ pub(crate) fn untouched() -> (Api, CUdevice) {
     (api, CUdevice(ordinal))
 }
 
-/// The code that a call was refused with.
+/// The error code of a refused call.
 pub(crate) trait Refused {
     fn code(self) -> CUerror;
 }
@@ -85,16 +85,16 @@ impl<T: Debug> Refused for Result<T, CallError> {
     }
 }
 
-/// `start` and so many bytes on.
+/// Returns `start` plus `bytes`.
 pub(crate) fn at(start: CUdeviceptr, bytes: u64) -> CUdeviceptr {
     CUdeviceptr(start.0 + bytes)
 }
 
-/// Held by the test whose turn it is on a driver of NVIDIA's. There the first work of a context waits for that of other
-/// contexts, and keeps all calls of the process waiting: a test that holds a stream must be alone.
+/// Serializes the tests on NVIDIA's driver. There the first work of a context waits for that of other contexts and
+/// blocks all calls of the process, so a test that blocks a stream must be alone.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A context of a test's own, current in the thread that made it, destroyed at the end.
+/// A context of one test, current in the thread that created it and destroyed at the end.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) api: Api,
@@ -118,28 +118,28 @@ impl Context {
         context
     }
 
-    /// A second context on the same device, which becomes current.
+    /// Creates a second context on the same device, which becomes current.
     pub(crate) fn another(&self) -> Self {
         Self::on(self.api, self.device, None)
     }
 
-    /// A context on another device, which becomes current.
+    /// Creates a context on another device, which becomes current.
     pub(crate) fn on_device(&self, device: CUdevice) -> Self {
         Self::on(self.api, device, None)
     }
 
-    /// Makes this the current context of the calling thread, in place of the one that is.
+    /// Makes this the current context of the calling thread.
     pub(crate) fn enter(&self) {
         context::set_current(&self.api, self.handle).expect("a live context becomes current");
     }
 
-    /// Destroys the context before its time.
+    /// Destroys the context early.
     pub(crate) fn destroy(mut self) {
         context::destroy(&self.api, self.handle).expect("a live context is destroyed");
         self.handle = CUcontext::NULL;
     }
 
-    /// Does some work of each kind: the first of a kind may wait for the whole device, later ones do not.
+    /// Does some work of each kind: the first of a kind may wait for the whole device, later work does not.
     fn warm(&self) {
         let api = &self.api;
         let block = self.block(8192);
@@ -154,7 +154,7 @@ impl Context {
         memory::free(api, block).expect("a block is freed");
     }
 
-    /// The driver, for calls that make something in the current context: this one.
+    /// Returns the driver, for calls that need this context to be current.
     fn current(&self) -> &Api {
         assert_eq!(context::current(&self.api), Ok(self.handle), "the context is current");
         &self.api
@@ -164,17 +164,17 @@ impl Context {
         memory::alloc(self.current(), bytes).expect("a block is allocated")
     }
 
-    /// A stream that the legacy default stream waits for, and that waits for it.
+    /// Creates a stream that synchronizes with the legacy default stream.
     pub(crate) fn blocking(&self) -> CUstream {
         stream::create(self.current(), stream_flags::DEFAULT).expect("a stream is created")
     }
 
-    /// A stream that has nothing to do with the legacy default stream.
+    /// Creates a stream that does not synchronize with the legacy default stream.
     pub(crate) fn stream(&self) -> CUstream {
         stream::create(self.current(), stream_flags::NON_BLOCKING).expect("a stream is created")
     }
 
-    /// Copies bytes to the device, for every stream to see: a copy from pageable memory may return before it is done.
+    /// Copies bytes to the device and waits: a copy from pageable memory may return before it is done.
     pub(crate) fn write(&self, to: CUdeviceptr, bytes: &[u8]) {
         copy::host_to_device(&self.api, to, bytes).expect("bytes are copied to the device");
         self.finish(CUstream::LEGACY);
@@ -186,7 +186,7 @@ impl Context {
         host
     }
 
-    /// What all bytes there are.
+    /// Returns the value that all bytes there have.
     #[track_caller]
     pub(crate) fn byte(&self, from: CUdeviceptr, bytes: usize) -> u8 {
         same(&self.read(from, bytes))
@@ -201,7 +201,7 @@ impl Context {
         Shared { _context: self, start, bytes }
     }
 
-    /// Whole pages of the program's own, registered. They stay mapped until the process ends.
+    /// Allocates and registers whole pages, which stay mapped until the process exits.
     pub(crate) fn registered(&self, bytes: usize) -> Shared<'_> {
         let start = pages(bytes);
         // SAFETY: the pages are never unmapped, and only the atomics of a `Shared` refer to them.
@@ -210,14 +210,14 @@ impl Context {
         Shared { _context: self, start, bytes }
     }
 
-    /// 1024 words of the process's own, zero, registered with this context.
+    /// Returns 1024 zero words, registered with this context.
     pub(crate) fn words(&self) -> &'static [AtomicU32] {
         let shared = self.registered(4096);
         // SAFETY: the pages are zeroed, aligned and never unmapped, and nothing but these atomics refers to them.
         unsafe { std::slice::from_raw_parts(shared.pointer().cast::<AtomicU32>(), 1024) }
     }
 
-    /// Puts a call of `work` into a stream. It must not unwind.
+    /// Submits a call of `work` to a stream. It must not unwind.
     pub(crate) fn launch(&self, stream: CUstream, work: impl FnOnce() + Send + 'static) {
         let work: Work = Box::new(work);
         let data = Box::into_raw(Box::new(work)).cast();
@@ -240,7 +240,7 @@ unsafe extern "C" fn run(data: *mut c_void) {
     work();
 }
 
-/// Where the device sees a word of [`Context::words`].
+/// Returns the device address of a word of [`Context::words`].
 pub(crate) fn address(word: &'static AtomicU32) -> CUdeviceptr {
     CUdeviceptr(std::ptr::from_ref(word) as u64)
 }
@@ -255,7 +255,7 @@ impl Drop for Context {
     }
 }
 
-/// What all of these are.
+/// Returns the value that all elements have.
 #[track_caller]
 pub(crate) fn same<T: Copy + PartialEq + Debug>(values: &[T]) -> T {
     let first = *values.first().expect("there is at least one value");
@@ -264,7 +264,7 @@ pub(crate) fn same<T: Copy + PartialEq + Debug>(values: &[T]) -> T {
     first
 }
 
-/// Pages of the program's own, zeroed, mapped until the process ends.
+/// Maps zeroed pages, which stay mapped until the process exits.
 pub(crate) fn pages(bytes: usize) -> *mut c_void {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
@@ -273,10 +273,10 @@ pub(crate) fn pages(bytes: usize) -> *mut c_void {
     start
 }
 
-/// Memory that the host sees and a device may write meanwhile: the host goes through atomics.
+/// Memory that the host accesses while a device may write it: the host uses atomics.
 #[derive(Debug)]
 pub(crate) struct Shared<'c> {
-    /// Whose end would be the end of the memory.
+    /// The context that owns the memory.
     _context: &'c Context,
     start: *mut c_void,
     bytes: usize,
@@ -292,7 +292,7 @@ impl Shared<'_> {
         self.start
     }
 
-    /// Where the device sees it, which on every device that these tests run on is where the host does.
+    /// Returns the device address, which equals the host address on every device that these tests run on.
     pub(crate) fn address(&self) -> CUdeviceptr {
         CUdeviceptr(self.start as u64)
     }
@@ -313,7 +313,7 @@ impl Shared<'_> {
         unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU64>(), self.bytes / 8) }
     }
 
-    /// The word at `index`, as it is now.
+    /// Returns the current word at `index`.
     pub(crate) fn word(&self, index: usize) -> u32 {
         self.words()[index].load(Ordering::SeqCst)
     }
@@ -331,24 +331,24 @@ impl Shared<'_> {
     }
 }
 
-/// Looks again and again until it is so.
+/// Polls until `so` returns true.
 #[track_caller]
 pub(crate) fn until(so: impl Fn() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < HANG_TIMEOUT, "what the test waits for does not come");
+        assert!(start.elapsed() < HANG_TIMEOUT, "timed out waiting for a condition");
         thread::yield_now();
     }
 }
 
-/// A word of the host for which streams wait: their later work is pending until the gate opens.
+/// A host word that streams wait for: their later work is pending until the gate opens.
 ///
-/// It opens at the latest when it is dropped. One that stays closed because a call stands that should not opens too, and
-/// fails the test.
+/// It opens when it is dropped at the latest. A gate that stays closed for too long, because a call blocks that should
+/// not, opens too and fails the test.
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: &'static State,
-    /// What the word holds before the gate opens, and from then on.
+    /// The values of the word before and after the gate opens.
     closed: u64,
     open: u64,
     watch: Option<(Sender<()>, JoinHandle<()>)>,
@@ -362,12 +362,12 @@ struct State {
 }
 
 impl Gate {
-    /// A closed gate. The memory of its word is the process's, so that it outlives every context.
+    /// Creates a closed gate. Its word belongs to the process and outlives every context.
     pub(crate) fn closed(context: &Context) -> Self {
         Self::of(context, 0, 1)
     }
 
-    /// A gate whose word is `closed` until it opens and `open` afterwards.
+    /// Creates a gate whose word is `closed` until it opens and `open` afterwards.
     pub(crate) fn of(context: &Context, closed: u64, open: u64) -> Self {
         let shared = context.registered(4096);
         // SAFETY: the pages are zeroed, aligned, never unmapped, and the gate's alone.
@@ -383,12 +383,12 @@ impl Gate {
         Self { state, closed, open, watch: Some((end, watch)) }
     }
 
-    /// Where the device sees the word.
+    /// Returns the device address of the word.
     pub(crate) fn address(&self) -> CUdeviceptr {
         CUdeviceptr(std::ptr::from_ref(&self.state.word) as u64)
     }
 
-    /// Holds what is put into `stream` from now on until the gate opens.
+    /// Blocks later work of `stream` until the gate opens.
     pub(crate) fn hold(&self, api: &Api, stream: CUstream) {
         let held = stream::wait_value_32(api, stream, self.address(), self.open as u32, wait_value_flags::GEQ);
         held.expect("a stream waits for a word");
@@ -411,13 +411,14 @@ impl Gate {
         answer
     }
 
-    /// Makes a call that must not return until the gate opens, which it does when this thread stands.
+    /// Makes a call that must not return until the gate opens, which it does when this thread blocks.
     #[track_caller]
     pub(crate) fn opened_during<T>(&self, call: impl FnOnce() -> T) -> T {
         self.opened_once([WatchedThread::this()], call)
     }
 
-    /// Makes a call that must not return until the gate opens, which it does when each of these threads stands or has ended.
+    /// Makes a call that must not return until the gate opens, which it does when each of these threads blocks or has
+    /// ended.
     #[track_caller]
     pub(crate) fn opened_once<T>(
         &self,

@@ -1,4 +1,4 @@
-//! Random cases that shrink, from the seed of this run.
+//! Random test cases that shrink, from the seed of this run.
 
 use freehold_testing::seed;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

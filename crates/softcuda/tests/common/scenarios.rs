@@ -1,5 +1,5 @@
-//! Programs with a wait that they need, and the same without it: the bugs that users of GPUs report most, with fills and
-//! copies for the kernels.
+//! Programs with and without a wait that they need: the bugs that GPU users report most, with fills and copies in place
+//! of kernels.
 
 use std::sync::atomic::Ordering;
 
@@ -161,7 +161,7 @@ fn event_recorded_too_soon(own: &Context, waits: Waits) -> bool {
     holds(own, to, NEW)
 }
 
-/// Fact 2.2: the address is handed out again, and the new owner's data overwritten.
+/// The address is reused, and the new owner's data is overwritten.
 fn freed_while_written(own: &Context, waits: Waits) -> bool {
     let (a, b, pool) = (own.stream(), own.stream(), pool(own));
     let first = alloc(own, pool, b);
@@ -227,7 +227,7 @@ fn cached_block_in_flight(own: &Context, waits: Waits) -> bool {
     holds(own, out, OLD)
 }
 
-/// rmm#649, fact 2.5: a cache that keys a block by the handle of its stream.
+/// rmm#649: a cache that keys a block by the handle of its stream.
 fn stream_handle_comes_back(own: &Context, waits: Waits) -> bool {
     let (old, cached) = (own.stream(), block(own));
     fill_repeatedly(own, cached, OTHER, old);

@@ -1,4 +1,4 @@
-//! Runs of a test under schedules, each in a process of its own: a driver chooses its schedule when it starts.
+//! Runs a test under several schedules, each in its own process, because a driver reads its schedule when it starts.
 
 use freehold_testing::{child, print_seed, seeds};
 

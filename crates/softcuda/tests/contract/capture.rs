@@ -1,4 +1,4 @@
-//! Captures and graphs: what becomes a node, in which order nodes run, and what a capture does not bear.
+//! Captures and graphs: which calls become nodes, the order of nodes, and the calls that a capture forbids.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Contexts: the stack of each thread, the primary one, several of them, and what ends with one.
+//! Contexts: the stack of each thread, the primary context, several contexts, and the objects that a context destroys.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Copies: every byte of every shape in every direction, against a model of loops.
+//! Copies of every shape in every direction, byte by byte against a model.
 
 use crate::common;
 

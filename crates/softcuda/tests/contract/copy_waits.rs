@@ -1,4 +1,4 @@
-//! Copies: which work of which streams they wait for, and whether they are done when they return.
+//! Copies: the work that they wait for, and whether they are done when they return.
 
 use crate::common;
 

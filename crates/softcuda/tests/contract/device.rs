@@ -1,4 +1,4 @@
-//! The driver and its devices: versions, names of codes, addresses of functions, and what a device says of itself.
+//! The driver and its devices: versions, names of error codes, addresses of functions, and device properties.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Fills: every element of every width, against a model of loops, and which of them wait.
+//! Fills of every element width against a model, and which fills wait.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! How much memory a device says is free. The figure is of the whole device, so that each test has a process to itself.
+//! The free memory that a device reports. It counts the whole device, so each test runs in its own process.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Functions: what can be asked of a kernel, and what can be set.
+//! Functions: attributes and settings of a kernel.
 
 use crate::common;
 

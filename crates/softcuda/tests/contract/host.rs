@@ -1,4 +1,4 @@
-//! Memory of the host that a device uses: pinned by the driver, registered by the program, managed by both.
+//! Host memory that a device uses: pinned by the driver, registered by the program, or managed.
 
 use crate::common;
 

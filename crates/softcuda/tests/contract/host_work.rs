@@ -1,4 +1,4 @@
-//! Functions of the program's in the order of a stream: when they run, where, and with what.
+//! Host functions in stream order: when they run, on which thread, and with which arguments.
 
 use crate::common;
 

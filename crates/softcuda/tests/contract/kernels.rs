@@ -1,8 +1,8 @@
-//! The kernels of the data folder give on this driver what they gave on an H200, under every schedule. A run of little effort
-//! takes some of them, under each schedule others.
+//! Runs the kernels of the data folder under every schedule and compares their output with that of an H200. A quick run
+//! takes some of the kernels, different ones under each schedule.
 //!
-//! `FREEHOLD_RECORD_KERNELS=folder` writes the records `name.out` of the driver under test to a folder instead, each kernel
-//! in a process of its own; `FREEHOLD_KERNEL=name` runs or records that one only.
+//! `FREEHOLD_RECORD_KERNELS=folder` writes the output of the driver under test as `name.out` to a folder instead, each
+//! kernel in its own process. `FREEHOLD_KERNEL=name` runs or records only that kernel.
 
 use crate::common;
 use crate::harness;

@@ -1,4 +1,4 @@
-//! Launches: what is refused, how arguments travel, in which order kernels run.
+//! Launches: refused parameters, the passing of arguments, and the order of kernels.
 
 use crate::common;
 

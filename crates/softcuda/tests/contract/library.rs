@@ -1,4 +1,4 @@
-//! Libraries: images that belong to no context, and kernels that are launched in any.
+//! Libraries: images without a context, and kernels that are launched in any context.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! The linker: texts that need each other become an image.
+//! The linker: PTX texts that refer to each other become one image.
 
 use crate::common;
 

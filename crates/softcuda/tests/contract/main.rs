@@ -1,4 +1,5 @@
-//! What a CUDA driver does. Every test here holds for the software driver and, with `FREEHOLD_DEVICE=cuda`, for NVIDIA's.
+//! The rules of a CUDA driver. Every test here holds for the software driver and, with `FREEHOLD_DEVICE=cuda`, for
+//! NVIDIA's.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

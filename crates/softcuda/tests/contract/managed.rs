@@ -1,4 +1,4 @@
-//! What a program says of managed memory, and what it is told again.
+//! Advice for managed memory, and the queries that report it.
 
 use crate::common;
 

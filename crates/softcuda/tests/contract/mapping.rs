@@ -1,4 +1,4 @@
-//! Virtual memory, as rules: addresses, handles, mappings, access, descriptors.
+//! Rules of virtual memory: addresses, handles, mappings, access, descriptors.
 
 use crate::chunks;
 use crate::common;
@@ -224,7 +224,6 @@ fn what_is_unmapped_cannot_be_used() {
     own.give_back(start, 1);
 }
 
-/// Fact 1.3.
 #[test]
 fn mapped_memory_is_not_freed_like_a_block() {
     let own = Context::create();

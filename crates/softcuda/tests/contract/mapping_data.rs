@@ -1,5 +1,4 @@
-//! Mapped memory in use: across borders of handles, at several addresses, to be read only, and while mappings come and
-//! go.
+//! Mapped memory in use: across the borders of handles, at several addresses, read-only, and while mappings change.
 
 use crate::chunks;
 use crate::common;
@@ -199,7 +198,7 @@ fn a_handle_that_is_released_while_it_is_mapped_leaves_the_memory() {
     own.give_back(start, 1);
 }
 
-/// Fact 2.4: neither mapping nor access waits, and what runs on the front part goes on.
+/// Neither mapping nor setting access waits, and work on the front part continues.
 #[test]
 fn a_range_grows_in_place_while_a_kernel_runs_on_its_front() {
     let own = Context::create();
@@ -232,7 +231,6 @@ fn a_range_grows_in_place_while_a_kernel_runs_on_its_front() {
     own.give_back(start, 4);
 }
 
-/// Fact 6.1.
 #[test]
 fn memory_that_is_mapped_to_be_read_is_not_written_by_copies_and_fills() {
     let own = Context::create();
@@ -276,7 +274,6 @@ fn doomed(name: &str, body: impl FnOnce(&Context)) {
     });
 }
 
-/// Fact 6.1.
 #[test]
 fn a_kernel_that_writes_what_it_may_read_ends_in_illegal_address() {
     doomed("a_kernel_that_writes_what_it_may_read_ends_in_illegal_address", |own| {
@@ -308,7 +305,6 @@ fn a_kernel_reads_what_it_may_only_read() {
     own.give_back(start, 2);
 }
 
-/// Fact 2.4.
 #[test]
 fn unmapping_does_not_wait_and_a_running_kernel_gets_an_illegal_address() {
     doomed("unmapping_does_not_wait_and_a_running_kernel_gets_an_illegal_address", |own| {

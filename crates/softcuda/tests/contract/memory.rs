@@ -1,4 +1,4 @@
-//! Memory of a device: what `cuMemAlloc` gives, what `cuMemFree` takes and waits for, and whose an address is.
+//! Device memory: the blocks of `cuMemAlloc`, what `cuMemFree` accepts and waits for, and the owner of an address.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Modules: what an image may be, what it holds, how long it lives.
+//! Modules: the forms of an image, its contents, and its lifetime.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! How many blocks of a kernel fit on a multiprocessor of an H200.
+//! Occupancy: how many blocks of a kernel fit on a multiprocessor of an H200.
 
 use crate::common;
 

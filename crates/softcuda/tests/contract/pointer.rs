@@ -1,4 +1,4 @@
-//! What a driver says of an address: of device, pinned, registered, managed and pool memory, and of none.
+//! Pointer attributes of device, pinned, registered, managed and pool memory, and of unknown addresses.
 
 use crate::common;
 

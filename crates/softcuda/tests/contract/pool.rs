@@ -1,4 +1,4 @@
-//! Allocation in the order of streams: which freed memory a stream gets again, and what a pool keeps.
+//! Stream-ordered allocation: which freed memory a stream reuses, and what a pool keeps.
 
 use crate::common;
 

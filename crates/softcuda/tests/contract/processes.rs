@@ -1,7 +1,8 @@
-//! What processes share, when some of them end: for each way to share, whoever ends first and however, the others keep
-//! their data, and the memory returns when the last of them is done.
+//! Shared memory and events when processes end. For each way to share, and for each order and way of ending, the other
+//! processes keep their data, and the memory is freed with the last of them.
 //!
-//! The test itself never touches the driver. A witness that shares nothing says how much of the device is free.
+//! The test itself never uses the driver. A witness process, which shares nothing, reports the free memory of the
+//! device.
 
 use crate::peer;
 
@@ -194,7 +195,6 @@ fn an_event_takes_nothing_of_the_device_after_both() {
     both(Kind::Event);
 }
 
-/// Fact 1.4.
 #[test]
 fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     let machine = Machine::new();
@@ -287,7 +287,6 @@ fn is_about(free: usize, wanted: usize) -> bool {
     free.abs_diff(wanted) <= if is_soft() { 0 } else { block_bytes() / 10 }
 }
 
-/// Fact 1.5.
 #[test]
 fn a_stream_waits_for_an_event_of_another_process() {
     for how in [End::Kill, End::Fault] {
@@ -315,7 +314,6 @@ fn a_stream_waits_for_an_event_of_another_process() {
     }
 }
 
-/// Fact 1.5.
 #[test]
 fn a_stream_waits_for_a_word_that_a_stream_of_another_process_writes() {
     let machine = Machine::new();

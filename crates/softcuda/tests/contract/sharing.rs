@@ -1,4 +1,4 @@
-//! The rules of what processes share while all of them are there.
+//! Rules of sharing between live processes.
 
 use crate::peer;
 
@@ -52,7 +52,6 @@ fn several_importers_see_the_same_memory() {
     }
 }
 
-/// Fact 1.1.
 #[test]
 fn opening_ones_own_handle_is_invalid_context() {
     let (_machine, exporter, importer, _made) = sharing(Kind::Legacy);
@@ -60,7 +59,6 @@ fn opening_ones_own_handle_is_invalid_context() {
     importer.ask("check 1");
 }
 
-/// Fact 1.1.
 #[test]
 fn an_importer_can_neither_free_a_block_nor_export_it_again() {
     let (_machine, exporter, importer, _made) = sharing(Kind::Legacy);
@@ -71,7 +69,6 @@ fn an_importer_can_neither_free_a_block_nor_export_it_again() {
     exporter.ask("check 1");
 }
 
-/// Fact 1.1.
 #[test]
 fn a_block_that_is_freed_while_it_is_open_elsewhere_stays_there() {
     let (machine, exporter, importer, _made) = sharing(Kind::Legacy);
@@ -97,7 +94,6 @@ fn a_block_that_is_opened_twice_is_at_one_address_and_closed_twice() {
     assert_eq!(importer.refused("close"), CUerror::INVALID_VALUE);
 }
 
-/// Fact 1.3.
 #[test]
 fn memory_of_descriptors_and_pools_has_no_legacy_handle() {
     for kind in [Kind::Descriptor, Kind::Pool] {
@@ -106,7 +102,6 @@ fn memory_of_descriptors_and_pools_has_no_legacy_handle() {
     }
 }
 
-/// Fact 0.7.
 #[test]
 fn the_address_of_another_process_means_nothing() {
     let machine = Machine::new();
@@ -118,7 +113,6 @@ fn the_address_of_another_process_means_nothing() {
     owner.ask("check 1");
 }
 
-/// Fact 5.1.
 #[test]
 fn the_fault_of_one_process_is_nothing_to_those_it_shares_with() {
     for kind in [Kind::Descriptor, Kind::Legacy, Kind::Pool, Kind::Event] {

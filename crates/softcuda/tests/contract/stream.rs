@@ -1,4 +1,4 @@
-//! Streams: order within one, what the default streams wait for, and a stream's life with work in it.
+//! Streams: order within one, the waits of default streams, and destroying a stream with pending work.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! What a buffer holds before a launch.
+//! The initial content of a buffer.
 //!
 //! | in a description | content |
 //! |---|---|

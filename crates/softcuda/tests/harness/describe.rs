@@ -1,4 +1,4 @@
-//! The description of a kernel, which stands in the comments that open its source.
+//! The description of a kernel, parsed from the comments at the start of its source.
 //!
 //! ```text
 //! // launch: saxpy grid 4 block 128            also `grid 4x2x1`, `shared 1024`, `cooperative`; several run in order

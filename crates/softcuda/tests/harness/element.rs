@@ -1,4 +1,4 @@
-//! Types of the elements of buffers: their width, their corner values, how a value is written and told.
+//! Element types of buffers: width, corner values, parsing and formatting.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
-//! What the test of the kernels is made of: a kernel's description, the content of its buffers, its record, and the run.
+//! The parts of the kernel test: a kernel's description, the content of its buffers, its recorded output, and its run.
 //!
-//! Knows nothing of schedules and processes: those are the test's.
+//! Schedules and processes belong to the test, not to this module.
 
 pub(crate) mod content;
 pub(crate) mod describe;

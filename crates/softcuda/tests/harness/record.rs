@@ -1,4 +1,5 @@
-//! What a kernel gave: the outputs in hexadecimal and the printed text, as a file `name.out` and as a value.
+//! The recorded output of a kernel: its buffers in hexadecimal and the printed text, as a file `name.out` and as a
+//! value.
 
 use std::fmt::Write;
 

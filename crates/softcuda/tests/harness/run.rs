@@ -1,4 +1,4 @@
-//! One kernel, loaded, launched and read back on a driver.
+//! Loads and launches one kernel, and reads its output back.
 
 use std::ffi::{CString, c_void};
 

@@ -1,7 +1,8 @@
-//! Peers: processes of a test that use the device, while the test itself never does.
+//! Peers: child processes that use the device, while the test itself never does.
 //!
-//! A peer is the test binary started again for the test [`ENTRY`]. It does what it is told over a socket that is its
-//! standard input, and ends when that is gone. Peers are started anew, never forked from a process that has a driver.
+//! A peer is the test binary, started again for the test [`ENTRY`]. It runs the commands that it receives on a socket,
+//! which is its standard input, and exits when the socket is closed. Peers are spawned, never forked from a process
+//! that has initialized the driver.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 

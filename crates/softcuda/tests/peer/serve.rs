@@ -1,4 +1,4 @@
-//! What a peer does when it is told: a word for each thing, answered with `ok`, `refused CODE` or `wrong`.
+//! The commands of a peer: each is answered with `ok`, `refused CODE` or `wrong`.
 
 use std::env;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! What peers share, in each of the ways that there are, and how they look at it: by copies and by kernels.
+//! The ways in which peers share memory and events, and how they check the content: by copies and by kernels.
 
 use std::ffi::{CStr, c_void};
 use std::io;

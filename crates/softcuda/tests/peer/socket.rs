@@ -1,4 +1,4 @@
-//! The socket between a test and its peers: messages of text, with descriptors, over a Unix socket.
+//! Messages of text and descriptors over a Unix socket, between a test and its peers.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,4 +1,5 @@
-//! What peers do to a machine as a whole: try it, crowd it, and leave a fork behind.
+//! Commands of a peer that affect a whole machine: using it once, filling its memory, and leaving a forked child
+//! behind.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

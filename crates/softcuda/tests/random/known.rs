@@ -1,4 +1,4 @@
-//! What a run has made so far, alive or dead by now, and what it was given by another process.
+//! The objects that a random run has created, alive or dead, and those that it got from another process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;

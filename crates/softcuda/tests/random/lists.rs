@@ -1,4 +1,4 @@
-//! Which functions take what.
+//! Functions by the kind of arguments that they take.
 
 use std::ffi::CStr;
 

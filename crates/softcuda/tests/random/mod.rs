@@ -1,4 +1,4 @@
-//! Runs of random calls, each in a process of its own beside a partner that dies in the middle of it.
+//! Runs of random calls, each in its own process beside a partner process that dies in the middle.
 
 mod known;
 mod lists;

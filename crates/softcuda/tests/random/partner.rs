@@ -1,4 +1,4 @@
-//! The partner of a run: another process that has shared something in every way there is, and dies on the way.
+//! The partner of a run: a process that shares memory and events in every way, and dies during the run.
 
 use std::collections::BTreeMap;
 use std::env;

@@ -1,4 +1,4 @@
-//! What typed pointers point to: structures that make sense most of the time.
+//! Structures for typed pointers, most of them with valid values.
 
 use freehold_driver::cuda::{
     CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUlaunchConfig, CUmem_range_attribute, CUmemAccessDesc,

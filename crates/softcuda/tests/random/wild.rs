@@ -1,4 +1,4 @@
-//! Random arguments: good ones, dead ones, those of another process, and any.
+//! Random arguments: valid, dead, of another process, or arbitrary.
 
 use std::ffi::{c_char, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

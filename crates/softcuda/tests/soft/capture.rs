@@ -1,4 +1,4 @@
-//! Captures and graphs of the software driver: what it does not capture, and what outlives what.
+//! Captures and graphs of the software driver: uncapturable calls, and lifetimes.
 
 use crate::common;
 

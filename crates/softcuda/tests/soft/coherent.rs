@@ -1,4 +1,4 @@
-//! A device whose memory the host reads and writes where the device does: `FREEHOLD_SOFT_COHERENT=1`.
+//! A device whose memory the host accesses at its device address: `FREEHOLD_SOFT_COHERENT=1`.
 
 use crate::chunks;
 use crate::common;

@@ -1,5 +1,5 @@
-//! What the software driver offers beyond CUDA: it asks for blocks within memory when a kernel is launched, and tells how a
-//! kernel went wrong.
+//! The software driver's extension of CUDA: it looks up blocks when a kernel is launched, and reports the fault of a
+//! kernel.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
-//! Faults of a device that stay (fact 5.1), on the software driver: registered memory that the program unmaps before
-//! the work that reads it has run.
+//! Sticky faults on the software driver: registered memory that the program unmaps before the work that reads it has
+//! run.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Forks (fact 0.6), on the software driver: a child of a process that has initialised the driver has none.
+//! Forks on the software driver: the child of a process that has initialized the driver cannot use it.
 
 use crate::common;
 

@@ -1,4 +1,5 @@
-//! Handles look like those of NVIDIA's driver, which are pointers: programs read them as signed numbers and as addresses.
+//! Handles look like those of NVIDIA's driver, which are pointers: programs read them as signed numbers and as
+//! addresses.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! How many imports live in one process of the software driver.
+//! The number of imports that one process of the software driver can hold.
 
 use crate::chunks;
 use crate::common;

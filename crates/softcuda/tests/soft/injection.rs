@@ -1,4 +1,4 @@
-//! Calls that are made to fail, on the software driver: a program that handles it leaves nothing behind.
+//! Injected failures of calls on the software driver: a program that handles them leaves nothing behind.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Kernels on the software driver: how a wrong one ends and what is said of it, what it prints, what it allocates.
+//! Kernels on the software driver: how a faulting kernel ends and is reported, `printf`, and `malloc`.
 
 use crate::common;
 

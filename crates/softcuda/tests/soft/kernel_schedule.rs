@@ -1,5 +1,5 @@
-//! Kernels under the schedules of the software driver: none hangs a call, blocks that wait for each other meet, the same
-//! seed gives the same order, and a program without a wait that it needs is caught by some seed.
+//! Kernels under the schedules of the software driver: no kernel blocks a call, blocks that wait for each other make
+//! progress, the same seed gives the same order, and some seed shows a missing wait.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
 //! No call that does not wait by CUDA's rules takes a lock that another stream's work holds: while the work of one
-//! stream stands still in the middle, every such call of another stream returns.
+//! stream is blocked, every such call of another stream returns.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! What only the software driver promises: schedules, its own errors, and that no wild argument crashes it.
+//! Guarantees of the software driver alone: schedules, its own errors, and that no wild argument crashes it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,5 +1,5 @@
-//! What only the software driver promises of memory: what freed memory holds, where memory lies, what the environment
-//! sets, and that the host cannot touch a device's memory.
+//! Memory guarantees of the software driver alone: the content of freed memory, placement, the settings, and that the
+//! host cannot access device memory.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
-//! Mistakes that this driver once made when threads met, or when it was asked for too much: none hangs, loses another
-//! thread's handle or uses up addresses.
+//! Regressions of bugs in concurrent and excessive use: no call hangs, loses another thread's handle or leaks
+//! addresses.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
-//! Random calls of the software driver with good, dead, foreign and wild arguments: never a crash, never a hang, and
-//! never a failure of the driver's own.
+//! Random calls of the software driver with valid, dead, foreign and wild arguments: no crash, no hang, and no internal
+//! error of the driver.
 
 use crate::random;
 

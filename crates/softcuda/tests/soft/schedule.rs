@@ -1,5 +1,5 @@
-//! Schedules of the software driver: the same seed gives the same run, every schedule gives a right program its right
-//! result, and a program without a wait that it needs is caught by some seed.
+//! Schedules of the software driver: the same seed gives the same run, a correct program gets the correct result under
+//! every schedule, and some seed shows a missing wait.
 
 use crate::common;
 

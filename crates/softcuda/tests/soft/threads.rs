@@ -1,4 +1,5 @@
-//! Many threads on the software driver: each gets its own right results, and of two that free one block one is refused.
+//! Many threads on the software driver: each gets its own correct results, and of two threads that free one block, one
+//! is refused.
 
 use crate::common;
 

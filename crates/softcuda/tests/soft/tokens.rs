@@ -1,4 +1,4 @@
-//! Handles of bytes that no driver has made, or that name what is gone: what the software driver answers.
+//! IPC handles that no driver made, or that name something that is gone: the errors of the software driver.
 
 use crate::peer;
 

@@ -1,4 +1,4 @@
-//! Arguments that no program should pass, on the software driver: a code for each, never a crash, never a hang.
+//! Arguments that no program should pass, on the software driver: an error code for each, no crash, no hang.
 
 use crate::common;
 
