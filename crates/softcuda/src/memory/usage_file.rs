@@ -418,7 +418,10 @@ fn folder() -> io::Result<PathBuf> {
     }
     let found = fs::symlink_metadata(&folder)?;
     if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
-        return Err(io::Error::other(format!("{} must be a folder that belongs to the current user and is writable by nobody else", folder.display())));
+        return Err(io::Error::other(format!(
+            "{} must be a folder that belongs to the current user and is writable by nobody else",
+            folder.display()
+        )));
     }
     Ok(folder)
 }

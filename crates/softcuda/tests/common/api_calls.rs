@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_void};
 
 use freehold_driver::cuda::*;
 
-/// Bytes of a [`Scratch`].
+/// Size of a [`Scratch`].
 pub(crate) const SCRATCH_BYTES: usize = 1 << 16;
 
-/// Where arguments come from.
+/// A source of arguments.
 pub(crate) trait Source {
     /// A plain number, a flag or a value of an enum, by the name of the argument.
     fn number(&mut self, name: &'static str) -> u64;
@@ -17,9 +17,9 @@ pub(crate) trait Source {
     fn device(&mut self) -> i32;
     /// A pointer that is null, misaligned for its type, or good for [`SCRATCH_BYTES`].
     fn pointer(&mut self, to: Pointee) -> *mut c_void;
-    /// Whether a function of the host's is given.
+    /// Whether a host function is passed.
     fn function(&mut self) -> bool;
-    /// A handle that is bytes: all of them numbers, unless the source knows any.
+    /// An IPC handle: random bytes, unless the source knows any.
     fn token(&mut self) -> [u8; 64] {
         let mut bytes = [0; 64];
         for word in bytes.chunks_exact_mut(8) {
@@ -243,8 +243,7 @@ pub(crate) fn call_all(api: &Api, source: &mut dyn Source) -> Vec<(Function, CUr
     Function::ALL.iter().map(|&function| (function, call(api, function, source))).collect()
 }
 
-/// Zero bytes of the process's own with a wide gap behind them that cannot be written, so that a write beyond them hits
-/// nothing else.
+/// Zeroed memory followed by a wide unwritable gap, so that a write beyond its end hits nothing else.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     start: *mut u8,
@@ -314,7 +313,7 @@ impl Source for Zeros {
     }
 }
 
-/// Numbers and handles of which every bit is set, and pointers that are misaligned.
+/// Numbers and handles with all bits set, and misaligned pointers.
 #[derive(Debug)]
 pub(crate) struct Ones;
 
@@ -370,7 +369,7 @@ impl Source for Good {
 
     fn pointer(&mut self, to: Pointee) -> *mut c_void {
         if to.is::<*mut c_void>() {
-            // A list of pointers, all of which the driver may write to.
+            // An array of pointers, all of which the driver may write to.
             (0..16).for_each(|index| self.scratch.write(1024 + index * 8, self.scratch.at(2048) as u64));
             return self.scratch.at(1024);
         }

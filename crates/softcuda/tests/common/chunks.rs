@@ -13,7 +13,7 @@ use crate::common::{Context, at};
 pub(crate) const CHUNK: usize = 2 << 20;
 
 impl Context {
-    /// The device, as a place that memory is at.
+    /// The device as a memory location.
     pub(crate) fn place(&self) -> CUmemLocation {
         CUmemLocation { kind: CUmemLocationType::DEVICE, id: self.device.0 }
     }
@@ -28,17 +28,17 @@ impl Context {
         allocation::create(&self.api, CHUNK, &self.prop()).expect("the device has memory")
     }
 
-    /// Addresses for so many chunks.
+    /// Reserves addresses for `chunks` chunks.
     pub(crate) fn addresses(&self, chunks: usize) -> CUdeviceptr {
         address::reserve(&self.api, chunks * CHUNK, 0, CUdeviceptr::NULL).expect("there are addresses")
     }
 
-    /// Says what the device may do with so many chunks.
+    /// Sets the device's access to `chunks` chunks.
     pub(crate) fn allow(&self, start: CUdeviceptr, chunks: usize, flags: CUmemAccess_flags) -> Result<(), CallError> {
         mapping::set_access(&self.api, start, chunks * CHUNK, &[CUmemAccessDesc { location: self.place(), flags }])
     }
 
-    /// Maps a chunk to be read and written.
+    /// Maps a chunk with read and write access.
     #[track_caller]
     pub(crate) fn map(&self, start: CUdeviceptr, chunk: CUmemGenericAllocationHandle) {
         mapping::map(&self.api, start, CHUNK, 0, chunk).expect("a chunk is mapped");
@@ -55,7 +55,7 @@ impl Context {
         allocation::release(&self.api, chunk).expect("a handle is released");
     }
 
-    /// New chunks side by side, each mapped by a handle of its own that is released already.
+    /// Maps new adjacent chunks, each with its own handle, which is already released.
     #[track_caller]
     pub(crate) fn mapped(&self, chunks: usize) -> CUdeviceptr {
         let start = self.addresses(chunks);
@@ -67,7 +67,7 @@ impl Context {
         start
     }
 
-    /// Ends what [`mapped`](Self::mapped) made.
+    /// Unmaps and frees what [`mapped`](Self::mapped) made.
     #[track_caller]
     pub(crate) fn give_back(&self, start: CUdeviceptr, chunks: usize) {
         self.unmap(start, chunks);

@@ -3,7 +3,7 @@
 use freehold_testing::seed;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// A runner of so many random cases.
+/// Creates a runner of `cases` random cases.
 pub(crate) fn runner(cases: u32) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed().to_le_bytes());

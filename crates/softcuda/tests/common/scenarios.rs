@@ -38,7 +38,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "free after the first of two side streams", is_right: freed_after_one_of_two },
     Scenario { name: "fill the staging buffer again before it is copied", is_right: staging_buffer_reused },
     Scenario { name: "hand out a cached block before its copy is done", is_right: cached_block_in_flight },
-    // A handle that comes back.
+    // A reused handle.
     Scenario { name: "take a new stream for the old one of its handle", is_right: stream_handle_comes_back },
     Scenario { name: "free in a new stream that has the old one's handle", is_right: freed_on_a_handle_that_came_back },
 ];
@@ -50,7 +50,7 @@ const OLD: u8 = 0x11;
 const NEW: u8 = 0x22;
 const OTHER: u8 = 0x33;
 
-/// Lets what is put into `to` from now on come after what is in `from`, if the program waits.
+/// Makes later work of `to` wait for the work in `from`, if the program waits.
 fn follow(own: &Context, from: CUstream, to: CUstream, waits: Waits) {
     if waits == Waits::Made {
         let event = event::create(&own.api, 0).unwrap();
@@ -64,7 +64,7 @@ fn fill(own: &Context, to: CUdeviceptr, value: u8, stream: CUstream) {
     fill::d8_async(&own.api, to, value, BYTES, stream).unwrap();
 }
 
-/// [`fill`] many times: work that is not done soon.
+/// Calls [`fill`] many times, so that the work takes a while.
 fn fill_repeatedly(own: &Context, to: CUdeviceptr, value: u8, stream: CUstream) {
     for _ in 0..8 {
         fill(own, to, value, stream);
@@ -83,7 +83,7 @@ fn block(own: &Context) -> CUdeviceptr {
     block
 }
 
-/// Whether all of it holds `value` when all work is done.
+/// Returns whether the whole block holds `value` when all work is done.
 fn holds(own: &Context, block: CUdeviceptr, value: u8) -> bool {
     context::synchronize(&own.api).unwrap();
     own.read(block, BYTES).iter().all(|byte| *byte == value)
@@ -133,7 +133,7 @@ fn read_beside_the_default_stream(own: &Context, waits: Waits) -> bool {
     holds(own, to, NEW)
 }
 
-/// cupy#5069: a block that was used on the default stream of one kind is taken for free on the other.
+/// cupy#5069: a block that was used on one kind of default stream is reused as free on the other.
 fn one_key_for_two_default_streams(own: &Context, waits: Waits) -> bool {
     let (own_default, other, cached, out) = (CUstream::PER_THREAD, own.stream(), block(own), own.block(BYTES));
     fill(own, cached, NEW, own_default);
@@ -174,7 +174,7 @@ fn freed_while_written(own: &Context, waits: Waits) -> bool {
     first == second && holds(own, second, NEW)
 }
 
-/// pytorch#18465, torchrec#4231, cuda-oxide#619: the owner does not know of the side stream.
+/// pytorch#18465, torchrec#4231, cuda-oxide#619: the owner does not know about the side stream.
 fn freed_while_read(own: &Context, waits: Waits) -> bool {
     let (main, side, pool, out) = (own.stream(), own.stream(), pool(own), own.block(BYTES));
     let tensor = alloc(own, pool, main);
@@ -243,7 +243,7 @@ fn stream_handle_comes_back(own: &Context, waits: Waits) -> bool {
     holds(own, cached, NEW)
 }
 
-/// The same with a pool of the driver's: the block is freed in the wrong stream's order.
+/// The same with a pool of the driver: the block is freed in the order of the wrong stream.
 fn freed_on_a_handle_that_came_back(own: &Context, waits: Waits) -> bool {
     let (old, pool, word) = (own.stream(), pool(own), &own.words()[0]);
     let first = alloc(own, pool, old);

@@ -2,13 +2,13 @@
 
 use freehold_testing::{child, print_seed, seeds};
 
-/// The schedules without a seed, and as many seeds as the effort asks for.
+/// Returns the schedules without a seed, and as many seeds as the test effort requires.
 pub(crate) fn schedules(quick: u64, moderate: u64, soak: u64) -> impl Iterator<Item = String> {
     let plain = ["threads", "eager"].map(str::to_owned);
     plain.into_iter().chain(seeds(quick, moderate, soak).map(|seed| format!("seed:{seed}")))
 }
 
-/// Runs the child of the test `name` under a schedule, and returns what it said.
+/// Runs the child of the test `name` under a schedule, and returns its reported lines.
 #[track_caller]
 pub(crate) fn under(name: &str, schedule: &str) -> Vec<String> {
     let outcome = child::run(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);

@@ -19,11 +19,10 @@ const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::GLOBAL;
 const THREAD_LOCAL: CUstreamCaptureMode = CUstreamCaptureMode::THREAD_LOCAL;
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::RELAXED;
 
-/// Held by the test whose turn it is. A global capture forbids calls in all threads, so that a test of one has a process to
-/// itself.
+/// Serializes the tests: a global capture forbids calls in all threads.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A context while no other test of this file has one.
+/// A context, held while no other test of this file has one.
 struct Alone {
     context: Context,
     _turn: MutexGuard<'static, ()>,
@@ -42,7 +41,7 @@ fn alone() -> Alone {
     Alone { context: Context::create(), _turn: turn }
 }
 
-/// The graph of what `work` puts into a stream.
+/// Captures the work that `work` submits to a stream.
 fn captured(own: &Context, stream: CUstream, work: impl FnOnce()) -> CUgraph {
     capture::begin(&own.api, stream, THREAD_LOCAL).unwrap();
     work();
@@ -66,7 +65,7 @@ fn status(own: &Context, stream: CUstream) -> CUstreamCaptureStatus {
     stream::capture_status(&own.api, stream).unwrap()
 }
 
-/// Ends a capture that was spoilt.
+/// Ends an invalidated capture.
 #[track_caller]
 fn ends_spoilt(own: &Context, stream: CUstream) {
     assert_eq!(status(own, stream), CUstreamCaptureStatus::INVALIDATED);
@@ -253,7 +252,7 @@ fn a_capture_ends_in_the_stream_where_it_began() {
     event::record(&own.api, fork, first).unwrap();
     stream::wait_event(&own.api, second, fork, 0).unwrap();
     assert_eq!(capture::end(&own.api, second).code(), CUerror::STREAM_CAPTURE_UNMATCHED);
-    // Whether that spoilt the capture is not part of the rule.
+    // Whether that invalidated the capture is not part of the rule.
     capture::end(&own.api, first).ok();
     assert_eq!(status(&own, first), CUstreamCaptureStatus::NONE);
 }

@@ -12,12 +12,12 @@ use freehold_driver::cuda::{
     CUstream, context, copy, ctx_flags, fill, memory, primary, profiler, stream, stream_flags,
 };
 
-/// What `run` gives in a new thread.
+/// Runs `run` in a new thread and returns its result.
 fn elsewhere<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(run).join().unwrap())
 }
 
-/// Takes all contexts off the calling thread's stack: the last one first.
+/// Pops all contexts off the calling thread's stack, the last one first.
 fn stack(api: &Api) -> Vec<CUcontext> {
     std::iter::from_fn(|| context::pop_current(api).ok()).collect()
 }
@@ -123,7 +123,7 @@ fn a_context_is_destroyed_once() {
         let (api, device) = driver();
         let handle = context::create(&api, device, 0).unwrap();
         assert_eq!(context::destroy(&api, handle), Ok(()));
-        // The hardware's driver says now the one, now the other.
+        // NVIDIA's driver returns either code.
         let refused = context::destroy(&api, handle).code();
         assert!([CUerror::CONTEXT_IS_DESTROYED, CUerror::INVALID_CONTEXT].contains(&refused), "{refused}");
     });

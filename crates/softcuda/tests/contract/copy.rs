@@ -25,7 +25,7 @@ struct Buffers<'c> {
     stream: CUstream,
 }
 
-/// A buffer by its place in [`Place::ALL`].
+/// A buffer by its index in [`Place::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Block,
@@ -73,12 +73,12 @@ struct Step {
     call: Call,
 }
 
-/// Which of the calls that can make a copy makes it.
+/// The call that makes the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     /// The call for the direction: `cuMemcpyHtoD` and the others.
     Directed,
-    /// `cuMemcpy`, which finds out the direction.
+    /// `cuMemcpy`, which infers the direction.
     Unified,
     Rectangle,
     Volume,
@@ -112,7 +112,7 @@ impl<'c> Buffers<'c> {
         }
     }
 
-    /// Fills all with bytes that tell where they are, and returns the same as a model.
+    /// Fills all buffers with patterns and returns a copy as the model.
     fn reset(&mut self) -> Vec<Vec<u8>> {
         let model: Vec<Vec<u8>> = (0..Place::ALL.len()).map(pattern).collect();
         self.own.write(self.blocks[0], &model[0]);
@@ -258,12 +258,12 @@ fn kind(place: Place) -> CUmemorytype {
     }
 }
 
-/// Bytes of which two buffers have none in common at one place.
+/// Returns a pattern that differs between buffers at every offset.
 fn pattern(buffer: usize) -> Vec<u8> {
     (0..ROOM).map(|index| (index * 31 + index / 251 + buffer * 41) as u8).collect()
 }
 
-/// The model: one byte after the other.
+/// The model: copies byte by byte.
 fn apply(model: &mut [Vec<u8>], step: &Step) {
     let (from, to) = (step.from.place as usize, step.to.place as usize);
     for z in 0..step.depth {
@@ -294,7 +294,7 @@ fn side(place: Place, [width, height, depth]: [usize; 3], room: [usize; 5], call
 }
 
 fn places(mode: Mode) -> impl Strategy<Value = (Place, Place)> {
-    // Host to host is a copy of the host's own, which a stream does not order with the device's.
+    // The host itself copies host to host, which a stream does not order with the device's copies.
     let is_wanted =
         move |from: Place, to: Place| from != to && (mode == Mode::Sync || !(from.is_host() && to.is_host()));
     let all = Place::ALL;

@@ -37,7 +37,7 @@ fn codes_have_names_and_words() {
     assert_eq!(driver::error_string(&api, 12345).code(), CUerror::INVALID_VALUE);
 }
 
-/// What the driver says of a function's address, and whether it gives one.
+/// Returns the status of a look-up, and whether it found an address.
 fn proc_address(name: &CStr, version: i32) -> (CUdriverProcAddressQueryResult, bool) {
     let (api, _) = driver();
     let found = driver::proc_address(&api, name, version, proc_address_flags::DEFAULT).unwrap();
@@ -66,7 +66,7 @@ fn a_version_that_the_driver_has_not_reached_is_refused() {
     assert_eq!(later.code(), CUerror::INVALID_VALUE);
 }
 
-/// `cuStreamQuery` as it is for programs that were compiled for the default stream of each thread.
+/// Returns `cuStreamQuery` for programs that were compiled for per-thread default streams.
 fn own_query(api: &Api) -> unsafe extern "C" fn(CUstream) -> CUresult {
     let flags = proc_address_flags::PER_THREAD_DEFAULT_STREAM;
     let found = driver::proc_address(api, c"cuStreamQuery", 12000, flags).unwrap();

@@ -18,7 +18,7 @@ const ROOM: usize = 8192;
 struct Step {
     element: usize,
     value: u32,
-    /// In bytes, a multiple of the element's.
+    /// In bytes, a multiple of the element's size.
     start: usize,
     pitch: usize,
     width: usize,
@@ -52,7 +52,7 @@ fn carry_out(api: &Api, block: CUdeviceptr, step: &Step, stream: Option<CUstream
     }
 }
 
-/// The model: one element after the other.
+/// The model: fills element by element.
 fn apply(model: &mut [u8], step: &Step) {
     for row in 0..step.height {
         for column in 0..step.width {

@@ -7,7 +7,7 @@ use freehold_driver::cuda::{memory, stream};
 
 const MIB: usize = 1 << 20;
 
-/// Runs the body of the test `name` where nobody else uses memory.
+/// Runs the body of the test `name` in its own process, where no other test uses memory.
 #[track_caller]
 fn alone(name: &str, body: impl FnOnce(&Context)) {
     child::run_in_child(name, || body(&Context::create()));

@@ -11,13 +11,13 @@ use freehold_driver::cuda::{
     Api, CUdeviceptr, CUerror, CallError, attach_flags, context, copy, fill, host, host_alloc_flags, memory,
 };
 
-/// Frees pinned memory that no test uses any more, or something that is none.
+/// Frees pinned memory that no test uses any more, or an address that is not pinned memory.
 fn free(api: &Api, start: *mut c_void) -> Result<(), CallError> {
     // SAFETY: each test gives what it does not use afterwards, or what the driver refuses.
     unsafe { host::free(api, start) }
 }
 
-/// Registers memory of [`pages`], which stays mapped, or something that is none.
+/// Registers memory of [`pages`], which stays mapped, or an invalid address.
 fn register(api: &Api, start: *mut c_void, bytes: usize, flags: u32) -> Result<(), CallError> {
     // SAFETY: pages are mapped until the process ends, and no reference to them exists.
     unsafe { host::register(api, start, bytes, flags) }

@@ -10,7 +10,7 @@ use std::thread;
 use common::{Context, Gate, Refused, address, until};
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CallError, context, copy, fill, memory, stream};
 
-/// What functions of the program's have noted, in their order.
+/// The values that host functions have recorded, in order.
 #[derive(Debug)]
 struct Notes<T>(Arc<Mutex<Vec<T>>>);
 
@@ -19,7 +19,7 @@ impl<T: Clone + Send + 'static> Notes<T> {
         Self(Arc::default())
     }
 
-    /// A function that adds `note` to these.
+    /// Returns a function that appends `note`.
     fn add(&self, note: impl FnOnce() -> T + Send + 'static) -> impl FnOnce() + Send + 'static {
         let notes = Arc::clone(&self.0);
         move || notes.lock().unwrap().push(note())
@@ -132,7 +132,7 @@ fn a_function_may_not_call_the_driver() {
     assert_eq!(notes.taken(), [CUerror::NOT_PERMITTED; 2]);
 }
 
-/// What a callback was told, into a list that is never dropped.
+/// Appends a callback's arguments to a list that is never dropped.
 unsafe extern "C" fn note_call(stream: CUstream, status: CUresult, data: *mut c_void) {
     // SAFETY: `add_callback` gave a list that is never dropped.
     let told = unsafe { &*data.cast::<Mutex<Vec<(CUstream, CUresult)>>>() };

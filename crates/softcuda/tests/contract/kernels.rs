@@ -24,15 +24,15 @@ use harness::record::Record;
 use harness::{Kernel, run};
 use list::KERNELS;
 
-/// Names, in a child, the kernel that it runs.
+/// In a child, names the kernel that it runs.
 const ALONE: &str = "FREEHOLD_TEST_KERNEL";
 
-/// Between two of these lines stands what a kernel printed.
+/// Encloses the output of a kernel.
 const PRINTED: &str = "~~~~ printed ~~~~";
 
 const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
 
-/// The test that runs one kernel in a process of its own.
+/// The test that runs one kernel in its own process.
 const ONE: &str = "one_kernel_runs_alone";
 
 #[test]
@@ -81,7 +81,7 @@ fn one_kernel_runs_alone() {
 #[test]
 fn the_list_names_what_is_in_the_folder() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
-    // A bundle runs where the sources are not.
+    // A test bundle runs without the sources.
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut found: Vec<String> = Vec::new();
     for entry in entries {
@@ -145,8 +145,8 @@ fn the_data_has_130_kernels() {
     assert!(KERNELS.len() >= 130, "{} kernels", KERNELS.len());
 }
 
-/// Runs the kernels of this effort under a schedule, which has a number. If the process has a schedule already, that one is
-/// meant and no other; NVIDIA's driver has none. Either way the first test runs them all.
+/// Runs the kernels of this test effort under a schedule with a number. If the process has a schedule already, or uses
+/// NVIDIA's driver, which has none, the first test runs all kernels.
 fn agree_under(test: &str, schedule: &str, number: usize) {
     if let Some(folder) = env::var_os("FREEHOLD_RECORD_KERNELS") {
         return if schedule == "threads" {
@@ -173,18 +173,18 @@ fn chosen() -> impl Iterator<Item = &'static Kernel> {
     KERNELS.iter().filter(move |kernel| only.as_ref().is_none_or(|only| kernel.name == only))
 }
 
-/// Whether a run of this effort takes a kernel, under the schedule with this number.
+/// Returns whether a run of this test effort includes a kernel under the schedule with this number.
 fn is_taken(kernel: &Kernel, schedule: usize) -> bool {
     let place = KERNELS.iter().position(|other| other.name == kernel.name).expect("the kernel is in the list");
     let stride = at_effort(12, 2, 1);
     env::var_os("FREEHOLD_KERNEL").is_some() || place % stride == schedule % stride
 }
 
-/// Runs kernels and holds them against their records. Sentences about all that is wrong.
+/// Runs kernels and compares them with their records. Returns a sentence for each difference.
 fn compare(is_taken: impl Fn(&Kernel) -> bool) -> Vec<String> {
     let (api, device) = common::driver();
     let mut failures = Vec::new();
-    // A fault of a kernel spoils the process for the others.
+    // After the fault of a kernel, the process cannot run others.
     let mut spoilt = false;
     let taken: Vec<_> = chosen().filter(|kernel| is_taken(kernel)).collect();
     report_covered(taken.len() as u64, "kernels held against hardware");
@@ -211,7 +211,7 @@ fn compared(api: &Api, device: CUdevice, kernel: &Kernel, spoilt: bool) -> Resul
     Ok(got.differences(&expected, &description))
 }
 
-/// Does something in a context of its own, which a fault of a kernel may spoil.
+/// Runs `work` in its own context, which a faulting kernel may break.
 fn in_context<T>(api: &Api, device: CUdevice, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let context = context::create(api, device, 0).map_err(|error| error.to_string())?;
     let outcome = work();
@@ -220,7 +220,7 @@ fn in_context<T>(api: &Api, device: CUdevice, work: impl FnOnce() -> Result<T, S
     destroyed.map(|()| value)
 }
 
-/// Runs a kernel in a process of its own, whose printed text is a part of the record.
+/// Runs a kernel in its own process. Its printed text is a part of the record.
 fn alone(kernel: &Kernel) -> Result<Record, String> {
     let outcome = catch_unwind(|| child::run(ONE, &[(ALONE, kernel.name)])).map_err(|_| "does not end".to_owned())?;
     if !outcome.status.success() {
@@ -234,7 +234,7 @@ fn alone(kernel: &Kernel) -> Result<Record, String> {
     Ok(record)
 }
 
-/// What a child that failed said of it, on one line.
+/// Returns the panic message of a failed child, on one line.
 fn reason(output: &str) -> String {
     let mut lines = output.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
     lines

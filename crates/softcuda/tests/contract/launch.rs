@@ -104,7 +104,7 @@ fn a_function_of_another_context_is_an_invalid_handle() {
 fn arguments_come_from_one_buffer_as_well() {
     let own = Context::create();
     let (widths, to) = (own.kernel(c"widths"), own.block(4));
-    // Of each argument only as much counts as its parameter is wide.
+    // Of each argument only the width of its parameter counts.
     let arguments = [0x1c8u32.into(), to.0.into(), 0x1_0001u32.into(), 1000u32.into()];
     own.run(widths, LaunchConfig::linear(1, 1), CUstream::NULL, &arguments).unwrap();
     assert_eq!(own.read(to, 4), 1201u32.to_le_bytes());

@@ -49,7 +49,7 @@ fn an_address_hint_is_honoured() {
     let wish = own.addresses(4);
     address::free(&own.api, wish, 4 * CHUNK).unwrap();
     assert_eq!(address::reserve(&own.api, 4 * CHUNK, 0, wish), Ok(wish));
-    // A wish for what is taken is answered with other addresses.
+    // If the hint is taken, other addresses are returned.
     let other = address::reserve(&own.api, 4 * CHUNK, 0, wish).unwrap();
     assert_ne!(other, wish);
     address::free(&own.api, wish, 4 * CHUNK).unwrap();
@@ -318,7 +318,7 @@ fn a_descriptor_of_something_else_is_refused() {
 }
 
 impl Context {
-    /// Ends one mapping of two chunks at the start of addresses for four.
+    /// Unmaps two chunks at the start of four reserved ones, and frees the addresses.
     fn give_back_four(&self, start: CUdeviceptr) {
         self.unmap(start, 2);
         address::free(&self.api, start, 4 * CHUNK).unwrap();
@@ -329,11 +329,11 @@ impl Context {
     }
 }
 
-/// Runs the body of a test in a process of its own, where nobody else takes memory.
+/// Runs the body of a test in its own process, where no other test allocates memory.
 fn alone(name: &str, body: impl FnOnce(&Context)) {
     child::run_in_child(name, || {
         let own = Context::create();
-        // Whatever the first mapping takes besides, it has from here on.
+        // The first mapping may allocate extra memory, which stays allocated.
         let warm = own.mapped(32);
         own.give_back(warm, 32);
         body(&own);

@@ -11,12 +11,12 @@ use freehold_driver::cuda::{
     fill, mapping, stream,
 };
 
-/// A pattern that repeats nowhere near.
+/// Returns a pattern with a long period.
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Two chunks of two handles side by side, and an address some bytes before their border.
+/// Maps two adjacent chunks of two handles; also returns an address some bytes before their border.
 fn border(own: &Context) -> (CUdeviceptr, CUdeviceptr) {
     let start = own.mapped(2);
     (start, CUdeviceptr(start.0 + CHUNK as u64 - 30_004))
@@ -129,7 +129,7 @@ fn a_copy_beyond_the_last_handle_is_invalid_value() {
     let last = at(start, CHUNK as u64 - 8);
     assert_eq!(fill::d8(&own.api, last, 1, 16).code(), CUerror::INVALID_VALUE);
     assert_eq!(copy::device_to_host(&own.api, &mut [0; 16], last).code(), CUerror::INVALID_VALUE);
-    // Nor is a hole jumped over.
+    // A hole is not skipped either.
     assert_eq!(fill::d8(&own.api, start, 1, 3 * CHUNK).code(), CUerror::INVALID_VALUE);
     own.unmap(start, 1);
     own.unmap(at(start, 2 * CHUNK as u64), 1);
@@ -265,7 +265,7 @@ fn access_that_is_widened_lets_writes_through() {
     own.give_back(start, 1);
 }
 
-/// Runs a body that ends in a fault in a process of its own, with a context that dies with it.
+/// Runs a body that ends in a fault in its own process, with a context that ends with it.
 fn doomed(name: &str, body: impl FnOnce(&Context)) {
     child::run_in_child(name, || {
         let own = Context::create();

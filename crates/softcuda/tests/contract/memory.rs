@@ -8,14 +8,14 @@ use common::{Context, Gate, Refused, at, child, driver};
 use freehold_driver::cuda::memory::{Info, Pitched, Range};
 use freehold_driver::cuda::{CUcontext, CUdeviceptr, CUerror, context, device, fill, memory, pointer};
 
-// The tests of one binary share a process: an address that a test has freed may be another test's a moment later. Where
-// a test comes back to such an address it keeps a second block beside it, because small blocks of two contexts share no
-// page, or has a process of its own.
+// The tests of one binary share a process, so another test may reuse an address that a test has freed. A test that uses
+// a freed address again keeps a second block in the same page, which blocks of other contexts cannot share, or runs in
+// its own process.
 
 const MIB: usize = 1 << 20;
 const PIB: usize = 1 << 50;
 
-/// An address that no driver hands out.
+/// An address that no driver returns.
 const WILD: CUdeviceptr = CUdeviceptr(0x1234_5600);
 
 #[test]

@@ -56,7 +56,7 @@ fn unloading_waits_for_pending_launches() {
     own.write(done, &[0; 4]);
     let loaded = own.module();
     let store = own.function(loaded, c"store");
-    // Once without a gate: what comes first may wait for the whole device.
+    // Once without a gate: the first launch may wait for the whole device.
     own.run(store, LaunchConfig::linear(1, 1), stream, &[done.0.into(), 0u32.into()]).unwrap();
     own.finish(stream);
     gate.hold(&own.api, stream);

@@ -10,10 +10,10 @@ use freehold_driver::cuda::{
     pointer, pool,
 };
 
-/// An address that no driver hands out.
+/// An address that no driver returns.
 const WILD: CUdeviceptr = CUdeviceptr(0x1234_5600);
 
-/// An address of the host's that no driver knows.
+/// A host address that no driver knows.
 fn pageable() -> CUdeviceptr {
     CUdeviceptr(pages(4096) as u64)
 }

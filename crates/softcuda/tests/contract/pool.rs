@@ -13,7 +13,7 @@ use freehold_driver::cuda::{
 
 const MIB: usize = 1 << 20;
 
-/// A pool of a test's own: the default one is everybody's.
+/// A pool of one test: all tests share the default pool.
 struct Pool<'c> {
     own: &'c Context,
     handle: CUmemoryPool,
@@ -52,7 +52,7 @@ impl Drop for Pool<'_> {
     }
 }
 
-/// Lets what is put into `to` from now on come after what is in `from`.
+/// Makes later work of `to` wait for the work in `from`.
 fn order(own: &Context, from: CUstream, to: CUstream) {
     let event = event::create(&own.api, 2).unwrap();
     event::record(&own.api, event, from).unwrap();
@@ -179,7 +179,7 @@ fn any_stream_gets_what_is_free_unknown_to_the_host_if_the_pool_looks() {
         let block = pool.alloc(MIB, first);
         pool.free(block, first);
         stream::write_value_32(&own.api, first, address(word), 1, 0).unwrap();
-        // The stream has passed the free, and no call of the driver has told so.
+        // The stream has passed the free, but no driver call has observed that.
         until(|| word.load(Ordering::SeqCst) == 1);
         let other = pool.alloc(MIB, second);
         assert_eq!(other == block, opportunistic == 1);

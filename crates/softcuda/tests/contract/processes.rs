@@ -30,12 +30,12 @@ impl Shared {
     }
 }
 
-/// One way to end, for one kind: before, the two sides have seen each other's writes.
+/// The start of a case: two processes share something and have seen each other's writes.
 #[derive(Debug)]
 struct Scene {
     machine: Machine,
     witness: Peer,
-    /// Free before the others came.
+    /// Free memory before the others started.
     before: usize,
     exporter: Peer,
     importer: Peer,
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-/// The exporter ends first: the importer goes on as if it were there.
+/// The exporter ends first: the importer continues unaffected.
 fn exporter_first(kind: Kind) {
     for how in End::ALL {
         let scene = Scene::set(kind, format!("{kind:?}, exporter by {how:?}"));
@@ -72,7 +72,7 @@ fn exporter_first(kind: Kind) {
         importer.ask("check 2");
         importer.ask("write 3");
         importer.ask("check 3");
-        // Whether a legacy handle or a block of a pool can be opened once more without its exporter is not said anywhere.
+        // Whether a legacy handle or a block of a pool can be opened again without its exporter is unspecified.
         if kind == Kind::Descriptor {
             importer.ask("again 3");
         }
@@ -90,7 +90,7 @@ fn exporter_first(kind: Kind) {
     }
 }
 
-/// The importer ends first: the exporter goes on, and another importer can come.
+/// The importer ends first: the exporter continues, and another importer can open the share.
 fn importer_first(kind: Kind) {
     for how in End::ALL {
         let scene = Scene::set(kind, format!("{kind:?}, importer by {how:?}"));
@@ -124,7 +124,7 @@ fn importer_first(kind: Kind) {
     }
 }
 
-/// Both end, and all that is left are the test's own descriptors.
+/// Both end, and only the test's descriptors are left.
 fn both(kind: Kind) {
     for how in End::ALL {
         let scene = Scene::set(kind, format!("{kind:?}, both by {how:?}"));
@@ -245,7 +245,7 @@ fn a_descriptor_on_its_way_keeps_memory() {
     witness.await_free_later("the message is gone", |free| free == before);
 }
 
-/// Mapping, handle and descriptor each keep the memory; the last of them, whichever it is, gives it back.
+/// Mapping, handle and descriptor each keep the memory; releasing the last of them, in any order, frees it.
 #[test]
 fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
     const ORDERS: [[&str; 3]; 6] = [
@@ -258,7 +258,7 @@ fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
     ];
     let machine = Machine::new();
     let (witness, importer) = (machine.peer(), machine.peer());
-    // Whatever the first mapping of a process takes besides, it has from here on.
+    // The first mapping of a process may allocate extra memory, which stays allocated.
     importer.ask("make Descriptor 1");
     importer.ask("close");
     for order in ORDERS {
@@ -281,8 +281,8 @@ fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
     importer.end(End::Exit);
 }
 
-/// Whether so much is free, but for what NVIDIA's driver keeps in a process that has imported: less than a tenth of a
-/// block.
+/// Returns whether `wanted` bytes are free, except for what NVIDIA's driver keeps in a process that has imported: less
+/// than a tenth of a block.
 fn is_about(free: usize, wanted: usize) -> bool {
     free.abs_diff(wanted) <= if is_soft() { 0 } else { block_bytes() / 10 }
 }
@@ -301,7 +301,7 @@ fn a_stream_waits_for_an_event_of_another_process() {
         let bystander = machine.peer();
         shared.take(&bystander);
         bystander.ask("follow 9");
-        // The end of one that waits is nothing to the others.
+        // The end of one waiting process does not affect the others.
         bystander.end(how);
         assert_eq!(followed.load(Ordering::SeqCst), 0, "the event has not happened");
         gate.store(1, Ordering::SeqCst);

@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
     CUcontext, CUerror, CUstream, CUstreamCaptureStatus, context, copy, event, fill, stream, stream_flags,
 };
 
-/// What is put into `later` waits for what `earlier` has to do.
+/// Asserts that work of `later` waits for work of `earlier`.
 #[track_caller]
 fn assert_waits(own: &Context, earlier: CUstream, later: CUstream) {
     let (gate, word) = (Gate::closed(own), &own.words()[0]);
@@ -22,7 +22,7 @@ fn assert_waits(own: &Context, earlier: CUstream, later: CUstream) {
     assert_eq!(word.load(Ordering::SeqCst), 7);
 }
 
-/// What is put into `later` is done while `earlier` still stands.
+/// Asserts that work of `later` completes while `earlier` is blocked.
 #[track_caller]
 fn assert_passes(own: &Context, earlier: CUstream, later: CUstream) {
     let (gate, word) = (Gate::closed(own), &own.words()[0]);

@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
     wait_value_flags, write_value_flags,
 };
 
-/// An address that no driver hands out.
+/// An address that no driver returns.
 const WILD: CUdeviceptr = CUdeviceptr(0x1234_5600);
 
 #[test]
@@ -89,7 +89,7 @@ fn unknown_flags_make_no_write_and_no_wait() {
     let own = Context::create();
     let (stream, pinned) = (own.stream(), own.pinned(64));
     pinned.fill(0);
-    // The write without a barrier was of the first form of these calls.
+    // The flag existed only in the first version of these calls.
     for flags in [write_value_flags::NO_MEMORY_BARRIER, 2] {
         let refused = stream::write_value_32(&own.api, stream, pinned.address(), 1, flags);
         assert_eq!(refused.code(), CUerror::INVALID_VALUE);
@@ -136,7 +136,7 @@ fn one_stream_waits_for_a_word_that_another_writes() {
     }
 }
 
-/// A wait for 32 bits passes where the word is `word`.
+/// Asserts that a 32-bit wait passes if the word is `word`.
 #[track_caller]
 fn assert_passes(own: &Context, word: u32, value: u32, flags: u32) {
     let (gate, stream) = (Gate::of(own, word.into(), value.into()), own.stream());
@@ -144,7 +144,7 @@ fn assert_passes(own: &Context, word: u32, value: u32, flags: u32) {
     gate.shut_during(|| own.finish(stream));
 }
 
-/// A wait for 32 bits stands where the word is `word`, and passes where it is `then`.
+/// Asserts that a 32-bit wait blocks while the word is `word`, and passes once it is `then`.
 #[track_caller]
 fn assert_blocks(own: &Context, word: u32, value: u32, flags: u32, then: u32) {
     let (gate, stream) = (Gate::of(own, word.into(), then.into()), own.stream());

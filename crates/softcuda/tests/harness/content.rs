@@ -28,10 +28,10 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Reads what stands behind the count.
+    /// Parses the text after the count.
     pub(crate) fn parse(text: &str, element: Element) -> Result<Self, String> {
         let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let seed = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("'{text}' is no seed"));
+        let seed = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("'{text}' is not a seed"));
         match (kind, rest.trim()) {
             ("", _) => Ok(Self::Zeros),
             ("corners", "") => Ok(Self::Corners),
@@ -52,9 +52,9 @@ impl Content {
             }
             ("text", rest) => {
                 let inner = rest.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-                Ok(Self::Text(inner.ok_or("a text stands in quotes")?.to_owned()))
+                Ok(Self::Text(inner.ok_or("a text needs quotes")?.to_owned()))
             }
-            _ => Err(format!("no content is named '{text}'")),
+            _ => Err(format!("unknown content '{text}'")),
         }
     }
 

@@ -39,9 +39,9 @@ pub(crate) enum Argument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compare {
     Bits,
-    /// All NaN are one.
+    /// All NaNs are equal.
     AnyNan,
-    /// At most so many units of the last place away; all NaN are one.
+    /// At most this many units in the last place apart; all NaNs are equal.
     Ulp(u64),
     /// The elements are the same, in any order.
     Sorted,
@@ -74,23 +74,23 @@ impl Description {
             description.compare(text)?;
         }
         if description.launches.is_empty() {
-            return Err("nothing is launched".to_owned());
+            return Err("there is no launch line".to_owned());
         }
         Ok(description)
     }
 
-    /// Applies a line `compare:` to the outputs that it is about.
+    /// Applies a `compare:` line to its outputs.
     fn compare(&mut self, text: &str) -> Result<(), String> {
         let (only, how) = match text.split_once(' ') {
             Some((index, how)) if index.parse::<usize>().is_ok() => (index.parse::<usize>().ok(), how),
             _ => (None, text),
         };
         let how = match how.split_once(' ') {
-            Some(("ulp", units)) => Compare::Ulp(units.parse().map_err(|_| format!("'{units}' is no number"))?),
+            Some(("ulp", units)) => Compare::Ulp(units.parse().map_err(|_| format!("'{units}' is not a number"))?),
             None if how == "any-nan" => Compare::AnyNan,
             None if how == "sorted" => Compare::Sorted,
             None if how == "bits" => Compare::Bits,
-            _ => return Err(format!("outputs are not compared by '{how}'")),
+            _ => return Err(format!("unknown comparison '{how}'")),
         };
         for (index, argument) in self.arguments.iter_mut().enumerate() {
             if let Argument::Buffer { output: Some(output), .. } = argument
@@ -103,7 +103,7 @@ impl Description {
     }
 }
 
-/// What stands behind the sign of a comment, of C, LLVM or Python.
+/// Returns the text of a comment of C, LLVM or Python.
 fn comment(line: &str) -> Option<&str> {
     let text = line.strip_prefix("//").or_else(|| line.strip_prefix(';')).or_else(|| line.strip_prefix('#'))?;
     Some(text.trim())
@@ -111,19 +111,19 @@ fn comment(line: &str) -> Option<&str> {
 
 fn launch(text: &str) -> Result<Launch, String> {
     let mut words = text.split_whitespace();
-    let function = words.next().ok_or("a launch names its function")?.to_owned();
+    let function = words.next().ok_or("a launch needs a function")?.to_owned();
     let mut launch = Launch { function, shape: LaunchConfig::linear(1, 1), is_cooperative: false };
     while let Some(word) = words.next() {
         if word == "cooperative" {
             launch.is_cooperative = true;
             continue;
         }
-        let value = words.next().ok_or_else(|| format!("'{word}' has a value"))?;
+        let value = words.next().ok_or_else(|| format!("'{word}' needs a value"))?;
         match word {
             "grid" => launch.shape.grid = extent(value)?,
             "block" => launch.shape.block = extent(value)?,
             "shared" => launch.shape.shared_bytes = number(value)?,
-            _ => return Err(format!("a launch has no '{word}'")),
+            _ => return Err(format!("unknown launch option '{word}'")),
         }
     }
     Ok(launch)
@@ -132,17 +132,17 @@ fn launch(text: &str) -> Result<Launch, String> {
 fn extent(text: &str) -> Result<[u32; 3], String> {
     let mut extent = [1; 3];
     for (index, part) in text.split('x').enumerate() {
-        *extent.get_mut(index).ok_or("there are three dimensions")? = number(part)?;
+        *extent.get_mut(index).ok_or("there are more than three dimensions")? = number(part)?;
     }
     Ok(extent)
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("'{text}' is no number"))
+    text.parse().map_err(|_| format!("'{text}' is not a number"))
 }
 
 fn argument(text: &str) -> Result<Argument, String> {
-    let (role, rest) = text.split_once(' ').ok_or("an argument has a type")?;
+    let (role, rest) = text.split_once(' ').ok_or("an argument needs a type")?;
     match role {
         "value" => structure(rest),
         "struct" => structure(rest),
@@ -154,15 +154,15 @@ fn argument(text: &str) -> Result<Argument, String> {
             let output = (role != "in").then_some(Compare::Bits);
             Ok(Argument::Buffer { element, count, content, output })
         }
-        _ => Err(format!("an argument cannot be '{role}'")),
+        _ => Err(format!("unknown kind of argument '{role}'")),
     }
 }
 
-/// Fields one after the other, each where its alignment allows, and room behind them for the alignment of the whole.
+/// Lays out fields in order, each aligned, with padding at the end for the alignment of the whole.
 fn structure(text: &str) -> Result<Argument, String> {
     let (mut bytes, mut align) = (Vec::new(), 1);
     for field in text.split(',') {
-        let (kind, value) = field.trim().split_once(' ').ok_or("a field has a type and a value")?;
+        let (kind, value) = field.trim().split_once(' ').ok_or("a field needs a type and a value")?;
         let element = Element::from_name(kind)?;
         align = align.max(element.bytes());
         bytes.resize(bytes.len().next_multiple_of(element.bytes()), 0);

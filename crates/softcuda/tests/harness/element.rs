@@ -149,7 +149,7 @@ const NAMES: [(&str, Element); 14] = [
 impl Element {
     pub(crate) fn from_name(name: &str) -> Result<Self, String> {
         let found = NAMES.iter().find(|(have, _)| *have == name);
-        found.map(|(_, element)| *element).ok_or_else(|| format!("no type is named '{name}'"))
+        found.map(|(_, element)| *element).ok_or_else(|| format!("unknown type '{name}'"))
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -169,7 +169,7 @@ impl Element {
         matches!(self, F16 | Bf16 | F16x2 | Bf16x2 | F32 | F64)
     }
 
-    /// A corner value; `index` goes round.
+    /// Returns a corner value; `index` wraps around.
     pub(crate) fn corner(self, index: usize) -> u64 {
         let (one, other) = (index % CORNERS, (index + 7) % CORNERS);
         match self {
@@ -188,7 +188,7 @@ impl Element {
 
     /// The bits of a number of this type, as a description spells it.
     pub(crate) fn parse(self, text: &str) -> Result<u64, String> {
-        let told = || format!("'{text}' is no {}", self.name());
+        let told = || format!("'{text}' is not a {}", self.name());
         let bits = if let Some(digits) = text.strip_prefix("0x") {
             u64::from_str_radix(digits, 16).map_err(|_| told())?
         } else {
@@ -243,8 +243,7 @@ impl Element {
         self.is_float() && magnitude > infinity
     }
 
-    /// Whether two elements are equal if the bits of a NaN do not count, and otherwise differ by at most so many units
-    /// of the last place.
+    /// Returns whether two elements differ by at most `units` units in the last place. All NaNs are equal.
     pub(crate) fn is_near(self, left: u64, right: u64, units: u64) -> bool {
         let (left, lane) = self.lanes(left);
         let (right, _) = self.lanes(right);
@@ -255,14 +254,14 @@ impl Element {
         })
     }
 
-    /// Where a number stands among all of its type; -0 just below 0, so that they differ.
+    /// Returns the rank of a number among all of its type; -0 is just below 0, so that they differ.
     fn place(self, bits: u64) -> i128 {
         let sign = (self.mask() >> 1) + 1;
         let magnitude = i128::from(bits & !sign);
         if bits & sign == 0 { magnitude } else { -magnitude - 1 }
     }
 
-    /// The bits in hexadecimal, and what they mean where that is not the same.
+    /// Formats the bits in hexadecimal, with the value if it differs.
     pub(crate) fn tell(self, bits: u64) -> String {
         let mut text = self.hex(bits);
         let meant = match self {

@@ -12,17 +12,17 @@ pub(crate) mod run;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     pub(crate) name: &'static str,
-    /// How the name of its source ends.
+    /// The extension of its source file.
     pub(crate) extension: &'static str,
-    /// Whose first lines describe the launch.
+    /// Its first lines describe the launch.
     pub(crate) source: &'static str,
     pub(crate) ptx: &'static str,
-    /// What an H200 gave.
+    /// The output of an H200.
     pub(crate) out: &'static str,
 }
 
 impl Kernel {
-    /// The name in the PTX of the kernel that a launch is of: the same, or one that a compiler made of it.
+    /// Returns the name of a launched kernel in the PTX: the same, or the compiler's mangled name.
     pub(crate) fn entry(&self, function: &str) -> Result<&'static str, String> {
         let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '$');
         let names =

@@ -8,7 +8,7 @@ use super::element::Element;
 
 const ELEMENTS_A_LINE: usize = 8;
 
-/// Mismatches of an output that are told one by one.
+/// Maximum number of mismatches of an output that are reported one by one.
 const TOLD_MAX: usize = 4;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Output {
 }
 
 impl Record {
-    /// The text of the file. A line holds elements of one value as that value and how often it comes.
+    /// Returns the text of the file. Runs of one value are written as the value and its count.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for output in &self.outputs {
@@ -56,30 +56,30 @@ impl Record {
                 break;
             }
             if let Some(header) = line.strip_prefix("argument ") {
-                let (argument, element) = header.split_once(' ').ok_or("an output has a type")?;
-                let argument = argument.parse().map_err(|_| format!("'{argument}' is no argument"))?;
+                let (argument, element) = header.split_once(' ').ok_or("an output needs a type")?;
+                let argument = argument.parse().map_err(|_| format!("'{argument}' is not an argument"))?;
                 record.outputs.push(Output { argument, element: Element::from_name(element)?, bits: Vec::new() });
                 continue;
             }
             let output = record.outputs.last_mut().ok_or("the record starts with an argument")?;
             for word in line.split_whitespace() {
                 let (digits, times) = word.split_once('*').unwrap_or((word, "1"));
-                let bits = u64::from_str_radix(digits, 16).map_err(|_| format!("'{word}' is no word"))?;
-                let times = times.parse().map_err(|_| format!("'{word}' is no word"))?;
+                let bits = u64::from_str_radix(digits, 16).map_err(|_| format!("'{word}' is not a word"))?;
+                let times = times.parse().map_err(|_| format!("'{word}' is not a word"))?;
                 output.bits.extend(std::iter::repeat_n(bits, times));
             }
         }
         Ok(record)
     }
 
-    /// Sentences about all that differs from what was expected.
+    /// Returns a sentence for each difference from the expected record.
     pub(crate) fn differences(&self, expected: &Self, description: &Description) -> Vec<String> {
         let mut told = Vec::new();
         let shape = |record: &Self| {
             record.outputs.iter().map(|output| (output.argument, output.element, output.bits.len())).collect::<Vec<_>>()
         };
         if shape(self) != shape(expected) {
-            return vec!["the record is of other outputs: it must be made anew".to_owned()];
+            return vec!["the record has other outputs: record the kernel again".to_owned()];
         }
         for (got, expected) in self.outputs.iter().zip(&expected.outputs) {
             let Argument::Buffer { output: Some(compare), .. } = description.arguments[got.argument] else { continue };

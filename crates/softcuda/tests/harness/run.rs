@@ -12,7 +12,7 @@ use super::Kernel;
 use super::describe::{Argument, Description, Launch};
 use super::record::{Output, Record};
 
-/// Behind and before every buffer lie so many bytes that no kernel may change.
+/// Size of the margins before and after every buffer, which no kernel may change.
 const MARGIN_BYTES: usize = 256;
 const MARGIN: u8 = 0xa5;
 
@@ -50,7 +50,8 @@ pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
     Ok(record)
 }
 
-/// Tells a driver that asks for them where the buffers lie, so that a kernel that leaves one, or is only taken to, is noticed.
+/// Registers the buffers with a driver that has the extension, so that a kernel that leaves one, or is wrongly reported
+/// to, is noticed.
 fn describe(api: &Api, description: &Description, arguments: &[Vec<u64>]) -> Result<Option<BlockAnnotation>, String> {
     let Some(extension) = extension::find(api) else { return Ok(None) };
     let buffers = description.arguments.iter().zip(arguments).filter_map(|(argument, words)| match argument {
@@ -66,7 +67,7 @@ fn describe(api: &Api, description: &Description, arguments: &[Vec<u64>]) -> Res
     described.map(Some).map_err(|code| code.to_string())
 }
 
-/// Loads a text; a refusal comes with the driver's log.
+/// Loads PTX. An error contains the driver's log.
 fn load(api: &Api, ptx: &str) -> Result<CUmodule, String> {
     let image = CString::new(ptx).map_err(|_| "the PTX has a NUL in it")?;
     let mut log = vec![0_u8; 4096];
@@ -85,7 +86,7 @@ fn told(error: CallError) -> String {
     error.to_string()
 }
 
-/// A value in words, so that it is aligned for every type.
+/// Returns a value as words, so that it is aligned for every type.
 fn aligned(bytes: &[u8]) -> Vec<u64> {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -95,7 +96,7 @@ fn aligned(bytes: &[u8]) -> Vec<u64> {
     words.collect()
 }
 
-/// A buffer with this content between its margins; its address, as a value to pass.
+/// Creates a buffer with this content between its margins, and returns its address as an argument.
 fn buffer(api: &Api, bytes: &[u8]) -> Result<Vec<u64>, CallError> {
     let mut whole = vec![MARGIN; bytes.len() + 2 * MARGIN_BYTES];
     whole[MARGIN_BYTES..MARGIN_BYTES + bytes.len()].copy_from_slice(bytes);
@@ -104,7 +105,7 @@ fn buffer(api: &Api, bytes: &[u8]) -> Result<Vec<u64>, CallError> {
     Ok(vec![start.0 + MARGIN_BYTES as u64])
 }
 
-/// Reads a buffer and gives it back; its margins are as they were.
+/// Reads a buffer and frees it. Fails if its margins have changed.
 fn read(api: &Api, start: CUdeviceptr, bytes: usize) -> Result<Vec<u8>, String> {
     let whole = CUdeviceptr(start.0 - MARGIN_BYTES as u64);
     let mut host = vec![0; bytes + 2 * MARGIN_BYTES];

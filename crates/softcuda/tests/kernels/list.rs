@@ -2,7 +2,7 @@
 
 use crate::harness::Kernel;
 
-/// A kernel by its name and by how the name of its source ends; `ptx` is a source that no compiler made.
+/// A kernel by its name and the extension of its source; `ptx` is handwritten.
 macro_rules! kernels {
     ($($name:literal $extension:literal,)*) => {
         &[$(Kernel {

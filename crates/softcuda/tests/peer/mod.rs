@@ -32,10 +32,10 @@ pub(crate) use share::{Kind, WORDS_BYTES, block_bytes, parse, shared_words};
 pub(crate) use socket::Message;
 pub(crate) use work::Crowd;
 
-/// The test below, at which peers begin.
+/// The test below, which peers run.
 const ENTRY: &str = "peer::a_peer_answers_and_ends_as_it_is_told";
 
-/// Is set in a peer.
+/// Set in a peer.
 const PEER: &str = "FREEHOLD_TEST_PEER";
 
 /// How a peer ends.
@@ -43,7 +43,7 @@ const PEER: &str = "FREEHOLD_TEST_PEER";
 pub(crate) enum End {
     Exit,
     Kill,
-    /// A real access to memory that is not there.
+    /// An access to unmapped memory.
     Fault,
 }
 
@@ -59,15 +59,14 @@ impl End {
     }
 }
 
-/// Whether the tests of this run are about the software driver.
+/// Returns whether the tests of this run use the software driver.
 pub(crate) fn is_soft() -> bool {
     env!("CARGO_CRATE_NAME") == "soft" || env::var("FREEHOLD_DEVICE").is_ok_and(|name| name == "soft") || {
         env::var_os("FREEHOLD_DEVICE").is_none()
     }
 }
 
-/// A machine of a test's own: its software devices are shared by the peers on it and by nobody else. NVIDIA's driver
-/// knows one machine only.
+/// A machine of one test: only its peers share its software devices. NVIDIA's driver has one machine only.
 #[derive(Debug)]
 pub(crate) struct Machine {
     name: String,
@@ -84,12 +83,12 @@ impl Machine {
         &self.name
     }
 
-    /// A peer that has not touched the driver.
+    /// Starts a peer that has not used the driver.
     pub(crate) fn idle(&self) -> Peer {
         Peer::start(&self.name, &[])
     }
 
-    /// A peer with a context.
+    /// Starts a peer with a context.
     pub(crate) fn peer(&self) -> Peer {
         let peer = self.idle();
         peer.ask("start");
@@ -97,13 +96,13 @@ impl Machine {
     }
 }
 
-/// Where the software driver keeps the machines of a user.
+/// Returns the folder of a user's machines.
 pub(crate) fn machines_folder(user: u32) -> PathBuf {
     PathBuf::from(format!("/dev/shm/freehold-{user}"))
 }
 
 impl Machine {
-    /// What the software driver keeps of this machine.
+    /// Returns the software driver's files of this machine.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let folder = machines_folder(rustix::process::geteuid().as_raw());
         let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -123,7 +122,7 @@ impl Drop for Machine {
     }
 }
 
-/// Another process and the socket to it. It is killed when this is dropped.
+/// A peer process and the socket to it. Dropping this kills the process.
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: Child,
@@ -131,7 +130,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts a peer on a machine, with variables of the environment besides.
+    /// Starts a peer on a machine, with additional environment variables.
     pub(crate) fn start(machine: &str, variables: &[(&str, &str)]) -> Self {
         let binary = env::current_exe().expect("a test binary knows its path");
         Self::start_by(&mut Command::new(binary), machine, variables)
@@ -147,19 +146,19 @@ impl Peer {
         let turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let process = command.spawn().expect("the test binary starts again");
         drop(turn);
-        // The command holds the peer's end of the socket, which shall end with the peer alone.
+        // Closes the command's copy of the peer's end of the socket, so that only the peer holds it.
         command.stdin(Stdio::null());
         Self { process, socket }
     }
 
-    /// Tells the peer something with descriptors, and awaits its answer.
+    /// Sends the peer a command with descriptors, and waits for its answer.
     #[track_caller]
     pub(crate) fn try_ask(&self, what: impl Display, descriptors: &[OwnedFd]) -> Result<Message, CUerror> {
         self.tell(&what, descriptors);
         self.answer(&what)
     }
 
-    /// Tells the peer something; the answer is to be taken with [`answer`](Self::answer).
+    /// Sends the peer a command. [`answer`](Self::answer) receives the answer.
     #[track_caller]
     pub(crate) fn tell(&self, what: impl Display, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -167,7 +166,7 @@ impl Peer {
         assert_eq!(sent, Ok(()), "the peer takes '{what}'");
     }
 
-    /// The answer to what the peer was told before.
+    /// Receives the answer to an earlier command.
     #[track_caller]
     pub(crate) fn answer(&self, what: impl Display) -> Result<Message, CUerror> {
         let message = socket::receive(&self.socket).unwrap_or_else(|error| panic!("'{what}' is not answered: {error}"));
@@ -187,39 +186,39 @@ impl Peer {
         }
     }
 
-    /// Asks what must succeed and is answered with text.
+    /// Sends a command that must succeed, and returns the text of its answer.
     #[track_caller]
     pub(crate) fn ask(&self, what: impl Display) -> String {
         self.ask_with(what, &[]).text
     }
 
-    /// Asks what must succeed.
+    /// Sends a command that must succeed.
     #[track_caller]
     pub(crate) fn ask_with(&self, what: impl Display, descriptors: &[OwnedFd]) -> Message {
         let answer = self.try_ask(&what, descriptors);
         answer.unwrap_or_else(|code| panic!("'{what}' is refused: {code:?}"))
     }
 
-    /// Asks what the driver must refuse: the code.
+    /// Sends a command that the driver must refuse, and returns the code.
     #[track_caller]
     pub(crate) fn refused(&self, what: impl Display) -> CUerror {
         self.try_ask(&what, &[]).expect_err("the driver refuses")
     }
 
-    /// Asks for a number.
+    /// Sends a command whose answer is a number.
     #[track_caller]
     pub(crate) fn number(&self, what: impl Display) -> usize {
         self.ask(what).parse().expect("the answer is a number")
     }
 
-    /// What the driver says is free of the device.
+    /// Returns the free memory of the device.
     #[track_caller]
     pub(crate) fn free_bytes(&self) -> usize {
         self.number("free")
     }
 
-    /// Asks until as much is free. The software driver says so at once; hardware takes some milliseconds to clean up
-    /// after a process.
+    /// Polls until `right` accepts the free memory. The software driver frees memory at once; hardware takes some
+    /// milliseconds to clean up after a process.
     #[track_caller]
     pub(crate) fn await_free(&self, case: impl Display, right: impl Fn(usize) -> bool) -> usize {
         let (free, rounds) = self.await_free_later(&case, right);
@@ -227,8 +226,9 @@ impl Peer {
         free
     }
 
-    /// Asks until as much is free, which the system decides: what lies in a message is closed when the kernel gets to it, and its
-    /// collector of sockets may be looking at it for any process of the machine. How much is free, and in which round.
+    /// Polls until `right` accepts the free memory, where the kernel decides when: it closes descriptors in unread
+    /// messages late, because its garbage collector for sockets may be busy with any process of the machine. Returns
+    /// the free memory and the number of rounds.
     #[track_caller]
     pub(crate) fn await_free_later(&self, case: impl Display, right: impl Fn(usize) -> bool) -> (usize, u32) {
         let start = Instant::now();
@@ -243,7 +243,7 @@ impl Peer {
         unreachable!("the deadline ends the loop")
     }
 
-    /// Kills the peer, which nobody waits for until this is dropped: the process is dead, and its number still taken.
+    /// Kills the peer, which stays a zombie until this is dropped: the process is dead, but its id is still in use.
     #[track_caller]
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("a process that was not waited for can be killed");
@@ -258,7 +258,7 @@ impl Peer {
             End::Fault => self.tell("fault", &[]),
             End::Kill => self.process.kill().expect("a process that was not waited for can be killed"),
         }
-        // The socket hangs up when the process is gone, or the limit of the socket fails the test.
+        // The socket hangs up when the process is gone; otherwise the timeout of the socket fails the test.
         while socket::receive(&self.socket).expect("the peer ends").is_some() {}
         let status = self.process.wait().expect("a child can be waited for");
         assert_eq!(status.signal(), how.signal(), "the peer ends by {how:?}: {status}");
@@ -268,23 +268,23 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Fails for one that was waited for, which is as well.
+        // Fails for a process that was waited for, which is fine.
         let killed = self.process.kill();
         let waited = self.process.wait();
         assert!(std::thread::panicking() || waited.is_ok(), "{killed:?}, {waited:?}");
     }
 }
 
-/// Held while a process is started: until it has become what it is to be, it has all descriptors of this one.
+/// Held while a process is started: until `exec`, it holds all descriptors of this one.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Closes descriptors, so that no process of this test's has them any more.
+/// Closes descriptors, so that no process of this test holds them any more.
 pub(crate) fn close_descriptors<T>(descriptors: T) {
     let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     drop(descriptors);
 }
 
-/// Maps memory of the host that processes share, until this one ends.
+/// Maps host memory that processes share, until this one exits.
 pub(crate) fn map_words(words: &OwnedFd) -> *mut c_void {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let descriptor = words.as_raw_fd();
@@ -294,7 +294,7 @@ pub(crate) fn map_words(words: &OwnedFd) -> *mut c_void {
     start
 }
 
-/// The words of an event's share, as the test sees them: what the recording stream waits for, and what the following
+/// Returns the words of a shared event: the one that the recording stream waits for, and the one that the following
 /// stream writes.
 pub(crate) fn gate_and_follow_words(words: &OwnedFd) -> (&'static AtomicU64, &'static AtomicU64) {
     let start = map_words(words).cast::<AtomicU64>();

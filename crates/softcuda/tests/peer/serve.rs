@@ -12,12 +12,12 @@ use super::share::{self, Kind, Share};
 use super::{PEER, socket, work};
 use crate::common::Context;
 
-/// Why a peer could not do what it was told.
+/// The reason why a command of a peer failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The driver said no.
+    /// The driver refused a call.
     Refused(CallError),
-    /// The peer has found something that must not be.
+    /// The peer found a wrong result.
     Wrong(String),
 }
 
@@ -33,7 +33,7 @@ impl From<String> for Failure {
     }
 }
 
-/// The text of an answer, and what goes with it.
+/// The text of an answer, and its descriptors.
 pub(super) type Answer = Result<(String, Vec<OwnedFd>), Failure>;
 
 pub(super) fn done() -> Answer {
@@ -44,7 +44,7 @@ fn say(text: impl Display) -> Answer {
     Ok((text.to_string(), Vec::new()))
 }
 
-/// What a peer has.
+/// The state of a peer.
 #[derive(Debug, Default)]
 struct Server {
     own: Option<share::Driver>,
@@ -53,7 +53,7 @@ struct Server {
     held: Vec<OwnedFd>,
 }
 
-/// Does what it is told until the socket ends, if this process is a peer: then it does not return.
+/// If this process is a peer, runs commands until the socket is closed, and does not return.
 pub(crate) fn serve() {
     if env::var_os(PEER).is_none() {
         return;
@@ -80,7 +80,7 @@ pub(crate) fn serve() {
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> Result<T, Failure> {
-    word.parse().map_err(|_| Failure::Wrong(format!("'{word}' is no number of the kind")))
+    word.parse().map_err(|_| Failure::Wrong(format!("'{word}' is not a valid number")))
 }
 
 impl Server {
@@ -90,7 +90,7 @@ impl Server {
             ["exit"] => process::exit(0),
             ["fault"] => fault(),
             ["try"] => return say(work::try_machine()?),
-            ["fork"] => return work::fork(descriptors.first().ok_or_else(|| "a socket comes with it".to_owned())?),
+            ["fork"] => return work::fork(descriptors.first().ok_or_else(|| "expected a socket".to_owned())?),
             ["start"] => {
                 self.own = Some(share::Driver::start());
                 return done();
@@ -128,7 +128,7 @@ impl Server {
                 done()
             }
             ["crowd", seed] => {
-                let words = descriptors.first().ok_or_else(|| "words come with it".to_owned())?;
+                let words = descriptors.first().ok_or_else(|| "expected a descriptor of words".to_owned())?;
                 let (given, refused) = work::crowd(&own.api, number(seed)?, words)?;
                 say(format!("{given} {refused}"))
             }
@@ -158,7 +158,7 @@ impl Server {
             }
             ["touch-nothing"] => driver.touch_nothing(),
             [verb, rest @ ..] => self.use_share(verb, rest),
-            [] => Err(Failure::Wrong("nothing was said".to_owned())),
+            [] => Err(Failure::Wrong("empty command".to_owned())),
         }
     }
 
@@ -166,7 +166,7 @@ impl Server {
         self.shares.last().ok_or_else(|| Failure::Wrong("the peer shares nothing".to_owned()))
     }
 
-    /// What is done with the share that the peer made or took last.
+    /// Runs a command on the share that the peer made or took last.
     fn use_share(&mut self, verb: &str, rest: &[&str]) -> Answer {
         let driver = self.own.as_ref().ok_or_else(|| "the peer has not started".to_owned())?;
         let share = self.shares.last_mut().ok_or_else(|| "the peer shares nothing".to_owned())?;
@@ -184,7 +184,7 @@ impl Server {
             ("wait-word", [value]) => share.wait_word(driver, number(value)?)?,
             ("write-word", [value]) => share.write_word(driver, number(value)?)?,
             ("finish", []) => share.finish(driver)?,
-            _ => return Err(Failure::Wrong(format!("'{verb}' with {} words is nothing", rest.len()))),
+            _ => return Err(Failure::Wrong(format!("unknown command '{verb}' with {} words", rest.len()))),
         }
         done()
     }
@@ -196,7 +196,7 @@ impl Server {
     }
 }
 
-/// Ends the process as a wrong access does, through whatever handlers there are.
+/// Ends the process by an invalid access, through any signal handlers.
 fn fault() -> ! {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.

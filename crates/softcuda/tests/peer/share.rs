@@ -19,15 +19,15 @@ use super::serve::{Answer, Failure, done};
 use crate::common::kernels::Argument;
 use crate::common::{Context, at};
 
-/// What a share of device memory takes: on hardware much more than a driver keeps besides.
+/// Size of a share of device memory: on hardware much more than the driver's own overhead.
 pub(crate) fn block_bytes() -> usize {
     if is_soft() { 4 << 20 } else { 64 << 20 }
 }
 
-/// What a share of an event has of host memory: a page of words, and content.
+/// Size of a shared event's host memory: a page of words, and content.
 pub(crate) const WORDS_BYTES: usize = 64 << 10;
 
-/// Where in that memory the content starts.
+/// Offset of the content.
 const CONTENT: usize = 4096;
 
 /// Words of the first page: what the recording stream waits for, what the following stream writes, and a word that
@@ -36,7 +36,7 @@ const GATE: usize = 0;
 const FOLLOWED: usize = 8;
 const SHARED: usize = 16;
 
-/// Of so many words, spread over all of a share, kernels take care.
+/// Number of words, spread over a share, that kernels check.
 const SAMPLES: u32 = 1024;
 
 const TEXT: &CStr = c"
@@ -88,38 +88,40 @@ const TEXT: &CStr = c"
 }
 ";
 
-/// In what way something is shared.
+/// The way in which something is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Memory of `cuMemCreate` as a POSIX descriptor.
     Descriptor,
-    /// Memory of `cuMemAlloc` as a handle of bytes.
+    /// Memory of `cuMemAlloc` as an IPC handle.
     Legacy,
     /// An exportable pool, and a block of it.
     Pool,
-    /// An event, and memory of the host that both sides have registered.
+    /// An event, and host memory that both sides have registered.
     Event,
 }
 
 impl Kind {
     pub(crate) fn of(name: &str) -> Result<Self, String> {
         let all = [Self::Descriptor, Self::Legacy, Self::Pool, Self::Event];
-        all.into_iter().find(|kind| format!("{kind:?}") == name).ok_or_else(|| format!("'{name}' is no kind"))
+        all.into_iter()
+            .find(|kind| format!("{kind:?}") == name)
+            .ok_or_else(|| format!("'{name}' is not a kind of share"))
     }
 
-    /// What a share of this kind takes of the device.
+    /// Returns the device memory of a share of this kind.
     pub(crate) fn device_bytes(self) -> usize {
         if self == Self::Event { 0 } else { block_bytes() }
     }
 }
 
-/// A context, and all that looking at shares takes: it is there before memory is counted.
+/// A context, and everything needed to check shares, allocated before free memory is measured.
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) own: Context,
     compare: CUfunction,
     stamp: CUfunction,
-    /// Counts what is not as it should be.
+    /// Counts wrong samples.
     odd: CUdeviceptr,
     stream: CUstream,
 }
@@ -146,7 +148,7 @@ impl Driver {
         self.run(self.stamp, &arguments)
     }
 
-    /// Finds what [`write`](Self::write) wrote, by a kernel and by a copy.
+    /// Checks what [`write`](Self::write) wrote, by a kernel and by a copy.
     fn check(&self, from: CUdeviceptr, bytes: usize, value: u32) -> Result<(), Failure> {
         let api = &self.own.api;
         let stride = bytes / 4 / SAMPLES as usize;
@@ -172,7 +174,7 @@ impl Driver {
         Ok(context::synchronize(&self.own.api)?)
     }
 
-    /// A kernel of this process goes where nothing is.
+    /// Runs a kernel that accesses unmapped memory.
     pub(super) fn touch_nothing(&self) -> Answer {
         self.run(self.stamp, &[0x10_0000_u64.into(), 1_u32.into(), 1_u32.into()])?;
         done()
@@ -183,7 +185,7 @@ impl Driver {
         CUmemAccessDesc { location, flags: CUmemAccess_flags::PROT_READWRITE }
     }
 
-    /// Maps memory at a place of the driver's choice, to read and write.
+    /// Maps memory at an address that the driver chooses, with read and write access.
     fn map(&self, allocation: CUmemGenericAllocationHandle) -> Result<CUdeviceptr, Failure> {
         let api = &self.own.api;
         let start = address::reserve(api, block_bytes(), 0, CUdeviceptr::NULL)?;
@@ -198,7 +200,7 @@ impl Driver {
     }
 }
 
-/// The peer's own things of a share.
+/// The peer's objects of a share.
 #[derive(Clone, Copy, Debug)]
 enum Thing {
     Allocation(CUmemGenericAllocationHandle),
@@ -265,7 +267,7 @@ impl Share {
     pub(super) fn take(driver: &Driver, kind: Kind, token: &str, descriptors: Vec<OwnedFd>) -> Result<Self, Failure> {
         let api = &driver.own.api;
         let bytes = parse(token)?;
-        let descriptor = || descriptors.first().ok_or_else(|| "a descriptor comes with it".to_owned());
+        let descriptor = || descriptors.first().ok_or_else(|| "expected a descriptor".to_owned());
         let (thing, start) = match kind {
             Kind::Descriptor => {
                 let taken = allocation::import(api, descriptor()?.as_fd())?;
@@ -344,7 +346,7 @@ impl Share {
         self.check(driver, value)
     }
 
-    /// Ends this side of the share.
+    /// Closes this side of the share.
     pub(super) fn close(&mut self, driver: &Driver) -> Result<(), Failure> {
         let api = &driver.own.api;
         match self.thing {
@@ -378,12 +380,14 @@ impl Share {
     }
 
     pub(super) fn release(&self, driver: &Driver) -> Result<(), Failure> {
-        let Thing::Allocation(allocation) = self.thing else { return Err("this is no allocation".to_owned().into()) };
+        let Thing::Allocation(allocation) = self.thing else {
+            return Err("this is not an allocation".to_owned().into());
+        };
         Ok(allocation::release(&driver.own.api, allocation)?)
     }
 
     fn event(&self) -> Result<CUevent, Failure> {
-        let Thing::Event(event) = self.thing else { return Err("this is no event".to_owned().into()) };
+        let Thing::Event(event) = self.thing else { return Err("this is not an event".to_owned().into()) };
         Ok(event)
     }
 
@@ -407,19 +411,19 @@ impl Share {
         self.finish(driver)
     }
 
-    /// Lets a stream wait for the event and write a word then.
+    /// Makes a stream wait for the event and then write a word.
     pub(super) fn follow(&self, driver: &Driver, value: u64) -> Result<(), Failure> {
         stream::wait_event(&driver.own.api, driver.stream, self.event()?, 0)?;
         Ok(stream::write_value_64(&driver.own.api, driver.stream, self.word(FOLLOWED), value, 0)?)
     }
 
-    /// Lets a stream wait for the shared word.
+    /// Makes a stream wait for the shared word.
     pub(super) fn wait_word(&self, driver: &Driver, value: u64) -> Result<(), Failure> {
         let flags = wait_value_flags::GEQ;
         Ok(stream::wait_value_64(&driver.own.api, driver.stream, self.word(SHARED), value, flags)?)
     }
 
-    /// Lets a stream write the shared word.
+    /// Makes a stream write the shared word.
     pub(super) fn write_word(&self, driver: &Driver, value: u64) -> Result<(), Failure> {
         Ok(stream::write_value_64(&driver.own.api, driver.stream, self.word(SHARED), value, 0)?)
     }
@@ -445,7 +449,7 @@ pub(super) fn spell(token: &[u8; 64]) -> String {
 pub(crate) fn parse(token: &str) -> Result<[u8; 64], String> {
     let byte = |at: usize| token.get(2 * at..2 * at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
     let bytes: Option<Vec<u8>> = (0..64).map(byte).collect();
-    bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| format!("'{token}' is no token"))
+    bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| format!("'{token}' is not a token"))
 }
 
 /// Maps words of the host's memory that processes share, and registers them. They stay mapped.

@@ -29,7 +29,7 @@ pub(crate) fn pair() -> (OwnedFd, OwnedFd) {
         .expect("the system has room for sockets")
 }
 
-/// Fails a [`receive`] that has to wait longer.
+/// Sets the timeout of [`receive`].
 pub(crate) fn limit(socket: impl AsFd, longest: Duration) {
     set_socket_timeout(socket, Timeout::Recv, Some(longest)).expect("a socket takes a limit");
 }
@@ -45,7 +45,7 @@ pub(crate) fn send(socket: impl AsFd, text: &str, descriptors: &[BorrowedFd<'_>]
     sendmsg(socket, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
-/// The next message, or nothing if the other end is gone.
+/// Receives the next message, or `None` if the other end is closed.
 pub(crate) fn receive(socket: impl AsFd) -> Result<Option<Message>, Errno> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut room);

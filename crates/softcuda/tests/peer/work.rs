@@ -19,11 +19,11 @@ pub(crate) struct Crowd {
     pub(crate) held_bytes: AtomicU64,
     /// More than this is never held.
     pub(crate) limit_bytes: AtomicU64,
-    /// Is one when all shall end.
+    /// One when all peers must stop.
     pub(crate) stop: AtomicU64,
     /// Allocations so far, of all.
     pub(crate) count: AtomicU64,
-    /// How often there was no memory, for all.
+    /// Refused allocations, of all peers.
     pub(crate) refused: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ impl Crowd {
     }
 }
 
-/// Starts the driver, makes a context and uses a block, and leaves it all.
+/// Initializes the driver, creates a context and uses a block, without freeing them.
 pub(super) fn try_machine() -> Result<usize, Failure> {
     let (api, device) = untouched();
     driver::init(&api, 0)?;
@@ -46,7 +46,7 @@ pub(super) fn try_machine() -> Result<usize, Failure> {
     Ok(memory::info(&api)?.free_bytes)
 }
 
-/// Allocates and frees at random until it is told to stop: how often memory was given, and how often there was none.
+/// Allocates and frees at random until stopped. Returns the numbers of granted and refused allocations.
 pub(super) fn crowd(api: &Api, seed: u64, words: &OwnedFd) -> Result<(u64, u64), Failure> {
     const MIB: u64 = 1 << 20;
     let (crowd, mut random) = (Crowd::of(words), Random(seed));
@@ -84,11 +84,12 @@ fn free(api: &Api, crowd: &Crowd, (block, bytes): (CUdeviceptr, u64)) -> Result<
     Ok(memory::free(api, block)?)
 }
 
-/// Forks a child that has all that this process has but its socket, echoes bytes over `socket`, and ends with it.
+/// Forks a child that inherits everything but this process's socket, echoes bytes over `socket`, and exits when it is
+/// closed.
 pub(super) fn fork(socket: &OwnedFd) -> Answer {
     // SAFETY: the child makes only calls that are good after a fork in a process with threads.
     match unsafe { libc::fork() } {
-        -1 => Err("the system has no room for a process".to_owned().into()),
+        -1 => Err("the system cannot fork a process".to_owned().into()),
         0 => echo(socket.as_raw_fd()),
         child => Ok((child.to_string(), Vec::new())),
     }

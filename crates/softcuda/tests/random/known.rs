@@ -19,7 +19,7 @@ const KNOWN_MAX: usize = 12;
 const CONTEXTS_MAX: usize = 3;
 const FEW_MAX: usize = 4;
 
-/// In what way something is shared.
+/// The way in which something is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shared {
     Allocation,
