@@ -1,5 +1,5 @@
-//! The entry of every call: turns panics into error codes, and refuses calls after a fork, after a fault or inside a
-//! host function.
+//! The entry of every call: turns panics into error codes, and refuses calls after a fork, after a fault, inside a host
+//! function or during a capture.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -59,7 +59,7 @@ fn works_after_fork(function: Function) -> bool {
     works_without_init(function) && function != Function::cuInit
 }
 
-/// Returns whether a call works after a fault: calls that need no device, the current context, the destruction of
+/// Returns whether a call works after a fault: queries of devices and pointers, the current context, the destruction of
 /// contexts, and the log.
 fn works_after_fault(function: Function) -> bool {
     matches!(

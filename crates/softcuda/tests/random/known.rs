@@ -13,8 +13,8 @@ use freehold_driver::cuda::{
 use crate::common::api_calls::Handle;
 use freehold_testing::Random;
 
-/// How many of each kind are remembered; of contexts, and of events and what images hold, fewer, so that two things
-/// often belong together.
+/// Maximum number of remembered objects of each kind. There are fewer contexts, events and objects of images, so that
+/// two objects often belong together.
 const KNOWN_MAX: usize = 12;
 const CONTEXTS_MAX: usize = 3;
 const FEW_MAX: usize = 4;
@@ -42,7 +42,7 @@ pub(crate) struct Range {
     pub(crate) bytes: u64,
 }
 
-/// What a call was to make.
+/// The kind of object that a call creates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Made {
     Handle(Handle),
@@ -55,13 +55,13 @@ pub(crate) enum Made {
     Token(Shared),
 }
 
-/// For all threads of a run.
+/// The objects known to all threads of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     handles: BTreeMap<Handle, Vec<usize>>,
     pub(crate) blocks: Vec<CUdeviceptr>,
-    /// Pinned and managed memory. No copy is asked for there: where such memory is gone, the program may have something
-    /// else at its address, and a copy to that is what the driver is asked for.
+    /// Pinned and managed memory. Copies do not use it: after such memory is freed, the program may have other data at
+    /// its address, which a copy would overwrite.
     pub(crate) pages: Vec<CUdeviceptr>,
     /// Blocks of another process.
     pub(crate) opened: Vec<CUdeviceptr>,
@@ -73,7 +73,7 @@ pub(crate) struct Known {
     pub(crate) useful: BTreeSet<Function>,
 }
 
-/// Notes one more, and gives back the one that is forgotten for it.
+/// Adds an object, and returns the one that it replaces.
 fn note<T: PartialEq>(list: &mut Vec<T>, one: T, most: usize, random: &mut Random) -> Option<T> {
     if list.contains(&one) {
         return None;
@@ -83,8 +83,7 @@ fn note<T: PartialEq>(list: &mut Vec<T>, one: T, most: usize, random: &mut Rando
     forgotten
 }
 
-/// Releases something that may be dead by now, as often as it goes: whether the driver takes it back does not matter
-/// here, if only it does not fail itself.
+/// Releases an object that may be dead, until that fails. Any error is accepted except an internal error of the driver.
 fn release(mut once: impl FnMut() -> Result<(), CallError>) {
     loop {
         if let Err(error) = once() {
@@ -106,7 +105,7 @@ impl Known {
         self.tokens.get(&kind).map_or(&[], Vec::as_slice)
     }
 
-    /// Notes a handle, and releases the one that is forgotten for it.
+    /// Adds a handle, and releases the one that it replaces.
     pub(crate) fn note_handle(&mut self, api: &Api, kind: Handle, made: usize, random: &mut Random) {
         let most = match kind {
             Handle::Context => CONTEXTS_MAX,
@@ -131,9 +130,9 @@ impl Known {
         }
     }
 
-    /// Notes a block, and frees the one that is forgotten for it.
+    /// Adds a block, and frees the one that it replaces.
     pub(crate) fn note_block(&mut self, api: &Api, made: CUdeviceptr, random: &mut Random) {
-        // Nothing was asked for where there is no address, and to free that succeeds for ever.
+        // A null address comes from a request for nothing, and freeing it always succeeds.
         if made != CUdeviceptr::NULL
             && let Some(old) = note(&mut self.blocks, made, KNOWN_MAX, random)
         {
@@ -141,7 +140,7 @@ impl Known {
         }
     }
 
-    /// Notes pinned or managed memory, and frees what is forgotten for it.
+    /// Adds pinned or managed memory, and frees what it replaces.
     pub(crate) fn note_pages(&mut self, api: &Api, made: CUdeviceptr, random: &mut Random) {
         if made != CUdeviceptr::NULL
             && let Some(old) = note(&mut self.pages, made, KNOWN_MAX, random)
@@ -158,10 +157,10 @@ impl Known {
         }
     }
 
-    /// Notes reserved addresses. What is mapped at those that are forgotten for them goes too.
+    /// Adds reserved addresses. Unmaps and frees those that they replace.
     pub(crate) fn note_reserved(&mut self, api: &Api, made: Range, random: &mut Random) {
         if let Some(old) = note(&mut self.reserved, made, KNOWN_MAX, random) {
-            // One that is not reserved any more can be neither unmapped nor freed.
+            // A range that is not reserved any more can be neither unmapped nor freed.
             if mapping::unmap(api, old.start, old.bytes as usize).is_ok() {
                 release(|| address::free(api, old.start, old.bytes as usize));
             }
@@ -176,7 +175,7 @@ impl Known {
         }
     }
 
-    /// Notes a descriptor, and closes the one that is forgotten for it.
+    /// Adds a descriptor, and closes the one that it replaces.
     pub(crate) fn note_descriptor(&mut self, kind: Shared, made: OwnedFd, random: &mut Random) {
         let list = self.descriptors.entry(kind).or_default();
         if list.len() == KNOWN_MAX {

@@ -10,7 +10,7 @@ use super::known::{Made, Shared};
 pub(crate) const WAITS: [Function; 3] =
     [Function::cuStreamWaitValue32_v2, Function::cuStreamWaitValue64_v2, Function::cuStreamBatchMemOp_v2];
 
-/// The functions that take lists of a length that they are told.
+/// The functions that take lists with a length.
 pub(crate) const LISTS: [Function; 3] =
     [Function::cuPointerGetAttributes, Function::cuMemPoolSetAccess, Function::cuMemSetAccess];
 
@@ -35,7 +35,7 @@ pub(crate) const PAGED: [Function; 6] = [
     Function::cuMemSetAccess,
 ];
 
-/// The functions that give a descriptor.
+/// The functions that return a descriptor.
 pub(crate) const EXPORTS: [Function; 2] =
     [Function::cuMemExportToShareableHandle, Function::cuMemPoolExportToShareableHandle];
 
@@ -43,8 +43,8 @@ pub(crate) const EXPORTS: [Function; 2] =
 pub(crate) const IMPORTS: [Function; 2] =
     [Function::cuMemImportFromShareableHandle, Function::cuMemPoolImportFromShareableHandle];
 
-/// The functions that mapped addresses are asked of besides those of virtual memory. To unmap what work still uses is a
-/// fault, after which nothing works any more: so no work is given mapped addresses.
+/// The functions outside virtual memory that get mapped addresses. Unmapping memory that work still uses is a fault,
+/// which ends the run, so no work gets mapped addresses.
 pub(crate) const LOOKS: [Function; 8] = [
     Function::cuMemFree_v2,
     Function::cuMemGetAddressRange_v2,
@@ -65,7 +65,7 @@ pub(crate) const IMAGES: [Function; 5] = [
     Function::cuLinkAddData_v2,
 ];
 
-/// The functions that take options of a load.
+/// The functions that take load options.
 pub(crate) const OPTIONS: [Function; 5] = [
     Function::cuModuleLoadDataEx,
     Function::cuLibraryLoadData,
@@ -74,7 +74,7 @@ pub(crate) const OPTIONS: [Function; 5] = [
     Function::cuLinkAddFile_v2,
 ];
 
-/// The functions that would need a file with an image in it, or what no image here has.
+/// The functions that would need a file with an image, or something that no image here has.
 pub(crate) const FUTILE: [Function; 7] = [
     Function::cuOccupancyMaxPotentialClusterSize,
     Function::cuOccupancyMaxActiveClusters,
@@ -85,7 +85,7 @@ pub(crate) const FUTILE: [Function; 7] = [
     Function::cuLinkAddFile_v2,
 ];
 
-/// An image with a kernel that may be launched however it likes.
+/// An image with a kernel that can be launched with any parameters.
 pub(crate) const TEXT: &CStr = c"
 .version 8.0
 .target sm_80
@@ -95,7 +95,7 @@ pub(crate) const TEXT: &CStr = c"
 .visible .entry one(.param .u32 value) { ret; }
 ";
 
-/// What a function makes that is no handle.
+/// Returns the kind of object, other than a handle, that a function creates.
 pub(crate) fn made_by(function: Function) -> Option<Made> {
     Some(match function {
         Function::cuMemAlloc_v2

@@ -23,20 +23,20 @@ use lists::FUTILE;
 use partner::Partner;
 use wild::Wild;
 
-/// What the devices of a run have. The partner takes a fifth of one.
+/// Memory of each device of a run. The partner uses a fifth of one.
 const MEMORY: &str = "1GiB";
 
-/// More descriptors, and more mappings, no run has: what is released leaves none behind.
+/// Maximum number of descriptors, and of mappings, of a run: released objects leave none behind.
 const DESCRIPTORS_MAX: usize = 400;
 const MAPPINGS_MAX: usize = 1000;
 
-/// How often as many calls are made again where some were never seen to succeed.
+/// Maximum number of additional rounds of calls, made if some functions have never succeeded.
 const MORE_MAX: u64 = 3;
 
-/// From so many calls on, nearly every function has succeeded.
+/// Number of calls after which nearly every function has succeeded.
 const ENOUGH: usize = 500_000;
 
-/// How the calls of a test are made.
+/// The settings of a random run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     /// The name of the test.
@@ -47,10 +47,10 @@ pub(crate) struct Run {
     pub(crate) calls: usize,
 }
 
-/// Whether some thread of this process has panicked.
+/// Whether a thread of this process has panicked.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on panics are noted.
+/// Records panics from now on.
 fn note_panics() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -59,7 +59,7 @@ fn note_panics() {
     }));
 }
 
-/// Makes so many random calls. None may fail for a reason of the driver's own.
+/// Makes `calls` random calls. None may fail with an internal error of the driver.
 fn call_wildly(own: &Context, wild: &mut Wild<'_>, calls: usize, half_way: impl Fn()) {
     let api = own.api;
     for number in 0..calls {
@@ -70,7 +70,7 @@ fn call_wildly(own: &Context, wild: &mut Wild<'_>, calls: usize, half_way: impl 
             wild.enter(own.device);
         }
         if number % 16 == 8 {
-            // A stream takes little else while it is captured. Most are not: whether the driver ends it does not matter.
+            // A captured stream accepts few other calls, so most captures are ended early. The result does not matter.
             let stream = CUstream(wild.handle(Handle::Stream));
             if let Err(error) = capture::end(&api, stream) {
                 assert_ne!(error.code, CUerror::UNKNOWN, "{error}");
@@ -79,10 +79,11 @@ fn call_wildly(own: &Context, wild: &mut Wild<'_>, calls: usize, half_way: impl 
         let function = wild.choose();
         let answer = api_calls::call(&api, function, wild);
         if answer == Err(CUerror::ILLEGAL_ADDRESS) {
-            // A graph has met memory of the host's that is gone by now, as it may: nothing works any more.
+            // A graph has accessed host memory that is gone, which is allowed: after this fault nothing works.
             return;
         }
-        // A panic of the driver's becomes a code, which some images have by right: the panic itself is looked for.
+        // A panic of the driver becomes an error code that some images return legitimately, so the panic itself is
+        // checked.
         assert!(!PANICKED.load(Ordering::SeqCst), "call {number}, of {function}: {answer:?}");
         if answer.is_ok() {
             wild.note();
@@ -99,7 +100,7 @@ impl Run {
         report_covered(self.calls as u64, "random calls");
     }
 
-    /// Makes the calls in a process of its own. Its memory is back when it is gone.
+    /// Makes the calls in its own process. Its memory is free when it is gone.
     fn start(self, seed: u64) {
         let machine = Machine::new();
         let variables = [("FREEHOLD_SOFT_MEMORY", MEMORY), ("FREEHOLD_SOFT_DEVICES", "2")];
@@ -149,7 +150,7 @@ impl Run {
             Function::ALL.iter().filter(never).collect()
         };
         let is_enough = || self.calls < ENOUGH || never().len() <= 2;
-        // Chance passes a call over that needs others before it: then more are made.
+        // Random calls may never meet the preconditions of a function: then more are made.
         for more in (1..=MORE_MAX).take_while(|_| !is_enough()) {
             own.enter();
             let mut wild = Wild::new(Random(seed.wrapping_add(more)), own.api, (zero, own.handle), &known, &partner);
@@ -167,7 +168,7 @@ impl Run {
         child::report_line(&format!("{descriptors} descriptors, {mappings} mappings, without success {never:?}"));
         assert!(descriptors <= DESCRIPTORS_MAX, "{descriptors} descriptors are open");
         assert!(mappings <= MAPPINGS_MAX, "{mappings} mappings are there");
-        // Whatever was done, a new context works, if it does not heed the captures that were not ended.
+        // Whatever was done, a new context works if its thread ignores captures that were not ended.
         capture::exchange_mode(&own.api, CUstreamCaptureMode::RELAXED).unwrap();
         let fresh = Context::create();
         let block = fresh.block(4096);

@@ -8,13 +8,13 @@ use std::sync::Mutex;
 use super::known::Shared;
 use crate::peer::{End, Kind, Peer, parse};
 
-/// What a run has of its partner.
+/// The shared objects of a run's partner.
 #[derive(Debug)]
 pub(crate) struct Partner {
     peer: Mutex<Option<Peer>>,
     tokens: BTreeMap<Shared, Vec<[u8; 64]>>,
     descriptors: Vec<(Shared, OwnedFd)>,
-    /// Where its block lies in its own addresses.
+    /// The address of its block in its own process.
     pub(crate) address: u64,
 }
 
@@ -60,7 +60,7 @@ impl Partner {
         of_kind.map(|(_, descriptor)| descriptor.as_raw_fd())
     }
 
-    /// Kills the process, with the event recorded where its stream will never come.
+    /// Kills the process, with the event recorded behind work that will never complete.
     pub(crate) fn kill(&self) {
         let peer = self.peer.lock().expect("no holder panics").take();
         if let Some(peer) = peer {

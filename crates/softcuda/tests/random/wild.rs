@@ -16,13 +16,13 @@ use super::partner::Partner;
 use crate::common::api_calls::{Handle, Pointee, Scratch, Source};
 use freehold_testing::Random;
 
-/// Where in the scratch lists of pointers, and texts, lie.
+/// Offsets of lists of pointers and of texts in the scratch memory.
 pub(crate) const LIST: usize = 32 << 10;
 
-/// What virtual memory is made of.
+/// The granularity of virtual memory.
 const PAGE: u64 = 2 << 20;
 
-/// The source of one thread.
+/// The argument source of one thread.
 #[derive(Debug)]
 pub(crate) struct Wild<'k> {
     pub(crate) random: Random,
@@ -30,12 +30,12 @@ pub(crate) struct Wild<'k> {
     function: Function,
     pub(crate) known: &'k Mutex<Known>,
     pub(crate) partner: &'k Partner,
-    /// What typed pointers point to. Only calls write it.
+    /// The memory that typed pointers point to. Only calls write it.
     pub(crate) scratch: Scratch,
-    /// What pointers to bytes point to. It may be registered, and then streams write it at any time.
+    /// The memory that pointers to bytes point to. It may be registered, and then streams write it at any time.
     pub(crate) board: Scratch,
     makes: Option<Made>,
-    /// The addresses that the call is about.
+    /// The addresses of the current call.
     range: Range,
     /// A word that is always zero, which streams may wait for.
     pub(crate) zero: CUdeviceptr,
@@ -88,12 +88,12 @@ impl<'k> Wild<'k> {
         self.known.lock().expect("no holder panics")
     }
 
-    /// One of these words, or now and then any.
+    /// Returns one of these words, or now and then a random one.
     pub(crate) fn mostly(&mut self, words: &[u64]) -> u64 {
         if self.random.below(40) == 0 { self.word() } else { self.random.pick(words) }
     }
 
-    /// Any word. Sizes are small or huge, so that no row of the host's lies near anything but the board.
+    /// Returns a random word. Sizes are small or huge, so that no host row lies near anything but the board.
     pub(crate) fn word(&mut self) -> u64 {
         match self.random.below(8) {
             0 => self.block(),
@@ -104,7 +104,7 @@ impl<'k> Wild<'k> {
         }
     }
 
-    /// One of a list, or nothing if there is none.
+    /// Returns a random element of a list, or `None` if it is empty.
     fn one_of<T: Copy>(&mut self, list: impl Fn(&Known) -> &[T]) -> Option<T> {
         let known = self.known();
         let list = list(&known);
@@ -155,7 +155,7 @@ impl<'k> Wild<'k> {
         bytes
     }
 
-    /// A descriptor of shared memory, mostly of this kind; or another, or one that is closed.
+    /// Returns a descriptor of shared memory, mostly of the right kind; or another one, or a closed one.
     fn descriptor(&mut self) -> i32 {
         let pool = self.function == Function::cuMemPoolImportFromShareableHandle;
         let right = self.random.below(6) > 0;
@@ -171,14 +171,14 @@ impl<'k> Wild<'k> {
         }
     }
 
-    /// A token of this kind: of this process or of the partner, whole or not; or any bytes.
+    /// Returns a token of this kind, of this process or of the partner, intact or not; or random bytes.
     pub(crate) fn token_of(&mut self, kind: Shared) -> [u8; 64] {
         let own = if self.random.below(3) == 0 { self.one_of(|known| known.tokens(kind)) } else { None };
         let mut token = own.unwrap_or_else(|| self.random.pick(self.partner.tokens(kind)));
         match self.random.below(8) {
             0 => token.fill_with(|| self.random.next() as u8),
             1 | 2 => {
-                // In one word, so that what the others say stays true.
+                // Changes one word only, so that the others stay valid.
                 let word = 8 * self.random.below(8);
                 for _ in 0..=self.random.below(3) {
                     token[(word + self.random.below(8)) as usize] ^= 1 << self.random.below(8);
@@ -189,7 +189,7 @@ impl<'k> Wild<'k> {
         token
     }
 
-    /// Takes note of what the last call made, and releases what is forgotten for it.
+    /// Records what the last call created, and releases what it replaces.
     pub(crate) fn note(&mut self) {
         let made = self.scratch.read(0);
         let mut known = self.known();
@@ -225,7 +225,7 @@ impl<'k> Wild<'k> {
         }
     }
 
-    /// The handle that a pointer to this is for.
+    /// Returns the kind of handle that a pointer of this type receives.
     fn handle_at(to: Pointee) -> Option<Handle> {
         Some(match () {
             () if to.is::<CUcontext>() => Handle::Context,
@@ -245,7 +245,7 @@ impl<'k> Wild<'k> {
         })
     }
 
-    /// A pointer to bytes: what they are depends on the function.
+    /// Returns a pointer to bytes, whose meaning depends on the function.
     fn bytes(&mut self) -> *mut c_void {
         if self.function == Function::cuMemFreeHost {
             return self.pages() as *mut c_void;
@@ -286,14 +286,14 @@ impl Source for Wild<'_> {
     fn number(&mut self, name: &'static str) -> u64 {
         let makes_event = self.function == Function::cuEventCreate;
         match name {
-            // The lists are as long as they are said to be.
+            // The lists have the length that is passed.
             "count" if self.is_one_of(&LISTS) => self.random.below(16),
             "count" if self.function == Function::cuStreamBatchMemOp_v2 => self.random.pick(&[0, 1, 2, 4, 256, 257]),
             "count" if self.is_one_of(&OPTIONS) => self.random.pick(&[0, 0, 0, 1, 4, 65]),
             "grid_x" | "grid_y" | "grid_z" => self.random.pick(&[1, 1, 1, 1, 2, 5, 0, u64::MAX]),
             "block_x" | "block_y" | "block_z" => self.random.pick(&[1, 1, 1, 1, 2, 32, 0, 1025]),
             "library_count" => self.random.pick(&[0, 0, 0, 1, 3]),
-            // Most captures bear the calls of other threads and can be ended there.
+            // Most captures allow the calls of other threads, which can end them.
             "mode" => self.random.pick(&[2, 2, 2, 2, 2, 0, 1, 3]),
             "bytes" if self.is_one_of(&PAGED) => self.paged_bytes(),
             "bytes" if self.is_one_of(&MANAGED) => self.random.pick(&[0, 1, 4, 4096, u64::MAX]),
@@ -320,7 +320,7 @@ impl Source for Wild<'_> {
 
     fn handle(&mut self, kind: Handle) -> usize {
         let kind = if self.random.below(20) == 0 { self.random.pick(&Handle::ALL) } else { kind };
-        // A kernel is as good as a function.
+        // A library kernel is accepted as a function.
         let is_kernel = kind == Handle::Function && self.random.below(4) == 0;
         let kind = if is_kernel { Handle::Kernel } else { kind };
         match self.random.below(16) {

@@ -16,10 +16,10 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 const COHERENT: (&str, &str) = ("FREEHOLD_SOFT_COHERENT", "1");
 
-/// What freed memory holds.
+/// The byte that freed memory is filled with.
 const POISON: u8 = 0xdb;
 
-/// Names, in a child's child, the descriptor that it is to import.
+/// In a grandchild, names the descriptor to import.
 const DESCRIPTOR: &str = "FREEHOLD_TEST_DESCRIPTOR";
 
 fn read(address: CUdeviceptr) -> u8 {
@@ -32,7 +32,7 @@ fn write(address: CUdeviceptr, byte: u8) {
     unsafe { (address.0 as *mut u8).write_volatile(byte) }
 }
 
-/// Runs the body of the test `name` in a process of its own, in which it is to end with a fault of the host's.
+/// Runs the body of the test `name` in its own process, which must end with a host fault.
 #[track_caller]
 fn faults(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     if child::is_child(name) {
@@ -81,7 +81,7 @@ fn attributes_say_what_the_host_reaches_and_not_what_kernels_do_not() {
         let attribute = |attribute| device::attribute(&own.api, own.device, attribute).unwrap();
         assert_eq!(attribute(CUdevice_attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST), 1);
         assert_eq!(attribute(CUdevice_attribute::CONCURRENT_MANAGED_ACCESS), 1);
-        // Kernels do not reach memory of the host that was neither pinned nor registered.
+        // Kernels cannot access host memory that is neither pinned nor registered.
         assert_eq!(attribute(CUdevice_attribute::PAGEABLE_MEMORY_ACCESS), 0);
     });
 }

@@ -14,14 +14,14 @@ use freehold_driver::cuda::{
 };
 use freehold_driver::{BlockBounds, BlockLookupFn};
 
-/// The offset and the length of the one block that memory of 4096 bytes is said to have.
+/// The offset and the length of the one block that is reported for memory of 4096 bytes.
 const BLOCK: (u64, u64) = (512, 16);
 
 fn extension(own: &Context) -> Extension {
     extension::find(&own.api).expect("the software driver has it")
 }
 
-/// Says of memory where its one block lies.
+/// Returns a look-up function that reports one block.
 fn one_block(start: CUdeviceptr) -> BlockLookupFn {
     let base = start.0 + BLOCK.0;
     Box::new(move |address| {
@@ -30,7 +30,7 @@ fn one_block(start: CUdeviceptr) -> BlockLookupFn {
     })
 }
 
-/// Launches as many threads as write `count` words from an address on, and waits.
+/// Launches `count` threads, each of which writes a word from an address on, and waits.
 fn store(own: &Context, to: CUdeviceptr, count: u32) -> Result<(), CUerror> {
     let (kernel, stream) = (own.kernel(c"store"), own.stream());
     own.run(kernel, LaunchConfig::linear(1, count), stream, &[to.0.into(), 1_u32.into()]).unwrap();

@@ -30,7 +30,8 @@ impl Doomed {
         Self { start }
     }
 
-    /// Takes the memory away. Its addresses stay taken, so that no later mapping, a thread's stack say, comes there.
+    /// Unmaps the memory. Its addresses stay reserved, so that no later mapping, such as a thread's stack, is placed
+    /// there.
     fn unmap(&self) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: the mapping that is replaced is this value's own, and nothing but the driver refers to it.
@@ -39,7 +40,7 @@ impl Doomed {
     }
 }
 
-/// Puts a copy from memory that is unmapped before the gate opens into a stream.
+/// Submits a copy from memory that is unmapped before the gate opens.
 fn doom(own: &Context, gate: &Gate, stream: CUstream) {
     let (doomed, block) = (Doomed::new(own), own.block(BYTES));
     gate.hold(&own.api, stream);
@@ -48,7 +49,7 @@ fn doom(own: &Context, gate: &Gate, stream: CUstream) {
     doomed.unmap();
 }
 
-/// Ends the process as it is: a context that has failed cannot be destroyed.
+/// Exits the process without clean-up: a failed context cannot be destroyed.
 fn leave(own: Context, gates: impl IntoIterator<Item = Gate>) {
     drop(Vec::from_iter(gates));
     std::mem::forget(own);
@@ -171,14 +172,14 @@ fn after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context() {
             Function::cuGetErrorName,
             Function::cuGetErrorString,
             Function::cuGetProcAddress_v2,
-            // What the driver has to say of the fault.
+            // The log of the fault.
             Function::cuLogsRegisterCallback,
             Function::cuLogsUnregisterCallback,
             Function::cuLogsCurrent,
             Function::cuLogsDumpToFile,
             Function::cuLogsDumpToMemory,
         ];
-        // Among all calls is one that takes the context away, after which its lack goes first.
+        // One of the calls removes the current context, after which the missing context takes precedence.
         let codes = [Err(CUerror::ILLEGAL_ADDRESS), Err(CUerror::INVALID_CONTEXT)];
         let calls = || {
             let answers = api_calls::call_all(&own.api, &mut api_calls::Zeros).into_iter();

@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
     Api, CUdevice, CUdeviceptr, CUerror, CUresult, CallError, Function, context, device, driver, fill, memory, stream,
 };
 
-/// Forks, and returns the exit status of the child, which ends with what `run` gives.
+/// Forks, and returns the exit status of the child, which is the result of `run`.
 fn forked(run: impl FnOnce() -> u8) -> i32 {
     // SAFETY: the child makes only calls that the test is about, none of which needs another thread, and then ends
     // without the handlers of its parent.
@@ -111,7 +111,7 @@ fn a_fork_of_a_fork_has_the_files_that_the_fork_opened() {
     child::run_in_child("a_fork_of_a_fork_has_the_files_that_the_fork_opened", || {
         let _own = Context::create();
         let status = forked(|| {
-            // The lowest numbers come first, and so those of files that the driver has closed.
+            // The lowest descriptor numbers are used first, among them those of files that the driver has closed.
             let files: Vec<_> = (0..32).filter_map(|_| File::open("/dev/null").ok()).collect();
             let is_lost = || files.len() != 32 || files.iter().any(|file| file.metadata().is_err());
             forked(|| is_lost().into()) as u8
@@ -120,7 +120,7 @@ fn a_fork_of_a_fork_has_the_files_that_the_fork_opened() {
     });
 }
 
-/// Makes a context, writes a block and reads it: the code of what fails.
+/// Creates a context, writes a block and reads it. Returns the code of the first failure.
 fn work(api: &Api, device: CUdevice) -> CUresult {
     let all = || {
         driver::init(api, 0)?;

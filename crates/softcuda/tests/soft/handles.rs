@@ -17,7 +17,7 @@ use freehold_driver::cuda::{
 
 unsafe extern "C" fn deaf(_: *mut c_void, _: CUlogLevel, _: *mut c_char, _: usize) {}
 
-/// Two handles of every kind that the driver has.
+/// Creates two handles of every kind.
 fn handles(own: &Context) -> Vec<(&'static str, u64)> {
     let (api, ordinal) = (&own.api, own.device);
     let mut found = vec![
@@ -57,7 +57,7 @@ fn handles(own: &Context) -> Vec<(&'static str, u64)> {
     found
 }
 
-/// What a program may do at an address: `rwxp` as the system writes it, or nothing where nothing is mapped.
+/// Returns the access rights of an address in the form `rwxp`, or `None` if nothing is mapped there.
 fn rights(address: u64) -> Option<String> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let line = maps.lines().find(|line| {

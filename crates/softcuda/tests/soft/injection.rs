@@ -16,8 +16,8 @@ use freehold_testing::report_covered;
 
 const MIB: usize = 1 << 20;
 
-/// What a program holds, released in the reverse of its order. The releases go to the driver itself: only what the
-/// program asks for fails.
+/// The objects of a program, released in reverse order. Releases use the driver directly, so that only the program's
+/// own calls fail.
 struct Held<'d> {
     direct: &'d Api,
     things: Vec<Thing>,
@@ -69,7 +69,7 @@ fn ten_blocks(api: &Api, held: &mut Held<'_>) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Does something of everything.
+/// Makes calls of every kind.
 fn everything(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallError> {
     let handle = context::create(api, own.device, 0)?;
     held.things.push(Thing::Context(handle));
@@ -129,7 +129,7 @@ fn kernels(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallErro
     context::synchronize(api)
 }
 
-/// What is free when all work is done.
+/// Returns the free memory when all work is done.
 fn free_bytes(own: &Context) -> usize {
     own.enter();
     context::synchronize(&own.api).unwrap();

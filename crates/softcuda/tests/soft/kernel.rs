@@ -15,7 +15,7 @@ use freehold_driver::cuda::{
     module, stream,
 };
 
-/// Kernels that go wrong, print and allocate.
+/// Kernels that fault, print and allocate.
 const TEXT: &CStr = c"
 .version 8.0
 .target sm_80
@@ -154,13 +154,13 @@ impl Context {
         stream::synchronize(&self.api, CUstream::NULL).map_err(|error| error.code)
     }
 
-    /// All that the driver has to say.
+    /// Returns the driver's log.
     fn log(&self) -> String {
         logs::dump(&self.api, None, 25_600, 0).unwrap()
     }
 }
 
-/// A test in a process of its own: a fault is the end of a process.
+/// Runs a test in its own process, because a fault is sticky.
 fn faulting(name: &str, body: impl FnOnce(&Context)) {
     child::run_in_child(name, || {
         let own = Context::create();
@@ -436,7 +436,7 @@ fn memory_of_a_kernels_malloc_is_good_for_later_kernels_until_it_is_freed() {
         let start = u64::from_le_bytes(own.read(result, 8).try_into().unwrap());
         assert_ne!(start, 0);
         own.end_of(c"store", &[(start + 996).into()]).unwrap();
-        // The host knows nothing of it.
+        // The host cannot use it.
         assert_eq!(memory::free(&own.api, CUdeviceptr(start)).code(), CUerror::INVALID_VALUE);
         own.end_of(c"release", &[start.into()]).unwrap();
         assert_eq!(own.end_of(c"store", &[(start + 996).into()]), Err(CUerror::ILLEGAL_ADDRESS));

@@ -13,7 +13,7 @@ use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{CUstream, context, copy, event, fill, memory, module, stream};
 use freehold_testing::{at_effort, env_seed, print_seed, seeds};
 
-/// Runs the body of the test `name` under each schedule, in a process of its own.
+/// Runs the body of the test `name` under each schedule, each in its own process.
 fn under_each(name: &str, body: impl FnOnce()) {
     if child::is_child(name) {
         return body();
@@ -118,7 +118,8 @@ fn the_same_seed_gives_blocks_the_same_order() {
     assert!(orders.len() > 1 || env_seed().is_some(), "all seeds give one order");
 }
 
-/// Whether a copy in one stream sees all that a kernel in another wrote, with and without the wait that it needs.
+/// Returns whether a copy in one stream sees everything that a kernel in another wrote, with or without the wait that
+/// it needs.
 fn sees_all(own: &Context, waits: bool) -> bool {
     const WORDS: u32 = 64 * 32;
     let (store, from, to) = (own.kernel(c"store"), own.block(4 * WORDS as usize), own.block(4 * WORDS as usize));
@@ -144,7 +145,7 @@ fn a_copy_that_does_not_wait_for_a_kernel_is_caught_by_some_seed() {
     }
     let (mut caught, seeds) = (0, seeds(2, 10, 200));
     let last = *seeds.end();
-    // Chance may need more seeds than the effort asks for.
+    // It may take more seeds than the test effort requires.
     let more = (last + 1..last + 200).take_while(|_| env_seed().is_none());
     for seed in seeds.chain(more) {
         if seed > last && caught > 0 {

@@ -21,7 +21,7 @@ fn calls_return_while_another_stream_is_blocked() {
     });
     until(|| BEGUN.load(Ordering::SeqCst));
 
-    // In the same context: everything but what waits for all of it.
+    // In the same context: all calls except those that wait for the whole context.
     let api = &busy.api;
     let (own, event) = (stream::create(api, 1).unwrap(), event::create(api, 0).unwrap());
     let (from, to) = (memory::alloc(api, 4096).unwrap(), memory::alloc(api, 4096).unwrap());
@@ -39,7 +39,7 @@ fn calls_return_while_another_stream_is_blocked() {
     event::destroy(api, event).unwrap();
     stream::destroy(api, own).unwrap();
 
-    // In another context: those too.
+    // In another context: those calls too.
     let other = Context::create();
     let block = memory::alloc(api, 4096).unwrap();
     memory::free(api, block).unwrap();

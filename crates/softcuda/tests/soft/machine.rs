@@ -34,7 +34,7 @@ fn peers<const N: usize>(machine: &Machine) -> [Peer; N] {
     std::array::from_fn(|_| peer(machine))
 }
 
-/// What all of them say is free.
+/// Returns the free memory that all peers agree on.
 #[track_caller]
 fn free_bytes(peers: &[Peer]) -> usize {
     common::same(&peers.iter().map(Peer::free_bytes).collect::<Vec<_>>())
@@ -95,7 +95,7 @@ fn another_name_is_another_machine() {
     far.ask(format!("alloc {}", 900 * MIB));
 }
 
-/// Peers that allocate and free at random, all at once, and the words that they share with the test.
+/// Starts random allocations and frees in all peers at once. Returns the words that they share with the test.
 fn crowd(peers: &[Peer], seed: u64, limit_bytes: usize) -> (&'static Crowd, OwnedFd) {
     let words = shared_words().unwrap();
     let crowd = Crowd::of(&words);
@@ -106,13 +106,13 @@ fn crowd(peers: &[Peer], seed: u64, limit_bytes: usize) -> (&'static Crowd, Owne
     (crowd, words)
 }
 
-/// Waits until a crowd has made so many allocations more.
+/// Waits until a crowd has made `count` more allocations.
 fn more(crowd: &Crowd, count: u64) {
     let before = crowd.count.load(Ordering::SeqCst);
     common::until(|| crowd.count.load(Ordering::SeqCst) >= before + count);
 }
 
-/// Ends a crowd: how often memory was given, and how often there was none.
+/// Stops a crowd. Returns the numbers of granted and refused allocations.
 fn disperse(crowd: &Crowd, peers: &[Peer]) -> (u64, u64) {
     crowd.stop.store(1, Ordering::SeqCst);
     peers.iter().fold((0, 0), |sum, peer| {
@@ -205,12 +205,12 @@ fn a_killed_process_with_a_live_fork_blocks_no_other_process() {
     }
 }
 
-/// A peer of another user. The way to the binary may be closed to him, the binary itself is not.
+/// Starts a peer as another user, who may have no access to the folders of the binary.
 fn peer_of(user: u32, machine: &str) -> Peer {
     Peer::start_by(Command::new("/proc/self/exe").uid(user).gid(user), machine, &[("FREEHOLD_SOFT_MEMORY", "1GiB")])
 }
 
-/// Whether this process may become others, without which tests of users mean nothing.
+/// Returns whether this process can change its user, which tests of users need.
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     println!("users are {}tested", if root { "" } else { "not " });
@@ -234,7 +234,7 @@ fn another_user_has_a_machine_of_his_own() {
     remove_files(&machines_folder(NOBODY), machine.name());
 }
 
-/// Removes what is there of a machine.
+/// Removes the files of a machine.
 fn remove_files(folder: &Path, name: &str) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -244,7 +244,7 @@ fn remove_files(folder: &Path, name: &str) {
     }
 }
 
-/// Something at a path, removed at the end.
+/// A file or folder that is removed at the end.
 struct Planted(PathBuf);
 
 impl Drop for Planted {
@@ -290,8 +290,8 @@ fn a_folder_of_machines_that_is_a_link_is_refused() {
     assert!(is_empty(&target.0));
 }
 
-/// A machine, a process that uses it, and its files. The process stays until the test ends: any process that starts on any
-/// machine removes the files that nobody uses.
+/// Returns a machine, a process that uses it, and its files. The process lives until the test ends, because any process
+/// that starts on any machine removes unused files.
 fn used() -> (Machine, Peer, Vec<PathBuf>) {
     let machine = Machine::new();
     let user = peer(&machine);
@@ -300,7 +300,7 @@ fn used() -> (Machine, Peer, Vec<PathBuf>) {
     (machine, user, files)
 }
 
-/// What a fresh process is answered when it tries a machine. It is not crashed by it.
+/// Returns what a new process gets when it uses a machine. It must not crash.
 fn tried(machine: &Machine) -> Result<String, CUerror> {
     let peer = Peer::start(machine.name(), &[("FREEHOLD_SOFT_MEMORY", "1GiB")]);
     let answer = peer.try_ask("try", &[]).map(|message| message.text);

@@ -12,7 +12,7 @@ use freehold_driver::cuda::{
 
 const MIB: usize = 1 << 20;
 
-/// What freed memory holds.
+/// The byte that freed memory is filled with.
 const POISON: u8 = 0xdb;
 
 #[test]
@@ -116,8 +116,8 @@ fn the_environment_sets_the_size_of_a_device() {
     });
 }
 
-/// As an H200 answered: a refused request spoils nothing, and blocks of up to 1 MiB go on where one of them has a page
-/// already.
+/// As on an H200: a refused request has no side effects, and blocks of up to 1 MiB still fit in pages that hold small
+/// blocks.
 #[test]
 fn after_an_out_of_memory_smaller_blocks_are_still_allocated() {
     const NAME: &str = "after_an_out_of_memory_smaller_blocks_are_still_allocated";
@@ -138,7 +138,7 @@ fn after_an_out_of_memory_smaller_blocks_are_still_allocated() {
     });
 }
 
-/// As an H200 answered: the device is full to its last page, and no page holds small blocks.
+/// As on an H200: the device is full to its last page, and no page holds small blocks.
 #[test]
 fn a_device_without_a_free_page_has_no_small_block_either() {
     const NAME: &str = "a_device_without_a_free_page_has_no_small_block_either";
@@ -151,7 +151,7 @@ fn a_device_without_a_free_page_has_no_small_block_either() {
     });
 }
 
-/// The same of the driver's own pools, whose chunks have 32 MiB.
+/// The same for the driver's pools, whose chunks have 32 MiB.
 #[test]
 fn after_an_out_of_memory_a_pool_still_has_smaller_blocks() {
     const NAME: &str = "after_an_out_of_memory_a_pool_still_has_smaller_blocks";

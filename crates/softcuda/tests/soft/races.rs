@@ -24,7 +24,7 @@ fn work_added_to_a_stream_while_it_is_destroyed_comes_to_an_end() {
                 scope.spawn(|| {
                     own.enter();
                     start.wait();
-                    // Until the stream is gone: what counts is that nothing waits for ever.
+                    // Until the stream is gone. The test checks that no call waits forever.
                     while fill::d8_async(&own.api, block, 1, 512, shared).is_ok() {}
                 });
                 start.wait();

@@ -31,7 +31,7 @@ struct Program<'c> {
     blocks: Vec<Block>,
     event: CUevent,
     start: CUevent,
-    /// What the blocks hold once all is done.
+    /// The contents of the blocks once all work is done.
     model: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl<'c> Program<'c> {
         Self { own, random: Random(7), pool, streams, blocks, event, start, model: (0..BLOCKS as u8).collect() }
     }
 
-    /// One step, and a line of what it showed.
+    /// Makes one step, and returns a line with its observation.
     fn step(&mut self) -> String {
         let api = &self.own.api;
         let one = self.random.below(BLOCKS as u64) as usize;
@@ -115,13 +115,13 @@ impl<'c> Program<'c> {
         line
     }
 
-    /// Lets stream `to` come after what stream `from` has.
+    /// Makes stream `to` wait for the work of stream `from`.
     fn follow(&self, from: usize, to: usize) {
         event::record(&self.own.api, self.event, self.streams[from]).unwrap();
         stream::wait_event(&self.own.api, self.streams[to], self.event, 0).unwrap();
     }
 
-    /// Checks what the blocks hold when all is done.
+    /// Checks the contents of the blocks when all work is done.
     fn end(self) {
         context::synchronize(&self.own.api).unwrap();
         let bytes = self.blocks.iter().map(|block| self.own.byte(block.at, BLOCK_BYTES));
@@ -138,7 +138,7 @@ fn steps() -> usize {
     at_effort(100, 400, 1000)
 }
 
-/// Runs the program, says what each step showed, and checks the result.
+/// Runs the program, reports the observation of each step, and checks the result.
 fn run_program() {
     let own = Context::create();
     let mut program = Program::new(&own);
@@ -178,7 +178,7 @@ fn every_schedule_gives_a_right_program_its_result() {
     }
 }
 
-/// Runs each scenario with and without its wait, and says for which the result was wrong.
+/// Runs each scenario with and without its wait, and reports those with a wrong result.
 fn run_scenarios() {
     for scenario in SCENARIOS {
         for waits in [Waits::Made, Waits::Missing] {

@@ -18,7 +18,7 @@ use freehold_testing::{Random, at_effort, report_covered, seed};
 const THREADS: u64 = 8;
 const BYTES: usize = 6000;
 
-/// What one thread works with.
+/// The resources of one thread.
 struct Worker<'c> {
     own: &'c Context,
     random: Random,
@@ -28,7 +28,8 @@ struct Worker<'c> {
 }
 
 impl Worker<'_> {
-    /// Bytes through a block of the heap, one of the pool and back, over both streams, and their sum on the way.
+    /// Moves bytes through a block of the heap and one of the pool and back, over both streams, and sums them on the
+    /// way.
     fn round(&mut self) {
         let api = &self.own.api;
         let [first, second] = self.streams;
@@ -57,7 +58,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| sum.rotate_left(5) ^ u64::from(*byte))
 }
 
-/// In what contexts the threads work.
+/// The contexts that the threads use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum In {
     One,
@@ -123,7 +124,8 @@ fn races() -> usize {
     at_effort(20, 200, 2000)
 }
 
-/// How two threads fare that do the same at the same time, many times: how often both were refused, one was, none was.
+/// Lets two threads free the same block at the same time, many times. Returns how often both, one and none were
+/// refused.
 fn race(own: &Context, prepare: impl Fn() -> CUdeviceptr, free: impl Fn(CUdeviceptr) -> bool + Sync) -> [usize; 3] {
     let mut tally = [0; 3];
     for _ in 0..races() {
@@ -143,7 +145,7 @@ fn race(own: &Context, prepare: impl Fn() -> CUdeviceptr, free: impl Fn(CUdevice
     tally
 }
 
-/// Whether a call succeeded. One that did not was refused with `code`.
+/// Returns whether a call succeeded. A failed call must return `code`.
 fn unless(result: Result<(), CallError>, code: CUerror) -> bool {
     match result {
         Ok(()) => true,
@@ -156,7 +158,7 @@ fn unless(result: Result<(), CallError>, code: CUerror) -> bool {
 
 #[test]
 fn of_two_threads_that_free_one_block_exactly_one_does() {
-    // As below: another test could be given the block between the two.
+    // As below: another test could get the block between the two frees.
     child::run_in_child("of_two_threads_that_free_one_block_exactly_one_does", || {
         let own = Context::create();
         let _beside = own.block(512);
@@ -168,7 +170,7 @@ fn of_two_threads_that_free_one_block_exactly_one_does() {
 
 #[test]
 fn of_two_threads_that_free_one_block_of_a_pool_exactly_one_does() {
-    // As below: another test could be given the block between the two.
+    // As below: another test could get the block between the two frees.
     child::run_in_child("of_two_threads_that_free_one_block_of_a_pool_exactly_one_does", || {
         let own = Context::create();
         let (first, second) = (own.stream(), own.stream());
@@ -183,7 +185,7 @@ fn of_two_threads_that_free_one_block_of_a_pool_exactly_one_does() {
 
 #[test]
 fn of_two_threads_that_destroy_one_stream_exactly_one_does() {
-    // A handle comes back: with another test in the process the second thread could destroy that one's stream.
+    // Handles are reused: with another test in the process, the second thread could destroy that test's stream.
     child::run_in_child("of_two_threads_that_destroy_one_stream_exactly_one_does", || {
         let own = Context::create();
         let made = || CUdeviceptr(own.stream().0 as u64);

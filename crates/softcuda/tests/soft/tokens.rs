@@ -5,10 +5,10 @@ use crate::peer;
 use freehold_driver::cuda::CUerror;
 use peer::{Kind, Machine, Peer};
 
-/// What the small blocks of these tests have.
+/// Size of the small blocks of these tests.
 const BYTES: u64 = 4096;
 
-/// Where a handle says which device a block is of, where it lies in its memory, and how long it is.
+/// Offsets in a token of the block's device, offset and length.
 const DEVICE_AT: usize = 20;
 const OFFSET_AT: usize = 32;
 const BYTES_AT: usize = 40;
@@ -22,7 +22,7 @@ fn with_block(machine: &Machine) -> (Peer, Peer, String) {
     (maker, taker, token)
 }
 
-/// The handle with so much more in one of its words.
+/// Returns the token with `more` added to one of its words.
 fn forged(token: &str, at: usize, more: u64) -> String {
     let mut bytes = peer::parse(token).unwrap();
     let word: &mut [u8; 8] = (&mut bytes[at..at + 8]).try_into().unwrap();

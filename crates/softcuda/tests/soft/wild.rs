@@ -16,7 +16,7 @@ use freehold_driver::cuda::{
     occupancy, pool, stream,
 };
 
-/// The functions that take what the source gives, each called with the context current.
+/// Returns the functions that accept the arguments of the source, each called with the context current.
 fn accepted(own: &Context, source: &mut dyn Source) -> Vec<&'static str> {
     let taken = Function::ALL.iter().filter(|&&function| {
         own.enter();
@@ -72,7 +72,7 @@ fn every_function_can_be_called_without_a_context() {
         let mut good = Good { scratch: Scratch::new() };
         for &function in Function::ALL {
             let answer = api_calls::call(&api, function, &mut good);
-            // The real driver says so, and nothing more, of a descriptor that it did not make.
+            // The real driver returns this code for a descriptor that it did not create.
             let imports = [Function::cuMemImportFromShareableHandle, Function::cuMemPoolImportFromShareableHandle];
             assert!(answer != Err(CUerror::UNKNOWN) || imports.contains(&function), "{function}");
             context::set_current(&api, CUcontext::NULL).unwrap();
@@ -96,7 +96,7 @@ unsafe extern "C" fn refuse_init(_: u32) -> CUresult {
     Err(CUerror::NOT_INITIALIZED)
 }
 
-/// What each function that takes a stream answers for this one.
+/// Returns the codes of all functions that take a stream, for this one.
 fn stream_codes(own: &Context, stream: CUstream) -> Vec<CUerror> {
     let (api, block) = (&own.api, own.block(512));
     let pinned = own.pinned(512);
@@ -281,7 +281,7 @@ fn misaligned_room_for_an_answer_is_an_invalid_value() {
     assert_eq!(context::current(api), Ok(own.handle));
 }
 
-/// What each function that takes a module answers for this one.
+/// Returns the codes of all functions that take a module, for this one.
 fn module_codes(own: &Context, loaded: CUmodule) -> Vec<CUerror> {
     let api = &own.api;
     vec![
@@ -293,7 +293,7 @@ fn module_codes(own: &Context, loaded: CUmodule) -> Vec<CUerror> {
     ]
 }
 
-/// What each function that takes a function answers for this one.
+/// Returns the codes of all functions that take a function, for this one.
 fn function_codes(own: &Context, wrong: CUfunction) -> Vec<CUerror> {
     let api = &own.api;
     let at = CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -313,7 +313,7 @@ fn function_codes(own: &Context, wrong: CUfunction) -> Vec<CUerror> {
     ]
 }
 
-/// What each function that takes a library or a kernel answers for these.
+/// Returns the codes of all functions that take a library or a kernel, for these.
 fn library_codes(own: &Context, wrong: CUlibrary, kernel: CUkernel) -> Vec<CUerror> {
     let api = &own.api;
     let at = CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
