@@ -124,7 +124,7 @@ impl Queue {
         self.is_complete(self.last_seq())
     }
 
-    /// Records that the program was told that `seq` has completed: everything it submits from now on comes after that.
+    /// Records that the program knows that `seq` has completed: everything it submits from now on comes after that.
     pub(crate) fn mark_observed(&self, seq: u64) {
         self.last_observed.fetch_max(seq, Ordering::AcqRel);
     }

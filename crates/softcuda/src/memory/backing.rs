@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn memory_that_could_not_be_shared_is_not_shared_until_it_can() {
         let usage = Arc::new(UsageFile::open_in_test(1029 * MIB));
-        let memory = Backing::create(&usage, 2 * MIB).expect("there is room").expect("the device has so much");
+        let memory = Backing::create(&usage, 2 * MIB).expect("the system has memory").expect("the device has memory");
         let share_header = ShareHeader::new(ShareKind::Pages, 0, 2 * MIB);
         usage.while_damaged(|| assert!(memory.share(share_header).is_err()));
         assert!(!memory.is_shared());
@@ -253,6 +253,6 @@ mod tests {
         assert!(memory.is_shared());
         drop(memory);
         assert_eq!(usage.free_bytes().expect("it is a usage file"), 1029 * MIB);
-        usage.close().expect("nobody is at it");
+        usage.close().expect("no thread is using it");
     }
 }

@@ -64,7 +64,7 @@ impl Handle {
     ];
 }
 
-/// What a pointer points to.
+/// The target type of a pointer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pointee {
     kind: TypeId,

@@ -9,7 +9,7 @@ use freehold_driver::cuda::{CUfunction, CUmodule, CUstream, CallError, module};
 
 use super::Context;
 
-/// Several kernels and variables.
+/// Kernels and variables of the tests.
 pub(crate) const TEXT: &CStr = c"
 .version 8.0
 .target sm_80

@@ -218,7 +218,7 @@ fn staging_buffer_reused(own: &Context, waits: Waits) -> bool {
     holds(own, one, OLD) && holds(own, two, NEW)
 }
 
-/// rmm#1655: a cache of the program's own that keys a block by size alone.
+/// rmm#1655: a cache in the program that keys a block by size alone.
 fn cached_block_in_flight(own: &Context, waits: Waits) -> bool {
     let (a, b, cached, out) = (own.stream(), own.stream(), block(own), own.block(BYTES));
     copy(own, out, cached, a);

@@ -275,7 +275,7 @@ fn apply(model: &mut [Vec<u8>], step: &Step) {
     }
 }
 
-/// One end of a copy of so many bytes, rows and slices, with `room` to choose where in its buffer.
+/// Builds one end of a copy of a box of this width, height and depth; `room` decides its position in the buffer.
 fn side(place: Place, [width, height, depth]: [usize; 3], room: [usize; 5], call: Call) -> Side {
     let slice = if call == Call::Volume { height + room[1] + room[3] % 3 } else { 0 };
     let fits = |pitch: usize, y: usize, z: usize| ((z + depth - 1) * slice + y + height - 1) * pitch + width <= ROOM;

@@ -452,7 +452,7 @@ pub(crate) fn parse(token: &str) -> Result<[u8; 64], String> {
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| format!("'{token}' is not a token"))
 }
 
-/// Maps words of the host's memory that processes share, and registers them. They stay mapped.
+/// Maps and registers words of host memory that processes share. They stay mapped.
 fn register(driver: &Driver, words: &OwnedFd) -> Result<CUdeviceptr, Failure> {
     let start = super::map_words(words);
     // SAFETY: the pages are never unmapped, and nothing refers to them in this process but the device's work.

@@ -28,18 +28,18 @@ impl UsageFile {
 }
 
 fn header(usage: &UsageFile) -> Header {
-    usage.lock_tables().expect("nobody has it").read().expect("it is a usage file").header
+    usage.lock_tables().expect("no process holds the lock").read().expect("it is a usage file").header
 }
 
 #[test]
 fn a_stale_entry_with_this_pid_is_reclaimed() {
     let usage = open(1024 * MIB);
-    let guard = usage.lock_tables().expect("nobody has it");
+    let guard = usage.lock_tables().expect("no process holds the lock");
     let former = ProcessEntry { pid: process::id().into(), used_bytes: 64 * MIB };
-    guard.read().expect("it is a usage file").write_process(1, former).expect("there is room");
+    guard.read().expect("it is a usage file").write_process(1, former).expect("the system has memory");
     drop(guard);
     assert_eq!(usage.free_bytes().expect("it is a usage file"), 1024 * MIB);
-    usage.close().expect("nobody is at it");
+    usage.close().expect("no thread is using it");
 }
 
 #[test]
@@ -47,31 +47,31 @@ fn the_entry_of_a_second_driver_copy_in_this_process_is_kept() {
     let (one, other) = (open(1025 * MIB), open(1025 * MIB));
     assert!(other.charge(Account::Own, 64 * MIB).expect("it is a usage file"));
     assert_eq!(one.free_bytes().expect("it is a usage file"), 961 * MIB);
-    other.close().expect("nobody is at it");
-    one.close().expect("nobody is at it");
+    other.close().expect("no thread is using it");
+    one.close().expect("no thread is using it");
 }
 
 #[test]
 fn a_closed_file_charges_nothing_and_frees_its_slot() {
     let (leaver, stayer) = (open(1026 * MIB), open(1026 * MIB));
-    leaver.close().expect("nobody is at it");
+    leaver.close().expect("no thread is using it");
     let charged = leaver.charge(Account::Own, MIB).map_err(|error| error.kind());
     assert_eq!(charged, Err(io::ErrorKind::NotFound));
     assert_eq!(stayer.free_bytes().expect("it is a usage file"), 1026 * MIB);
     assert!(!is_alive(&lock(&stayer.open).file, 0).expect("it is open"));
     assert!(is_alive(&lock(&stayer.open).file, 1).expect("it is open"));
-    stayer.close().expect("nobody is at it");
+    stayer.close().expect("no thread is using it");
 }
 
 #[test]
 fn an_empty_file_is_initialised() {
     let usage = open(1027 * MIB);
     let path = usage.path.clone();
-    usage.close().expect("nobody is at it");
+    usage.close().expect("no thread is using it");
     File::create(&path).expect("the folder is ours").set_len(FILE_BYTES).expect("it costs nothing");
     let usage = open(1027 * MIB);
     assert_eq!(header(&usage).total_bytes, 1027 * MIB);
-    usage.close().expect("nobody is at it");
+    usage.close().expect("no thread is using it");
     assert!(!path.exists());
 }
 
@@ -80,8 +80,8 @@ fn a_file_that_replaced_ours_is_not_removed() {
     let old = open(1028 * MIB);
     fs::remove_file(&old.path).expect("the folder is ours");
     let new = open(1028 * MIB);
-    old.close().expect("nobody is at it");
+    old.close().expect("no thread is using it");
     assert!(new.path.exists());
-    new.close().expect("nobody is at it");
+    new.close().expect("no thread is using it");
     assert!(!new.path.exists());
 }
