@@ -1,9 +1,10 @@
-//! Blocks where a thread's own magazines have none: of the stream's heap, of other streams', of chunks that lie idle, of the
-//! driver, or behind a wait on the device.
+//! The slow path of an allocation, when the thread's magazines are empty: the stream's heap, other streams' heaps, idle
+//! chunks, the driver, and last a wait on the device.
 //!
-//! Cheapest source first, with one exception: new memory comes before a wait on the device. A mapping costs the host a little
-//! once. A wait holds one stream up for as long as another works, each time. Chunks are moved before new ones are made only
-//! where much is free in streams that nobody has asked lately: a stream that works would need them again at once.
+//! Cheapest source first, with one exception: new memory comes before a wait on the device. A mapping costs the host a
+//! little once; a wait delays one stream until another is done, every time. Chunks are moved before new ones are
+//! created only if much memory is free in streams that have not allocated lately: a busy stream would need them back at
+//! once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,13 +21,13 @@ use super::thread_cache::{self, CacheKey};
 use crate::ordering::stream_state::StreamState;
 use crate::ordering::streams::Streams;
 
-/// Chunks of streams that rest are moved to where they are needed, before new ones are made, if more than this part of
-/// what the pool has is free there.
+/// Chunks of resting streams are moved, before new ones are created, if more than this fraction of the pool's memory is
+/// free there.
 const IDLE_PART: u64 = 8;
 
-/// A stream's own chunks are moved with them only if more than this part is free in its heap. A chunk that leaves the midst
-/// of what a stream works with parts the free ranges on its two sides for good, so that fewer requests fit: where blocks
-/// come and go at random, moving at an eighth ended with more memory than growing did.
+/// A stream's own chunks are moved with them only if more than this fraction is free in its heap. Removing a chunk from
+/// the middle of a stream's working set splits the free ranges on both sides for good, so fewer requests fit: with
+/// random lifetimes, moving at an eighth ended with more memory than growing did.
 const OWN_IDLE_PART: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ enum SearchScope {
 }
 
 impl Pool {
-    /// A block for work in a stream, from wherever one can be had.
+    /// Allocates a block for work in a stream, from any source.
     #[cold]
     pub(crate) fn alloc_slow(
         &self,
@@ -58,7 +59,7 @@ impl Pool {
                 return Err(AllocError::TooMany);
             }
             let meta = self.alloc_extent(device, &heap, stream_state, bytes, SearchScope::Any)?;
-            // The heap may have gone with the stream meanwhile: then the block is in another's order.
+            // The heap may have been adopted by another stream meanwhile: then the block is in that stream's order.
             if self.table.metas.at(meta).stream() != stream_state.id.0 {
                 self.free_unowned(meta, stream_state);
                 return Err(AllocError::Short);
@@ -72,7 +73,7 @@ impl Pool {
             if let Some(taken) = Self::try_alloc_local(key, bytes) {
                 return Ok(taken);
             }
-            // The magazines, or the heap, may have gone with the stream meanwhile.
+            // The magazines or the heap may have ended with the stream meanwhile.
             if stream_state.is_retired() {
                 return Err(AllocError::Short);
             }
@@ -94,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// Makes a slab of ground for one.
+    /// Allocates an extent and makes a slab of it.
     fn add_slab(
         &self,
         heap: &StreamHeap,
@@ -109,7 +110,7 @@ impl Pool {
         Err(AllocError::TooMany)
     }
 
-    /// Gives a block that was taken of a heap to its owner.
+    /// Gives a block that was taken from a heap to its owner.
     fn grant(&self, key: CacheKey, heap: &StreamHeap, meta: u32, bytes: u64) -> Allocated {
         let meta = self.table.metas.at(meta);
         meta.own(bytes);
@@ -119,7 +120,7 @@ impl Pool {
         Allocated::of(meta)
     }
 
-    /// Ground for a block: of the stream's own heap, of another's, or newly mapped.
+    /// Allocates an extent for a block: from the stream's own heap, from another heap, or newly mapped.
     fn alloc_extent(
         &self,
         device: &dyn PoolDevice,
@@ -134,7 +135,7 @@ impl Pool {
         }
         self.table.misses.fetch_add(1, Ordering::Relaxed);
         let unmarked = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
-        // A slab is little: for that nobody's magazines are emptied, and few slabs given up, before memory is short.
+        // A slab is small: no thread cache is emptied for it, and few slabs are freed, until memory is short.
         if origin == SearchScope::Any {
             heap.caches.all().iter().for_each(|cache| cache.empty(false));
             heap.free_empty_slabs(&self.table);
@@ -145,7 +146,7 @@ impl Pool {
             return Ok(meta);
         }
         let found = self.alloc_extent_elsewhere(streams, heap, stream_state, bytes, origin);
-        // Not before streams were asked how far they have come: one that has a fence to write is not done.
+        // Only after the streams were queried: a stream that still needs a fence has not completed its work.
         if let Err(error) = streams.record_fences(&unmarked) {
             found.into_iter().flatten().for_each(|meta| self.free_unowned(meta, stream_state));
             return Err(error.into());
@@ -153,11 +154,11 @@ impl Pool {
         if let Some(meta) = found? {
             return Ok(meta);
         }
-        // All that was kept somewhere has come back meanwhile.
+        // Everything that was cached has been returned by now.
         if let Some(meta) = heap.alloc_large(&self.table, bytes) {
             return Ok(meta);
         }
-        // Vectors have given memory back that nobody has looked at since.
+        // Vectors may have given back memory that is not unmapped yet.
         if device.unmap_completed()?
             && let Some(meta) = self.grow(streams, heap, bytes)?
         {
@@ -174,7 +175,7 @@ impl Pool {
         Err(if heap.has_meta(&self.table) { AllocError::Short } else { AllocError::TooMany })
     }
 
-    /// Ground of another heap, or newly mapped.
+    /// Allocates an extent from another heap, or maps new memory.
     fn alloc_extent_elsewhere(
         &self,
         streams: &Streams,
@@ -191,18 +192,18 @@ impl Pool {
         self.grow(streams, heap, bytes)
     }
 
-    /// Gives back ground that nobody had.
+    /// Returns an extent that never had an owner.
     fn free_unowned(&self, meta: u32, stream_state: &StreamState) {
         self.heaps.get(self.table.metas.at(meta).heap()).free(&self.table, meta, stream_state, &[]);
     }
 
-    /// Maps memory for a block: what is kept, what lies free elsewhere, or what the driver makes.
+    /// Maps memory for a block: cached chunks, then free chunks of other heaps, then new memory from the driver.
     fn grow(&self, streams: &Streams, heap: &StreamHeap, bytes: u64) -> Result<Option<u32>, CallError> {
         let mut locked = self.chunks.lock();
         if let Some(meta) = self.grow_at(streams, heap, &mut locked, bytes, 0)? {
             return Ok(Some(meta));
         }
-        // Chunks that are kept may be too long for the room that there is. One that is not mapped is its own room.
+        // A cached chunk may be longer than the hole. A chunk that is not mapped is its own region.
         if !self.chunks.can_map() {
             return Ok(None);
         }
@@ -212,7 +213,7 @@ impl Pool {
         }
     }
 
-    /// Maps memory where there is room for `spare_bytes` more.
+    /// Maps memory where `spare_bytes` more fit.
     fn grow_at(
         &self,
         streams: &Streams,
@@ -234,7 +235,7 @@ impl Pool {
             need = heap.map_request(bytes, spare_bytes);
         }
         let (need, claimed) = need.expect("a region was added that is long enough");
-        // Nothing of its own is moved for little.
+        // Small requests do not move the heap's own chunks.
         let own = Some(heap).filter(|_| bytes >= extent_map::PAGE_BYTES);
         let grown = self.map_chunks(streams, locked, own, need);
         match grown {
@@ -253,7 +254,7 @@ impl Pool {
         }
     }
 
-    /// Addresses for a heap: of those that are nobody's, or else of those that heaps have and nothing is mapped to.
+    /// Finds addresses for a heap: unused ones, or regions of other heaps in which nothing is mapped.
     fn region(
         &self,
         streams: &Streams,
@@ -281,7 +282,7 @@ impl Pool {
         Ok(self.chunks.region(locked, room_bytes, had_bytes))
     }
 
-    /// A chunk for a region of its own, where memory comes with its addresses.
+    /// Finds a chunk to be a region of its own, on devices where memory comes with its addresses.
     fn unmapped_region(
         &self,
         streams: &Streams,
@@ -312,7 +313,7 @@ impl Pool {
         }
         let heaps = self.heaps.all();
         let reserved_bytes = self.chunks.reserved_bytes();
-        // What other streams that work have free they need again at once.
+        // Busy streams would need their free memory again at once.
         let is_own = |heap: &StreamHeap| own.is_some_and(|own| own.number == heap.number);
         let has_much = |heap: &StreamHeap| heap.free_bytes().0 > reserved_bytes / OWN_IDLE_PART;
         let may_give =
@@ -334,18 +335,18 @@ impl Pool {
         self.chunks.assemble(locked, need)
     }
 
-    /// Maps memory at addresses that are no heap's: a chunk that is kept, or else a new one.
+    /// Maps memory at addresses outside all heaps: a cached chunk, or a new one.
     pub(crate) fn map_outside(&self, need: MapRequest) -> Result<MapOutcome, CallError> {
         self.chunks.grow(&mut self.chunks.lock(), need)
     }
 
-    /// As [`map_outside`](Self::map_outside), of whatever nobody has.
+    /// Like [`map_outside`](Self::map_outside), from any memory that is free.
     pub(crate) fn reclaim_outside(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
         let locked = &mut *self.chunks.lock();
         if let grown @ MapOutcome::Chunks(_) = self.map_chunks(streams, locked, None, need)? {
             return Ok(grown);
         }
-        // What is kept and longer than the room there is goes back, so that the driver can make what fits.
+        // Cached chunks that are too long for the hole go back to the driver, so that it can create one that fits.
         let keep_bytes = self.chunks.reserved_bytes().saturating_sub(need.bytes);
         match self.chunks.release(locked, keep_bytes)? {
             0 => Ok(MapOutcome::OutOfMemory),

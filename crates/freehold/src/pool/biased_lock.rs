@@ -1,8 +1,7 @@
-//! Something that is one thread's, and that others take over for a while. The thread pays for this with two plain stores: that
-//! each side sees what the other wrote is the doing of the barrier, whose cost is with who takes over.
+//! A lock biased towards one thread. The owner enters with two plain stores; other threads revoke it and pay for the
+//! barrier that makes each side see the other's store.
 //!
-//! Who wants in says so, waits until the thread is outside, and has it alone until it says that it wants nothing any more. Knows
-//! nothing of what it keeps.
+//! A revoker sets `wanted`, then waits until the owner has left. It has exclusive access until it clears `wanted`.
 
 use std::sync::PoisonError;
 
@@ -10,26 +9,26 @@ use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, UnsafeCell, barrier, 
 
 #[repr(C)]
 pub(crate) struct BiasedLock<T> {
-    /// Whether the thread is locked.
+    /// Whether the owner is inside.
     busy: AtomicBool,
-    /// Whether somebody else wants in, or it is closed.
+    /// Whether a revoker waits or is inside, or the lock is closed.
     wanted: AtomicBool,
     barrier: barrier::Kind,
-    /// Held by who wants in. Whether it is closed for good.
+    /// Held by the revoker. Whether the lock is closed for good.
     revoker: Mutex<bool>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `locked` is not `Sync`. It is touched by the thread between `enter` and the drop of its guard, and by others with
-// the door held after they saw that the thread is outside: see `enter_at_once` and `take`.
+// SAFETY: `value` is not `Sync`. The owner touches it between `enter` and the drop of its guard. Others touch it with
+// `revoker` held, after they saw that the owner has left: see `try_enter` and `revoke_locked`.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
-/// The right to be locked, of the thread.
+/// The owner's exclusive access.
 pub(crate) struct BiasedGuard<'a, T> {
     lock: &'a BiasedLock<T>,
 }
 
-/// It is closed for good.
+/// The lock is closed for good.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Closed;
 
@@ -44,7 +43,7 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Goes locked, if nobody else wants in. For the thread alone, which is not locked already.
+    /// Enters, unless a revoker is waiting. Only for the owner, which must not be inside already.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<BiasedGuard<'_, T>> {
         self.busy.store(true, Ordering::Relaxed);
@@ -56,7 +55,7 @@ impl<T> BiasedLock<T> {
         Some(BiasedGuard { lock: self })
     }
 
-    /// Goes locked, behind who is there. For the thread alone, which is not locked already.
+    /// Enters, after any revoker has left. Only for the owner, which must not be inside already.
     pub(crate) fn enter(&self) -> Result<BiasedGuard<'_, T>, Closed> {
         loop {
             if let Some(entered) = self.try_enter() {
@@ -69,12 +68,12 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Takes over from the thread while `act` runs, from any thread but locked.
+    /// Revokes the owner while `act` runs. For any thread that is not inside.
     pub(crate) fn revoke<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         self.revoke_locked(&mut self.revoker(), act)
     }
 
-    /// Takes over for good: nobody enters any more.
+    /// Revokes for good: nobody enters afterwards.
     pub(crate) fn close<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let mut is_closed = self.revoker();
         *is_closed = true;
@@ -92,8 +91,9 @@ impl<T> BiasedLock<T> {
             yield_now();
         }
         let _leave = Unrevoke { wanted: &self.wanted, is_closed: **is_closed };
-        // SAFETY: the thread is outside, as was just seen, and finds `wanted` set when it enters: either its store to
-        // `busy` was before the barrier, and then seen, or its load of `wanted` is behind it. Others wait at the door.
+        // SAFETY: the owner was just seen outside, and finds `wanted` set when it enters: either its store to `busy`
+        // was before the barrier, and then seen, or its load of `wanted` is after it. Other revokers wait for
+        // `revoker`.
         act(unsafe { &mut *self.value.get() })
     }
 
@@ -102,7 +102,7 @@ impl<T> BiasedLock<T> {
     }
 }
 
-/// Lets the thread in again, unless it is closed: also where what was done meanwhile panics, or the thread would try for ever.
+/// Lets the owner in again, unless the lock is closed. Also runs if `act` panics, or the owner would retry for ever.
 struct Unrevoke<'a> {
     wanted: &'a AtomicBool,
     is_closed: bool,
@@ -117,8 +117,8 @@ impl Drop for Unrevoke<'_> {
 impl<T> BiasedGuard<'_, T> {
     #[inline]
     pub(crate) fn value(&mut self) -> &mut T {
-        // SAFETY: this is the only `Entered`, because the thread does not enter twice, and nobody else is locked while it
-        // lives; it is borrowed mutably.
+        // SAFETY: this is the only `BiasedGuard`, because the owner does not enter twice, and no revoker is inside
+        // while it lives; it is borrowed mutably.
         unsafe { &mut *self.lock.value.get() }
     }
 }

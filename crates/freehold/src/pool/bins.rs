@@ -1,7 +1,7 @@
-//! Free ranges by their length: which one fits a request best. Pure: knows numbers of ranges and how long they are.
+//! Segregated free lists of ranges, by length. Pure: knows the ranges' numbers and lengths only.
 //!
-//! Lengths below [`EXACT`] granules have a bin each; longer ones share one with those of about their length. A bit for each
-//! bin that is not empty, and a bit for each word of these, find the next one in a few instructions.
+//! Each length below [`EXACT`] granules has its own bin; longer ranges share a bin with ranges of about their length. A
+//! two-level bitmap finds the next bin that is not empty in a few instructions.
 
 /// Lengths below this have a bin of their own.
 const EXACT: usize = 512;
@@ -11,13 +11,13 @@ const STEP_BITS: u32 = 6;
 const COUNT: usize = EXACT + ((32 - EXACT_BITS as usize) << STEP_BITS);
 const WORDS: usize = COUNT.div_ceil(64);
 
-/// How many ranges of one bin are looked at for the one that fits best, where one of them fits.
+/// How many ranges of one bin are compared before the best fit so far is taken.
 const LOOKS_MAX: usize = 16;
 
-/// The number of no range.
+/// Marks the absence of a range.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Where a range stands in its bin. Kept by whoever keeps the ranges.
+/// A range's links in its bin, stored by the owner of the ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     pub(super) before: u32,
@@ -44,7 +44,7 @@ pub(super) struct Bins {
     summary: u64,
 }
 
-const _: () = assert!(WORDS <= 64, "a word of bits tells of all words of bits");
+const _: () = assert!(WORDS <= 64, "one summary word covers all words");
 
 impl Bins {
     pub(super) fn new() -> Self {
@@ -83,10 +83,10 @@ impl Bins {
         }
     }
 
-    /// The range that fits `length` best, of those that `is_good` lets pass.
+    /// Returns the best fit for `length` among the ranges that `is_good` accepts.
     pub(super) fn best(&self, ranges: &impl BinItems, length: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
         let found = self.best_within(LOOKS_MAX, ranges, length, &is_good);
-        // What is there is found, whatever lies before it in its bin.
+        // A range that fits is found even behind many that do not.
         found.or_else(|| self.best_within(usize::MAX, ranges, length, &is_good))
     }
 
@@ -107,7 +107,7 @@ impl Bins {
         }
     }
 
-    /// All ranges of at least `length`.
+    /// Returns all ranges of at least `length`.
     pub(super) fn from(&self, ranges: &impl BinItems, length: u32) -> Vec<u32> {
         let mut found = Vec::new();
         let mut bin = bin_of(length);
@@ -150,7 +150,7 @@ impl Bins {
         best
     }
 
-    /// The first bin from `bin` on that is not empty.
+    /// Returns the first bin from `bin` on that is not empty.
     fn full_from(&self, bin: usize) -> Option<usize> {
         if bin >= COUNT {
             return None;

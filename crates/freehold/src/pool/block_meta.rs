@@ -1,7 +1,8 @@
-//! What the pool knows of a block, found by a number, read without a lock.
+//! A block's metadata: found by number, read without a lock.
 //!
-//! A meta is written by whoever has its block: the thread that hands it out, before it is owned; the one that takes it
-//! back, after its release. Who only looks reads the state before and after, and believes what did not change.
+//! It is written by the thread that has the block: by the one that allocates it, before it is owned, and by the one
+//! that frees it, after its release. Readers use it as a seqlock: they read the state before and after, and retry if it
+//! changed.
 
 use std::panic::Location;
 use std::ptr;
@@ -10,30 +11,30 @@ use std::time::Duration;
 use super::stable_array::Numbered;
 use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-/// What a block is, in the low byte of its state.
+/// The stage of a block, in the low byte of its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockState {
     /// The meta has no block.
     Vacant = 0,
-    /// Somebody has the block.
+    /// The block has an owner.
     Owned = 1,
-    /// Nobody has it: it waits in a thread's magazine or in a slab.
+    /// The block is free, in a thread's magazine or in a slab.
     Cached = 2,
-    /// It was given up, and fences have not passed.
+    /// The block was released, and waits for fences.
     Pending = 3,
-    /// Its context was closed, and it with it.
+    /// The block ended with its context.
     Ended = 4,
 }
 
-/// Whether streams beside the block's own have used it.
+/// Set if streams other than the block's own have used it.
 const USED: u64 = 1 << 8;
-/// Whether the owner said where it allocated.
+/// Set if the owner said where it allocated.
 const DESCRIBED: u64 = 1 << 9;
 const STAGE: u64 = 0xff;
 const GENERATION: u64 = 1 << 16;
 
-/// A meta's state: its stage, whether it is used elsewhere, and how often it changed hands.
+/// A meta's state: its stage, its flags, and its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateWord(u64);
 
@@ -54,7 +55,7 @@ impl StateWord {
         self.0 & USED != 0
     }
 
-    /// Whether the owner has the block by a handle, and not by its address alone.
+    /// Whether the owner has the block by a handle, rather than by its address alone.
     pub(crate) fn is_held(self) -> bool {
         self.state() == BlockState::Owned && self.0 & DESCRIBED != 0
     }
@@ -74,18 +75,18 @@ impl StateWord {
     }
 }
 
-/// Where a block lies in its heap: in a place of the heap, or in a slab, of a class.
+/// Where a block lies in its heap: an extent of its own, or a slab and its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placement(u32);
 
-/// In the placement of a slab's block. The class is above the slab's number, which is less than 2^24.
+/// Set in the placement of a slab's block. The class is above the slab's number, which is less than 2^24.
 const SLAB: u32 = 1 << 31;
 const CLASS_SHIFT: u32 = 24;
 
 impl Placement {
     #[inline]
     pub(crate) fn in_extent(place: u32) -> Self {
-        assert!(place & SLAB == 0, "a heap has fewer than 2^31 places");
+        assert!(place & SLAB == 0, "a heap has fewer than 2^31 extents");
         Self(place)
     }
 
@@ -109,37 +110,39 @@ impl Placement {
     }
 }
 
-/// One block. Lines of the cache to itself: neighbours are other threads'. What the warm path touches is in the first.
+/// One block's metadata. In cache lines of its own, since neighbours belong to other threads. The warm path touches the
+/// first line only.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct BlockMeta {
     state: AtomicU64,
     base: AtomicU64,
-    /// What the owner asked for.
+    /// The bytes that the owner requested.
     bytes: AtomicU64,
-    /// What the block has.
+    /// The bytes that the block can hold.
     capacity_bytes: AtomicU64,
     /// The stream whose order the block is in.
     stream: AtomicU32,
-    /// The heap on whose ground it lies.
+    /// The heap that it lies in.
     heap: AtomicU32,
     /// A [`Placement`].
     placement: AtomicU32,
     number: AtomicU32,
-    /// The seq in its stream behind which nobody uses the block: written where the library counts the stream's work.
+    /// The seq in its stream after which nothing uses the block. Written only where the library counts the stream's
+    /// work.
     seq: AtomicU64,
-    /// The fences that a block which was given up still waits for.
+    /// How many fences a released block still waits for.
     waiting_for: AtomicU32,
-    /// The number of its name. Zero is none.
+    /// The number of its name; zero if it has none.
     tag: AtomicU32,
-    /// Where the owner allocated it, and released it, and when: only where the state says that it is described.
+    /// Where the owner allocated and released it, and when. Valid only if the state has `DESCRIBED`.
     allocated_at: AtomicPtr<Location<'static>>,
     released_at: AtomicPtr<Location<'static>>,
-    /// In nanoseconds since the device was opened. Zero is never.
+    /// In nanoseconds since the device was opened; zero if not released.
     released_ns: AtomicU64,
 }
 
-/// What an owner says of itself.
+/// What an owner says about its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DebugInfo {
     pub(crate) allocated_at: &'static Location<'static>,
@@ -148,7 +151,7 @@ pub(crate) struct DebugInfo {
     pub(crate) tag: u32,
 }
 
-/// What a meta says, all of one moment.
+/// A consistent copy of a meta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetaSnapshot {
     pub(crate) state: StateWord,
@@ -161,18 +164,18 @@ pub(crate) struct MetaSnapshot {
     pub(crate) debug_info: Option<DebugInfo>,
 }
 
-/// What is remembered of a block that is no more.
+/// What is remembered of a freed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreedBlock {
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// Whether it went with its context.
+    /// Whether it ended with its context.
     pub(crate) is_ended: bool,
     pub(crate) described: Option<DebugInfo>,
 }
 
 impl FreedBlock {
-    /// For who has the meta.
+    /// Only for the thread that has the meta.
     #[inline]
     pub(crate) fn of(meta: &BlockMeta) -> Self {
         let state = StateWord(meta.state.load(Ordering::Relaxed));
@@ -185,7 +188,7 @@ impl FreedBlock {
     }
 }
 
-// SAFETY: all fields are atomic numbers and pointers: zero is a good value of each, and none needs a drop.
+// SAFETY: all fields are atomic numbers and pointers: zero is a valid value of each, and none needs a drop.
 unsafe impl Numbered for BlockMeta {
     fn set_number(&self, number: u32) {
         self.number.store(number, Ordering::Relaxed);
@@ -233,18 +236,18 @@ impl BlockMeta {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Gives a block that nobody has to an owner. For whoever took it from where it was parked.
+    /// Gives a free block to an owner. Only for the thread that took it from where it was cached.
     #[inline]
     pub(crate) fn own(&self, bytes: u64) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
-        // Who read the state before does not believe what is written from here on.
+        // Readers that saw the earlier state discard what is written from here on.
         fence(Ordering::Release);
         self.bytes.store(bytes, Ordering::Relaxed);
         let owned = state.with(BlockState::Owned).without_info().0.wrapping_add(GENERATION);
         self.state.store(owned, Ordering::Release);
     }
 
-    /// As [`own`](Self::own), for an owner without a name who says where it allocates.
+    /// Like [`own`](Self::own), for an owner without a name that says where it allocates.
     #[inline]
     pub(crate) fn hold(&self, bytes: u64, allocated_at: &'static Location<'static>) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
@@ -263,7 +266,8 @@ impl BlockMeta {
         self.tag.store(tag, Ordering::Relaxed);
     }
 
-    /// Describes a block that was just handed to its owner, who says where it allocates. Whether that one still has it.
+    /// Records where a block was allocated, just after it was handed to its owner. Returns whether that ownership still
+    /// lasts.
     #[must_use]
     pub(crate) fn own_with_info(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) -> bool {
         let state = StateWord(self.state.load(Ordering::Relaxed));
@@ -277,7 +281,7 @@ impl BlockMeta {
         self.state.compare_exchange(state.0, owned, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the block of one ownership from its owner, who says where and when: whether that ownership lasted until now.
+    /// Ends one ownership, and records where and when. Returns whether that ownership lasted until now.
     pub(crate) fn disown_with_info(
         &self,
         generation: u64,
@@ -323,7 +327,7 @@ impl BlockMeta {
 
     fn debug_info(&self) -> Option<DebugInfo> {
         let place = |at: &AtomicPtr<Location<'static>>| {
-            // SAFETY: the pointer is null or of a `&'static Location`: nothing else is ever stored.
+            // SAFETY: the pointer is null or comes from a `&'static Location`: nothing else is ever stored.
             unsafe { at.load(Ordering::Relaxed).as_ref() }
         };
         let released_ns = self.released_ns.load(Ordering::Relaxed);
@@ -335,14 +339,14 @@ impl BlockMeta {
         })
     }
 
-    /// The state of a block that somebody has and no other stream uses, if it begins at `base`.
+    /// Returns the state of an owned block that no other stream uses, if it begins at `base`.
     #[inline]
     pub(crate) fn owned_at(&self, base: u64) -> Option<StateWord> {
         let state = self.state();
         (state.0 & (STAGE | USED) == BlockState::Owned as u64 && self.base() == base).then_some(state)
     }
 
-    /// The state of a block while one ownership of it lasts, which is by a handle, without a name.
+    /// Returns the state of a block while one ownership of it lasts that is by a handle and without a name.
     #[inline]
     pub(crate) fn held_by(&self, generation: u64) -> Option<StateWord> {
         let state = self.state();
@@ -350,33 +354,33 @@ impl BlockMeta {
         (is_it && self.tag() == 0).then_some(state)
     }
 
-    /// Takes the block from its owner if its state is still that. Then what was read of the meta since is true.
+    /// Ends the ownership if the state is still `state`. Then everything read of the meta since is consistent.
     #[inline]
     pub(crate) fn disown_from(&self, state: StateWord) -> bool {
         let parked = state.with(BlockState::Cached).0;
         self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the block from its owner, once: who comes second is told the state.
+    /// Ends the ownership, once: a second caller gets the state as the error.
     pub(crate) fn disown(&self, base: u64) -> Result<StateWord, StateWord> {
         loop {
             let state = self.state();
             if state.state() != BlockState::Owned || self.base() != base {
                 return Err(state);
             }
-            // A use elsewhere may be noted at the same time.
+            // Another thread may note a use in another stream at the same time.
             if self.disown_from(state) {
                 return Ok(state);
             }
         }
     }
 
-    /// Undoes a [`disown`](Self::disown) that came to nothing. For who did it.
+    /// Undoes a [`disown`](Self::disown) that was not followed through. Only for the thread that disowned.
     pub(crate) fn return_to_owner(&self, state: StateWord) {
         self.state.store(state.0, Ordering::Release);
     }
 
-    /// Notes that other streams use the block, if somebody has it.
+    /// Notes that other streams use the block, if it has an owner.
     pub(crate) fn note_used_in_other_stream(&self, base: u64) -> Result<(), StateWord> {
         loop {
             let state = self.state();
@@ -389,13 +393,13 @@ impl BlockMeta {
         }
     }
 
-    /// Says that a block which nobody has is parked, or waits for fences.
+    /// Sets the stage of a block without an owner: cached, or waiting for fences.
     pub(crate) fn set_state(&self, stage: BlockState) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
         self.state.store(state.with(stage).0, Ordering::Release);
     }
 
-    /// Gives the meta a block, which is parked.
+    /// Gives the meta a block, which is cached.
     pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, heap: u32, placement: Placement, seq: u64) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
         fence(Ordering::Release);
@@ -410,12 +414,12 @@ impl BlockMeta {
         self.state.store(parked, Ordering::Release);
     }
 
-    /// Lets a parked block be in the order of another stream.
+    /// Moves a cached block to the order of another stream.
     pub(crate) fn set_stream(&self, stream: u32) {
         self.stream.store(stream, Ordering::Relaxed);
     }
 
-    /// Makes a place of other capacity of a block that nobody but the caller has.
+    /// Changes the size of a block that only the caller has.
     pub(crate) fn resize(&self, bytes: u64, capacity_bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
@@ -426,13 +430,13 @@ impl BlockMeta {
         self.set_state(BlockState::Vacant);
     }
 
-    /// All of the meta while one ownership of its block lasts.
+    /// Returns a consistent copy of the meta while one ownership of its block lasts.
     pub(crate) fn owned_as(&self, generation: u64) -> Option<MetaSnapshot> {
         let seen = self.snapshot();
         (seen.state.state() == BlockState::Owned && seen.state.generation() == generation).then_some(seen)
     }
 
-    /// All of the meta, of one moment.
+    /// Returns a consistent copy of the meta.
     pub(crate) fn snapshot(&self) -> MetaSnapshot {
         loop {
             let state = self.state();

@@ -1,4 +1,4 @@
-//! What a pool knows of its blocks, apart from the driver: metas, slabs, and the table that leads to them.
+//! The metadata of a pool's blocks, apart from the driver: metas, slabs, and the page map that leads to them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,24 +10,24 @@ use super::slab::Slab;
 use super::stable_array::StableArray;
 use crate::base::fork::ForkGuard;
 
-/// Numbers of pools: no two of a process have the same, ever.
+/// The next pool's number, which is unique in the process.
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
 pub(crate) struct BlockTable {
     pub(crate) number: u32,
-    /// The process that made the pool. Its forks have a copy, whose locks may be held for ever.
+    /// The process that created the pool. A fork has a copy, in which locks may be held for ever.
     pub(crate) process: u32,
     pub(crate) fork_guard: ForkGuard,
     pub(crate) metas: StableArray<BlockMeta>,
     pub(crate) slabs: StableArray<Slab>,
     pub(crate) pages: PageMap,
-    /// How often a heap had nothing for a request: the pool's clock.
+    /// How often a heap could not serve a request: the clock by which heaps are seen to rest.
     pub(crate) misses: AtomicU64,
 }
 
 impl BlockTable {
-    /// A table without blocks for so many bytes of addresses, unless the system has no addresses for what it may have to note.
+    /// Makes an empty table for `bytes` of addresses. Fails if the system has no address space for the metadata.
     pub(crate) fn new(base: u64, bytes: u64, fork_guard: ForkGuard) -> io::Result<Self> {
         Ok(Self {
             number: POOLS.fetch_add(1, Ordering::Relaxed),
@@ -40,7 +40,7 @@ impl BlockTable {
         })
     }
 
-    /// The meta of the block that begins at an address, or that a slab has there.
+    /// Returns the meta of the block that begins at an address, or of the slab's block there.
     #[inline]
     pub(crate) fn meta_at(&self, address: u64) -> Option<&BlockMeta> {
         match self.pages.at(address) {

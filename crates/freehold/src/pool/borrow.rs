@@ -1,7 +1,7 @@
-//! Blocks that go from stream to stream: memory of one stream's heap for work in another, when the first has passed it, or
-//! behind a wait on the device. A heap may become another stream's at any moment that its lock is not held.
+//! Borrowing between streams: memory of one stream's heap serves another stream, once the first has completed its work
+//! there, or after a wait on the device. Another stream may adopt a heap whenever its lock is not held.
 //!
-//! `tests/it/pool_heaps_loom.rs` has this file, and those of heaps, under a checker.
+//! `tests/it/pool_heaps_loom.rs` checks this file and the heaps under loom.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,11 +11,12 @@ use super::outside::{CallError, Fence, StreamState, Streams, SyncPoint, sync_poi
 use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
 
-/// How many other heaps a stream that needs a block looks at.
+/// How many other heaps are searched for a block.
 const OTHERS_MAX: usize = 16;
 
 impl Pool {
-    /// A block of the stream's own heap that waits for other streams: the device waits for them, before the stream's next work.
+    /// Takes a block of the stream's own heap that waits for other streams: the device waits for them before the
+    /// stream's next work.
     pub(super) fn alloc_after_wait(
         &self,
         streams: &Streams,
@@ -38,7 +39,7 @@ impl Pool {
         Ok(heap.alloc_large(&self.table, bytes))
     }
 
-    /// A block of another heap of the context, which that one's stream has passed.
+    /// Takes a block of another heap of the context whose stream has completed its work there.
     pub(super) fn borrow(
         &self,
         streams: &Streams,
@@ -55,7 +56,7 @@ impl Pool {
         Ok(None)
     }
 
-    /// As [`borrow`](Self::borrow), of a class.
+    /// Like [`borrow`](Self::borrow), for a size class.
     pub(super) fn borrow_small(
         &self,
         streams: &Streams,
@@ -69,11 +70,11 @@ impl Pool {
         Ok(idle.iter().find_map(|other| other.lend_small(&self.table, class, stream_state.id.0, has_passed)))
     }
 
-    /// Some other heaps of the context whose streams have passed all of their work, with all that is theirs and nobody has.
-    /// Those that have not are marked, so that a later request finds them.
+    /// Returns some other heaps of the context whose streams have completed all work, after reclaiming everything
+    /// cached there. Records fences in the other streams, so that a later request finds them complete.
     fn idle_others(&self, streams: &Streams, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
         let others: Vec<_> = self.others(heap).collect();
-        // Another part of them each time.
+        // A different part of them each time.
         let turn = self.next_lender.fetch_add(OTHERS_MAX, Ordering::Relaxed);
         let mut idle = Vec::new();
         for index in 0..others.len().min(OTHERS_MAX) {
@@ -91,7 +92,7 @@ impl Pool {
         Ok(idle)
     }
 
-    /// A block of another heap of the context that the device waits for, before the stream's next work.
+    /// Takes a block of another heap of the context; the device waits for its stream before the borrower's next work.
     pub(super) fn borrow_after_wait(
         &self,
         heap: &StreamHeap,
@@ -106,7 +107,7 @@ impl Pool {
         Ok(None)
     }
 
-    /// A block of another heap, behind the work of the stream whose heap that is when the block is lent.
+    /// Takes a block of another heap, after the work of the stream that has the heap at that moment.
     fn borrow_from_after_wait(
         &self,
         other: &StreamHeap,
@@ -115,7 +116,7 @@ impl Pool {
     ) -> Result<Option<u32>, CallError> {
         loop {
             let stream = other.stream();
-            // Asks the driver, and so without the heap's lock: another stream may have the heap afterwards.
+            // This calls the driver, so the heap's lock is not held: another stream may adopt the heap meanwhile.
             if !stream_state.can_wait_for(&stream)? {
                 return Ok(None);
             }
@@ -130,7 +131,7 @@ impl Pool {
                 other.free(&self.table, meta, &stream, &[]);
                 return Err(error);
             }
-            // Who uses it in a third stream does so behind the wait.
+            // A third stream uses it after the wait.
             self.table.metas.at(meta).set_seq(stream_state.current_fence().seq);
             return Ok(Some(meta));
         }

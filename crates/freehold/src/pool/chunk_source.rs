@@ -1,8 +1,8 @@
-//! Where the pool's memory comes from: addresses that are reserved once, and chunks of memory that the driver makes, that are
-//! mapped to them, and that are kept for later where nobody needs them.
+//! Where the pool's memory comes from: addresses that are reserved once, and chunks of memory that the driver creates,
+//! which are mapped there and cached when no heap needs them.
 //!
-//! Calls the driver, under its own lock and no other. None of these calls waits for the device, but those that give back memory
-//! which came with its addresses: they are made where nothing is pending.
+//! Calls the driver, holding its own lock only. None of these calls waits for the device, except those that free memory
+//! which came with its addresses: these are made when nothing is pending.
 
 mod unmapped;
 
@@ -17,17 +17,17 @@ use freehold_driver::{Backend, BlockAnnotation, BlockLookupFn, CallError, Permis
 use super::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 use crate::error::Error;
 
-/// Addresses are reserved for so many times the device's memory, and at least so many.
+/// The reserved address space, as a multiple of the device's memory, and its minimum.
 const ADDRESSES_TIMES: u64 = 8;
 const ADDRESSES_BYTES_MIN: u64 = 128 << 30;
 
-/// A heap's first region.
+/// The size of a heap's first region.
 const REGION_BYTES_MIN: u64 = 32 << 20;
 
-/// Who can have the memory of a pool's chunks.
+/// Which processes can map the memory of a pool's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visibility {
-    /// This process.
+    /// This process only.
     Process,
     /// Other processes too, chunk by chunk: so a block lies in one chunk.
     Shareable,
@@ -36,18 +36,18 @@ pub(crate) enum Visibility {
 /// How memory gets its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressSource {
-    /// It is mapped to addresses that were reserved.
+    /// Memory is mapped to reserved addresses.
     Mapped,
-    /// It comes with addresses of its own.
+    /// Memory comes with its own addresses.
     Allocator,
 }
 
-/// What all pools of a device have together.
+/// The budget that all pools of a device share.
 #[derive(Debug)]
 struct Budget {
-    /// The most that they may have.
+    /// The upper limit.
     budget_bytes: AtomicU64,
-    /// What they have: mapped, or kept for later.
+    /// What they have now, mapped or cached.
     reserved_bytes: AtomicU64,
 }
 
@@ -58,29 +58,29 @@ pub(crate) struct ChunkSource {
     address_source: AddressSource,
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// All memory of the device.
+    /// The device's total memory.
     pub(crate) total_bytes: u64,
     budget: Arc<Budget>,
-    /// What came with addresses of its own, and is not given back.
+    /// Chunks that came with their own addresses and were not freed yet.
     unmapped: RwLock<Vec<CachedChunk>>,
     locked: Mutex<Locked>,
-    /// Lets the device ask for the bounds of blocks, where it checks what kernels do, until the addresses go.
+    /// Lets a device that checks kernels' accesses look up the bounds of blocks, until the addresses are freed.
     described: Mutex<Option<BlockAnnotation>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Locked {
-    /// Addresses from here on are no region's.
+    /// Addresses from here on belong to no region.
     used_bytes: u64,
-    /// Addresses before that which are no region's any more: bases and lengths, by address and without neighbours.
+    /// Free addresses below that: bases and lengths, sorted and coalesced.
     spare: Vec<(u64, u64)>,
-    /// Chunks that are mapped nowhere.
+    /// Chunks that are not mapped.
     cached: Vec<CachedChunk>,
-    /// Memory whose addresses the pool cannot tell apart, until it can be given back without waiting.
+    /// Memory outside the pool's address window, until it can be freed without waiting.
     strays: Vec<CachedChunk>,
-    /// Whether the driver's addresses are no whole pages, so that one more is asked for.
+    /// Whether the driver's addresses are not page-aligned, so that a page more is requested.
     is_padded: bool,
-    /// Chunks that are mapped where nobody knows of them, because the driver refused to unmap them.
+    /// Chunks that are mapped outside all heaps because the driver refused to unmap them.
     stranded: Vec<Chunk>,
 }
 
@@ -89,7 +89,7 @@ impl Locked {
         self.cached.iter().map(|chunk| chunk.bytes).sum()
     }
 
-    /// Takes addresses back that were a region's.
+    /// Takes back the addresses of regions.
     pub(crate) fn free_regions(&mut self, regions: Vec<(u64, u64)>) {
         self.spare.extend(regions);
         self.spare.sort_unstable();
@@ -102,7 +102,7 @@ impl Locked {
         });
     }
 
-    /// Addresses that were a region's before.
+    /// Allocates addresses that a region used before.
     fn alloc_spare(&mut self, bytes: u64) -> Option<u64> {
         let fitting = self.spare.iter_mut().filter(|(_, spare_bytes)| *spare_bytes >= bytes);
         let (base, spare_bytes) = fitting.min_by_key(|(_, spare_bytes)| *spare_bytes)?;
@@ -118,24 +118,24 @@ impl Locked {
     }
 }
 
-/// Memory without an address.
+/// Memory that is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CachedChunk {
     handle: u64,
     bytes: u64,
 }
 
-/// What became of a selector for memory.
+/// The result of a request for memory.
 #[derive(Debug)]
 pub(crate) enum MapOutcome {
-    /// Mapped from the selector's base on.
+    /// Mapped from the request's base on.
     Chunks(Vec<Chunk>),
-    /// There is not so much, or it may not be had.
+    /// Not enough memory, or the budget does not allow it.
     OutOfMemory,
 }
 
 impl ChunkSource {
-    /// Reserves addresses, where the device can map memory to some.
+    /// Reserves addresses, if the device can map memory.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self, Error> {
         let budget = Budget { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
         let (budget, total_bytes) = (Arc::new(budget), backend.total_bytes()?);
@@ -143,35 +143,35 @@ impl ChunkSource {
             return Self::unmapped(backend, total_bytes, budget);
         }
         match Self::with(backend.clone(), total_bytes, Visibility::Process, budget.clone()) {
-            // A driver may know of it and not have the calls.
+            // A driver may know the feature and lack the calls.
             Err(error) if error.is_unsupported() => Self::unmapped(backend, total_bytes, budget),
             outcome => Ok(outcome?),
         }
     }
 
-    /// Whether memory is mapped to addresses, so that chunks can lie side by side.
+    /// Whether memory is mapped to reserved addresses, so that chunks can be adjacent.
     pub(crate) fn can_map(&self) -> bool {
         self.address_source == AddressSource::Mapped
     }
 
-    /// Whether a block may lie in chunks that are side by side.
+    /// Whether a block may span adjacent chunks.
     pub(crate) fn can_assemble(&self) -> bool {
         self.can_map() && self.visibility == Visibility::Process
     }
 
-    /// Counts bytes that are to be made, unless that is more than the budget. Another chunks has the same budget.
+    /// Counts bytes against the budget, unless they exceed it. Other chunk sources share the budget.
     fn reserve_budget(&self, bytes: u64) -> bool {
         let budget_bytes = self.budget_bytes();
         let within = |reserved: u64| reserved.checked_add(bytes).filter(|&sum| sum <= budget_bytes);
         self.budget.reserved_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
-    /// Takes bytes off again that were set aside.
+    /// Returns bytes to the budget.
     fn release_budget(&self, bytes: u64) {
         self.budget.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// As [`new`](Self::new), for memory that other processes can have, out of the same budget.
+    /// Like [`new`](Self::new), for memory that other processes can map, from the same budget.
     pub(crate) fn shareable(&self) -> Result<Self, CallError> {
         Self::with(self.backend.clone(), self.total_bytes, Visibility::Shareable, self.budget.clone())
     }
@@ -186,7 +186,7 @@ impl ChunkSource {
         let base = loop {
             match mapping(&*backend).reserve(bytes, PAGE_BYTES) {
                 Ok(base) => break base,
-                // A process may be allowed fewer addresses than that.
+                // A process may be limited to fewer addresses.
                 Err(error) if error.is_out_of_memory() && bytes > total_bytes => bytes /= 2,
                 Err(error) => return Err(error),
             }
@@ -205,12 +205,12 @@ impl ChunkSource {
         })
     }
 
-    /// What the driver gave, to all pools of the device.
+    /// Returns the memory that all pools of the device have from the driver.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.budget.reserved_bytes.load(Ordering::Relaxed)
     }
 
-    /// What all pools of the device may have.
+    /// Returns the limit for all pools of the device.
     pub(crate) fn budget_bytes(&self) -> u64 {
         self.budget.budget_bytes.load(Ordering::Relaxed)
     }
@@ -219,12 +219,12 @@ impl ChunkSource {
         self.budget.budget_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether an address is one of those that the pool can tell apart. Those of two devices that map nothing may be the same.
+    /// Whether an address lies in the pool's address window. The windows of two devices that map nothing may overlap.
     pub(crate) fn covers(&self, address: u64) -> bool {
         address.wrapping_sub(self.base) < self.bytes
     }
 
-    /// Whether an address is one of this chunks's alone: it was reserved, or came with memory that the chunks has.
+    /// Whether an address belongs to this source alone: it was reserved, or came with memory that the source has.
     pub(crate) fn has(&self, address: u64) -> bool {
         match self.address_source {
             AddressSource::Mapped => self.covers(address),
@@ -232,7 +232,7 @@ impl ChunkSource {
         }
     }
 
-    /// The first address of a range that is this chunks's alone.
+    /// Returns the first address of a range that belongs to this source alone.
     pub(crate) fn first_within(&self, range: Range<u64>) -> Option<u64> {
         let first = |base: u64, bytes: u64| {
             let first = base.max(range.start);
@@ -244,7 +244,7 @@ impl ChunkSource {
         }
     }
 
-    /// The most that one block can ever have.
+    /// Returns the largest size that a block can ever have.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.budget_bytes().min(self.total_bytes)
     }
@@ -257,7 +257,7 @@ impl ChunkSource {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`lock`](Self::lock), unless somebody has it.
+    /// Like [`lock`](Self::lock), unless the lock is held.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Locked>> {
         match self.locked.try_lock() {
             Ok(locked) => Some(locked),
@@ -266,7 +266,7 @@ impl ChunkSource {
         }
     }
 
-    /// Addresses for a heap: a region with room for `wanted_bytes`, and for as much again as it has.
+    /// Allocates a region for a heap: with space for `wanted_bytes` and, if addresses are left, as long as what the heap has.
     pub(crate) fn region(&self, locked: &mut Locked, wanted_bytes: u64, had_bytes: u64) -> Option<(u64, u64)> {
         let left = self.bytes - locked.used_bytes;
         let least = wanted_bytes.checked_next_multiple_of(PAGE_BYTES)?;
@@ -280,7 +280,7 @@ impl ChunkSource {
         Some((base, bytes))
     }
 
-    /// Maps memory where it is needed: a chunk that is kept, or else a new one.
+    /// Maps memory for a request: a cached chunk, or a new one.
     pub(crate) fn grow(&self, locked: &mut Locked, need: MapRequest) -> Result<MapOutcome, CallError> {
         self.unmap_stranded(locked)?;
         let fitting =
@@ -295,8 +295,8 @@ impl ChunkSource {
         }
     }
 
-    /// Maps chunks that are kept side by side, and a new one for what they lack. Where a block lies in one chunk, those that are
-    /// too short go back to the driver instead, for one that is not.
+    /// Maps cached chunks side by side, and a new one for the rest. Where a block must lie in one chunk, chunks that
+    /// are too short go back to the driver instead, to make space for one that is not.
     pub(crate) fn assemble(&self, locked: &mut Locked, need: MapRequest) -> Result<MapOutcome, CallError> {
         self.unmap_stranded(locked)?;
         if self.visibility == Visibility::Shareable {
@@ -329,7 +329,7 @@ impl ChunkSource {
         self.map(locked, need.base, chunks)
     }
 
-    /// New memory, if there is some and the budget allows it.
+    /// Creates new memory, if the driver has it and the budget allows it.
     fn create(&self, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
         if !self.reserve_budget(bytes) {
             return Ok(None);
@@ -352,13 +352,13 @@ impl ChunkSource {
         let mut chunks = Vec::with_capacity(cached.len());
         let mut next = base;
         let mapped = cached.iter().try_for_each(|chunk| {
-            // SAFETY: the addresses are the pool's, nothing is mapped there, and the chunk has so many bytes.
+            // SAFETY: the addresses are the pool's, nothing is mapped there, and the chunk has that many bytes.
             unsafe { self.mapping().map(next, chunk.bytes, memory(chunk.handle)) }?;
             chunks.push(Chunk { base: next, bytes: chunk.bytes, handle: chunk.handle });
             next += chunk.bytes;
             Ok(())
         });
-        // SAFETY: all of it was mapped above, and nobody has it yet.
+        // SAFETY: all of it was mapped above, and has no owner yet.
         let permit = || unsafe { self.mapping().set_access(base, next - base, Permission::ReadWrite) };
         let mapped = mapped.and_then(|()| permit());
         let Err(error) = mapped else { return Ok(MapOutcome::Chunks(chunks)) };
@@ -367,7 +367,7 @@ impl ChunkSource {
         self.unmap_stranded(locked).and(Err(error))
     }
 
-    /// Unmaps what the driver refused to unmap before, and keeps it. What lies in the way of other chunks goes so.
+    /// Unmaps and caches what the driver refused to unmap before. Also clears what is in the way of other chunks.
     fn unmap_stranded(&self, locked: &mut Locked) -> Result<(), CallError> {
         while let Some(&chunk) = locked.stranded.last() {
             self.unmap_and_cache(locked, chunk)?;
@@ -376,7 +376,7 @@ impl ChunkSource {
         Ok(())
     }
 
-    /// Unmaps a chunk that nothing uses any more, and keeps its memory for later.
+    /// Unmaps a chunk that nothing uses any more, and caches its memory.
     pub(crate) fn unmap_and_cache(&self, locked: &mut Locked, chunk: Chunk) -> Result<(), CallError> {
         if self.can_map() {
             // SAFETY: a chunk is one mapping, and nothing uses it any more.
@@ -386,7 +386,8 @@ impl ChunkSource {
         Ok(())
     }
 
-    /// Gives memory that is kept back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
+    /// Returns cached memory to the driver until the pool has at most `keep_bytes`. Returns how many bytes were
+    /// returned.
     pub(crate) fn release(&self, locked: &mut Locked, keep_bytes: u64) -> Result<u64, CallError> {
         self.unmap_stranded(locked)?;
         let mut freed_bytes = self.free_strays(locked)?;
@@ -396,7 +397,7 @@ impl ChunkSource {
         Ok(freed_bytes)
     }
 
-    /// Gives the memory that was kept last back to the driver. How many bytes went.
+    /// Returns the chunk that was cached last to the driver. Returns its size in bytes.
     pub(crate) fn release_one(&self, locked: &mut Locked) -> Result<u64, CallError> {
         let Some(chunk) = locked.cached.last().copied() else { return Ok(0) };
         if !self.can_map() {
@@ -404,32 +405,32 @@ impl ChunkSource {
             locked.cached.pop();
             return Ok(freed_bytes);
         }
-        // SAFETY: the chunk is kept: it is mapped nowhere, and is named for the last time.
+        // SAFETY: the chunk is cached: it is not mapped, and its handle is not used again.
         unsafe { self.mapping().release(memory(chunk.handle)) }?;
         locked.cached.pop();
         self.release_budget(chunk.bytes);
         Ok(chunk.bytes)
     }
 
-    /// A descriptor of a chunk that other processes can have.
+    /// Exports a chunk as a descriptor that other processes can import.
     pub(crate) fn export(&self, chunk: Chunk) -> Result<OwnedFd, CallError> {
-        // SAFETY: the chunk is there, and was made to be shared.
+        // SAFETY: the chunk exists, and was created to be shared.
         unsafe { self.sharing().export(memory(chunk.handle)) }
     }
 
-    /// Gives back everything, of which nobody has had anything yet.
+    /// Returns everything to the driver; nothing was allocated yet.
     pub(crate) fn close(&self) -> Result<(), CallError> {
         self.release(&mut self.lock(), 0)?;
         self.free_addresses()
     }
 
-    /// Has the device ask for the blocks at these addresses, where it checks what kernels do.
+    /// Registers a lookup of the blocks at these addresses, on a device that checks kernels' accesses.
     pub(crate) fn describe(&self, look_up: BlockLookupFn) {
         let described = self.backend.annotate_blocks(self.base, self.bytes, look_up);
         *self.described.lock().unwrap_or_else(PoisonError::into_inner) = described;
     }
 
-    /// Gives the addresses back, to which nothing is mapped any more.
+    /// Frees the addresses, to which nothing is mapped any more.
     pub(crate) fn free_addresses(&self) -> Result<(), CallError> {
         drop(self.described.lock().unwrap_or_else(PoisonError::into_inner).take());
         // SAFETY: they were reserved as a whole, and nothing is mapped there any more.
@@ -441,16 +442,16 @@ impl ChunkSource {
     }
 
     fn sharing(&self) -> &dyn Sharing {
-        self.backend.sharing().expect("memory for others is of a device that shares")
+        self.backend.sharing().expect("shareable memory belongs to a device that can share")
     }
 }
 
-/// The handle of a chunk's memory, which is kept as a number.
+/// Converts the stored number of a chunk's memory into its handle.
 fn memory(handle: u64) -> Memory {
-    // SAFETY: it is the number of one that `create` made, and that was not released yet.
+    // SAFETY: it is the number of a handle that `create` made and that was not released yet.
     unsafe { Memory::from_raw(handle) }
 }
 
 fn mapping(backend: &dyn Backend) -> &dyn VirtualMemory {
-    backend.virtual_memory().expect("what is mapped is of a device that maps")
+    backend.virtual_memory().expect("mapped memory belongs to a device that can map")
 }

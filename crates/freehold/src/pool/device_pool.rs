@@ -1,4 +1,4 @@
-//! The pool of a device: blocks in and out, by thread, stream and address, and what is known of them all.
+//! The pool of a device: allocates and frees blocks by thread, stream and address, and reports on all of them.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -31,18 +31,18 @@ pub(crate) struct Pool {
     pub(crate) chunks: ChunkSource,
     /// The heap of each stream.
     by_stream: Mutex<HashMap<u32, Arc<StreamHeap>>>,
-    /// What is kept when the device is synchronised.
+    /// How much memory the pool keeps when the device is synchronised.
     threshold_bytes: AtomicU64,
-    /// Which other heaps a stream that needs a block looks at first.
+    /// Which other heaps a stream searches first when it needs a block.
     pub(super) next_lender: AtomicUsize,
 }
 
-/// Why there is no block.
+/// Why an allocation failed.
 #[derive(Debug)]
 pub(crate) enum AllocError {
-    /// So much cannot be had, or not now.
+    /// Not enough memory, at least for now.
     Short,
-    /// There are as many blocks as the pool can tell apart.
+    /// The pool's block metadata is exhausted.
     TooMany,
     Call(CallError),
 }
@@ -54,15 +54,15 @@ impl From<CallError> for AllocError {
 }
 
 impl Pool {
-    /// The pool of a device.
+    /// Creates the pool of a device.
     ///
     /// # Errors
-    /// [`Error::System`] where the process may not have as many addresses as a pool notes its blocks at.
+    /// [`Error::System`] if the process may not reserve enough address space for the pool's metadata.
     pub(crate) fn new(backend: Arc<dyn Backend>, fork_guard: ForkGuard) -> Result<Self, Error> {
         Self::of(ChunkSource::new(backend)?, fork_guard)
     }
 
-    /// A pool beside this one whose blocks other processes can have.
+    /// Creates a second pool, whose blocks other processes can map.
     pub(crate) fn shareable(&self) -> Result<Self, Error> {
         Self::of(self.chunks.shareable()?, self.table.fork_guard.clone())
     }
@@ -88,7 +88,7 @@ impl Pool {
         })
     }
 
-    /// A number for a meta of this pool that is no other's of the device.
+    /// Returns a number for a meta of this pool that is unique among the device's pools.
     pub(crate) fn number_of(&self, meta: u32) -> u32 {
         match self.chunks.visibility {
             Visibility::Process => meta,
@@ -97,10 +97,10 @@ impl Pool {
         }
     }
 
-    /// The chunk that the block of a meta lies in, which is live.
+    /// Returns the chunk that a live block lies in.
     pub(crate) fn chunk_of(&self, meta: &BlockMeta) -> Chunk {
         let chunk = self.heaps.get(meta.heap()).chunk_at(meta.base());
-        chunk.expect("a block lies in a chunk")
+        chunk.expect("a live block lies in a chunk")
     }
 
     pub(crate) fn threshold_bytes(&self) -> u64 {
@@ -111,14 +111,14 @@ impl Pool {
         self.threshold_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The longest range that is free anywhere.
+    /// Returns the length of the longest free range.
     pub(crate) fn longest_bytes(&self) -> u64 {
         self.heaps.all().iter().map(|heap| heap.free_bytes().1).max().unwrap_or(0)
     }
 
-    /// What can be mapped anew of what is free.
+    /// Returns how much of the free memory can be mapped elsewhere.
     pub(crate) fn movable_bytes(&self, streams: &Streams) -> u64 {
-        // Where memory is not mapped, what is free stays where it is.
+        // Memory that is not mapped stays where it is.
         if !self.chunks.can_map() {
             return 0;
         }
@@ -127,19 +127,19 @@ impl Pool {
         free_bytes + self.chunks.cached_bytes()
     }
 
-    /// What this thread finds the magazines of one of the library's streams by.
+    /// The key by which this thread finds its magazines for one of the library's streams.
     #[inline]
     pub(crate) fn key(&self, stream_state: &StreamState) -> CacheKey {
         CacheKey::own(self.table.number, stream_state.id.0)
     }
 
-    /// A block that this thread keeps, for an owner: the warm path. It calls nothing.
+    /// Allocates from this thread's magazines: the warm path. It makes no calls.
     #[inline(always)]
     pub(crate) fn try_alloc_cached(key: CacheKey, bytes: u64) -> Option<Allocated> {
         thread_cache::try_with(key, |entered| entered.alloc(bytes, |meta| meta.own(bytes)).map(Allocated::of))
     }
 
-    /// As [`try_alloc_cached`](Self::try_alloc_cached), for an owner without a name who says where it allocates.
+    /// Like [`try_alloc_cached`](Self::try_alloc_cached), for an owner without a name that says where it allocates.
     #[inline(always)]
     pub(crate) fn try_alloc_block_cached(
         key: CacheKey,
@@ -152,9 +152,10 @@ impl Pool {
         })
     }
 
-    /// Takes back a block of [`try_alloc_block_cached`](Self::try_alloc_block_cached), in the order of the stream that this thread's cache is for,
-    /// and behind a seq there, if there is room: the warm path. Nothing if it could not: then nothing has changed. Else
-    /// whether a count of the stream's stream was kept with it, which `lends` allows.
+    /// Frees a block of [`try_alloc_block_cached`](Self::try_alloc_block_cached) in the order of this thread cache's
+    /// stream, after a seq there, if the magazine has space: the warm path. Returns `None` if it could not, and then
+    /// nothing has changed. Otherwise returns whether the cache also kept a reference count of the stream, which
+    /// `lends` allows.
     #[inline(always)]
     pub(crate) fn try_free_block_cached(
         key: CacheKey,
@@ -169,22 +170,22 @@ impl Pool {
             if meta.stream() != cache.stream || !entered.try_free(meta, state) {
                 return None;
             }
-            // Nobody has the block before this thread is outside of the cache.
+            // Nothing takes the block before this thread has left the cache.
             meta.set_seq(seq);
             Some(lends() && entered.keep_stream_ref())
         })
     }
 
-    /// A block that this thread keeps, or else one of the stream's heap, for an owner. Calls no driver.
+    /// Allocates from this thread's magazines, or from the stream's heap. Calls no driver.
     pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64) -> Option<Allocated> {
         Self::try_alloc_cached(key, bytes).or_else(|| Self::refill(key, bytes))
     }
 
-    /// A block of the stream's heap, for an owner. Calls no driver.
+    /// Allocates from the stream's heap. Calls no driver.
     pub(crate) fn refill(key: CacheKey, bytes: u64) -> Option<Allocated> {
         thread_cache::with(key, |entered| {
             let meta = match SizeClass::of(bytes) {
-                // There may be some: the magazine was not looked at where another thread wanted in.
+                // The magazine may have some: it was not searched if another thread was revoking it.
                 Some(class) => entered.alloc(bytes, |meta| meta.own(bytes)).or_else(|| entered.refill(class, bytes)),
                 None => entered.exchange_large(bytes),
             };
@@ -202,24 +203,24 @@ impl Pool {
         }
     }
 
-    /// Whether this thread is ending, and has marked its default streams for the last time.
+    /// Whether this thread is ending, and has recorded the last fences in its default streams.
     pub(crate) fn is_thread_ending() -> bool {
         thread_cache::is_thread_ending()
     }
 
-    /// Lets a block be of other bytes where it lies, while one ownership of it lasts. Whether it could.
+    /// Resizes a block in place while one ownership of it lasts. Returns whether it could.
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
-        // A meta's blocks are all of one heap.
+        // All blocks of a meta belong to one heap.
         self.heaps.get(meta.heap()).resize(meta, generation, bytes)
     }
 
-    /// Calls `act` while one ownership of a block lasts, which nobody ends meanwhile. Nothing where it has ended.
+    /// Calls `act` while one ownership of a block lasts; it cannot end meanwhile. Returns `None` if it has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
         self.heaps.get(meta.heap()).while_owned(meta, generation, act)
     }
 
-    /// Takes back a block by its address, in the order of the stream that this thread's cache is for, if there is room: the
-    /// warm path. It calls nothing. Whether it could: otherwise nothing has changed.
+    /// Frees a block by its address in the order of this thread cache's stream, if the magazine has space: the warm
+    /// path. It makes no calls. Returns whether it could; otherwise nothing has changed.
     #[inline(always)]
     pub(crate) fn try_free_cached(key: CacheKey, address: u64) -> bool {
         thread_cache::try_with(key, |entered| {
@@ -231,7 +232,8 @@ impl Pool {
         .is_some()
     }
 
-    /// As [`try_free_cached`](Self::try_free_cached), with room made. Whether this thread has it now: otherwise nothing has changed.
+    /// Like [`try_free_cached`](Self::try_free_cached), but makes space. Returns whether it could; otherwise nothing
+    /// has changed.
     pub(crate) fn try_free_local(key: CacheKey, address: u64) -> bool {
         let put = thread_cache::with(key, |entered| {
             let cache = entered.cache;
@@ -243,7 +245,7 @@ impl Pool {
         put.flatten().is_some()
     }
 
-    /// Keeps a block that its owner has given up in this thread, in the order of the block's own stream. Whether it could.
+    /// Caches a released block in this thread, in the order of the block's own stream. Returns whether it could.
     pub(crate) fn try_cache(&self, key: CacheKey, meta: &BlockMeta) -> bool {
         let put = thread_cache::with(key, |entered| {
             let is_own = meta.stream() == entered.cache.stream;
@@ -255,19 +257,19 @@ impl Pool {
         put == Some(true)
     }
 
-    /// Takes back a block that nobody owns any more, in the order of its own stream and behind fences.
+    /// Frees a released block in the order of its own stream, after fences.
     pub(crate) fn free(&self, streams: &Streams, meta: u32, fences: &[Fence]) {
         let meta = self.table.metas.at(meta);
         let heap = self.heaps.get(meta.heap());
         heap.counters.sub_live_shared(meta.bytes());
         match streams.get(StreamId(meta.stream())) {
             Some(from) => heap.free(&self.table, meta.number(), &from, fences),
-            // A stream that is gone has passed all of its work.
+            // A stream that has ended has completed all of its work.
             None => heap.free(&self.table, meta.number(), &heap.stream(), fences),
         }
     }
 
-    /// Takes all counts of a stream's stream that threads keep.
+    /// Takes all reference counts of a stream that threads have cached.
     pub(crate) fn take_stream_refs(&self, stream_state: &StreamState) -> u32 {
         self.heap_if_any(stream_state).map_or(0, |heap| heap.caches.take_stream_refs(stream_state.id.0))
     }
@@ -276,7 +278,7 @@ impl Pool {
         self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).get(&stream_state.id.0).cloned()
     }
 
-    /// Closes the magazines of all threads for a stream.
+    /// Closes all threads' magazines for a stream.
     pub(crate) fn close_caches(&self, stream_state: &StreamState) {
         let heap = self.heap_if_any(stream_state);
         for cache in heap.iter().flat_map(|heap| heap.caches.all()).filter(|cache| cache.stream() == stream_state.id.0)
@@ -285,7 +287,7 @@ impl Pool {
         }
     }
 
-    /// What is known of the block that an address lies in, owned or not yet anybody else's.
+    /// Returns the meta of the block that contains an address, owned or freed and not reused yet.
     pub(crate) fn snapshot_at(&self, address: u64) -> Option<(u32, MetaSnapshot)> {
         let meta = self.heaps.meta_around(address)?;
         let seen = meta.snapshot();
@@ -293,14 +295,14 @@ impl Pool {
         (is_there && address.wrapping_sub(seen.base) < seen.bytes).then(|| (meta.number(), seen))
     }
 
-    /// What is known of a block that is gone, or parked, by an address.
+    /// Returns what is known of a freed block, by an address.
     pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
         let parked = self.heaps.meta_around(address);
         let parked = parked.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
         parked.filter(|gone| gone.bytes > 0).or_else(|| self.heaps.freed_at(address))
     }
 
-    /// All blocks that somebody has.
+    /// Returns all blocks that have an owner.
     pub(crate) fn owned(&self) -> Vec<(u32, MetaSnapshot)> {
         let all = self.table.metas.iter().map(|meta| (meta.number(), meta.snapshot()));
         all.filter(|(_, seen)| seen.state.state() == BlockState::Owned).collect()
@@ -310,7 +312,7 @@ impl Pool {
         self.heaps.context_of(heap)
     }
 
-    /// The heap of a stream: one that lost its own stream, if there is one, or else new.
+    /// Returns the heap of a stream: an orphaned heap if there is one, otherwise a new one.
     pub(crate) fn heap_of(&self, stream_state: &Arc<StreamState>) -> Arc<StreamHeap> {
         let mut heaps = self.by_stream.lock().unwrap_or_else(PoisonError::into_inner);
         heaps
@@ -326,7 +328,7 @@ impl Pool {
             .clone()
     }
 
-    /// Lets the heap of a stream that has passed all of its work serve others.
+    /// Orphans the heap of a stream that has completed all of its work, so that another stream can adopt it.
     pub(crate) fn end_stream(&self, stream_state: &StreamState) {
         let heap = self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream_state.id.0);
         if let Some(heap) = heap {
@@ -335,22 +337,23 @@ impl Pool {
         }
     }
 
-    /// Takes all blocks of a context from their owners: these. The memory stays until [`end_context`](Self::end_context).
+    /// Takes all blocks of a context from their owners and returns them. The memory stays until
+    /// [`end_context`](Self::end_context).
     pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, MetaSnapshot)> {
         let heaps = self.heaps.all().into_iter().filter(|heap| heap.context() == context);
         heaps.flat_map(|heap| heap.disown_all(&self.table, when)).collect()
     }
 
-    /// Takes all memory of a context's heaps from whoever has it: the context is gone, and all work with it.
+    /// Frees all memory of a context's heaps, owned or not: the context is gone, and all work with it.
     pub(crate) fn end_context(&self, context: ContextId) {
         let heaps: Vec<_> = self.heaps.all().into_iter().filter(|heap| heap.context() == context).collect();
         self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
-        // What one keeps may lie on another's ground.
+        // A cache may hold blocks of another heap.
         heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(true));
         heaps.iter().for_each(|heap| heap.clear(&self.table));
     }
 
-    /// Adds what somebody has of this pool, and what waits for fences.
+    /// Adds this pool's owned blocks, and those that wait for fences.
     pub(crate) fn add_stats(&self, stats: &mut PoolStats) {
         let total = Counters::default();
         for heap in self.heaps.all() {
@@ -359,30 +362,30 @@ impl Pool {
             stats.released_blocks += blocks;
             stats.released_bytes += bytes;
         }
-        // While threads go on, what one took back may be seen before another handed it out.
+        // While threads run, one thread's free may be seen before another's allocation.
         let [blocks, bytes] = [&total.blocks, &total.bytes].map(|sum| sum.load(Ordering::Relaxed).cast_signed().max(0));
         stats.owned_blocks += blocks.cast_unsigned();
         stats.owned_bytes += bytes.cast_unsigned();
     }
 }
 
-/// A block that was handed out.
+/// A block that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocated {
     pub(crate) meta: u32,
     pub(crate) base: u64,
 }
 
-/// A block that was handed to an owner who has it by a handle.
+/// A block that was allocated for an owner that has a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CachedBlock {
     pub(crate) meta: u32,
     pub(crate) base: u64,
-    /// Which ownership of it this is.
+    /// Which ownership of the block this is.
     pub(crate) generation: u64,
-    /// The seq in the stream behind which nobody used it before.
+    /// The seq in the stream after which nothing used it before.
     pub(crate) seq: u64,
-    /// Whether a count of the stream's stream comes with it.
+    /// Whether a reference count of the stream comes with it.
     pub(crate) has_stream_ref: bool,
 }
 

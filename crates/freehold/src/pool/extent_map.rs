@@ -1,18 +1,17 @@
-//! Where blocks lie: addresses that are reserved, those of them that have memory, and those that are taken. Pure arithmetic:
-//! it decides, somebody else calls the driver.
+//! An extent map: which addresses are reserved, mapped and allocated. Pure arithmetic; its caller calls the driver.
 //!
-//! A region is a span of reserved addresses. It is divided into places that follow each other without gaps: holes, where
-//! nothing is mapped; free ranges; and places that are taken. Neighbours that are free become one, and so do holes. Memory
-//! comes in chunks, which are mapped over holes and taken away again where all of a chunk is free.
+//! A region is a span of reserved addresses. It is divided into extents without gaps: holes, where nothing is mapped;
+//! free ranges; and allocated extents. Adjacent free ranges are coalesced, and so are holes. Memory comes in chunks,
+//! which are mapped over holes and removed when all of a chunk is free.
 
 use std::collections::BTreeMap;
 
 use super::bins::{BinItems, Bins, Link, NONE};
 
-/// Places are whole granules.
+/// The unit of an extent's length.
 pub(crate) const GRANULE_BYTES: u64 = 2048;
 
-/// What is mapped is whole pages: the granularity of the driver's.
+/// The unit of mappings: the driver's granularity.
 pub(crate) const PAGE_BYTES: u64 = 2 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +19,8 @@ enum ExtentKind {
     Vacant,
     Hole,
     Free,
-    /// Free, and a hole follows: the end of what is mapped. It is in no bin, because it is cut only where nothing else fits:
-    /// that leaves fewer remainders, and less has to be mapped.
+    /// A free range before a hole: the end of what is mapped. It is in no bin, because it is cut only if nothing else
+    /// fits: that leaves fewer remainders, and less has to be mapped.
     Top,
     Allocated,
 }
@@ -37,11 +36,11 @@ struct Extent {
     base: u64,
     granules: u32,
     kind: ExtentKind,
-    /// Neighbours by address, within the region. `after` also links vacant ones.
+    /// Neighbours by address, within the region. `after` also links the vacant entries.
     before: u32,
     after: u32,
     link: Link,
-    /// Of a free range: the seq of the heap's stream behind which nobody uses it.
+    /// For a free range: the seq of the heap's stream after which nothing uses it.
     seq: u64,
 }
 
@@ -66,7 +65,7 @@ impl BinItems for Extents {
 struct Region {
     base: u64,
     bytes: u64,
-    /// Its first place: that one is cut and joined from behind only, and so stays.
+    /// Its first extent, which is only cut and joined at its end, and so stays the first.
     first: u32,
 }
 
@@ -75,33 +74,33 @@ struct Region {
 pub(crate) struct Chunk {
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// What the driver calls it.
+    /// The driver's handle.
     pub(crate) handle: u64,
 }
 
-/// A place that is taken.
+/// An allocated extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AllocatedExtent {
     pub(crate) extent: u32,
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// The seq of the heap's stream behind which nobody uses it.
+    /// The seq of the heap's stream after which nothing uses it.
     pub(crate) seq: u64,
 }
 
-/// Where memory would have to be mapped for a request.
+/// Where to map memory for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapRequest {
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// What can be mapped there at the most.
+    /// The most that can be mapped there.
     pub(crate) room_bytes: u64,
-    /// The free range before it that the request would use too.
+    /// The free range before it, which the request would use too.
     free_before: Option<u32>,
 }
 
 impl MapRequest {
-    /// Of addresses that are no extents's.
+    /// For addresses outside this map.
     pub(crate) fn outside(base: u64, bytes: u64, room_bytes: u64) -> Self {
         Self { base, bytes, room_bytes, free_before: None }
     }
@@ -117,12 +116,12 @@ pub(crate) struct ExtentMap {
     chunks: BTreeMap<u64, Chunk>,
     mapped_bytes: u64,
     free_bytes: u64,
-    /// Whether free ranges end where their chunk does, so that every place lies in one.
+    /// Whether a free range ends at its chunk's end, so that every extent lies in one chunk.
     is_chunked: bool,
 }
 
 impl ExtentMap {
-    /// A extents whose places each lie in one chunk.
+    /// Makes a map in which each extent lies in one chunk.
     pub(crate) fn chunked() -> Self {
         Self { is_chunked: true, ..Self::new() }
     }
@@ -141,8 +140,8 @@ impl ExtentMap {
         }
     }
 
-    /// Adds reserved addresses, with nothing mapped. Both are whole pages. Those that follow a region lengthen it: what is
-    /// free at its end goes on behind it. Where a place lies in one chunk nothing would, and regions stay as they came.
+    /// Adds reserved addresses, with nothing mapped. Both are whole pages. Addresses that follow a region extend it, so
+    /// that a free range at its end continues. In a chunked map no range would, and each region stays as it was added.
     pub(crate) fn add_region(&mut self, base: u64, bytes: u64) {
         assert!(base.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES), "a region is whole pages");
         let is_behind = |region: &Region| region.base + region.bytes == base && !self.is_chunked;
@@ -157,7 +156,7 @@ impl ExtentMap {
         self.regions.push(Region { base, bytes, first: hole });
     }
 
-    /// Takes the regions away that nothing is mapped in: their bases and lengths.
+    /// Removes the regions in which nothing is mapped, and returns their bases and lengths.
     pub(crate) fn take_bare_regions(&mut self) -> Vec<(u64, u64)> {
         let places = &self.extents.0;
         let is_bare = |region: &mut Region| {
@@ -183,12 +182,12 @@ impl ExtentMap {
         self.free_bytes
     }
 
-    /// Takes the free range that fits best.
+    /// Allocates from the free range that fits best.
     pub(crate) fn alloc(&mut self, bytes: u64) -> Option<AllocatedExtent> {
         self.alloc_if(bytes, |_| true)
     }
 
-    /// Takes the free range that fits best of those whose seq is good.
+    /// Allocates from the best fit among the free ranges whose seq `is_good` accepts.
     pub(crate) fn alloc_if(&mut self, bytes: u64, is_good: impl Fn(u64) -> bool) -> Option<AllocatedExtent> {
         let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
         let is_good = |range| is_good(self.extent(range).seq);
@@ -196,9 +195,9 @@ impl ExtentMap {
         Some(self.split(range, granules))
     }
 
-    /// Gives a place back: nobody uses it behind a seq of the heap's stream.
+    /// Frees an extent, which nothing uses after a seq of the heap's stream.
     pub(crate) fn free(&mut self, place: u32, seq: u64) {
-        assert_eq!(self.extent(place).kind, ExtentKind::Allocated, "a place is given back by who took it, once");
+        assert_eq!(self.extent(place).kind, ExtentKind::Allocated, "an extent is freed once");
         self.free_bytes += self.bytes_of(place);
         self.extent_mut(place).seq = seq;
         self.coalesce_free(place);
@@ -210,20 +209,20 @@ impl ExtentMap {
         tops.min_by_key(|&top| self.extent(top).granules)
     }
 
-    /// The free ranges before holes.
+    /// Returns the free ranges before holes.
     fn tops(&self) -> impl Iterator<Item = u32> {
         let befores = self.holes.iter().map(|&hole| self.extent(hole).before);
         befores.filter(|&before| before != NONE && self.extent(before).kind == ExtentKind::Top)
     }
 
-    /// All free ranges of at least so many granules.
+    /// Returns all free ranges of at least `granules`.
     fn ranges(&self, granules: u32) -> Vec<u32> {
         let mut ranges = self.bins.from(&self.extents, granules);
         ranges.extend(self.tops().filter(|&top| self.extent(top).granules >= granules));
         ranges
     }
 
-    /// Makes a place free, in a bin or as the end of what is mapped.
+    /// Makes an extent free, in a bin or as a top.
     fn set_free(&mut self, place: u32) {
         let after = self.extent(place).after;
         if after != NONE && self.extent(after).kind == ExtentKind::Hole {
@@ -234,7 +233,7 @@ impl ExtentMap {
         }
     }
 
-    /// Takes a free range from its bin, if it is in one.
+    /// Removes a free range from its bin, if it is in one.
     fn unlist(&mut self, range: u32) {
         if self.extent(range).kind == ExtentKind::Free {
             self.bins.remove(&mut self.extents, range);
@@ -266,7 +265,7 @@ impl ExtentMap {
         taken
     }
 
-    /// Makes a place free, one with its free neighbours.
+    /// Makes an extent free and coalesces it with its free neighbours.
     fn coalesce_free(&mut self, mut place: u32) {
         let (before, after) = (self.extent(place).before, self.extent(place).after);
         if after != NONE && self.extent(after).kind.is_free() && !self.is_chunk_boundary(after) {
@@ -280,24 +279,24 @@ impl ExtentMap {
         }
         self.set_free(place);
         let before = self.extent(place).before;
-        // No hole follows any more.
+        // A hole no longer follows.
         if before != NONE && self.extent(before).kind == ExtentKind::Top {
             self.set_free(before);
         }
     }
 
-    /// Whether a place does not become one with what lies before it.
+    /// Whether an extent must not be joined with the one before it.
     fn is_chunk_boundary(&self, place: u32) -> bool {
         self.is_chunked && self.chunks.contains_key(&self.extent(place).base)
     }
 
-    /// The chunk that an address lies in.
+    /// Returns the chunk that contains an address.
     pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
         let (_, &chunk) = self.chunks.range(..=address).next_back()?;
         (address - chunk.base < chunk.bytes).then_some(chunk)
     }
 
-    /// Lets a place swallow the one behind it.
+    /// Joins an extent with the one after it.
     fn join(&mut self, place: u32, behind: u32) {
         let (granules, after, seq) = {
             let behind = self.extent(behind);
@@ -317,8 +316,8 @@ impl ExtentMap {
         self.vacant = behind;
     }
 
-    /// Where memory has to be mapped so that a request can be met: where the least is needed, and then in the smallest
-    /// hole that has room for `spare_bytes` more.
+    /// Finds where to map memory for a request: where the least is needed, and among those in the smallest hole that
+    /// has space for `spare_bytes` more.
     pub(crate) fn map_request(&self, bytes: u64, spare_bytes: u64) -> Option<MapRequest> {
         let needs = self.holes.iter().filter_map(|&hole| {
             let hole = self.extent(hole);
@@ -338,8 +337,8 @@ impl ExtentMap {
         needs.min_by_key(|need| (need.bytes, need.room_bytes, need.base))
     }
 
-    /// Notes that a chunk was mapped somewhere in a hole: its addresses are free, behind a seq. While it was mapped the hole
-    /// may have become longer on both sides.
+    /// Adds a chunk that was mapped in a hole: its addresses are free after a seq. The hole may have grown on both
+    /// sides while it was mapped.
     pub(crate) fn add_chunk(&mut self, chunk: Chunk, seq: u64) {
         let index =
             self.holes.iter().position(|&hole| chunk.base.wrapping_sub(self.extent(hole).base) < self.bytes_of(hole));
@@ -354,24 +353,25 @@ impl ExtentMap {
         self.coalesce_free(filled);
     }
 
-    /// Takes the free range that a request would use beside what is mapped for it, so that nobody else does meanwhile.
+    /// Allocates the free range that the request would use beside the new mapping, so that no other request takes it
+    /// meanwhile.
     pub(crate) fn claim(&mut self, need: MapRequest) -> Option<u32> {
         let range = need.free_before?;
         let granules = self.extent(range).granules;
         Some(self.split(range, granules).extent)
     }
 
-    /// Notes that nobody uses anything that is free.
+    /// Clears the seqs of all free ranges: nothing uses them.
     pub(crate) fn clear_seqs(&mut self) {
         self.extents.0.iter_mut().for_each(|place| place.seq = 0);
     }
 
-    /// The longest free range.
+    /// Returns the length of the longest free range.
     pub(crate) fn longest_bytes(&self) -> u64 {
         self.ranges(1).into_iter().map(|range| self.bytes_of(range)).max().unwrap_or(0)
     }
 
-    /// The chunks that are free as a whole, of ranges whose seq is good.
+    /// Returns the chunks that are entirely free, in ranges whose seq `is_good` accepts.
     pub(crate) fn free_chunks(&self, is_good: impl Fn(u64) -> bool) -> Vec<Chunk> {
         let ranges = self.ranges(granules_of(PAGE_BYTES));
         let good = ranges.into_iter().filter(|&range| is_good(self.extent(range).seq));
@@ -382,25 +382,25 @@ impl ExtentMap {
         .collect()
     }
 
-    /// Makes a hole of a chunk that is free as a whole, which is to be unmapped.
+    /// Makes a hole of an entirely free chunk, which the caller then unmaps.
     pub(crate) fn remove_chunk(&mut self, chunk: Chunk) {
-        assert_eq!(self.chunks.remove(&chunk.base), Some(chunk), "a chunk is taken away where it was mapped");
+        assert_eq!(self.chunks.remove(&chunk.base), Some(chunk), "a chunk is removed where it was mapped");
         let range = self.at(chunk.base).expect("a chunk lies in a region");
-        assert!(self.extent(range).kind.is_free(), "a chunk is taken away when all of it is free");
+        assert!(self.extent(range).kind.is_free(), "a chunk is removed only when all of it is free");
         self.unlist(range);
         self.extent_mut(range).kind = ExtentKind::Allocated;
         let hole = self.cut(range, chunk.base - self.extent(range).base, ExtentKind::Allocated);
         let rest = self.cut(hole, chunk.bytes, ExtentKind::Allocated);
         self.mapped_bytes -= chunk.bytes;
         self.free_bytes -= chunk.bytes;
-        // The holes first: what lies before one is at the end of what is mapped.
+        // The hole first: it decides whether the range before it is a top.
         self.coalesce_hole(hole);
         for part in [(hole != range).then_some(range), (rest != hole).then_some(rest)].into_iter().flatten() {
             self.set_free(part);
         }
     }
 
-    /// Makes everything free that is mapped, whoever has it.
+    /// Frees everything that is mapped.
     pub(crate) fn free_all(&mut self) {
         let (chunks, regions) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.regions));
         *self = Self { is_chunked: self.is_chunked, ..Self::new() };
@@ -412,7 +412,7 @@ impl ExtentMap {
         }
     }
 
-    /// Lets a place that is taken have other bytes, if what follows it is free. Whether it could.
+    /// Resizes an allocated extent, if what follows it is free. Returns whether it could.
     pub(crate) fn resize(&mut self, place: u32, bytes: u64, seq: u64) -> bool {
         let (had, wanted) = (self.bytes_of(place), bytes.next_multiple_of(GRANULE_BYTES));
         if wanted < had {
@@ -435,13 +435,13 @@ impl ExtentMap {
         true
     }
 
-    /// What lies at an address, if a place that is taken does: its base.
+    /// Returns the base of the allocated extent that contains an address.
     pub(crate) fn allocated_at(&self, address: u64) -> Option<u64> {
         let place = self.extent(self.at(address)?);
         (place.kind == ExtentKind::Allocated).then_some(place.base)
     }
 
-    /// Whether an address lies in a region of this extents.
+    /// Whether an address lies in a region of this map.
     pub(crate) fn has(&self, address: u64) -> bool {
         self.region_of(address).is_some()
     }
@@ -450,7 +450,7 @@ impl ExtentMap {
         self.regions.iter().find(|region| address.wrapping_sub(region.base) < region.bytes)
     }
 
-    /// The place that an address lies in.
+    /// Returns the extent that contains an address.
     fn at(&self, address: u64) -> Option<u32> {
         let mut index = self.region_of(address)?.first;
         while address >= self.extent(index).base + self.bytes_of(index) {
@@ -459,8 +459,8 @@ impl ExtentMap {
         Some(index)
     }
 
-    /// Cuts a place after `bytes`; what is behind is of another kind. That part, or the place itself where nothing is
-    /// before the cut, or nothing behind it.
+    /// Cuts an extent after `bytes` and gives the rest another kind. Returns the rest, or the extent itself if nothing
+    /// lies before the cut or nothing after it.
     fn cut(&mut self, index: u32, bytes: u64, kind: ExtentKind) -> u32 {
         let granules = granules_of(bytes);
         let place = self.extent(index);
@@ -474,7 +474,7 @@ impl ExtentMap {
         behind
     }
 
-    /// Makes a place a hole, one with its neighbours that are.
+    /// Makes an extent a hole and coalesces it with its neighbours that are holes.
     fn coalesce_hole(&mut self, mut place: u32) {
         let (before, after) = (self.extent(place).before, self.extent(place).after);
         if after != NONE && self.extent(after).kind == ExtentKind::Hole {
@@ -503,7 +503,7 @@ impl ExtentMap {
         let place = Extent { base, granules, kind, before, after, link: Link::NONE, seq: 0 };
         let index = if self.vacant == NONE {
             self.extents.0.push(place);
-            u32::try_from(self.extents.0.len() - 1).expect("fewer places than a u32 counts")
+            u32::try_from(self.extents.0.len() - 1).expect("fewer than 2^32 extents")
         } else {
             let index = self.vacant;
             self.vacant = self.extent(index).after;
@@ -529,7 +529,7 @@ impl ExtentMap {
 }
 
 fn granules_of(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(GRANULE_BYTES)).expect("fewer granules than a u32 counts")
+    u32::try_from(bytes.div_ceil(GRANULE_BYTES)).expect("fewer than 2^32 granules")
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The thread caches that keep blocks of a heap, as the heap knows them: what it asks of them, and what it keeps for those that are
-//! closed.
+//! The thread caches that hold a heap's blocks, as the heap sees them, and the counts left by caches that are closed.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -8,30 +7,30 @@ use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
 /// A thread's cache for one stream.
 pub(crate) trait HeapCache: Send + Sync {
-    /// The stream whose order the blocks there are in.
+    /// The stream in whose order the cached blocks are.
     fn stream(&self) -> u32;
 
-    /// Gives all blocks there to the heaps that they lie on, from any thread but within the cache. With `close` the cache is used no
-    /// more.
+    /// Returns all cached blocks to their heaps. For any thread that is not inside the cache. With `close`, the cache
+    /// is not used afterwards.
     fn empty(&self, close: bool);
 
-    /// Takes all counts of the stream that were kept there, from any thread but within the cache.
+    /// Takes all cached reference counts of the stream. For any thread that is not inside the cache.
     fn take_stream_refs(&self) -> u32;
 
-    /// What was handed out there, less what was taken back.
+    /// Blocks allocated there, less blocks freed there.
     fn counters(&self) -> &Counters;
 
-    /// Whether the heap's counters hold those of the cache, which is closed.
+    /// Whether the heap's counters include those of this closed cache.
     fn is_counted(&self) -> bool;
 
-    /// Notes that they do, under the lock of the heap's caches.
+    /// Notes that they do. Called with the lock of the heap's caches held.
     fn set_counted(&self);
 }
 
 #[derive(Debug)]
 pub(crate) struct HeapCaches {
     caches: Mutex<Vec<Weak<dyn HeapCache>>>,
-    /// How many counts of the stream were kept in caches that are closed. Written under the lock of the caches.
+    /// Reference counts of the stream from closed caches. Written with the lock of the caches held.
     stream_refs: AtomicU32,
 }
 
@@ -46,7 +45,7 @@ impl HeapCaches {
         caches.push(cache);
     }
 
-    /// Adds what a cache has counted, which is closed and counts no more, to its heap's counters.
+    /// Adds the counters of a closed cache, which no longer change, to its heap's.
     pub(crate) fn count_closed(&self, cache: &dyn HeapCache, heap: &Counters) {
         let _caches = self.lock();
         if !cache.is_counted() {
@@ -55,7 +54,7 @@ impl HeapCaches {
         }
     }
 
-    /// Adds what was counted in the heap and in all caches to a total, each once, whichever of them are closed meanwhile.
+    /// Adds the counters of the heap and of all caches to a total, each once, even if caches are closed meanwhile.
     pub(crate) fn add_counters(&self, heap: &Counters, total: &Counters) {
         let caches = self.lock();
         let open = caches.iter().filter_map(Weak::upgrade).filter(|cache| !cache.is_counted());
@@ -63,15 +62,15 @@ impl HeapCaches {
         total.add(heap);
     }
 
-    /// Keeps counts of the stream for a cache that is being closed.
+    /// Keeps the stream's reference counts of a cache that is being closed.
     pub(crate) fn keep_stream_refs(&self, count: u32) {
         let _caches = self.lock();
         self.stream_refs.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Takes all counts of `stream` that are kept here and in its caches.
+    /// Takes all reference counts of `stream` that are kept here and in its caches.
     pub(crate) fn take_stream_refs(&self, stream: u32) -> u32 {
-        // In this order: those of a cache that is gone are here.
+        // In this order: the counts of a cache that is gone are here.
         let caches = self.all();
         let kept: u32 =
             caches.iter().filter(|cache| cache.stream() == stream).map(|cache| cache.take_stream_refs()).sum();
@@ -79,7 +78,7 @@ impl HeapCaches {
         kept + self.stream_refs.swap(0, Ordering::Relaxed)
     }
 
-    /// The caches of all threads.
+    /// Returns the caches of all threads.
     pub(crate) fn all(&self) -> Vec<Arc<dyn HeapCache>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }

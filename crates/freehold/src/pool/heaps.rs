@@ -1,4 +1,4 @@
-//! All heaps of a pool, by their numbers, and what an address tells of them and of the block table.
+//! All heaps of a pool, by number, and the lookup of blocks by any address inside them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -23,18 +23,18 @@ pub(crate) struct Heaps {
 }
 
 impl Heaps {
-    /// No heaps yet, unless the system has no addresses for what may have to be noted of them.
+    /// Makes an empty list. Fails if the system has no address space for the metadata.
     pub(crate) fn new(table: Arc<BlockTable>) -> io::Result<Self> {
         Ok(Self { table, heaps: RwLock::default(), contexts: StableArray::new()? })
     }
 
-    /// The meta of the block that an address lies in, at its beginning or further in. Takes a lock where the block begins more
-    /// than a page before.
+    /// Returns the meta of the block that contains an address. Takes a lock if the block begins more than a page before
+    /// it.
     pub(crate) fn meta_around(&self, address: u64) -> Option<&BlockMeta> {
         if !self.table.pages.has(address) {
             return None;
         }
-        // The block begins in this granule, or is a slab's.
+        // The block begins in this granule, or belongs to a slab.
         if let Some(found) = self.table.meta_at(address) {
             return Some(found);
         }
@@ -43,7 +43,7 @@ impl Heaps {
                 let found = self.table.metas.at(number);
                 (address.wrapping_sub(found.base()) < found.capacity_bytes()).then_some(found)
             }
-            // Behind the blocks of a slab lies none.
+            // No block lies after a slab's blocks.
             Some(_) => None,
             None => {
                 let base = self.read_heaps().iter().find_map(|heap| heap.allocated_at(address))?;
@@ -52,29 +52,29 @@ impl Heaps {
         }
     }
 
-    /// The bounds of the block that an address lies in, or in what its size class has beyond them.
+    /// Returns the bounds of the block that contains an address, counting the rest of its size class.
     pub(crate) fn bounds_at(&self, address: u64) -> Option<BlockBounds> {
         let MetaSnapshot { state, base, bytes, capacity_bytes, .. } = self.meta_around(address)?.snapshot();
         let is_live = match state.state() {
             BlockState::Owned => true,
-            // One that nobody has had yet was not released.
+            // A block that never had an owner was not released.
             BlockState::Cached | BlockState::Pending if bytes > 0 => false,
             _ => return None,
         };
         (address.wrapping_sub(base) < capacity_bytes).then_some(BlockBounds { base, bytes, is_live })
     }
 
-    /// The last block that lay at an address, and is no more.
+    /// Returns the last freed block that contained an address.
     pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
         self.table.pages.has(address).then(|| self.all().iter().find_map(|heap| heap.freed_at(address)))?
     }
 
-    /// The context of a heap's stream. Takes no lock.
+    /// Returns the context of a heap's stream. Takes no lock.
     pub(crate) fn context_of(&self, heap: u32) -> ContextId {
         ContextId(self.contexts.at(heap).0.load(Ordering::Relaxed))
     }
 
-    /// Notes that a heap is one of another context from now on.
+    /// Notes that a heap now belongs to another context.
     pub(crate) fn note_context(&self, heap: &StreamHeap) {
         self.contexts.at(heap.number).0.store(heap.context().0, Ordering::Relaxed);
     }
@@ -83,10 +83,10 @@ impl Heaps {
         self.read_heaps()[number as usize].clone()
     }
 
-    /// Makes a heap of the next number.
+    /// Makes a heap with the next number.
     pub(crate) fn add(&self, make: impl FnOnce(u32) -> StreamHeap) -> Arc<StreamHeap> {
         let mut heaps = self.heaps.write().unwrap_or_else(PoisonError::into_inner);
-        let heap = Arc::new(make(u32::try_from(heaps.len()).expect("fewer heaps than a u32 counts")));
+        let heap = Arc::new(make(u32::try_from(heaps.len()).expect("fewer than 2^32 heaps")));
         assert_eq!(self.contexts.add(1), heap.number, "a heap's context has the heap's number");
         self.note_context(&heap);
         heaps.push(heap.clone());

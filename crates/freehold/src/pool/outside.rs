@@ -1,5 +1,5 @@
-//! What heaps know of the rest of the library. A test gives them other things of the same names
-//! (`tests/it/pool_heaps_loom.rs`).
+//! What heaps use of the rest of the library. `tests/it/pool_heaps_loom.rs` substitutes its own types under the same
+//! names.
 
 pub(super) use freehold_driver::CallError;
 

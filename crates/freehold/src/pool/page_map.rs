@@ -1,6 +1,6 @@
-//! From an address to a number: one word for each granule of the addresses that a pool has reserved. Read without a lock.
+//! A page map: one word for each granule of a pool's reserved addresses. Read without a lock.
 //!
-//! The table is as long as the addresses are many, and memory only where something was written.
+//! The table spans all of the addresses; the system commits memory only where a word was written.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use zerocopy::FromZeros;
 
 use super::extent_map::GRANULE_BYTES;
 
-/// In a word that tells of a slab, not of a meta.
+/// Set in a word that refers to a slab rather than to a meta.
 const SLAB: u32 = 1 << 31;
 
 /// What lies at a granule.
@@ -17,7 +17,7 @@ pub(crate) enum PageEntry {
     Nothing,
     /// The block with this meta begins here.
     Block(u32),
-    /// The slab with this number is here.
+    /// The slab with this number covers this granule.
     Slab(u32),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct PageMap {
 }
 
 impl PageMap {
-    /// A table for so many bytes of addresses, or nothing where the system has no room for one.
+    /// Makes a table for `bytes` of addresses. Returns `None` if the system has no address space for it.
     pub(crate) fn new(base: u64, bytes: u64) -> Option<Self> {
         let words = <[AtomicU32]>::new_box_zeroed_with_elems((bytes / GRANULE_BYTES) as usize).ok()?;
         Some(Self { base, bytes, words })
@@ -50,15 +50,15 @@ impl PageMap {
         }
     }
 
-    /// The last that is known of the addresses from `within_bytes` before an address up to it: the address itself, or the granule
-    /// before it that something begins at, and what that is.
+    /// Finds the last entry within `within_bytes` before an address. Returns the address itself, or that of the granule
+    /// where the entry begins, and the entry.
     pub(crate) fn last_up_to(&self, address: u64, within_bytes: u64) -> Option<(u64, PageEntry)> {
         let last = usize::try_from(address.checked_sub(self.base)? / GRANULE_BYTES).ok()?;
         let first = last.saturating_sub((within_bytes / GRANULE_BYTES) as usize);
         let words = self.words.get(first..=last)?;
         let index = words.iter().rposition(|word| word.load(Ordering::Relaxed) != 0)? + first;
         let at = if index == last { address } else { self.base + index as u64 * GRANULE_BYTES };
-        // Read again, for what it leads to. It may be gone by now.
+        // Read again with acquire ordering. The entry may be gone by now.
         Some((at, self.at(at))).filter(|&(_, entry)| entry != PageEntry::Nothing)
     }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::super::extent_map::PAGE_BYTES;
     use super::*;
 
-    /// Fewer where every word is interpreted.
+    /// Fewer under Miri, which interprets every access.
     const BYTES: u64 = if cfg!(miri) { 1 << 30 } else { 1 << 40 };
 
     #[test]

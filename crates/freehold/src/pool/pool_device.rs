@@ -1,4 +1,4 @@
-//! What the pool asks of the device that it is of, where a thread's own blocks do not serve.
+//! What the pool's slow path needs from its device.
 
 use freehold_driver::CallError;
 
@@ -8,6 +8,6 @@ pub(crate) trait PoolDevice {
     /// Which fences are complete, and what is pending.
     fn streams(&self) -> &Streams;
 
-    /// Unmaps memory of vectors and imports that their work has passed. Whether any waited for that: the pool has it now.
+    /// Unmaps memory of vectors and imports whose work is complete. Returns whether there was any: the pool has it now.
     fn unmap_completed(&self) -> Result<bool, CallError>;
 }

@@ -1,4 +1,4 @@
-//! The way back: from blocks that threads keep and streams have passed to free chunks, and from those to the driver.
+//! Reclaiming: from blocks that threads cache and streams are done with to free chunks, and from those to the driver.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::stream_heap::StreamHeap;
 use crate::ordering::streams::Streams;
 
 impl Pool {
-    /// Gets back everything that nobody has of some heaps, whoever keeps it, and unmaps as much as is lacking.
+    /// Reclaims everything without an owner in some heaps, and unmaps as much as is needed.
     pub(super) fn reclaim_bytes(
         &self,
         streams: &Streams,
@@ -33,25 +33,26 @@ impl Pool {
         Ok(())
     }
 
-    /// Unmaps a chunk of addresses that are no heap's, which nothing uses any more, and keeps its memory.
+    /// Unmaps a chunk outside all heaps that nothing uses any more, and caches its memory.
     pub(crate) fn unmap_outside(&self, chunk: Chunk) -> Result<(), CallError> {
         self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
     }
 
-    /// Gets back what threads keep and what waits for fences that have passed, and asks how far streams have come.
+    /// Reclaims what threads cache and what waits for complete fences, and queries the streams.
     pub(super) fn reclaim_all(&self, streams: &Streams, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
         heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(false));
-        // Only then: what others put into their streams before is passed by who is asked now.
+        // Only now: the query covers everything that other threads submitted before.
         streams.query()?;
         for heap in heaps {
             heap.reclaim_all(&self.table, |fence| streams.is_complete(fence));
             heap.free_empty_slabs(&self.table);
         }
-        // What was just given back is behind all that is in its stream now, others' work too.
+        // What was just returned comes after all work that is in its stream now, including other threads'.
         streams.query()
     }
 
-    /// Unmaps chunks that a heap was emptied of, and keeps them. What the driver refuses to unmap is the heap's again.
+    /// Unmaps chunks that were removed from a heap, and caches them. Chunks that the driver refuses to unmap go back to
+    /// the heap.
     pub(super) fn unmap_and_cache(
         &self,
         locked: &mut Locked,
@@ -65,13 +66,13 @@ impl Pool {
             }
         }
         if !self.chunks.can_map() {
-            // A chunk is a region, whose addresses go with it.
+            // A chunk is a region, and its addresses go with it.
             drop(heap.take_bare_regions());
         }
         Ok(())
     }
 
-    /// Gives memory that nobody has back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
+    /// Returns free memory to the driver until the pool has at most `keep_bytes`. Returns how many bytes were returned.
     pub(crate) fn trim(&self, streams: &Streams, keep_bytes: u64) -> Result<u64, CallError> {
         let heaps = self.heaps.all();
         self.reclaim_all(streams, &heaps)?;
@@ -92,7 +93,7 @@ impl Pool {
         Ok(freed_bytes)
     }
 
-    /// As [`trim`](Self::trim), of memory that came with its addresses. What cannot go yet is kept for whoever asks.
+    /// Like [`trim`](Self::trim), for memory that came with its addresses. What cannot be freed yet stays cached.
     fn trim_when_idle(&self, streams: &Streams, heaps: &[Arc<StreamHeap>], keep_bytes: u64) -> Result<u64, CallError> {
         if !streams.is_all_idle() {
             return Ok(0);
@@ -110,7 +111,7 @@ impl Pool {
         self.release_when_idle(streams, keep_bytes)
     }
 
-    /// Gives what is free of the chunks in a span back to the driver, if all of a chunk is free.
+    /// Returns the chunks in a span that are entirely free to the driver.
     pub(crate) fn trim_range(&self, streams: &Streams, span: Range<u64>) -> Result<(), CallError> {
         let heaps = self.heaps.all();
         self.reclaim_all(streams, &heaps)?;
@@ -118,7 +119,7 @@ impl Pool {
         for heap in &heaps {
             let chunks = heap.take_free_chunks_within(&span, |fence| streams.is_complete(fence));
             self.unmap_and_cache(&mut locked, heap, &chunks)?;
-            // What is not mapped goes where nothing is pending: see `release_when_idle`.
+            // Memory that is not mapped is freed when nothing is pending: see `release_when_idle`.
             for _ in chunks.iter().filter(|_| self.chunks.can_map()) {
                 self.chunks.release_one(&mut locked)?;
             }
@@ -126,15 +127,16 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives memory that is kept, and came with its addresses, back to the driver until the pool has no more than `keep_bytes`. That
-    /// waits for all work, so that it is done only where there is none. For who is in no context's gate. How many bytes went.
+    /// Frees cached memory that came with its addresses until the pool has at most `keep_bytes`. The driver's free
+    /// waits for all work, so this does nothing while work is pending. Not for callers inside a context's gate. Returns
+    /// how many bytes were freed.
     pub(crate) fn release_when_idle(&self, streams: &Streams, keep_bytes: u64) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
         if self.chunks.can_map() {
             return Ok(0);
         }
         streams.with_idle_device(|| {
-            // Who has the lock may be about to enter a gate.
+            // The thread that has the lock may be about to enter a gate.
             if let Some(mut locked) = self.chunks.try_lock() {
                 freed_bytes = self.chunks.release(&mut locked, keep_bytes)?;
             }

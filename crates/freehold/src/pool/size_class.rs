@@ -1,19 +1,20 @@
-//! Sizes of small blocks: a class for each, so that blocks of about one size serve each other. Pure arithmetic.
+//! Size classes of small blocks. Pure arithmetic.
 //!
-//! Multiples of 512 bytes up to 4 KiB, and then eight for each doubling: a block is at most an eighth larger than was asked.
+//! Multiples of 512 bytes up to 4 KiB, then eight classes per doubling: a block is at most an eighth larger than
+//! requested.
 
 use super::extent_map::GRANULE_BYTES;
 
-/// The least that blocks lie apart, and what they are aligned to.
+/// The smallest distance between blocks, and their alignment.
 pub(crate) const STEP_BYTES: u64 = 512;
 
-/// Larger blocks are places of the extents themselves.
+/// Larger blocks are extents of their own.
 pub(crate) const SMALL_BYTES_MAX: u64 = 64 << 10;
 
 const EVEN: u64 = 8;
 pub(crate) const CLASSES: usize = 40;
 
-/// The blocks of a class are cut from places of about so many bytes, and at the most so many blocks.
+/// The size of a slab, and the most blocks that it is cut into.
 const SLAB_BYTES_MIN: u64 = 32 << 10;
 const SLAB_BYTES_MAX: u64 = 512 << 10;
 const SLAB_BLOCKS_MAX: u32 = 128;
@@ -22,7 +23,7 @@ const SLAB_BLOCKS_MAX: u32 = 128;
 pub(crate) struct SizeClass(u8);
 
 impl SizeClass {
-    /// The class that serves so many bytes; none serves more than [`SMALL_BYTES_MAX`].
+    /// Returns the class that serves `bytes`. No class serves more than [`SMALL_BYTES_MAX`].
     #[inline]
     pub(crate) fn of(bytes: u64) -> Option<Self> {
         let last = bytes.saturating_sub(1) / STEP_BYTES;
@@ -34,7 +35,7 @@ impl SizeClass {
         usize::from(self.0)
     }
 
-    /// How long a block of the class is.
+    /// The length of the class's blocks.
     pub(crate) fn bytes(self) -> u64 {
         let index = u64::from(self.0);
         if index < EVEN {
@@ -44,29 +45,29 @@ impl SizeClass {
         ((EVEN + eighth + 1) << doubling) * STEP_BYTES
     }
 
-    /// How many blocks the next slab of the class has, where the heap has `had` of them: half as many again, so that what few
-    /// blocks use stays little.
+    /// How many blocks the next slab of the class has, if the heap has `had`: half as many again, so that a class with
+    /// few blocks uses little memory.
     pub(crate) fn slab_blocks(self, had: u32) -> u32 {
         let least = (SLAB_BYTES_MIN / self.bytes()).max(1) as u32;
         let most = ((SLAB_BYTES_MAX / self.bytes()) as u32).min(SLAB_BLOCKS_MAX);
         (had / 2).clamp(least, most)
     }
 
-    /// How long a place is that so many blocks are cut from: whole granules.
+    /// The length of a slab with `blocks` blocks, in whole granules.
     pub(crate) fn slab_bytes(self, blocks: u32) -> u64 {
         (self.bytes() * u64::from(blocks)).next_multiple_of(GRANULE_BYTES)
     }
 
-    /// How many blocks of the class a thread keeps for itself.
+    /// How many blocks of the class a thread caches.
     #[inline]
     pub(crate) fn magazine_blocks(self) -> usize {
         KEPT[self.index()] as usize
     }
 
-    /// The class of an index.
+    /// Returns the class with an index.
     #[inline]
     pub(crate) fn at(index: usize) -> Self {
-        assert!(index < CLASSES, "there are as many classes as that");
+        assert!(index < CLASSES, "the index is below the number of classes");
         Self(index as u8)
     }
 
@@ -76,7 +77,7 @@ impl SizeClass {
     }
 }
 
-/// The class of each number of steps that a block has before its last one.
+/// The class for each number of steps before a block's last one.
 const BY_LAST_STEP: [u8; (SMALL_BYTES_MAX / STEP_BYTES) as usize] = {
     let mut classes = [0; (SMALL_BYTES_MAX / STEP_BYTES) as usize];
     let mut last = 0;
@@ -84,7 +85,7 @@ const BY_LAST_STEP: [u8; (SMALL_BYTES_MAX / STEP_BYTES) as usize] = {
         classes[last as usize] = if last < EVEN {
             last as u8
         } else {
-            // The last step of a doubling belongs to it, not to the next.
+            // The last step of a doubling belongs to that doubling, not to the next.
             let doubling = last.ilog2() - EVEN.ilog2();
             let eighth = (last >> doubling) - EVEN;
             (EVEN + doubling as u64 * EVEN + eighth) as u8
@@ -94,7 +95,7 @@ const BY_LAST_STEP: [u8; (SMALL_BYTES_MAX / STEP_BYTES) as usize] = {
     classes
 };
 
-/// What a thread keeps of one class, in bytes, and in blocks at the least and the most.
+/// What a thread caches of one class: in bytes, and the least and the most in blocks.
 const KEPT_BYTES: u64 = 256 << 10;
 const KEPT_MIN: u64 = 4;
 pub(crate) const MAGAZINE_MAX: usize = 32;
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn blocks_are_at_most_an_eighth_larger_than_asked_above_4_kib() {
         for bytes in (4097..=SMALL_BYTES_MAX).step_by(97) {
-            let class = SizeClass::of(bytes).expect("it is small");
+            let class = SizeClass::of(bytes).expect("the size has a class");
             assert!(class.bytes() < bytes + bytes / 8 + STEP_BYTES, "{bytes} bytes in {}", class.bytes());
         }
     }

@@ -1,5 +1,5 @@
-//! Slabs: places of an extent map that are cut into blocks of one class. Where they lie is read without a lock; which of their
-//! blocks nobody has is changed under the lock of the heap that they belong to.
+//! Slabs: extents that are cut into blocks of one class. A slab's layout is read without a lock; its free blocks change
+//! under the lock of its heap.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -13,21 +13,21 @@ const INVERSE_BITS: u32 = 20;
 #[repr(align(128))]
 pub(crate) struct Slab {
     base: AtomicU64,
-    /// The blocks that nobody has, and no thread keeps.
+    /// The blocks that have no owner and that no thread caches.
     free: [AtomicU64; 2],
     /// 2^20 divided by the steps of a block, rounded up.
     inverse: AtomicU32,
-    /// The meta of the first block; the others follow.
+    /// The meta of the first block; the others follow it.
     first: AtomicU32,
     blocks: AtomicU32,
     class: AtomicU32,
-    /// Where it lies in its heap's extents, and in the list of its class.
+    /// Its index in the heap's extents, and in the list of its class.
     place: AtomicU32,
     spot: AtomicU32,
     number: AtomicU32,
 }
 
-// SAFETY: all fields are atomic numbers and pointers: zero is a good value of each, and none needs a drop.
+// SAFETY: all fields are atomic numbers and pointers: zero is a valid value of each, and none needs a drop.
 unsafe impl Numbered for Slab {
     fn set_number(&self, number: u32) {
         self.number.store(number, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl Slab {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// The meta of the block that an address lies in.
+    /// Returns the meta of the block that contains an address.
     #[inline]
     pub(crate) fn meta_at(&self, address: u64) -> Option<u32> {
         let steps = (address.wrapping_sub(self.base()) / STEP_BYTES) as u32;
@@ -61,7 +61,7 @@ impl Slab {
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// How long its place is.
+    /// The length of its extent.
     pub(crate) fn bytes(&self) -> u64 {
         self.class().slab_bytes(self.blocks())
     }
@@ -83,7 +83,7 @@ impl Slab {
         first..first + self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Gives the slab its metas, once and for all.
+    /// Gives the slab its metas, which never change afterwards.
     pub(crate) fn set_layout(&self, class: SizeClass, blocks: u32, first: u32) {
         let steps = (class.bytes() / STEP_BYTES) as u32;
         self.inverse.store((1u32 << INVERSE_BITS).div_ceil(steps), Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Slab {
         self.first.store(first, Ordering::Relaxed);
     }
 
-    /// Puts the slab somewhere, with all of its blocks free.
+    /// Places the slab in an extent, with all of its blocks free.
     pub(crate) fn set_extent(&self, base: u64, place: u32) {
         self.base.store(base, Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl Slab {
         self.set_free_bits(all);
     }
 
-    /// Takes a free block: its meta.
+    /// Takes a free block and returns its meta.
     pub(crate) fn alloc(&self) -> Option<u32> {
         let free = self.free_bits();
         if free == 0 {
@@ -118,7 +118,7 @@ impl Slab {
         self.set_free_bits(self.free_bits() | 1 << index);
     }
 
-    /// Whether nobody has a block of it, and no thread keeps one.
+    /// Whether no block has an owner and no thread caches one.
     pub(crate) fn is_empty(&self) -> bool {
         self.free_bits().count_ones() == self.blocks.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! How much owners have: of what a thread handed out and took back, of what a heap did, of all.
+//! Counters of live blocks and bytes: for a thread cache, for a heap, and as totals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was handed out less what was taken back. Of one thread it may be less than nothing, where others handed out what it
-/// took back: the sums of all wrap to what is there.
+/// Allocated less freed. A thread's counter may be negative, if it freed what others allocated: the wrapping sum over
+/// all threads is what is live.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) blocks: AtomicU64,
@@ -11,14 +11,14 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// For the one thread that writes them.
+    /// Only for the one thread that writes them.
     #[inline]
     pub(crate) fn add_live(&self, bytes: u64) {
         bump(&self.blocks, 1);
         bump(&self.bytes, bytes);
     }
 
-    /// For the one thread that writes them.
+    /// Only for the one thread that writes them.
     #[inline]
     pub(crate) fn sub_live(&self, bytes: u64) {
         bump(&self.blocks, 1_u64.wrapping_neg());

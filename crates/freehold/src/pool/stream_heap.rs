@@ -1,7 +1,7 @@
-//! A heap: the ground that a stream has of the pool. Its extents, the slabs on it, and the blocks that wait for fences before they
-//! can be had again. Everything free here is free in the order of the heap's stream.
+//! A stream's heap: its extents, its slabs, and the blocks that wait for fences before they can be reused. Everything
+//! free here is free in the order of the heap's stream.
 //!
-//! Knows the table and streams, and calls no driver: what it needs is asked of the pool.
+//! Calls no driver: the pool does that for it.
 
 #[path = "stream_heap/locked.rs"]
 mod locked;
@@ -20,13 +20,13 @@ use super::size_class::{CLASSES, SMALL_BYTES_MAX, SizeClass};
 use super::stats::Counters;
 use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
-/// Slabs whose blocks nobody has are given up where they are more than this part of what is mapped.
+/// Empty slabs are freed if they are more than this fraction of what is mapped.
 const IDLE_SLABS_PART: u64 = 4;
 
-/// A heap that was asked for nothing while others had nothing so often rests.
+/// A heap rests if it served no request during this many misses of the pool.
 const RESTING_MISSES: u64 = 64;
 
-/// How many blocks that wait are looked at for one request.
+/// How many pending blocks are examined for one request.
 const LOOKS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl StreamHeap {
         self.lock().stream.clone()
     }
 
-    /// Whether the heap's stream is gone; then another has it from now on.
+    /// If the heap's stream is gone, gives the heap to another stream. Returns whether it did.
     pub(crate) fn adopt(&self, stream: &Arc<StreamState>) -> bool {
         let mut locked = self.lock();
         if !locked.is_orphan || self.context() != stream.context && !locked.is_anybodys {
@@ -82,7 +82,7 @@ impl StreamHeap {
         self.context.store(stream.context.0, Ordering::Relaxed);
         locked.is_orphan = false;
         locked.stream = stream.clone();
-        // Positions are the new stream's from now on, and the old one has passed all of its own.
+        // Seqs are the new stream's from now on; the old one has completed all of its own.
         locked.extents.clear_seqs();
         true
     }
@@ -93,8 +93,8 @@ impl StreamHeap {
 
     // Blocks.
 
-    /// Blocks of a class for a stream, as many as there are in slabs here, up to `count`: none where the heap has become
-    /// another stream's.
+    /// Takes up to `count` blocks of a class from the slabs, for a stream. Takes none if another stream has adopted the
+    /// heap.
     pub(crate) fn alloc_small(
         &self,
         table: &BlockTable,
@@ -104,7 +104,7 @@ impl StreamHeap {
         mut found: impl FnMut(u32),
     ) -> usize {
         let locked = &mut *self.lock();
-        // What waits may have passed: who asks can tell, and comes again.
+        // Pending blocks may be complete: the caller can tell, and tries again.
         if locked.stream.id.0 != stream || !locked.pending.is_empty() && !locked.is_reclaimed {
             return 0;
         }
@@ -117,23 +117,23 @@ impl StreamHeap {
             let slab = table.slabs.at(number);
             let meta = table.metas.at(slab.alloc().expect("a slab that is listed has free blocks"));
             if meta.stream() != locked.stream.id.0 {
-                // The stream that it was another's of has passed all of its work.
+                // The stream that used it before has completed all of its work.
                 meta.set_stream(locked.stream.id.0);
                 meta.set_seq(0);
             }
             found(meta.number());
             taken += 1;
-            // At once: the next block that comes back lists it again.
+            // At once: the next free into the slab lists it again.
             if slab.is_full() {
                 partial.pop();
             }
         }
-        // Who finds nothing looks once, and comes again with a slab.
+        // A caller that finds nothing reclaims once, and comes back with a slab.
         locked.is_reclaimed &= taken == 0;
         taken
     }
 
-    /// A block that fits no class, of the extents.
+    /// Allocates a block that fits no class, from the extents.
     pub(crate) fn alloc_large(&self, table: &BlockTable, bytes: u64) -> Option<u32> {
         let locked = &mut *self.lock();
         if !locked.has_meta(table) {
@@ -143,12 +143,12 @@ impl StreamHeap {
         Some(locked.new_block(table, self.number, taken, locked.stream.id.0))
     }
 
-    /// Whether a block can be made here: a meta is left for one.
+    /// Whether a meta is left for a new block.
     pub(crate) fn has_meta(&self, table: &BlockTable) -> bool {
         self.lock().has_meta(table)
     }
 
-    /// Takes back blocks that `from` gave up in its order, and takes one that fits no class.
+    /// Takes back blocks that `from` released in its order, and allocates one that fits no class.
     pub(crate) fn exchange(&self, table: &BlockTable, given: &[u32], from: &StreamState, bytes: u64) -> Option<u32> {
         let locked = &mut *self.lock();
         locked.asked = table.misses.load(Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl StreamHeap {
         Some(locked.new_block(table, self.number, taken, locked.stream.id.0))
     }
 
-    /// A block of this heap's extents for another stream: one that this heap's stream has passed.
+    /// Allocates an extent for another stream, from a range that this heap's stream has completed.
     pub(crate) fn lend(
         &self,
         table: &BlockTable,
@@ -182,7 +182,8 @@ impl StreamHeap {
         Some(locked.new_block(table, self.number, taken, to))
     }
 
-    /// A block of a class for another stream: one that this heap's stream, whose work is counted, has passed.
+    /// Allocates a block of a class for another stream, one that this heap's stream, whose work is counted, has
+    /// completed.
     pub(crate) fn lend_small(
         &self,
         table: &BlockTable,
@@ -191,14 +192,14 @@ impl StreamHeap {
         has_passed: impl Fn(Fence) -> bool,
     ) -> Option<u32> {
         let locked = &mut *self.lock();
-        // The heap may have become another stream's since that of before was seen to have passed all of its work.
+        // Another stream may have adopted the heap since the earlier one was seen to be idle.
         if locked.stream.is_foreign() {
             return None;
         }
         let (stream, partial) = (locked.stream.id, &mut locked.partial_slabs[class.index()]);
         let slab = table.slabs.at(*partial.last()?);
         let meta = table.metas.at(slab.alloc().expect("a slab that is listed has free blocks"));
-        // It may have been used and given up since the stream was seen to have passed all of its work.
+        // It may have been used and released since the stream was seen to be idle.
         if meta.stream() == stream.0 && !has_passed(Fence { stream, seq: meta.seq() }) {
             slab.free(meta.number());
             return None;
@@ -211,12 +212,13 @@ impl StreamHeap {
         Some(meta.number())
     }
 
-    /// Whether nobody has asked for a block here for a while.
+    /// Whether no block was requested here for a while.
     pub(crate) fn is_resting(&self, table: &BlockTable) -> bool {
         self.lock().asked + RESTING_MISSES < table.misses.load(Ordering::Relaxed)
     }
 
-    /// Whether the heap's stream has passed all that was put in, where that is counted; else how far it has to come.
+    /// Whether the heap's stream, if its work is counted, has completed everything submitted. The error is the fence
+    /// that it has yet to reach.
     pub(crate) fn is_idle(&self, has_passed: impl Fn(Fence) -> bool) -> Result<(), Option<Fence>> {
         let locked = self.lock();
         if locked.stream.is_foreign() {
@@ -226,8 +228,8 @@ impl StreamHeap {
         if has_passed(edge) { Ok(()) } else { Err(Some(edge)) }
     }
 
-    /// As [`lend`](Self::lend), of a range that the heap's stream has not passed: it has to be waited for. Nothing where that
-    /// stream is not `stream`, which the caller can wait for.
+    /// Like [`lend`](Self::lend), from a range that the heap's stream has not completed: the caller has to wait for it.
+    /// Returns `None` if the heap's stream is not `stream`, which the caller can wait for.
     pub(crate) fn lend_incomplete(
         &self,
         table: &BlockTable,
@@ -240,24 +242,24 @@ impl StreamHeap {
             return None;
         }
         let taken = locked.extents.alloc(bytes)?;
-        // Whatever the range's own seq, everything up to now is behind this one.
+        // Whatever the range's own seq is, this one comes after everything submitted so far.
         let fence = Fence { stream: locked.stream.id, seq: locked.stream.released_seq() };
         let taken = AllocatedExtent { seq: 0, ..taken };
         Some((locked.new_block(table, self.number, taken, to), fence))
     }
 
-    /// How long a place the next slab of a class is to have.
+    /// The length of the extent for the next slab of a class.
     pub(crate) fn next_slab_bytes(&self, class: SizeClass) -> u64 {
         class.slab_bytes(class.slab_blocks(self.lock().slab_blocks[class.index()]))
     }
 
-    /// Makes a slab of a block that was taken of this heap's extents. Whether metas are left for its blocks: the block is as it was
-    /// otherwise.
+    /// Makes a slab of a block of this heap's extents. Returns whether metas were left for its blocks; otherwise the
+    /// block is unchanged.
     #[must_use]
     pub(crate) fn add_slab(&self, table: &BlockTable, class: SizeClass, block: u32) -> bool {
         let block = table.metas.at(block);
         let (base, placement, seq) = (block.base(), block.placement(), block.seq());
-        assert_eq!(block.heap(), self.number, "a slab lies on the ground of its heap");
+        assert_eq!(block.heap(), self.number, "a slab lies in its own heap");
         let locked = &mut *self.lock();
         let blocks = (block.capacity_bytes() / class.bytes()) as u32;
         let bare = &mut locked.unused_slabs[class.index()];
@@ -278,27 +280,27 @@ impl StreamHeap {
             let placement = Placement::in_slab(number, class.index());
             meta.begin(at, class.bytes(), locked.stream.id.0, self.number, placement, seq);
         }
-        slab.set_extent(base, placement.extent().expect("a slab is made of a place"));
+        slab.set_extent(base, placement.extent().expect("a slab is made of an extent"));
         table.pages.set_slab(base, block.capacity_bytes(), number);
         locked.list(table, number);
-        // The place is the slab's now.
+        // The extent is the slab's now.
         block.end();
         locked.free_metas.push(block.number());
         true
     }
 
-    /// Takes back a block that `from` gave up in its order, behind fences of other streams.
+    /// Takes back a block that `from` released in its order, after fences of other streams.
     pub(crate) fn free(&self, table: &BlockTable, meta: u32, from: &StreamState, fences: &[Fence]) {
         self.lock().free_from(table, meta, from, fences);
     }
 
-    /// As [`free`](Self::free), of blocks without fences.
+    /// Like [`free`](Self::free), for blocks without fences.
     pub(crate) fn free_all(&self, table: &BlockTable, metas: impl Iterator<Item = u32>, from: &StreamState) {
         let locked = &mut *self.lock();
         metas.for_each(|meta| locked.free_from(table, meta, from, &[]));
     }
 
-    /// Takes back blocks whose fences have passed; the fences of others that were looked at.
+    /// Takes back pending blocks whose fences are complete. Returns the incomplete fences of the others it examined.
     pub(crate) fn reclaim(&self, table: &BlockTable, has_passed: impl Fn(Fence) -> bool) -> Vec<Fence> {
         self.reclaim_some(table, LOOKS_MAX, None, has_passed)
     }
@@ -307,8 +309,9 @@ impl StreamHeap {
         self.reclaim_some(table, usize::MAX, None, has_passed)
     }
 
-    /// Takes back blocks whose fences have passed, or which `stream`, the heap's own, waits for before its next work: others use
-    /// them behind that wait. Where the heap has become another stream's meanwhile, `stream` has passed its waits.
+    /// Takes back pending blocks whose fences are complete, or which `stream`, the heap's own, waits for before its
+    /// next work: other streams use them after that wait. If another stream has adopted the heap meanwhile, `stream`
+    /// has completed its waits.
     pub(crate) fn reclaim_after_wait(
         &self,
         table: &BlockTable,
@@ -348,14 +351,14 @@ impl StreamHeap {
                 index += 1;
             }
         }
-        // The next request looks at others first.
+        // The next request examines others first.
         locked.pending.rotate_left(index);
         locked.is_reclaimed = true;
         left
     }
 
-    /// Lets a block be of other bytes where it lies, if it can and one ownership of it lasts: where its context has ended that
-    /// meanwhile, the place may be another block's. What is added or given up is in the order of the heap's stream.
+    /// Resizes a block in place, if it can while one ownership of it lasts: if the context ended it meanwhile, the
+    /// extent may be another block's. What is added or removed is in the order of the heap's stream.
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         let locked = &mut *self.lock();
         let Some(MetaSnapshot { bytes: before, .. }) = meta.owned_as(generation) else { return false };
@@ -374,13 +377,14 @@ impl StreamHeap {
         true
     }
 
-    /// Calls `act` while one ownership of a block here lasts, which its context does not end meanwhile. Nothing where it has ended.
+    /// Calls `act` while one ownership of a block here lasts; its context cannot end it meanwhile. Returns `None` if it
+    /// has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
         let _inside = self.lock();
         meta.owned_as(generation).map(|_| act())
     }
 
-    /// The last fences that blocks wait for, one for each stream.
+    /// Returns the last fence of each stream that pending blocks wait for.
     pub(crate) fn pending_fences(&self) -> Vec<Fence> {
         let locked = self.lock();
         let mut fences: Vec<_> = locked.pending.iter().flat_map(|waiting| waiting.fences.iter().copied()).collect();
@@ -389,8 +393,8 @@ impl StreamHeap {
         fences
     }
 
-    /// Makes places again of all slabs whose blocks nobody has, if they are much of what is mapped: slabs do not come and go
-    /// with each few requests.
+    /// Frees all empty slabs, if they are a large part of what is mapped: slabs do not come and go with every few
+    /// requests.
     pub(crate) fn free_idle_slabs(&self, table: &BlockTable) {
         let locked = &mut *self.lock();
         let empty = locked.empty_slabs(table);
@@ -400,31 +404,32 @@ impl StreamHeap {
         }
     }
 
-    /// Makes places again of all slabs whose blocks nobody has.
+    /// Frees all empty slabs.
     pub(crate) fn free_empty_slabs(&self, table: &BlockTable) {
         let locked = &mut *self.lock();
         locked.empty_slabs(table).into_iter().for_each(|slab| locked.free_slab(table, slab));
     }
 
-    // Ground.
+    // Extents and chunks.
 
     pub(crate) fn add_region(&self, base: u64, bytes: u64) {
         self.lock().extents.add_region(base, bytes);
     }
 
-    /// Takes the addresses away that nothing is mapped to, in whole regions: their bases and lengths.
+    /// Removes whole regions in which nothing is mapped, and returns their bases and lengths.
     pub(crate) fn take_bare_regions(&self) -> Vec<(u64, u64)> {
         self.lock().extents.take_bare_regions()
     }
 
-    /// Where memory has to be mapped for a request, and the free range beside it, which nobody else takes meanwhile.
+    /// Finds where to map memory for a request, and claims the free range beside it, so that no other request takes it
+    /// meanwhile.
     pub(crate) fn map_request(&self, bytes: u64, spare_bytes: u64) -> Option<(MapRequest, Option<u32>)> {
         let locked = &mut *self.lock();
         let need = locked.extents.map_request(bytes, spare_bytes)?;
         Some((need, locked.extents.claim(need)))
     }
 
-    /// Gives the range back that was kept for what was to be mapped.
+    /// Returns a claimed range.
     pub(crate) fn unclaim(&self, claimed: Option<u32>) {
         let locked = &mut *self.lock();
         if let Some(place) = claimed {
@@ -432,7 +437,7 @@ impl StreamHeap {
         }
     }
 
-    /// Notes chunks that were mapped, and takes a block of them for this heap's stream.
+    /// Adds chunks that were mapped, and allocates a block from them for this heap's stream.
     pub(crate) fn add_chunks(
         &self,
         table: &BlockTable,
@@ -452,7 +457,7 @@ impl StreamHeap {
         Some(locked.new_block(table, self.number, taken, locked.stream.id.0))
     }
 
-    /// Takes chunks away that are free as a whole and passed, up to so many bytes. They are to be unmapped.
+    /// Removes chunks that are entirely free and complete, up to `wanted_bytes`. The caller unmaps them.
     pub(crate) fn take_free_chunks(&self, wanted_bytes: u64, has_passed: impl Fn(Fence) -> bool) -> Vec<Chunk> {
         let locked = &mut *self.lock();
         let stream = locked.stream.id;
@@ -471,7 +476,7 @@ impl StreamHeap {
         emptied
     }
 
-    /// Takes the chunks away that lie in a span and are free as a whole and passed.
+    /// Removes the chunks in a span that are entirely free and complete.
     pub(crate) fn take_free_chunks_within(&self, span: &Range<u64>, has_passed: impl Fn(Fence) -> bool) -> Vec<Chunk> {
         let locked = &mut *self.lock();
         if !locked.extents.has(span.start) {
@@ -485,13 +490,13 @@ impl StreamHeap {
         chunks
     }
 
-    /// Notes that chunks are still mapped which were to be unmapped.
+    /// Puts chunks back that could not be unmapped.
     pub(crate) fn restore_chunks(&self, chunks: &[Chunk]) {
         let locked = &mut *self.lock();
         chunks.iter().for_each(|&chunk| locked.extents.add_chunk(chunk, 0));
     }
 
-    /// How much could be emptied.
+    /// How many bytes of chunks could be removed.
     pub(crate) fn free_chunk_bytes(&self, has_passed: impl Fn(Fence) -> bool) -> u64 {
         let locked = self.lock();
         let stream = locked.stream.id;
@@ -502,31 +507,31 @@ impl StreamHeap {
         self.lock().extents.mapped_bytes()
     }
 
-    /// What is free in the extents, and the longest range of it.
+    /// Returns the free bytes of the extents, and the longest free range.
     pub(crate) fn free_bytes(&self) -> (u64, u64) {
         let locked = self.lock();
         (locked.extents.free_bytes(), locked.extents.longest_bytes())
     }
 
-    /// How many blocks wait for fences, and how many bytes their owners had asked for.
+    /// Returns how many blocks wait for fences, and how many bytes their owners had requested.
     pub(crate) fn pending(&self, table: &BlockTable) -> (u64, u64) {
         let locked = self.lock();
         let bytes = locked.pending.iter().map(|waiting| table.metas.at(waiting.meta).bytes()).sum();
         (locked.pending.len() as u64, bytes)
     }
 
-    /// The base of the block that an address lies in, if one does.
+    /// Returns the base of the block that contains an address.
     pub(crate) fn allocated_at(&self, address: u64) -> Option<u64> {
         let locked = self.lock();
         if locked.extents.has(address) { locked.extents.allocated_at(address) } else { None }
     }
 
-    /// The chunk that an address lies in.
+    /// Returns the chunk that contains an address.
     pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
         self.lock().extents.chunk_at(address)
     }
 
-    /// The block that went last from an address.
+    /// Returns the last block freed at an address.
     pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
         let locked = self.lock();
         let (newer, older) = locked.freed.split_at(locked.next_freed);
@@ -534,7 +539,8 @@ impl StreamHeap {
         gone.find(|gone| address.wrapping_sub(gone.base) < gone.bytes.max(1)).copied()
     }
 
-    /// Takes all blocks here from their owners: their context is closed. The memory stays as it is. What they were.
+    /// Takes all blocks here from their owners, because their context is closed, and returns them. The memory stays as
+    /// it is.
     pub(crate) fn disown_all(&self, table: &BlockTable, when: Duration) -> Vec<(u32, MetaSnapshot)> {
         let mut locked = self.lock();
         let mut disowned = Vec::new();
@@ -550,7 +556,7 @@ impl StreamHeap {
         disowned
     }
 
-    /// Ends everything here, whoever has it: the context is gone, and all work with it. The memory is anybody's.
+    /// Frees everything here, owned or not: the context is gone, and all work with it. Any stream may adopt the heap.
     pub(crate) fn clear(&self, table: &BlockTable) {
         let locked = &mut *self.lock();
         locked.pending.clear();

@@ -1,13 +1,13 @@
-//! What the parts of the pool that take no lock are made of. A test gives these files the same names with a checker's types
-//! behind them (`tests/it/pool_loom.rs`).
+//! The primitives of the pool's lock-free parts. `tests/it/pool_loom.rs` substitutes loom's types under the same names.
 
 pub(crate) use std::cell::UnsafeCell;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard};
 pub(crate) use std::thread::yield_now;
 
-/// A barrier of two sides: what each wrote before its own, the other sees behind its own, or the other way round. The light
-/// side costs nothing, because the heavy one has all threads of the process pass a barrier where the system can do that.
+/// An asymmetric barrier: what each side wrote before its own barrier, the other sees after its own, or the other way
+/// round. The light side costs nothing, because the heavy side makes all threads of the process pass a barrier if the
+/// system can do that (`membarrier`).
 pub(crate) mod barrier {
     use std::sync::OnceLock;
     use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -16,16 +16,16 @@ pub(crate) mod barrier {
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Kind {
-        /// The heavy side does it all.
+        /// The heavy side does all of the work.
         OneSided,
-        /// The system does not: both sides pay the same.
+        /// The system cannot: both sides pay the same.
         TwoSided,
     }
 
     pub(crate) fn kind() -> Kind {
         static KIND: OnceLock<Kind> = OnceLock::new();
         *KIND.get_or_init(|| {
-            // An interpreter has no system to ask.
+            // Miri has no system to ask.
             let is_registered = !cfg!(miri) && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
             if is_registered { Kind::OneSided } else { Kind::TwoSided }
         })
@@ -43,7 +43,7 @@ pub(crate) mod barrier {
         match kind {
             Kind::OneSided => {
                 membarrier(MembarrierCommand::PrivateExpedited)
-                    .expect("a barrier that the system has registered is there");
+                    .expect("a registered membarrier can be called");
             }
             Kind::TwoSided => fence(Ordering::SeqCst),
         }

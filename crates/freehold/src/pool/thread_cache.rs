@@ -1,6 +1,7 @@
-//! Magazines: blocks that a thread keeps for one stream, so that most requests and releases touch nothing that others use.
+//! Magazines: free blocks that a thread caches for one stream, so that most allocations and frees touch nothing that
+//! other threads use.
 //!
-//! A cache is its thread's. Another thread that needs what lies there takes it over (`turn`).
+//! A cache belongs to its thread. A thread that needs another's cached blocks revokes it (`biased_lock`).
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -19,27 +20,28 @@ use super::stream_heap::StreamHeap;
 use super::tls;
 use crate::ordering::stream_state::StreamState;
 
-/// How many blocks that fit no class are kept.
+/// How many blocks that fit no class are cached.
 const LARGE: usize = 8;
 
-/// How many counts of a stream are kept. Taking one back from another thread costs as much as counting once.
+/// How many reference counts of a stream are cached. Taking one back from another thread costs as much as counting
+/// once.
 const HOMES_MAX: u32 = 1024;
 
-/// How many streams a thread finds at once.
+/// How many caches a thread finds without a search.
 const SLOTS: usize = 16;
 
-/// In lines of its own: neighbours are other threads'.
+/// In cache lines of its own: neighbours belong to other threads.
 #[repr(C, align(128))]
 pub(crate) struct ThreadCache {
-    /// The stream whose order the blocks here are in.
+    /// The stream in whose order the blocks here are.
     pub(crate) stream: u32,
-    /// Written by the cache's thread alone.
+    /// Written by the cache's thread only.
     pub(crate) counters: Counters,
-    /// Whether the heap's counts hold those of this cache, which is closed. Written under the lock of the heap's caches.
+    /// Whether the heap's counters include those of this closed cache. Written with the lock of the heap's caches held.
     is_counted: AtomicBool,
     pub(crate) table: Arc<BlockTable>,
     pub(crate) heap: Arc<StreamHeap>,
-    /// Those of the other streams, on which blocks here may lie.
+    /// The pool's heaps, to which blocks here may belong.
     heaps: Arc<Heaps>,
     stream_state: Arc<StreamState>,
     magazines: BiasedLock<Magazines>,
@@ -53,19 +55,19 @@ impl std::fmt::Debug for ThreadCache {
 
 #[repr(C)]
 struct Magazines {
-    /// How many counts of the stream's stream were kept, of blocks that were taken back.
+    /// How many reference counts of the stream were kept from freed blocks.
     stream_refs: u32,
     /// How many blocks of each class there are, and their metas.
     counts: [u8; CLASSES],
     small: [[u32; MAGAZINE_MAX]; CLASSES],
-    /// The last blocks that were given up, by their lengths in granules.
+    /// The blocks that were freed last, by length in granules.
     large_granules: [u32; LARGE],
     large: [u32; LARGE],
     /// Where the next one goes.
     next_large: usize,
 }
 
-/// The right to be locked, of the cache's thread.
+/// The exclusive access of the cache's thread.
 pub(crate) struct CacheGuard<'a> {
     pub(crate) cache: &'a ThreadCache,
     guard: biased_lock::BiasedGuard<'a, Magazines>,
@@ -92,8 +94,8 @@ impl ThreadCache {
         }
     }
 
-    /// Goes locked, unless somebody else wants in, the device has failed, or this is a fork, whose locks may be held for ever.
-    /// For the cache's thread alone, which is not locked already.
+    /// Enters, unless another thread is revoking the cache, the device has failed, or this is a fork, in which locks
+    /// may be held for ever. Only for the cache's thread, which must not be inside already.
     #[inline]
     fn try_enter(&self) -> Option<CacheGuard<'_>> {
         if !self.table.fork_guard.is_well() {
@@ -102,7 +104,8 @@ impl ThreadCache {
         Some(CacheGuard { cache: self, guard: self.magazines.try_enter()? })
     }
 
-    /// As [`try_enter`](Self::try_enter), behind who is there. Who finds the cache closed looks for another.
+    /// Like [`try_enter`](Self::try_enter), but waits for a revoker. Returns `None` if the cache is closed; the caller
+    /// looks for another.
     fn enter(&self) -> Option<CacheGuard<'_>> {
         if !self.table.fork_guard.is_well() {
             return None;
@@ -110,7 +113,7 @@ impl ThreadCache {
         Some(CacheGuard { cache: self, guard: self.magazines.enter().ok()? })
     }
 
-    /// Gives a block that nobody has to its heap.
+    /// Returns a free block to its heap.
     fn flush_one(&self, meta: u32) {
         let heap = self.table.metas.at(meta).heap();
         if heap == self.heap.number {
@@ -120,7 +123,7 @@ impl ThreadCache {
         }
     }
 
-    /// As [`flush_one`](Self::flush_one), with one lock for those of the cache's own heap.
+    /// Like [`flush_one`](Self::flush_one), taking the lock of the cache's own heap once.
     fn flush_all(&self, metas: &[u32]) {
         let is_own = |meta: &u32| self.table.metas.at(*meta).heap() == self.heap.number;
         let own = metas.iter().copied().filter(is_own);
@@ -135,7 +138,7 @@ impl HeapCache for ThreadCache {
     }
 
     fn empty(&self, close: bool) {
-        // At the door: who closes the cache after this finds all of them with their heaps.
+        // With the cache revoked: a thread that closes it after this finds all blocks in their heaps.
         let give_up = |locked: &mut Magazines| self.flush_all(&locked.drain());
         if close {
             self.magazines.close(|locked| {
@@ -171,7 +174,7 @@ impl<'a> CacheGuard<'a> {
         self.guard.value()
     }
 
-    /// Takes a block that fits, for an owner, whom `own` gives it to.
+    /// Takes a block that fits; `own` gives it to the owner.
     #[inline(always)]
     pub(crate) fn alloc(&mut self, bytes: u64, own: impl FnOnce(&BlockMeta)) -> Option<&'a BlockMeta> {
         let meta = match SizeClass::of(bytes) {
@@ -183,7 +186,7 @@ impl<'a> CacheGuard<'a> {
         Some(meta)
     }
 
-    /// Takes a count of the stream's stream that was kept. Whether there was one.
+    /// Takes a cached reference count of the stream. Returns whether there was one.
     #[inline]
     pub(crate) fn take_stream_ref(&mut self) -> bool {
         let locked = self.magazines();
@@ -192,7 +195,7 @@ impl<'a> CacheGuard<'a> {
         had > 0
     }
 
-    /// Keeps a count of the stream's stream. Whether there was room.
+    /// Caches a reference count of the stream. Returns whether there was space.
     #[inline]
     pub(crate) fn keep_stream_ref(&mut self) -> bool {
         let locked = self.magazines();
@@ -201,7 +204,7 @@ impl<'a> CacheGuard<'a> {
         has_room
     }
 
-    /// A block of a class.
+    /// Takes a block of a class.
     #[inline]
     fn pop_small(&mut self, class: SizeClass) -> Option<&'a BlockMeta> {
         let cache = self.cache;
@@ -211,7 +214,7 @@ impl<'a> CacheGuard<'a> {
         Some(cache.table.metas.at(locked.small[class.index()][usize::from(last) % MAGAZINE_MAX]))
     }
 
-    /// A block of just the length that a request needs.
+    /// Takes a block of exactly the length that a request needs.
     #[inline]
     fn pop_large(&mut self, bytes: u64) -> Option<&'a BlockMeta> {
         let cache = self.cache;
@@ -219,13 +222,13 @@ impl<'a> CacheGuard<'a> {
         let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
         let index = locked.large_granules.iter().position(|&length| length == granules)?;
         locked.large_granules[index] = 0;
-        // The next one goes where room is.
+        // The next one goes into the free entry.
         locked.next_large = index;
         Some(cache.table.metas.at(locked.large[index]))
     }
 
-    /// Takes a block from its owner and keeps it, if its state is still `state` and there is room. Whether it did: otherwise
-    /// nothing has changed.
+    /// Takes a block from its owner and caches it, if its state is still `state` and there is space. Returns whether it
+    /// did; otherwise nothing has changed.
     #[inline]
     pub(crate) fn try_free(&mut self, meta: &BlockMeta, state: StateWord) -> bool {
         let cache = self.cache;
@@ -248,7 +251,7 @@ impl<'a> CacheGuard<'a> {
         true
     }
 
-    /// Keeps a block that its owner gave up, and gives up others where there is no room.
+    /// Caches a released block, and returns others to the heaps if there is no space.
     pub(crate) fn free(&mut self, meta: &BlockMeta) {
         let cache = self.cache;
         cache.counters.sub_live(meta.bytes());
@@ -268,7 +271,7 @@ impl<'a> CacheGuard<'a> {
         }
     }
 
-    /// Gives the older half of a magazine to the heaps.
+    /// Returns the older half of a magazine to the heaps.
     fn flush_half(&mut self, class: SizeClass) {
         let cache = self.cache;
         let locked = self.magazines();
@@ -280,8 +283,8 @@ impl<'a> CacheGuard<'a> {
         cache.flush_all(&older[..usize::from(spilled)]);
     }
 
-    /// Gives all kept blocks that fit no class to the heaps, and takes one of the heap's heap, which sees them as one with what
-    /// lies beside them: so what is kept never makes a longer range of the heap be cut.
+    /// Returns all cached blocks that fit no class to the heaps, and allocates one from the heap, which coalesces them
+    /// with their neighbours first: so caching never makes a request cut a longer range of the heap.
     #[inline(never)]
     pub(crate) fn exchange_large(&mut self, bytes: u64) -> Option<&'a BlockMeta> {
         let cache = self.cache;
@@ -289,7 +292,7 @@ impl<'a> CacheGuard<'a> {
         let mut count = 0;
         let locked = self.magazines();
         let bit = |(index, &granules)| u32::from(granules != 0) << index;
-        // A bit for each: most often there is one, and only what is there is looked at.
+        // A bit for each: usually there is one, and only occupied entries are visited.
         let mut kept = (0..LARGE).zip(&locked.large_granules).map(bit).fold(0, |all, one| all | one);
         while kept != 0 {
             let meta = locked.large[kept.trailing_zeros() as usize % LARGE];
@@ -326,13 +329,13 @@ impl Magazines {
         usize::from(self.counts[class.index()]) < class.magazine_blocks()
     }
 
-    /// Whether the next block that fits no class takes no other's place.
+    /// Whether the next block that fits no class evicts none.
     #[inline]
     fn has_large_room(&self) -> bool {
         self.large_granules[self.next_large % LARGE] == 0
     }
 
-    /// Keeps a block that fits no class where there is room.
+    /// Caches a block that fits no class in a free entry.
     #[inline]
     fn add_large(&mut self, meta: &BlockMeta) {
         let index = self.next_large % LARGE;
@@ -341,13 +344,13 @@ impl Magazines {
         self.large[index] = meta.number();
     }
 
-    /// Makes room for a block that fits no class: the one that was there.
+    /// Makes space for a block that fits no class. Returns the evicted block.
     fn evict(&mut self) -> Option<u32> {
         let index = self.next_large % LARGE;
         (std::mem::take(&mut self.large_granules[index]) != 0).then_some(self.large[index])
     }
 
-    /// Puts a block into a magazine that has room.
+    /// Puts a block into a magazine that has space.
     #[inline]
     fn add(&mut self, class: SizeClass, meta: u32) {
         let count = &mut self.counts[class.index()];
@@ -369,12 +372,13 @@ impl Magazines {
     }
 }
 
-/// What a thread finds its caches by.
+/// The key by which a thread finds its caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheKey {
-    /// A number or a handle, all bits of it: a driver may tell its handles apart by any of them.
+    /// A number or a handle, with all of its bits: a driver may distinguish its handles by any of them.
     stream: u64,
-    /// Whose numbers or handles those are: a pool, or a device, and above that number which of the two, and who looks.
+    /// The namespace of the number or handle: a pool or a device, and in the bits above that, which of the two it is,
+    /// and whether the caller has checked for a capture.
     space: u64,
 }
 
@@ -382,25 +386,25 @@ const OWN: u64 = 1 << 32;
 const ASKED: u64 = 1 << 33;
 
 impl CacheKey {
-    /// A stream of the library's own: its number never comes again.
+    /// For a stream of the library's own: its number is never reused.
     #[inline]
     pub(crate) fn own(pool: u32, stream: u32) -> Self {
         Self { stream: u64::from(stream), space: OWN | u64::from(pool) }
     }
 
-    /// A stream that other people's code names by its handle. The handle may come again: then the cache is closed first.
+    /// For a stream that foreign code names by its handle. The handle may be reused: then the cache is closed first.
     #[inline]
     pub(crate) fn foreign(device: i32, handle: u64) -> Self {
         Self { stream: handle, space: u64::from(device as u32) }
     }
 
-    /// As [`foreign`](Self::foreign), for who has asked whether the stream is capturing. The warm path, which does not ask, finds no cache
-    /// by this.
+    /// Like [`foreign`](Self::foreign), for a caller that has checked whether the stream is capturing. The warm path,
+    /// which does not check, finds no cache by this key.
     pub(crate) fn foreign_checked(device: i32, handle: u64) -> Self {
         Self { stream: handle, space: ASKED | u64::from(device as u32) }
     }
 
-    /// That of no stream.
+    /// The key of no stream.
     const fn none() -> Self {
         Self { stream: 0, space: u64::MAX }
     }
@@ -413,21 +417,22 @@ impl CacheKey {
 }
 
 thread_local! {
-    /// The caches that this thread finds at once, through `here`. Apart from its list of them, which goes when the thread ends.
+    /// The caches that this thread finds without a search, through `tls`. Separate from its list of caches, which is
+    /// dropped when the thread ends.
     static SLOTS_OF_THREAD: [CacheSlot; SLOTS] = const { [const { CacheSlot::empty() }; SLOTS] };
 
     /// The caches of this thread.
     static CACHES: ThreadCaches = const { ThreadCaches { caches: RefCell::new(Vec::new()) } };
 
-    /// The caches of this thread's own default streams. Made when one was named, so that it is dropped before what the driver keeps
-    /// for the thread.
+    /// The caches of this thread's own default streams. Created when one is first named, so that it is dropped before
+    /// the driver's own thread-local state.
     static DEFAULTS: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
 
-    /// Whether those have been dropped. Asking for this makes nothing.
+    /// Whether those have been dropped. Reading this creates nothing.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A cache that was found by its key. A cache, or null and nobody's key.
+/// A cache that was found by its key, or null with the key of no stream.
 #[repr(align(32))]
 struct CacheSlot {
     key: Cell<CacheKey>,
@@ -458,13 +463,13 @@ struct DefaultStreamCaches {
     caches: RefCell<Vec<Arc<ThreadCache>>>,
 }
 
-/// Calls `act` locked this thread's cache for a key, if it is found at once and nobody else wants in.
+/// Calls `act` inside this thread's cache for a key, if it is found without a search and no thread is revoking it.
 #[inline(always)]
 pub(crate) fn try_with<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> Option<R>) -> Option<R> {
     lookup(key, |cache| act(&mut cache?.try_enter()?))
 }
 
-/// Calls `act` locked this thread's cache for a key. Nothing where there is none, or where the thread is ending.
+/// Calls `act` inside this thread's cache for a key. Returns `None` if there is none, or if the thread is ending.
 #[inline]
 pub(crate) fn with<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> Option<R> {
     lookup(key, |cache| match cache.and_then(ThreadCache::enter) {
@@ -473,16 +478,17 @@ pub(crate) fn with<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R)
     })
 }
 
-/// Calls `act` with the cache that this thread finds at once.
+/// Calls `act` with the cache that this thread finds without a search.
 #[inline(always)]
 fn lookup<R>(key: CacheKey, act: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
-    // SAFETY: null, or the slots of this thread, which need no drop and so last until it has ended; nobody else touches them.
+    // SAFETY: null, or the slots of this thread, which need no drop and so last until it has ended; no other thread
+    // touches them.
     let slots = unsafe { tls::get().cast::<[CacheSlot; SLOTS]>().as_ref() };
     let slot = slots.map(|slots| &slots[key.slot()]).filter(|slot| slot.key.get() == key);
-    // SAFETY: a slot with somebody's key has a cache that is in the list of the same thread, which keeps it, until it is
-    // taken from both.
+    // SAFETY: a slot with a stream's key has a cache that is in the list of the same thread, which keeps it, until it
+    // is taken from both.
     let cache = slot.map(|slot| unsafe { &*slot.cache.get() });
-    // Called at one place, so that it becomes a part of who called.
+    // Called in one place, so that it is inlined into the caller.
     act(cache)
 }
 
@@ -491,12 +497,12 @@ pub(crate) fn exists(key: CacheKey) -> bool {
     find_listed(key).is_some()
 }
 
-/// Whether this thread is ending, and has marked its default streams for the last time.
+/// Whether this thread is ending, and has recorded the last fences in its default streams.
 pub(crate) fn is_thread_ending() -> bool {
     HAS_ENDED.get()
 }
 
-/// Gives this thread a cache for a key. Whether it took it: a thread that is ending takes none.
+/// Gives this thread a cache for a key. Returns whether it took it: a thread that is ending takes none.
 pub(crate) fn add(key: CacheKey, cache: Arc<ThreadCache>) -> bool {
     if cache.stream_state.is_of_thread() && !DefaultStreamCaches::add(&cache) {
         return false;
@@ -520,7 +526,7 @@ fn with_listed<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> 
     Some(act(&mut entered))
 }
 
-/// This thread's cache for a key, unless it is closed or the thread is ending.
+/// Returns this thread's cache for a key, unless it is closed or the thread is ending.
 fn find_listed(key: CacheKey) -> Option<Arc<ThreadCache>> {
     let caches = CACHES.try_with(|desk| {
         desk.forget_closed();
@@ -531,7 +537,7 @@ fn find_listed(key: CacheKey) -> Option<Arc<ThreadCache>> {
 
 impl ThreadCaches {
     fn forget_closed(&self) {
-        // In a fork the locks that tell may be held for ever.
+        // In a fork, the locks that tell may be held for ever.
         let is_closed = |cache: &ThreadCache| !cache.table.fork_guard.is_child() && cache.magazines.is_closed();
         let closed: Vec<_> = self.caches.borrow_mut().extract_if(.., |(_, cache)| is_closed(cache)).collect();
         for (key, _) in closed {
@@ -541,7 +547,7 @@ impl ThreadCaches {
 }
 
 impl Drop for ThreadCaches {
-    /// What an ending thread kept goes to the heaps, but for those of a parent.
+    /// Returns an ending thread's cached blocks to the heaps, except those of a parent process.
     fn drop(&mut self) {
         let process = std::process::id();
         SLOTS_OF_THREAD.with(|found| found.iter().for_each(CacheSlot::clear));
@@ -554,7 +560,7 @@ impl Drop for ThreadCaches {
 }
 
 impl DefaultStreamCaches {
-    /// Whether the thread is not ending.
+    /// Returns whether the thread is not ending.
     fn add(cache: &Arc<ThreadCache>) -> bool {
         let added = DEFAULTS.try_with(|defaults| {
             let mut caches = defaults.caches.borrow_mut();
@@ -566,18 +572,19 @@ impl DefaultStreamCaches {
 }
 
 impl Drop for DefaultStreamCaches {
-    /// Marks the default streams of an ending thread for the last time, so that others have their memory when they have passed.
+    /// Records a last fence in the default streams of an ending thread, so that others get their memory once it is
+    /// complete.
     fn drop(&mut self) {
         HAS_ENDED.set(true);
         for cache in self.caches.get_mut().drain(..) {
-            // Neither in a fork nor on a device that has failed is a driver called.
+            // A driver is called neither in a fork nor on a device that has failed.
             if !cache.table.fork_guard.is_well() {
                 continue;
             }
-            // Before the fence: nothing is handed out in the stream's order behind it.
+            // Before the fence: nothing is allocated in the stream's order after it.
             cache.empty(true);
             if let Err(error) = cache.stream_state.end_with_thread() {
-                tracing::warn!(target: "freehold", %error, "the default stream of a thread was not marked at its end");
+                tracing::warn!(target: "freehold", %error, "could not record a fence in an ending thread's default stream");
             }
         }
     }

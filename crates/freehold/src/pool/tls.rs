@@ -1,8 +1,8 @@
-//! One pointer of each thread, which the warm path reads first. Null until it is set.
+//! One pointer for each thread, which the warm path reads first. Null until it is set.
 //!
-//! In a shared library `thread_local` is a call, because the library may be loaded when threads have started: all that is in
-//! registers is put aside for it. These eight bytes are in what is set aside for each thread when it starts (the initial-exec
-//! model, as other allocators have it): two loads. Elsewhere than on Linux with glibc they are a `thread_local`.
+//! In a shared library `thread_local` is a call, because the library may be loaded after threads have started, and the
+//! call spills registers. These eight bytes lie in the static TLS block of each thread (the initial-exec model, as in
+//! other allocators): two loads. On anything but Linux with glibc on x86-64 they are a `thread_local`.
 
 pub(super) use model::{get, set};
 
@@ -25,7 +25,7 @@ mod model {
     #[inline(always)]
     pub(crate) fn get() -> *const () {
         let here;
-        // SAFETY: the offset of the thread's own eight bytes is loaded, and then what they hold: a pointer, or zeros.
+        // SAFETY: loads the offset of the thread's own eight bytes, and then what they hold: a pointer, or zeros.
         unsafe {
             asm!(
                 "mov {here}, qword ptr [rip + freehold_here@GOTTPOFF]",
@@ -38,7 +38,7 @@ mod model {
     }
 
     pub(crate) fn set(here: *const ()) {
-        // SAFETY: the offset of the thread's own eight bytes is loaded, and they are written, which nobody has a reference to.
+        // SAFETY: loads the offset of the thread's own eight bytes and writes them; nothing has a reference to them.
         unsafe {
             asm!(
                 "mov {at}, qword ptr [rip + freehold_here@GOTTPOFF]",

@@ -1,6 +1,6 @@
-//! Memory of a device that cannot map it to addresses: a chunk comes from the driver with addresses of its own, is a region of
-//! its heap as a whole, and keeps its addresses until it goes back. No chunk is made of others, so that a request may find
-//! none although enough is free in chunks.
+//! Chunks of a device that cannot map memory: a chunk comes from the driver with its own addresses, is one region of
+//! its heap, and keeps its addresses until it is freed. Chunks are not joined, so a request may fail although enough is
+//! free in total.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,16 +10,16 @@ use super::{AddressSource, Budget, CachedChunk, ChunkSource, Locked, Visibility}
 use crate::error::Error;
 use crate::pool::extent_map::{Chunk, PAGE_BYTES};
 
-/// Addresses that the pool can tell apart, on both sides of the first chunk: so many times the device's memory, and at least
-/// so many. A driver gives addresses that lie together.
+/// The address window on both sides of the first chunk: a multiple of the device's memory, and its minimum. A driver's
+/// addresses lie close together.
 const WINDOW_TIMES: u64 = 4;
 const WINDOW_BYTES_MIN: u64 = 64 << 30;
 
-/// The shortest chunk, where there is room for one.
+/// The shortest chunk, if memory allows it.
 const CHUNK_BYTES_MIN: u64 = 16 << 20;
 
 impl ChunkSource {
-    /// Takes the first chunk, which tells where the driver's addresses are.
+    /// Allocates the first chunk, which shows where the driver's addresses are.
     pub(super) fn unmapped(backend: Arc<dyn Backend>, total_bytes: u64, budget: Arc<Budget>) -> Result<Self, Error> {
         let window_bytes = (total_bytes * WINDOW_TIMES).max(WINDOW_BYTES_MIN).next_multiple_of(PAGE_BYTES);
         let mut chunks = Self {
@@ -42,8 +42,8 @@ impl ChunkSource {
         Ok(chunks)
     }
 
-    /// A chunk for a region of its own: one that is kept, or else a new one. Its base and its length; it is kept until
-    /// [`take_unmapped`](Self::take_unmapped).
+    /// Finds a chunk to be a region of its own: a cached one, or a new one. Returns its base and length; it stays
+    /// cached until [`take_unmapped`](Self::take_unmapped).
     pub(in crate::pool) fn find_unmapped(
         &self,
         locked: &mut Locked,
@@ -73,10 +73,10 @@ impl ChunkSource {
         Chunk { base, bytes, handle }
     }
 
-    /// New memory with its addresses, if there is some, the budget allows it, and the pool can tell the addresses apart. What
-    /// turns out to be of no use is kept or put aside: to give it back at once would wait for all work.
+    /// Allocates new memory with its addresses, if the driver has it, the budget allows it, and it lies in the address
+    /// window. Memory that turns out unusable is cached or set aside: freeing it now would wait for all work.
     fn create_unmapped(&self, locked: &mut Locked, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
-        // More of what cannot be used is not asked for.
+        // While unusable memory is set aside, no more is requested.
         if !locked.strays.is_empty() {
             return Ok(None);
         }
@@ -91,13 +91,13 @@ impl ChunkSource {
             if chunk.bytes >= bytes {
                 return Ok(Some(chunk));
             }
-            // It is a page short of what was asked for, and serves shorter requests.
+            // It is a page shorter than requested, and serves shorter requests.
             locked.is_padded = true;
             locked.cached.push(chunk);
         }
     }
 
-    /// Memory of the driver as it comes, as far as it is whole pages.
+    /// Allocates memory from the driver and keeps its whole pages.
     fn allocate_unmapped(&self, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
         if !self.reserve_budget(bytes) {
             return Ok(None);
@@ -114,7 +114,7 @@ impl ChunkSource {
         }
     }
 
-    /// Gives memory back that was of no use, which waits for all work of the context. How many bytes went.
+    /// Frees the unusable memory, which waits for all work of the context. Returns how many bytes were freed.
     pub(super) fn free_strays(&self, locked: &mut Locked) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
         while let Some(&chunk) = locked.strays.last() {
@@ -124,12 +124,12 @@ impl ChunkSource {
         Ok(freed_bytes)
     }
 
-    /// Gives a chunk back to the driver, which waits for all work of the context. How many bytes went.
+    /// Frees a chunk, which waits for all work of the context. Returns how many bytes were freed.
     pub(super) fn free_unmapped(&self, chunk: CachedChunk) -> Result<u64, CallError> {
         let wholes = || self.unmapped.write().unwrap_or_else(PoisonError::into_inner);
-        // Before the addresses can be another device's.
+        // Before another device can get the addresses.
         let had = wholes().extract_if(.., |whole| *whole == chunk).next();
-        // SAFETY: the chunk is kept or of no use: nothing uses it, and it is freed once.
+        // SAFETY: the chunk is cached or unusable: nothing uses it, and it is freed once.
         if let Err(error) = unsafe { self.backend.free(chunk.handle) } {
             wholes().extend(had);
             return Err(error);
@@ -138,7 +138,7 @@ impl ChunkSource {
         Ok(given_bytes(chunk))
     }
 
-    /// The first of what `first` finds in the addresses of the chunks.
+    /// Returns the first result of `first` over the chunks' addresses.
     pub(super) fn first_unmapped(&self, first: impl Fn(u64, u64) -> Option<u64>) -> Option<u64> {
         let wholes = self.unmapped.read().unwrap_or_else(PoisonError::into_inner);
         wholes.iter().filter_map(|&chunk| first(base_of(chunk), chunk.bytes)).min()
@@ -155,7 +155,7 @@ fn base_of(chunk: CachedChunk) -> u64 {
     chunk.handle.next_multiple_of(PAGE_BYTES)
 }
 
-/// What the driver gave for a chunk: a page more than its whole pages where it does not begin with one.
+/// The bytes that the driver allocated for a chunk: one page more than its whole pages if it is not aligned.
 fn given_bytes(chunk: CachedChunk) -> u64 {
     chunk.bytes + if chunk.handle.is_multiple_of(PAGE_BYTES) { 0 } else { PAGE_BYTES }
 }

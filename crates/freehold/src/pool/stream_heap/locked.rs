@@ -1,5 +1,5 @@
-//! What a heap's lock guards: the extents, the slabs on it, what waits for fences, and what is remembered of blocks that are no
-//! more. Everything free here is free in the order of the heap's stream.
+//! What a heap's lock guards: the extents, the slabs, the blocks that wait for fences, and the recently freed blocks.
+//! Everything free here is free in the order of the heap's stream.
 
 use std::sync::Arc;
 
@@ -9,38 +9,38 @@ use super::super::extent_map::{AllocatedExtent, ExtentMap};
 use super::super::outside::{Fence, StreamState};
 use super::super::size_class::CLASSES;
 
-/// How many metas are made at once for a heap.
+/// How many metas a heap creates at once.
 const RECORDS: u32 = 64;
 
-/// How many blocks that are no more a heap remembers.
+/// How many freed blocks a heap remembers.
 const GONE_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Locked {
     pub(super) stream: Arc<StreamState>,
-    /// Whether the stream is gone, so that another may have the heap.
+    /// Whether the stream is gone, so that another may adopt the heap.
     pub(super) is_orphan: bool,
-    /// Whether its context is gone, too, so that a stream of any context may.
+    /// Whether its context is gone too, so that a stream of any context may.
     pub(super) is_anybodys: bool,
     pub(super) extents: ExtentMap,
     /// Slabs with free blocks.
     pub(super) partial_slabs: [Vec<u32>; CLASSES],
-    /// Slabs without a place, to be used again.
+    /// Slabs without an extent, to be reused.
     pub(super) unused_slabs: [Vec<u32>; CLASSES],
-    /// How many blocks the slabs of each class have that have a place.
+    /// How many blocks the placed slabs of each class have.
     pub(super) slab_blocks: [u32; CLASSES],
     pub(super) free_metas: Vec<u32>,
     pub(super) pending: Vec<PendingBlock>,
-    /// When a block was asked for last, by the table's clock.
+    /// When a block was last requested, by the table's miss count.
     pub(super) asked: u64,
-    /// Whether what waits was looked at since blocks were taken last.
+    /// Whether pending blocks were examined since blocks were last taken.
     pub(super) is_reclaimed: bool,
-    /// The blocks of the extents that went last, and where the next one is noted.
+    /// The extents' blocks that were freed last, as a ring, and the next index.
     pub(super) freed: Vec<FreedBlock>,
     pub(super) next_freed: usize,
 }
 
-/// A block that was given up with fences.
+/// A block that was released with fences.
 #[derive(Debug)]
 pub(super) struct PendingBlock {
     pub(super) meta: u32,
@@ -48,12 +48,12 @@ pub(super) struct PendingBlock {
 }
 
 impl Locked {
-    /// Whether a block can be made: a meta is left for one.
+    /// Whether a meta is left for a new block.
     pub(super) fn has_meta(&self, table: &BlockTable) -> bool {
         !self.free_metas.is_empty() || !table.metas.is_full()
     }
 
-    /// Makes a block of a place.
+    /// Makes a block of an extent.
     pub(super) fn new_block(&mut self, table: &BlockTable, heap: u32, taken: AllocatedExtent, stream: u32) -> u32 {
         if self.free_metas.is_empty() {
             let first = table.metas.add(RECORDS);
@@ -66,7 +66,7 @@ impl Locked {
         number
     }
 
-    /// Takes back a block that `from` gave up in its order, behind fences of other streams.
+    /// Takes back a block that `from` released in its order, after fences of other streams.
     pub(super) fn free_from(&mut self, table: &BlockTable, meta: u32, from: &StreamState, fences: &[Fence]) {
         if from.id == self.stream.id && fences.is_empty() {
             return self.free(table, meta);
@@ -93,7 +93,7 @@ impl Locked {
             self.free_metas.push(number);
             return self.extents.free(place, seq);
         }
-        let slab = table.slabs.at(placement.slab().expect("what is no place is a slab's"));
+        let slab = table.slabs.at(placement.slab().expect("a block without an extent is a slab's"));
         let was_full = slab.is_full();
         slab.free(number);
         if was_full {
@@ -101,14 +101,14 @@ impl Locked {
         }
     }
 
-    /// The seq behind which nobody uses a block: its last use where work is counted, and all work by now elsewhere, or
-    /// where the block came from another stream.
+    /// Returns the seq after which nothing uses a block: its last use if work is counted; otherwise, or if the block
+    /// came from another stream, all work so far.
     pub(super) fn seq_of(&self, meta: &BlockMeta) -> u64 {
         let is_known = meta.stream() == self.stream.id.0 && !self.stream.is_foreign();
         if is_known { meta.seq() } else { self.stream.released_seq() }
     }
 
-    /// Remembers a block that is no more, for who releases it again.
+    /// Remembers a freed block, so that a second release can be explained.
     pub(super) fn note_freed(&mut self, gone: FreedBlock) {
         if self.freed.len() < GONE_MAX {
             self.freed.push(gone);
@@ -118,7 +118,7 @@ impl Locked {
         }
     }
 
-    /// Notes that a slab has free blocks.
+    /// Lists a slab that has free blocks.
     pub(super) fn list(&mut self, table: &BlockTable, number: u32) {
         let slab = table.slabs.at(number);
         let partial = &mut self.partial_slabs[slab.class().index()];
@@ -130,7 +130,7 @@ impl Locked {
         self.partial_slabs.iter().flatten().copied().filter(|&slab| table.slabs.at(slab).is_empty()).collect()
     }
 
-    /// Makes a place of a slab again, all of whose blocks are free.
+    /// Frees the extent of a slab, all of whose blocks are free.
     pub(super) fn free_slab(&mut self, table: &BlockTable, number: u32) {
         let slab = table.slabs.at(number);
         let class = slab.class();
