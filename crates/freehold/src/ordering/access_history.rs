@@ -1,8 +1,9 @@
-//! Uses of a block by streams: the last write, and the reads since. What the next use waits for, and what a release does.
+//! The uses of a block by streams: the last write, and the reads since. They decide what the next use waits for, and
+//! which fences a release needs.
 //!
-//! A block has a home, the stream it was allocated in. Uses in the home stream cost two atomic operations; those in other
-//! streams take a lock. That a write excludes all other uses of the same elements while it is put into its stream is the
-//! borrow checker's doing; reads, and writes to parts that share nothing, come from several threads at once.
+//! A block has an own stream, in which it was allocated. A use in that stream costs two atomic operations; a use in
+//! another stream takes a lock. The borrow checker ensures that a write excludes all other uses of the same elements
+//! while it is submitted; reads, and writes to disjoint parts, come from several threads at once.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use once_cell::race::OnceBox;
 use crate::ledger::{Fence, StreamId};
 use crate::ordering::poisoned::PoisonedRanges;
 
-/// What a piece of work does with a block.
+/// What an operation does with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads.
@@ -25,20 +26,20 @@ pub enum Access {
 #[derive(Debug)]
 pub(crate) struct AccessHistory {
     own_stream: StreamId,
-    /// The seq of the last use in the home stream, and of the last write there.
+    /// The seq of the last use in the own stream, and of the last write there.
     last: AtomicU64,
     last_write: AtomicU64,
-    /// What most blocks never have. Made for the first of it.
+    /// State that most blocks never need. Allocated on first use.
     rare: OnceBox<RareState>,
 }
 
-/// Uses in other streams than the home, and of others than streams.
+/// Uses in other streams, and accesses that are not in a stream.
 #[derive(Debug, Default)]
 struct RareState {
-    /// Whether `elsewhere` holds anything.
+    /// Whether `other_streams` holds anything.
     has_other_streams: AtomicBool,
     other_streams: Mutex<OtherStreams>,
-    /// Transfers into the block that have not ended well. Made for the first one.
+    /// Transfers into the block that have not succeeded. Allocated on first use.
     poisoned: OnceLock<Arc<PoisonedRanges>>,
 }
 
@@ -47,18 +48,18 @@ impl RareState {
         self.other_streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes whether a list that is held holds anything.
+    /// Notes whether a locked list holds anything.
     fn note(&self, elsewhere: &OtherStreams) {
         self.has_other_streams.store(!elsewhere.is_empty(), Ordering::Release);
     }
 }
 
-/// Uses in other streams than the home.
+/// Uses in streams other than the block's own.
 #[derive(Debug, Default)]
 struct OtherStreams {
     /// The last write, if it was in another stream.
     write: Option<Fence>,
-    /// The last write since that one in each other stream, of those that waited for nobody.
+    /// The last write since that one in each other stream, of those that did not wait.
     unordered: Vec<Fence>,
     /// The last read since that write in each other stream.
     reads: Vec<Fence>,
@@ -73,7 +74,8 @@ impl OtherStreams {
         self.write.is_none() && self.unordered.is_empty() && self.reads.is_empty()
     }
 
-    /// Strikes what a write comes after. Uses of other parts of the block may have been put in by other threads meanwhile.
+    /// Removes the uses that a write comes after. Other threads may have added uses of other parts of the block
+    /// meanwhile.
     fn remove_ordered(&mut self, is_before: impl Fn(Fence) -> bool) {
         if let Some(write) = self.write.take() {
             note_latest(&mut self.unordered, write);
@@ -84,7 +86,7 @@ impl OtherStreams {
 }
 
 impl AccessHistory {
-    /// A block that has just been allocated in `home`, at a seq there: nobody uses it before.
+    /// Makes the history of a block that was just allocated in a stream, at a seq there: nothing uses it before.
     #[inline]
     pub(crate) fn begin(home: Fence) -> Self {
         Self {
@@ -99,37 +101,38 @@ impl AccessHistory {
         self.rare.get_or_init(Box::default)
     }
 
-    /// What is used elsewhere, if anything is.
+    /// The uses in other streams, if there are any.
     #[inline]
     fn rare_in_use(&self) -> Option<&RareState> {
         self.rare.get().filter(|beside| beside.has_other_streams.load(Ordering::Acquire))
     }
 
-    /// Whether other streams have used the block since a write at home came after all of them.
+    /// Whether other streams have used the block since a write in its own stream came after all of them.
     #[inline]
     pub(crate) fn has_other_streams(&self) -> bool {
         self.rare_in_use().is_some()
     }
 
-    /// Where transfers into the block note that they failed.
+    /// The record of failed transfers into the block.
     pub(crate) fn poisoned(&self) -> &Arc<PoisonedRanges> {
         self.rare().poisoned.get_or_init(Arc::default)
     }
 
-    /// The first range that a transfer left undefined, of those that `range` meets.
+    /// Returns the first range overlapping `range` that a failed transfer left undefined.
     #[inline]
     pub(crate) fn poisoned_within(&self, range: impl FnOnce() -> Range<u64>) -> Option<Range<u64>> {
         self.rare.get()?.poisoned.get()?.within(&range())
     }
 
-    /// Notes work that writes all of a range.
+    /// Notes an operation that writes all of a range.
     pub(crate) fn note_filled(&self, range: impl FnOnce() -> Range<u64>) {
         if let Some(undefined) = self.rare.get().and_then(|beside| beside.poisoned.get()) {
             undefined.fill(&range());
         }
     }
 
-    /// What work in `stream` has to wait for before it may use the block so. Marks of `stream` itself are not among them.
+    /// Passes to `wait` each fence that an operation in `stream` has to wait for before this access. Fences of `stream`
+    /// itself are not among them.
     pub(crate) fn before(&self, stream: StreamId, access: Access, mut wait: impl FnMut(Fence)) {
         if stream != self.own_stream {
             let seq = match access {
@@ -146,8 +149,8 @@ impl AccessHistory {
         }
     }
 
-    /// Notes a use that was put into its stream, at its seq. `is_before` says of a fence of another stream whether the
-    /// use comes after it.
+    /// Records a use that was submitted, at its seq. `is_before` says whether the use comes after a fence of another
+    /// stream.
     pub(crate) fn note(&self, used: Fence, access: Access, is_before: impl Fn(Fence) -> bool) {
         let is_before = |fence: Fence| {
             if fence.stream == used.stream { fence.seq <= used.seq } else { is_before(fence) }
@@ -176,7 +179,7 @@ impl AccessHistory {
         beside.note(&elsewhere);
     }
 
-    /// Notes a use that waited for nothing: it takes nothing from the list, so that all of it is waited for later.
+    /// Records a use that did not wait: it removes nothing from the list, so that later uses wait for all of it.
     pub(crate) fn note_unordered(&self, used: Fence, access: Access) {
         if used.stream == self.own_stream {
             self.last.fetch_max(used.seq, Ordering::AcqRel);
@@ -194,21 +197,21 @@ impl AccessHistory {
         beside.note(&elsewhere);
     }
 
-    /// The last use in the home stream.
+    /// Returns the last use in the own stream.
     #[inline]
     pub(crate) fn in_own_stream(&self) -> Fence {
         Fence { stream: self.own_stream, seq: self.last.load(Ordering::Acquire) }
     }
 
-    /// The last uses in all streams.
+    /// Returns the last use in each stream.
     pub(crate) fn all(&self) -> Vec<Fence> {
-        // Work has positions from 1 on.
+        // Seqs start at 1.
         let mut fences: Vec<Fence> = Some(self.in_own_stream()).filter(|fence| fence.seq > 0).into_iter().collect();
         self.in_other_streams().into_iter().for_each(|fence| note_latest(&mut fences, fence));
         fences
     }
 
-    /// The uses in other streams that may still be pending.
+    /// Returns the uses in other streams that may be pending.
     pub(crate) fn in_other_streams(&self) -> Vec<Fence> {
         let Some(beside) = self.rare_in_use() else { return Vec::new() };
         let elsewhere = beside.other_streams();
@@ -216,7 +219,7 @@ impl AccessHistory {
     }
 }
 
-/// What places were used for that nobody has any more: the last use in each stream, and between which addresses its uses lie.
+/// The uses of ranges that are free again: the last use in each stream, and the span of addresses of its uses.
 #[derive(Debug, Default)]
 pub(crate) struct RangeFences {
     last: Vec<(Fence, Range<u64>)>,
@@ -233,12 +236,12 @@ impl RangeFences {
         }
     }
 
-    /// Forgets uses that have passed.
+    /// Forgets uses that are complete.
     pub(crate) fn forget(&mut self, has_passed: impl Fn(Fence) -> bool) {
         self.last.retain(|&(fence, _)| !has_passed(fence));
     }
 
-    /// The uses that may have been of a range.
+    /// Returns the uses that may overlap a range.
     pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Fence> {
         let meets = move |used: &Range<u64>| used.start < range.end && range.start < used.end;
         self.last.iter().filter(move |(_, used)| meets(used)).map(|&(fence, _)| fence)
@@ -249,7 +252,7 @@ impl RangeFences {
     }
 }
 
-/// Notes a use in a list of the last ones by stream.
+/// Records a use in a list of the last use of each stream.
 pub(crate) fn note_latest(list: &mut Vec<Fence>, used: Fence) {
     match list.iter_mut().find(|fence| fence.stream == used.stream) {
         Some(fence) => fence.seq = fence.seq.max(used.seq),

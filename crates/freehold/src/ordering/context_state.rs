@@ -1,4 +1,4 @@
-//! A context as its streams know it: the backend, and the gate that keeps it from being destroyed while it is called.
+//! A context as its streams see it: the backend, and the gate that keeps it from being destroyed during a call.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -15,10 +15,10 @@ pub(crate) const PRIMARY: ContextId = ContextId(0);
 pub(crate) struct ContextState {
     pub(crate) id: ContextId,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Held shared while work is put into a stream of the context, and alone while a call is made that waits for all work:
-    /// such a call is made only where none is pending.
+    /// Held shared while work is submitted to a stream of the context, and exclusively during a call that waits for all
+    /// work: such a call is made only when none is pending.
     pub(crate) gate: RwLock<()>,
-    /// Written with the gate held alone.
+    /// Written with the gate held exclusively.
     pub(crate) is_destroyed: AtomicBool,
 }
 
@@ -27,8 +27,8 @@ impl ContextState {
         Self { id, backend, gate: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
     }
 
-    /// Keeps the context from being destroyed until the guard is dropped. The gate is never waited for by who wants it
-    /// alone, so that a thread may enter twice.
+    /// Keeps the context from being destroyed until the guard is dropped. Exclusive access only ever tries the gate and
+    /// never waits for it, so a thread may enter twice.
     pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }

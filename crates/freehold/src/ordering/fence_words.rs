@@ -1,5 +1,5 @@
-//! Words of pinned memory: one for each stream, that the device writes and the host reads, which tells how far the stream has
-//! come, and one for each slot, that the host writes and streams await.
+//! Words of pinned memory. Each stream has one that the device writes and the host reads, which shows how far the
+//! stream has come; each transfer slot has one that the host writes and streams wait for.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use freehold_driver::{CallError, StreamMemOps};
 
 const PAGE_BYTES: usize = 4096;
 
-/// A word has a line of the cache to itself: the device writes it while the host reads its neighbours.
+/// A word has a cache line of its own: the device writes it while the host reads its neighbours.
 const SLOT_BYTES: usize = 64;
 const SLOTS: usize = PAGE_BYTES / SLOT_BYTES;
 
-/// All pages of a device. They belong to its primary context, which outlives every other of ours.
+/// All pages of a device. They belong to its primary context, which outlives the library's other contexts.
 #[derive(Debug, Default)]
 pub(crate) struct FenceWords {
     pages: Mutex<Vec<Page>>,
@@ -23,14 +23,14 @@ pub(crate) struct FenceWords {
 struct Page {
     start: NonNull<u8>,
     address: u64,
-    /// The slots that no stream has.
+    /// The slots that are not in use.
     free: Vec<usize>,
 }
 
 // SAFETY: `start` is not `Send` as a pointer; it is pinned memory of this value alone, which any thread may read.
 unsafe impl Send for Page {}
 
-/// The word of one stream or slot. It is not `Clone`: two with one word would tell of each other.
+/// The word of one stream or transfer slot. It is not `Clone`: two owners of one word would overwrite each other.
 #[derive(Debug)]
 pub(crate) struct FenceWord {
     word: NonNull<AtomicU64>,
@@ -45,25 +45,25 @@ unsafe impl Send for FenceWord {}
 unsafe impl Sync for FenceWord {}
 
 impl FenceWord {
-    /// What the device wrote last.
+    /// Returns what the device wrote last.
     pub(crate) fn read(&self) -> u64 {
         self.word().load(Ordering::Acquire)
     }
 
-    /// Writes the word from the host: for one that no stream writes.
+    /// Writes the word from the host, for a word that no stream writes.
     pub(crate) fn write(&self, value: u64) {
         self.word().store(value, Ordering::Release);
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: the pages live as long as the device's device, which lives as long as any stream, slot and thus any slot;
-        // the word is aligned to 64 bytes and written by the device in one piece.
+        // SAFETY: the pages live as long as the device, which lives as long as any stream, any transfer slot and thus
+        // any word; the word is aligned to 64 bytes and written by the device in one piece.
         unsafe { self.word.as_ref() }
     }
 }
 
 impl FenceWords {
-    /// A word that is zero.
+    /// Takes a word, which is zero.
     pub(crate) fn take(&self, words: &dyn StreamMemOps) -> Result<FenceWord, CallError> {
         loop {
             if let Some(slot) = self.free_slot() {
@@ -80,20 +80,21 @@ impl FenceWords {
         Ok(())
     }
 
-    /// Takes a word back that the device will not write any more.
+    /// Takes back a word that the device no longer writes.
     pub(crate) fn give_back(&self, slot: &FenceWord) {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages[slot.page].free.push(slot.index);
     }
 
-    /// Frees all pages, which waits for all work of the primary context (fact 2.1).
+    /// Frees all pages, which waits for all work of the primary context.
     ///
     /// # Safety
     /// No slot is used from the call on.
     pub(crate) unsafe fn free(&self, words: &dyn StreamMemOps) -> Result<(), CallError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(page) = pages.last() {
-            // SAFETY: the page is pinned memory of ours, and the caller vouches that nothing reads it any more.
+            // SAFETY: the page is this value's own pinned memory, and the caller vouches that nothing reads it any
+            // more.
             unsafe { words.free_mapped_host(page.start) }?;
             pages.pop();
         }

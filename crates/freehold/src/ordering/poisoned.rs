@@ -1,4 +1,4 @@
-//! Memory that nobody knows the content of, because a transfer into it failed. Pure.
+//! Memory with undefined content, because a transfer into it failed. Pure.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ledger::Fence;
 
-/// The transfers into a block that have not ended well, in the order of their beginnings. One that was written over since is not
-/// among them: however it ends, what is there is another's.
+/// The transfers into a block that have not succeeded, in the order in which they began. A transfer whose range was
+/// overwritten since is removed: however it ends, its data is no longer there.
 #[derive(Debug, Default)]
 pub(crate) struct PoisonedRanges {
     transfers: Mutex<Vec<Transfer>>,
@@ -52,14 +52,15 @@ impl PoisonedRanges {
         }
     }
 
-    /// Notes work that writes all of a range, behind the transfers so far. One that lies there in part only stays as it is.
+    /// Records an operation that writes all of a range, after the transfers so far. A transfer that it covers only in
+    /// part stays.
     pub(crate) fn fill(&self, written: &Range<u64>) {
         let mut transfers = self.transfers();
         transfers.retain(|transfer| !is_within(&transfer.range, written));
         self.look(&transfers);
     }
 
-    /// The first range of a failed transfer that a range meets.
+    /// Returns the first range of a failed transfer that overlaps a range.
     #[inline]
     pub(crate) fn within(&self, range: &Range<u64>) -> Option<Range<u64>> {
         if self.has_failed.load(Ordering::Acquire) { self.find(range) } else { None }

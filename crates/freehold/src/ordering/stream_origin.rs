@@ -1,19 +1,19 @@
-//! Whose a stream is, and the thread whose default stream it is.
+//! Who created a stream, and the thread whose default stream it is.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A thread: no two of a process ever have the same number. It can be asked for until the last destructor of the thread has run,
-/// which the standard library's cannot.
+/// A thread's number, unique in the process. Unlike the standard library's id, it can be read until the last destructor
+/// of the thread has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadId(u64);
 
 impl ThreadId {
-    /// That of the calling thread.
+    /// Returns the calling thread's number.
     pub(crate) fn current() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         thread_local! {
-            /// Zero until it is asked for.
+            /// Zero until it is first read.
             static NUMBER: Cell<u64> = const { Cell::new(0) };
         }
         if NUMBER.get() == 0 {
@@ -23,12 +23,12 @@ impl ThreadId {
     }
 }
 
-/// Whose a stream is, and for how long its handle means it.
+/// Who created a stream, and how long its handle is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamOrigin {
-    /// The library made it, and counts all of its work.
+    /// The library created it, and counts all of its work.
     Own,
-    /// Others made it, put work into it that is not counted here, and say when it is gone.
+    /// Foreign code created it, submits work that is not counted here, and announces its end.
     Told,
     /// As above, but nobody says when it is gone: its handle is used only in calls whose caller names the stream, and what is
     /// released in it is marked at once.

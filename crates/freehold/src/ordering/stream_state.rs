@@ -1,9 +1,9 @@
-//! What the library knows of a stream. Which work was put in, how far the device has come, and which other streams
-//! it has waited for.
+//! The library's state of a stream: which work was submitted, how far the device has come, and which other streams it
+//! has waited for.
 //!
-//! Work has a seq, counted from 1 after it was put in. So a fence that is written now with the seq of now has
-//! all work up to that seq before it, whichever threads put it there. A fence is a word of pinned memory that the
-//! device writes, or, where it cannot, an event.
+//! An operation's seq counts from 1 and is assigned after the operation was submitted. So a fence that is recorded with
+//! the current seq comes after all work up to that seq, whichever threads submitted it. A fence is a word of pinned
+//! memory that the device writes or, if it cannot, an event.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use crate::ordering::fence_words::FenceWord;
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::transfer_slot::TransferSlots;
 
-/// How many launches a stream_state remembers by name.
+/// How many launches a stream remembers by kernel.
 const RECENT: usize = 64;
 
-/// Of so many looks at a word, one asks the driver too.
+/// How many reads of a word go by between two queries of the driver.
 const ASKED_EVERY: u32 = 1024;
 
 /// The one seq of a stream in a private pool: the release of the pool.
@@ -32,50 +32,50 @@ pub(crate) struct StreamState {
     pub(crate) id: StreamId,
     pub(crate) context: ContextId,
     pub(crate) raw: handle::Stream,
-    /// Its gate is held wherever the driver is called about the stream, so that the context is not destroyed meanwhile.
+    /// Its gate is held during driver calls about the stream, so that the context is not destroyed meanwhile.
     pub(super) context_state: Arc<ContextState>,
-    /// How many pieces of work, and waits for other streams, were put in.
+    /// How many operations, including waits for other streams, were submitted.
     pub(super) enqueued: AtomicU64,
-    /// The seq up to which the device is known to have come.
+    /// The seq up to which work is known to be complete.
     completed: AtomicU64,
     /// The kernel of each of the last launches: its seq in the upper half, its number in the lower one.
     recent: [AtomicU64; RECENT],
     pub(super) origin: StreamOrigin,
-    /// The seq that the last release waits for, in a stream whose end nobody tells.
+    /// The seq that the last release waits for, in a stream whose end is not announced.
     pub(super) released: AtomicU64,
-    /// The thread whose default stream it is: no other can name it.
+    /// The thread whose default stream it is: no other thread can name it.
     thread: Option<ThreadId>,
-    /// Whether the stream itself is gone. No work is put in any more.
+    /// Whether the stream itself is gone. No work is submitted any more.
     pub(super) retired: AtomicBool,
-    /// Whether others were told the handle, and may capture the stream.
+    /// Whether foreign code has the handle, and may capture the stream.
     handed_out: AtomicBool,
     signals: Mutex<FenceSignals>,
-    /// The positions of other streams that this one waits for before its next work.
+    /// The seqs of other streams that this one waits for before its next work.
     waited: Mutex<BTreeMap<StreamId, u64>>,
-    /// How many waits were put in. Held while one is, and by who keeps others from it.
+    /// How many waits were submitted. Held while one is submitted, and to prevent that.
     waits: Mutex<u64>,
-    /// The word that the device writes, where it can.
+    /// The word that the device writes, if it can.
     pub(super) fence_word: Option<FenceWord>,
 }
 
-/// What was put into the stream so that others hear of it.
+/// What was recorded in the stream so that the host and other streams can wait for it.
 #[derive(Debug)]
 pub(super) struct FenceSignals {
     /// The seq of the last fence.
     pub(super) fenced: u64,
-    /// For streams that wait, recorded anew for each seq that is not covered. Nothing of a stream that has ended.
+    /// For streams that wait; recorded anew for each seq that is not covered. `None` once the stream has ended.
     pub(super) event: Option<Event>,
     pub(super) recorded: u64,
     /// How many threads wait for that event.
     pub(super) waiters: usize,
-    /// Marks of a device that cannot write words, oldest first, and events to use again.
+    /// Fences of a device that cannot write words, oldest first, and events to reuse.
     pub(super) events: VecDeque<(Event, u64)>,
     pub(super) spare: Vec<Event>,
 }
 
 impl FenceSignals {
     pub(super) fn event(&self) -> Event {
-        self.event.expect("who asks for the event of a stream has seen that it has not ended")
+        self.event.expect("the stream has not ended")
     }
 }
 
@@ -113,7 +113,7 @@ impl StreamState {
         }
     }
 
-    /// The stream_state of a stream that others made.
+    /// Makes the state of a stream that foreign code created.
     pub(crate) fn foreign(
         id: StreamId,
         context_state: Arc<ContextState>,
@@ -129,9 +129,8 @@ impl StreamState {
         self.origin != StreamOrigin::Own
     }
 
-    /// The seq behind everything that was put in so far, by others too: their work is not counted, so that in their
-    /// streams it is one that nobody has come to before a fence is made. The last fence of a stream that is gone is behind
-    /// everything.
+    /// Returns the seq after everything submitted so far. Foreign work is not counted, so in a foreign stream this is a
+    /// seq that no work reaches before a fence is recorded. The last fence of a retired stream comes after everything.
     pub(crate) fn next_seq(&self) -> u64 {
         if self.origin == StreamOrigin::Captured {
             return POOL_RELEASED;
@@ -139,7 +138,8 @@ impl StreamState {
         self.enqueued.load(Ordering::Acquire) + u64::from(self.is_foreign() && !self.is_retired())
     }
 
-    /// The seq behind all that was released. As [`next_seq`](Self::next_seq), but where every release is marked at once.
+    /// Returns the seq after all releases. Like [`next_seq`](Self::next_seq), except where every release records a
+    /// fence at once.
     pub(crate) fn released_seq(&self) -> u64 {
         match self.origin {
             StreamOrigin::Own | StreamOrigin::Told => self.next_seq(),
@@ -148,8 +148,7 @@ impl StreamState {
         }
     }
 
-    /// Marks what was put in so far, if the stream may be gone before anybody asks how far it has come. For who releases
-    /// something in it.
+    /// Records a fence after a release, if the stream may be gone before anything queries it.
     pub(crate) fn fence_release(&self) -> Result<(), CallError> {
         if self.origin != StreamOrigin::Untold {
             return Ok(());
@@ -159,7 +158,7 @@ impl StreamState {
         self.record_fence(seq)
     }
 
-    /// Whether this thread can name the stream: not where it is another thread's default stream.
+    /// Whether this thread can name the stream: it is not another thread's default stream.
     pub(crate) fn is_this_threads(&self) -> bool {
         self.thread.is_none_or(|thread| thread == ThreadId::current())
     }
@@ -169,63 +168,65 @@ impl StreamState {
         self.thread.is_some()
     }
 
-    /// Whether the stream can be named by this thread, and is not being captured: then no fence can be made.
+    /// Whether a fence can be recorded: this thread can name the stream, and it is not being captured.
     pub(crate) fn can_record_fence(&self) -> Result<bool, CallError> {
         if !self.is_this_threads() {
             return Ok(false);
         }
-        // SAFETY: the stream is this library's own, or one for whose handle its user vouches.
+        // SAFETY: the stream is the library's own, or its user vouches for the handle.
         self.backend().foreign_streams().map_or(Ok(true), |foreign| unsafe { foreign.can_record(self.raw) })
     }
 
-    /// Whether a wait for `seq` would record an event in a stream that others capture, whose capture the waiter would then join.
+    /// Whether a wait for `seq` would record an event in a stream that is being captured, so that the waiter would join
+    /// the capture.
     pub(crate) fn is_captured_before(&self, seq: u64) -> Result<bool, CallError> {
         self.is_captured_unless(seq, |signals| signals.recorded >= seq)
     }
 
-    /// Whether no fence of `seq` is on its way, nor can be, because others capture the stream.
+    /// Whether no fence for `seq` was recorded, nor can be, because the stream is being captured.
     pub(crate) fn is_captured_before_fence(&self, seq: u64) -> Result<bool, CallError> {
         self.is_captured_unless(seq, |signals| signals.fenced >= seq)
     }
 
-    /// Whether others capture the stream, which they can only where they were told its handle, and nothing tells when it passes `seq`.
+    /// Whether foreign code, which must have the handle, captures the stream, and nothing recorded yet shows when it
+    /// completes `seq`.
     fn is_captured_unless(&self, seq: u64, is_told: impl Fn(&FenceSignals) -> bool) -> Result<bool, CallError> {
         if !self.is_handed_out() || self.is_complete(seq) {
             return Ok(false);
         }
         let _shared = self.context_state.enter();
-        // The stream is not destroyed while the lock is held. One that has retired has recorded its last seq.
+        // The stream is not destroyed while the lock is held. A retired stream has recorded its last seq.
         let signals = self.signals();
         Ok(!is_told(&signals) && !self.is_retired() && !self.can_record_fence()?)
     }
 
-    /// Whether the handle means the stream until somebody says otherwise, so that calls may name it which its user did not.
+    /// Whether the handle stays valid until its end is announced, so that calls may name it that its user did not make.
     fn can_be_named(&self) -> bool {
         matches!(self.origin, StreamOrigin::Own | StreamOrigin::Told)
     }
 
-    /// The fence of everything that was put in so far.
+    /// Returns the fence after everything submitted so far.
     pub(crate) fn current_fence(&self) -> Fence {
         Fence { stream: self.id, seq: self.enqueued.load(Ordering::Acquire) }
     }
 
-    /// Counts a piece of work that was put in, and returns its seq.
+    /// Counts an operation that was submitted, and returns its seq.
     pub(crate) fn count_work(&self) -> u64 {
         self.enqueued.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Remembers that the work at `seq` was a launch.
+    /// Remembers that the operation at `seq` was a launch.
     pub(crate) fn remember_launch(&self, seq: u64, kernel: u32) {
         let entry = (seq << 32) | u64::from(kernel);
         self.recent[seq as usize % RECENT].store(entry, Ordering::Relaxed);
     }
 
-    /// The launches that the device is not known to have passed, as positions and numbers of kernels, and how many pieces
-    /// of work there are of which that is not known any more.
+    /// Returns the launches that are not known to be complete, as seqs and kernel numbers, and how many older
+    /// operations are no longer remembered.
     pub(crate) fn pending_launches(&self) -> (Vec<(u64, u32)>, u64) {
         let (passed, put) = (self.completed_seq(), self.enqueued.load(Ordering::Acquire));
         let oldest = put.saturating_sub(RECENT as u64).max(passed);
-        // A stream that has ended has passed everything, and more.
+        // The completed seq of an ended stream is beyond its work.
         let launches = (oldest.saturating_add(1)..=put).filter_map(|seq| {
             let entry = self.recent[seq as usize % RECENT].load(Ordering::Relaxed);
             (entry >> 32 == seq & 0xffff_ffff).then_some((seq, entry as u32))
@@ -233,17 +234,17 @@ impl StreamState {
         (launches.collect(), oldest - passed)
     }
 
-    /// Whether the device has come to `seq`, as far as that can be told without the driver.
+    /// Whether work up to `seq` is known to be complete, without calling the driver.
     pub(crate) fn is_complete(&self, seq: u64) -> bool {
         self.completed.load(Ordering::Acquire) >= seq || self.completed_seq() >= seq
     }
 
-    /// Whether everything that was put in has been done.
+    /// Whether everything submitted is known to be complete.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_complete(self.enqueued.load(Ordering::Acquire))
     }
 
-    /// The seq up to which the device is known to have come.
+    /// Returns the seq up to which work is known to be complete.
     fn completed_seq(&self) -> u64 {
         match &self.fence_word {
             Some(slot) => {
@@ -254,12 +255,12 @@ impl StreamState {
         }
     }
 
-    /// Notes that the device has come to `seq`.
+    /// Notes that work up to `seq` is complete.
     pub(crate) fn note_complete(&self, seq: u64) {
         self.completed.fetch_max(seq, Ordering::AcqRel);
     }
 
-    /// Asks the driver how far events have come, on a device that writes no words.
+    /// Queries the events of a device that writes no words.
     pub(crate) fn refresh(&self) -> Result<(), CallError> {
         if self.fence_word.is_some() {
             return Ok(());
@@ -267,7 +268,7 @@ impl StreamState {
         let _shared = self.context_state.enter();
         let mut signals = self.signals();
         while let Some(&(fence, seq)) = signals.events.front() {
-            // SAFETY: the stream_state destroys its events when it ends, behind this lock.
+            // SAFETY: the events are destroyed when the stream ends, under this lock.
             if !unsafe { self.backend().is_complete(fence) }? {
                 break;
             }
@@ -278,8 +279,8 @@ impl StreamState {
         Ok(())
     }
 
-    /// Sees to it that the host will hear when `seq` has passed. One fence serves all positions up to it. A stream that is gone
-    /// has had its last fence: its handle may mean another one.
+    /// Records a fence so that the host sees when `seq` is complete. One fence serves all seqs up to it. A retired
+    /// stream has had its last fence: its handle may now name another stream.
     pub(crate) fn record_fence(&self, seq: u64) -> Result<(), CallError> {
         if self.is_retired() || self.origin == StreamOrigin::Captured {
             return Ok(());
@@ -287,14 +288,14 @@ impl StreamState {
         self.record_fence_named(seq)
     }
 
-    /// As [`record_fence`](Self::record_fence), for who knows that the handle means the stream.
+    /// Like [`record_fence`](Self::record_fence), for callers that know that the handle is valid.
     pub(super) fn record_fence_named(&self, seq: u64) -> Result<(), CallError> {
         if self.is_complete(seq) {
             return Ok(());
         }
         let _shared = self.context_state.enter();
         let mut signals = self.signals();
-        // Asked again under the lock: the stream may have been destroyed meanwhile, behind its last fence.
+        // Checked again under the lock: the stream may have been destroyed meanwhile, after its last fence.
         if signals.fenced >= seq || self.is_complete(seq) {
             return Ok(());
         }
@@ -306,14 +307,15 @@ impl StreamState {
         }
         let now = self.enqueued.load(Ordering::Acquire);
         match &self.fence_word {
-            // SAFETY: the stream is there while the lock is held, for it is retired behind it. Its slot stays until the stream_state has ended.
+            // SAFETY: the stream exists while the lock is held, since it is retired under it. Its word stays until the
+            // stream has ended.
             Some(slot) => unsafe { self.words().write_value(self.raw, slot.address, now) }?,
             None => {
                 let fence = match signals.spare.pop() {
                     Some(event) => event,
                     None => self.backend().create_event()?,
                 };
-                // SAFETY: as above; the event is the stream_state's own.
+                // SAFETY: as above; the event is this state's own.
                 if let Err(error) = unsafe { self.backend().record(fence, self.raw) } {
                     signals.spare.push(fence);
                     return Err(error);
@@ -325,8 +327,8 @@ impl StreamState {
         Ok(())
     }
 
-    /// [`record_fence`](Self::record_fence), unless an earlier fence is on its way: the next one, after that has passed, serves this seq
-    /// too. So a stream that works has one fence on its way, however much is released.
+    /// Calls [`record_fence`](Self::record_fence), unless an earlier fence is pending: the next one, after that is
+    /// complete, serves this seq too. So a busy stream has one pending fence, however many releases there are.
     pub(crate) fn record_fence_coalesced(&self, seq: u64) -> Result<(), CallError> {
         let marked = self.signals().fenced;
         if self.origin == StreamOrigin::Untold {
@@ -335,31 +337,32 @@ impl StreamState {
         if marked > 0 && !self.is_complete(marked) { Ok(()) } else { self.record_fence(seq) }
     }
 
-    /// Asks the driver whether everything that was put in has been done, where that is not known.
+    /// Asks the driver whether everything submitted is complete, unless that is known.
     pub(crate) fn query(&self) -> Result<(), CallError> {
         if !self.can_be_named() {
             return Ok(());
         }
         let now = self.released_seq();
         let _shared = self.context_state.enter();
-        // The stream is not destroyed by another thread while the lock is held.
+        // No other thread destroys the stream while the lock is held.
         let _signals = self.signals();
-        // The last fence of a stream that is gone tells of its end.
+        // The last fence of a retired stream shows its end.
         let can_be_captured = self.is_foreign() || self.is_handed_out();
         if self.is_retired() || self.is_complete(now) || (can_be_captured && !self.can_record_fence()?) {
             return Ok(());
         }
-        // Before the driver is asked: what others put in meanwhile is behind the next seq.
+        // Before the query: foreign work submitted meanwhile comes after the next seq.
         self.enqueued.fetch_max(now, Ordering::AcqRel);
-        // SAFETY: the stream is there while the lock is held, for it is retired behind it.
+        // SAFETY: the stream exists while the lock is held, since it is retired under it.
         if unsafe { self.backend().is_idle(self.raw) }? {
             self.note_complete(now);
         }
         Ok(())
     }
 
-    /// Whether everything that was put in has been done, others' work too where they can be asked: not where the stream is another
-    /// thread's, which may never ask again. Nothing is put into the state of a private pool, whose stream may be gone.
+    /// Whether everything submitted is complete, including foreign work if the driver can be asked about it: it cannot
+    /// if the stream is another thread's, which may never query it again. Nothing is submitted to the stream of a
+    /// private pool, which may be gone.
     pub(crate) fn is_quiet(&self) -> Result<bool, CallError> {
         if self.origin == StreamOrigin::Captured {
             return Ok(true);
@@ -373,26 +376,26 @@ impl StreamState {
         Ok(self.is_idle() && self.origin == StreamOrigin::Told && !self.can_record_fence()?)
     }
 
-    /// Forgets what was waited for of a stream that has ended.
+    /// Forgets the waits for a stream that has ended.
     pub(crate) fn forget(&self, ended: StreamId) {
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).remove(&ended);
     }
 
-    /// Whether this stream can be told to wait for another: not where either is captured, or another thread's.
+    /// Whether this stream can wait for another: neither is being captured or belongs to another thread.
     pub(crate) fn can_wait_for(&self, other: &Self) -> Result<bool, CallError> {
         Ok(!other.is_retired() && other.can_be_named() && self.can_record_fence()? && other.can_record_fence()?)
     }
 
-    /// Lets this stream's next work wait, on the device, until `other` has passed `seq`. Whether it has to.
+    /// Makes this stream's next work wait, on the device, until `other` has completed `seq`. Returns whether it has to.
     pub(crate) fn wait_for(&self, other: &StreamState, seq: u64) -> Result<bool, CallError> {
         if self.has_waited(other.id, seq) || other.is_complete(seq) {
             return Ok(false);
         }
-        // Before the other's lock, which is held for moments.
+        // Before the other's lock, which is held briefly.
         let mut waits = self.waits();
         let recorded = {
             let (_own, _shared) = (self.context_state.enter(), other.context_state.enter());
-            // The context of this stream may have been destroyed meanwhile: then no work comes any more.
+            // The context of this stream may have been destroyed meanwhile: then no work follows.
             if self.is_retired() {
                 return Ok(false);
             }
@@ -406,11 +409,12 @@ impl StreamState {
                     other.enqueued.fetch_max(seq, Ordering::AcqRel);
                 }
                 let now = other.enqueued.load(Ordering::Acquire);
-                // SAFETY: the other stream is there while its lock is held: one that has retired has recorded its last seq.
+                // SAFETY: the other stream exists while its lock is held: a retired stream has recorded its last seq.
                 unsafe { other.backend().record(signals.event(), other.raw) }?;
                 signals.recorded = now;
             }
-            // SAFETY: whoever puts work in holds this stream; the event is the other stream_state's, which ends behind its lock.
+            // SAFETY: the thread that submits work holds this stream; the event belongs to the other state, which ends
+            // under its lock.
             unsafe { self.backend().stream_wait_event(self.raw, signals.event()) }?;
             signals.recorded
         };
@@ -419,8 +423,8 @@ impl StreamState {
         Ok(true)
     }
 
-    /// [`wait_for`](Self::wait_for) the end of a transfer that the host tells of. A stream that awaits no words is held up by the
-    /// host, which waits here.
+    /// Like [`wait_for`](Self::wait_for), for the end of a transfer that the host announces. If the stream cannot wait
+    /// for words, this waits on the host.
     pub(crate) fn wait_for_transfer(&self, transfer_slots: &TransferSlots, fence: Fence) -> Result<bool, CallError> {
         let (slot, seq) = (transfer_slots.of(fence.stream), fence.seq);
         if self.has_waited(fence.stream, seq) || slot.is_complete(seq) {
@@ -437,7 +441,8 @@ impl StreamState {
             if self.is_retired() {
                 return Ok(false);
             }
-            // SAFETY: whoever puts work in holds this stream. The words of transfer_slots stay as long as the device.
+            // SAFETY: the thread that submits work holds this stream. The words of transfer slots stay as long as the
+            // device.
             unsafe { self.words().wait_value(self.raw, address, seq) }?;
         }
         self.note_waited(fence.stream, seq);
@@ -447,8 +452,8 @@ impl StreamState {
 
     /// Notes that this stream's next work comes after `seq` of another.
     fn note_waited(&self, other: StreamId, seq: u64) {
-        // The wait has a seq like work: a fence of this stream's tells of the other's only behind it. Whoever finds it
-        // in the list finds it counted.
+        // The wait has a seq like an operation: only a fence of this stream after that seq covers the other's. A thread
+        // that finds the wait in the list finds it counted.
         self.count_work();
         let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = waited.entry(other).or_insert(0);
@@ -466,25 +471,26 @@ impl StreamState {
                 .is_some_and(|&waited| waited >= seq)
     }
 
-    /// How many waits were put in. None is while the guard lives: who puts one in adds one to it, behind the count of its seq.
+    /// How many waits were submitted. None is submitted while the guard lives: a thread that submits one increments it,
+    /// after counting its seq.
     pub(crate) fn waits(&self) -> MutexGuard<'_, u64> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits on the host until everything that was put in so far is done. For who holds the stream: it is not destroyed
-    /// meanwhile.
+    /// Waits on the host until everything submitted so far is complete. The caller holds the stream, so it is not
+    /// destroyed meanwhile.
     pub(crate) fn synchronize(&self) -> Result<(), CallError> {
         let now = self.enqueued.load(Ordering::Acquire);
         let _shared = self.context_state.enter();
         if !self.is_complete(now) {
-            // SAFETY: whoever calls this holds the stream, and the context is not destroyed while it is shared.
+            // SAFETY: the caller holds the stream, and the context is not destroyed while its gate is held shared.
             unsafe { self.backend().wait_until_idle(self.raw) }?;
             self.note_complete(now);
         }
         Ok(())
     }
 
-    /// Waits on the host until the stream has nothing left, neither to do nor to wait for. For who holds the stream.
+    /// Waits on the host until the stream is idle. The caller holds the stream.
     pub(crate) fn wait_until_idle(&self) -> Result<(), CallError> {
         let now = self.enqueued.load(Ordering::Acquire);
         let _shared = self.context_state.enter();
@@ -494,7 +500,7 @@ impl StreamState {
         Ok(())
     }
 
-    /// Waits on the host until the device has come to `seq`.
+    /// Waits on the host until work up to `seq` is complete.
     pub(crate) fn wait_on_host(&self, seq: u64) -> Result<(), CallError> {
         if self.is_complete(seq) {
             return Ok(());
@@ -507,14 +513,14 @@ impl StreamState {
             }
             if signals.recorded < seq {
                 let now = self.enqueued.load(Ordering::Acquire);
-                // SAFETY: the stream is there while the lock is held: one that has retired has recorded its last seq.
+                // SAFETY: the stream exists while the lock is held: a retired stream has recorded its last seq.
                 unsafe { self.backend().record(signals.event(), self.raw) }?;
                 signals.recorded = now;
             }
             signals.waiters += 1;
             (signals.event(), signals.recorded)
         };
-        // SAFETY: a stream_state with waiters does not end, and so keeps its event.
+        // SAFETY: a stream with waiters does not end, and so keeps its event.
         let waited = unsafe { self.backend().wait(event) };
         self.signals().waiters -= 1;
         waited?;
@@ -522,20 +528,20 @@ impl StreamState {
         Ok(())
     }
 
-    /// Waits on the host until a fence at `seq`, which is on its way, has passed. What was put in behind the fence, which may
-    /// wait for the caller itself, is not waited for.
+    /// Waits on the host until a recorded fence at `seq` is complete. Work after the fence, which may wait for the
+    /// caller itself, is not waited for.
     pub(crate) fn wait_recorded(&self, seq: u64) -> Result<(), CallError> {
         let mut looked = 0_u32;
         while !self.is_complete(seq) {
             looked = looked.wrapping_add(1);
-            // A word is looked at for nothing. The driver is asked seldom: a device that has failed says so, and writes no word
-            // any more.
+            // Reading a word is free. The driver is queried rarely: it reports a device that has failed, which writes
+            // no words any more.
             if self.fence_word.is_none() || looked.is_multiple_of(ASKED_EVERY) {
                 self.refresh()?;
                 let _shared = self.context_state.enter();
                 let event = self.signals().event;
                 if let Some(event) = event {
-                    // SAFETY: the stream_state has a fence on its way, and so has not ended: its event is there.
+                    // SAFETY: the stream has a pending fence, and so has not ended: its event exists.
                     unsafe { self.backend().is_complete(event) }?;
                 }
             }
@@ -544,7 +550,7 @@ impl StreamState {
         Ok(())
     }
 
-    /// Notes that others are told the handle.
+    /// Notes that foreign code gets the handle.
     pub(crate) fn hand_out(&self) {
         self.handed_out.store(true, Ordering::Relaxed);
     }
@@ -562,9 +568,9 @@ impl StreamState {
         &*self.context_state.backend
     }
 
-    /// For who has seen that there are some.
+    /// Only for callers that have seen that there are some.
     fn words(&self) -> &dyn StreamMemOps {
-        self.backend().stream_mem_ops().expect("streams and transfer_slots have words where the device writes them")
+        self.backend().stream_mem_ops().expect("fence words exist only on devices that write them")
     }
 
     pub(crate) fn context_state(&self) -> &Arc<ContextState> {

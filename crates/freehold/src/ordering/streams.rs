@@ -1,7 +1,7 @@
-//! All streams of a device, and the transfers beside them: which fences are complete, how they are recorded, and whether nothing is
-//! pending.
+//! All streams of a device, and the transfer slots: which fences are complete, how they are recorded, and whether
+//! anything is pending.
 //!
-//! The list is locked for moments, never while the driver is called. What a refused call means is not known here.
+//! The list's lock is held briefly, never during a driver call. The device interprets the errors of refused calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +22,10 @@ pub(crate) struct Streams {
     /// The primary context.
     backend: Arc<dyn Backend>,
     states: Mutex<States>,
-    /// Who is lent memory, and is no stream.
+    /// Accesses that are not in a stream.
     pub(crate) transfer_slots: TransferSlots,
     fence_words: FenceWords,
-    /// Whether others were told the handle of a stream, and may capture it.
+    /// Whether foreign code has the handle of a stream, and may capture it.
     has_handed_out: AtomicBool,
 }
 
@@ -51,13 +51,13 @@ impl Streams {
         self.backend.stream_mem_ops().is_some()
     }
 
-    /// Makes a stream and its stream_state.
+    /// Creates a stream and its state.
     pub(crate) fn add(&self, context_state: &Arc<ContextState>) -> Result<Arc<StreamState>, CallError> {
         let make = || make(&*context_state.backend);
         self.add_state(make, |id, made, slot| StreamState::new(id, context_state.clone(), made, slot))
     }
 
-    /// Makes the stream_state of a stream that others made.
+    /// Makes the state of a stream that foreign code created.
     pub(crate) fn add_foreign(
         &self,
         raw: handle::Stream,
@@ -69,7 +69,7 @@ impl Streams {
         self.add_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
     }
 
-    /// Adds the state of a stream that `make` makes, with a fence word where streams write them.
+    /// Adds the state that `make` returns, with a fence word if streams write words.
     fn add_state(
         &self,
         make: impl FnOnce() -> Result<(handle::Stream, Event), CallError>,
@@ -85,7 +85,7 @@ impl Streams {
         Ok(stream_state)
     }
 
-    /// The stream of a number, unless it has ended and was forgotten.
+    /// Returns the stream with a number, unless it has ended and was forgotten.
     pub(crate) fn get(&self, id: StreamId) -> Option<Arc<StreamState>> {
         self.states().live.get(&id).cloned()
     }
@@ -102,14 +102,15 @@ impl Streams {
         self.states().live.values().filter(|stream_state| stream_state.context == context).cloned().collect()
     }
 
-    /// Everything that was put into streams of all contexts so far, and all that was lent.
+    /// Returns a fence after everything submitted to all streams of all contexts, and the fences of all transfers.
     pub(crate) fn fences_of_all(&self) -> Vec<Fence> {
         let mut fences: Vec<_> = self.states().live.values().map(|stream_state| stream_state.current_fence()).collect();
         fences.extend(self.transfer_slots.fences());
         fences
     }
 
-    /// Whether the device has come to a fence, without asking the driver. A stream that is gone has passed everything.
+    /// Whether a fence is known to be complete, without calling the driver. A forgotten stream has completed
+    /// everything.
     pub(crate) fn is_complete(&self, fence: Fence) -> bool {
         if TransferSlot::is_transfer(fence.stream) {
             return self.transfer_slots.of(fence.stream).is_complete(fence.seq);
@@ -117,7 +118,7 @@ impl Streams {
         self.get(fence.stream).is_none_or(|stream_state| stream_state.is_complete(fence.seq))
     }
 
-    /// Whether the device has come to a fence, asking the driver if need be.
+    /// Whether a fence is complete, calling the driver if necessary.
     pub(crate) fn is_complete_by_now(&self, fence: Fence) -> Result<bool, CallError> {
         if let Some(stream_state) = self.get(fence.stream)
             && !stream_state.is_complete(fence.seq)
@@ -127,18 +128,18 @@ impl Streams {
         Ok(self.is_complete(fence))
     }
 
-    /// Notes that others are told the handle of a stream.
+    /// Notes that foreign code gets the handle of a stream.
     pub(crate) fn hand_out(&self, stream_state: &StreamState) {
         stream_state.hand_out();
         self.has_handed_out.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a wait for a fence would be recorded in a stream that others capture.
+    /// Whether a wait for a fence would be recorded in a stream that is being captured.
     pub(crate) fn is_captured_before(&self, fence: Fence) -> Result<bool, CallError> {
         self.is_captured(fence, StreamState::is_captured_before)
     }
 
-    /// Whether a capture of others keeps a fence from being recorded.
+    /// Whether a capture keeps a fence from being recorded.
     pub(crate) fn is_captured_before_fence(&self, fence: Fence) -> Result<bool, CallError> {
         self.is_captured(fence, StreamState::is_captured_before_fence)
     }
@@ -154,7 +155,7 @@ impl Streams {
         self.get(fence.stream).map_or(Ok(false), |stream_state| is_captured(&stream_state, fence.seq))
     }
 
-    /// Waits on the host until the device, or who was lent memory, has come to a fence.
+    /// Waits on the host until a fence is complete.
     pub(crate) fn wait_on_host(&self, fence: Fence) -> Result<(), CallError> {
         if TransferSlot::is_transfer(fence.stream) {
             self.transfer_slots.wait(fence);
@@ -164,23 +165,23 @@ impl Streams {
         Ok(())
     }
 
-    /// A slot that serves nobody.
+    /// Takes a free transfer slot.
     pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>, CallError> {
         self.transfer_slots.take(&self.fence_words, self.backend.stream_mem_ops())
     }
 
-    /// Sees to it that the host will hear of these.
+    /// Records these fences, so that the host sees when they are complete.
     pub(crate) fn record_fences(&self, fences: &[Fence]) -> Result<(), CallError> {
         self.at_each(fences, StreamState::record_fence)
     }
 
-    /// Sees to it that the host will hear of these sooner or later: at once where no fence is on its way, else with the next
-    /// one, which a later release makes, or a request that finds nothing.
+    /// Records these fences, at once if no fence is pending in their stream, otherwise with the next one, which a later
+    /// release or a request that finds no memory records.
     pub(crate) fn record_fences_coalesced(&self, fences: &[Fence]) -> Result<(), CallError> {
         self.at_each(fences, StreamState::record_fence_coalesced)
     }
 
-    /// Calls `act` for each fence whose stream is still there.
+    /// Calls `act` for each fence whose stream still exists.
     fn at_each(
         &self,
         fences: &[Fence],
@@ -190,7 +191,7 @@ impl Streams {
         there.into_iter().try_for_each(|(stream_state, seq)| act(&stream_state, seq))
     }
 
-    /// Asks the driver how far streams have come, on a device that writes no words.
+    /// Queries all streams of a device that writes no words.
     pub(crate) fn refresh(&self) -> Result<(), CallError> {
         if self.writes_words() { Ok(()) } else { self.each(StreamState::refresh) }
     }
@@ -200,28 +201,28 @@ impl Streams {
         self.each(StreamState::query)
     }
 
-    /// Calls `act` for each stream, without the lock of their list.
+    /// Calls `act` for each stream, without holding the list's lock.
     fn each(&self, act: impl Fn(&StreamState) -> Result<(), CallError>) -> Result<(), CallError> {
         self.all().iter().try_for_each(|stream_state| act(stream_state))
     }
 
-    /// Whether nothing of ours is pending in a context.
+    /// Whether nothing that the library submitted is pending in a context.
     pub(crate) fn is_idle(&self, context: ContextId) -> bool {
         self.of_context(context).iter().all(|stream_state| stream_state.is_idle())
     }
 
-    /// Whether nothing of ours is pending anywhere.
+    /// Whether nothing that the library submitted is pending anywhere.
     pub(crate) fn is_all_idle(&self) -> bool {
         self.states().live.values().all(|stream_state| stream_state.is_idle())
     }
 
-    /// Makes a call that waits for all work of a context, if there is none.
+    /// Makes a call that waits for all work of a context, if nothing is pending.
     pub(crate) fn with_idle_context(
         &self,
         context_state: &ContextState,
         call: impl FnOnce() -> Result<(), CallError>,
     ) -> Result<bool, CallError> {
-        // Asked before the gate is taken, which asking enters.
+        // Queried before the gate is held, since a query enters it.
         for stream_state in self.of_context(context_state.id) {
             stream_state.query()?;
             if !stream_state.is_idle() {
@@ -235,10 +236,10 @@ impl Streams {
         call().map(|()| true)
     }
 
-    /// Makes a call that waits for all work of the device, if there is none. The caller is in no gate.
+    /// Makes a call that waits for all work of the device, if nothing is pending. The caller must not be inside a gate.
     pub(crate) fn with_idle_device(&self, call: impl FnOnce() -> Result<(), CallError>) -> Result<bool, CallError> {
         let streams = self.all();
-        // Asked before the gates are taken, which asking enters.
+        // Queried before the gates are held, since a query enters them.
         for stream_state in &streams {
             if !stream_state.is_quiet()? {
                 return Ok(false);
@@ -254,7 +255,7 @@ impl Streams {
         call().map(|()| true)
     }
 
-    /// Forgets streams that are gone and have passed their last work, each behind a call of `end`.
+    /// Forgets streams that are gone and have completed their last work, calling `end` for each first.
     pub(crate) fn forget_ended(&self, end: impl Fn(&StreamState)) -> Result<(), CallError> {
         let is_of_interest =
             |stream_state: &&Arc<StreamState>| stream_state.is_retired() || stream_state.fence_word().is_none();
@@ -278,8 +279,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Forgets the streams of a context that is about to be destroyed, so that nobody asks the driver about them: these. Their
-    /// words may still be written until it is.
+    /// Forgets the streams of a context that is about to be destroyed, so that the driver is not asked about them, and
+    /// returns them. Their words may still be written until then.
     pub(crate) fn forget_context(&self, context: ContextId) -> Vec<Arc<StreamState>> {
         let streams = self.of_context(context);
         for stream_state in &streams {
@@ -296,13 +297,13 @@ impl Streams {
         }
     }
 
-    /// Frees the words of all streams and transfers, which waits for all work of the primary context (fact 2.1).
+    /// Frees the words of all streams and transfers, which waits for all work of the primary context.
     ///
     /// # Safety
     /// There are no streams and no transfers any more, nor will there be.
     pub(crate) unsafe fn free_words(&self) -> Result<(), CallError> {
         match self.backend.stream_mem_ops() {
-            // SAFETY: every slot was of a stream or a transfer, and the caller vouches that there are none.
+            // SAFETY: every word was of a stream or a transfer, and the caller vouches that there are none.
             Some(words) => unsafe { self.fence_words.free(words) },
             None => Ok(()),
         }
@@ -319,12 +320,12 @@ impl Streams {
     }
 }
 
-/// Makes a stream and an event for others to wait for it.
+/// Creates a stream, and an event by which others wait for it.
 fn make(backend: &dyn Backend) -> Result<(handle::Stream, handle::Event), CallError> {
     let raw = backend.create_stream()?;
     match backend.create_event() {
         Ok(event) => Ok((raw, event)),
-        // SAFETY: the stream was made above, and nobody knows of it.
+        // SAFETY: the stream was created above, and nothing else uses it.
         Err(error) => unsafe { backend.destroy_stream(raw) }.and(Err(error)),
     }
 }

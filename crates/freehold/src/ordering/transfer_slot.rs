@@ -1,6 +1,6 @@
-//! Lanes: how far the host, or an engine that it drives, has come with memory that it was lent. A slot is to such a transfer what
-//! a stream is to work: it has positions, and a word of pinned memory that tells of them, which the host writes and streams await.
-//! Knows nothing of the memory.
+//! Transfer slots: the progress of accesses by the host, or by an engine that it drives. A slot is for transfers what a
+//! stream is for work: it has seqs, and a word of pinned memory that the host writes and streams wait for. Knows
+//! nothing of the memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,39 +10,39 @@ use freehold_driver::{CallError, StreamMemOps};
 use crate::ledger::{Fence, StreamId};
 use crate::ordering::fence_words::{FenceWord, FenceWords};
 
-/// What tells the number of a slot from that of a stream.
+/// Distinguishes the number of a slot from that of a stream.
 const TRANSFER: u32 = 1 << 31;
 
-/// A slot serves one transfer at a time, so that none waits for another's end.
+/// A slot serves one transfer at a time, so that no transfer waits for another.
 #[derive(Debug)]
 pub(crate) struct TransferSlot {
     id: StreamId,
-    /// The seq of the last transfer that began, and of the last that ended. Written by who has the slot.
+    /// The seqs of the last transfer that began and of the last that ended. Written by the holder of the slot.
     begun: AtomicU64,
     ended: AtomicU64,
-    /// The word that streams await, where they can.
+    /// The word that streams wait for, if they can.
     fence_word: Option<FenceWord>,
 }
 
-/// All transfer_slots of a device. They live as long as it does.
+/// All transfer slots of a device. They live as long as it does.
 #[derive(Debug, Default)]
 pub(crate) struct TransferSlots {
     slots: Mutex<Slots>,
-    /// Tells threads that wait of every end.
+    /// Notified at the end of each transfer.
     ends: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
     all: Vec<Arc<TransferSlot>>,
-    /// Those without a transfer, the last used one last.
+    /// Slots without a transfer, the last used one last.
     free: Vec<Arc<TransferSlot>>,
     /// How many threads wait for an end.
     waiters: usize,
 }
 
 impl TransferSlot {
-    /// Whether a fence is of a slot, and not of a stream.
+    /// Whether a fence belongs to a transfer slot rather than to a stream.
     pub(crate) fn is_transfer(stream: StreamId) -> bool {
         stream.0 & TRANSFER != 0
     }
@@ -51,10 +51,10 @@ impl TransferSlot {
         self.id
     }
 
-    /// That of no slot, and of no stream.
+    /// The id of neither a slot nor a stream.
     pub(crate) const NONE: StreamId = StreamId(u32::MAX);
 
-    /// Begins a transfer, for who took the slot.
+    /// Begins a transfer. Only for the thread that took the slot.
     pub(crate) fn begin(&self) -> Fence {
         let seq = self.begun.load(Ordering::Relaxed) + 1;
         self.begun.store(seq, Ordering::Release);
@@ -65,14 +65,14 @@ impl TransferSlot {
         self.ended.load(Ordering::Acquire) >= seq
     }
 
-    /// Where the device sees the word.
+    /// The device address of the word.
     pub(crate) fn address(&self) -> Option<u64> {
         self.fence_word.as_ref().map(|slot| slot.address)
     }
 }
 
 impl TransferSlots {
-    /// A slot that serves nobody, with a word of `fence_words` where streams await them.
+    /// Takes a free slot, with a word of `fence_words` if streams can wait for words.
     pub(crate) fn take(
         &self,
         fence_words: &FenceWords,
@@ -83,8 +83,8 @@ impl TransferSlots {
         }
         let fence_word = words.map(|words| fence_words.take(words)).transpose()?;
         let mut inside = self.lock();
-        let number = u32::try_from(inside.all.len()).expect("a process lends less often at once than a u32 counts");
-        assert_ne!(number | TRANSFER, TransferSlot::NONE.0, "a process lends less often at once than 31 bits count");
+        let number = u32::try_from(inside.all.len()).expect("fewer than 2^32 transfers at a time");
+        assert_ne!(number | TRANSFER, TransferSlot::NONE.0, "fewer than 2^31 transfers at a time");
         let slot = Arc::new(TransferSlot {
             id: StreamId(number | TRANSFER),
             begun: AtomicU64::new(0),
@@ -95,12 +95,12 @@ impl TransferSlots {
         Ok(slot)
     }
 
-    /// Takes a slot back whose transfer has not begun.
+    /// Takes back a slot whose transfer has not begun.
     pub(crate) fn give_back(&self, slot: Arc<TransferSlot>) {
         self.lock().free.push(slot);
     }
 
-    /// Ends the transfer that a slot serves: streams that await it go on, and threads. Takes the slot back.
+    /// Ends the transfer of a slot and takes the slot back. Streams and threads that wait for it continue.
     pub(crate) fn end(&self, slot: Arc<TransferSlot>) {
         let seq = slot.begun.load(Ordering::Relaxed);
         if let Some(word) = &slot.fence_word {
@@ -125,12 +125,12 @@ impl TransferSlots {
         inside.waiters -= 1;
     }
 
-    /// The slot that a fence is of.
+    /// Returns the slot of a fence.
     pub(crate) fn of(&self, stream: StreamId) -> Arc<TransferSlot> {
         self.lock().all[(stream.0 & !TRANSFER) as usize].clone()
     }
 
-    /// Everything that began so far.
+    /// Returns the fences of everything that began so far.
     pub(crate) fn fences(&self) -> Vec<Fence> {
         let fence = |slot: &Arc<TransferSlot>| Fence { stream: slot.id, seq: slot.begun.load(Ordering::Acquire) };
         self.lock().all.iter().map(fence).collect()

@@ -52,7 +52,7 @@ impl Heaps {
         }
     }
 
-    /// Returns the bounds of the block that contains an address, counting the rest of its size class.
+    /// Returns the bounds of the block whose capacity contains an address.
     pub(crate) fn bounds_at(&self, address: u64) -> Option<BlockBounds> {
         let MetaSnapshot { state, base, bytes, capacity_bytes, .. } = self.meta_around(address)?.snapshot();
         let is_live = match state.state() {

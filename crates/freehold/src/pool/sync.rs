@@ -42,8 +42,7 @@ pub(crate) mod barrier {
     pub(crate) fn heavy(kind: Kind) {
         match kind {
             Kind::OneSided => {
-                membarrier(MembarrierCommand::PrivateExpedited)
-                    .expect("a registered membarrier can be called");
+                membarrier(MembarrierCommand::PrivateExpedited).expect("a registered membarrier can be called");
             }
             Kind::TwoSided => fence(Ordering::SeqCst),
         }
