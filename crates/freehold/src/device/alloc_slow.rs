@@ -1,4 +1,5 @@
-//! Blocks where a thread's own do not serve: of a pool, with room that the other pool makes; or the reason why there is none.
+//! The device's slow path of an allocation: from a pool, after the other pool returned memory to the driver; or the
+//! error that explains why it failed.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::ordering::stream_state::StreamState;
 use crate::pool::{AllocError, Allocated, CacheKey, PAGE_BYTES, Pool};
 
-/// A block of a pool for work in a stream, from wherever one can be had.
+/// Allocates a block from a pool for work in a stream, from any source.
 #[cold]
 pub(crate) fn alloc(
     device: &DeviceInner,
@@ -25,8 +26,8 @@ pub(crate) fn alloc(
     }
 }
 
-/// Gives what a pool keeps back to the driver, where memory comes with its addresses, so that a request for so much can have
-/// some in one piece. Whether any went. The caller is in no gate.
+/// Returns a pool's cached memory to the driver, on devices where memory comes with its addresses, so that a request
+/// for `bytes` can get them in one piece. Returns whether any was returned. The caller must not be inside a gate.
 pub(crate) fn make_room_alone(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
     if pool.chunks.can_map() || bytes > pool.chunks.most_bytes() {
         return Ok(false);
@@ -36,7 +37,8 @@ pub(crate) fn make_room_alone(device: &DeviceInner, pool: &Pool, bytes: u64) -> 
     Ok(pool.release_when_idle(&device.streams, keep_bytes)? > 0)
 }
 
-/// Gives what the other pool has and nobody uses back to the driver, so that a pool can have so much. Whether any went.
+/// Returns the other pool's unused memory to the driver, so that a pool can get `bytes`. Returns whether any was
+/// returned.
 pub(crate) fn make_room(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
     if bytes > pool.chunks.most_bytes() {
         return Ok(false);
@@ -51,7 +53,7 @@ pub(crate) fn make_room(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::r
     Ok(freed_bytes > 0)
 }
 
-/// Why so many bytes of a pool cannot be had.
+/// Returns the error for a request of `wanted_bytes` that a pool cannot serve.
 pub(crate) fn out_of_memory(device: &DeviceInner, pool: &Pool, wanted_bytes: u64) -> Error {
     match shortage(device, pool, wanted_bytes) {
         Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
@@ -59,12 +61,12 @@ pub(crate) fn out_of_memory(device: &DeviceInner, pool: &Pool, wanted_bytes: u64
     }
 }
 
-/// What a request of a pool for so many bytes would meet.
+/// Describes what a request to a pool for `wanted_bytes` would find.
 pub(crate) fn shortage(device: &DeviceInner, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
     let room = device.backend.memory_info().map_err(|error| device.failed(error))?;
     let stats = device.stats();
     let longest_bytes = pool.longest_bytes();
-    // What is another pool's goes back to the driver first.
+    // The other pool's memory goes back to the driver first.
     let movable_bytes: u64 = device.pools().map(|pool| pool.movable_bytes(&device.streams)).sum();
     let budget_bytes = pool.chunks.budget_bytes();
     let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);

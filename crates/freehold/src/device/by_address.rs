@@ -1,4 +1,4 @@
-//! Blocks that other people's code has by their addresses: let go of, and taken back.
+//! Blocks that foreign code owns by their addresses: leaked to it, and taken back.
 
 use std::any::Any;
 
@@ -19,18 +19,18 @@ impl LeakedBlock for RawBlock {
     }
 }
 
-/// Lets go of a block: its address.
+/// Leaks a block and returns its address.
 pub(crate) fn leak_to_address(device: &DeviceInner, raw: RawBlock) -> u64 {
     let address = raw.address;
     let mut let_go = device.by_address();
-    // A block that went with its context is nobody's any more, and its address may be another's.
+    // A block that ended with its context has no owner, and its address may be reused.
     if !raw.stream.context.inner.is_closed() {
         let_go.insert(address, Box::new(raw));
     }
     address
 }
 
-/// Takes a block back by its address, or says why that cannot be.
+/// Takes a block back by its address.
 pub(crate) fn take_by_address(device: &DeviceInner, address: u64) -> Result<RawBlock> {
     if device.is_child() {
         return Err(WrongRelease::ForkedChild { address, process: device.process }.into());
@@ -39,10 +39,10 @@ pub(crate) fn take_by_address(device: &DeviceInner, address: u64) -> Result<RawB
     device.releasable(address)?;
     let leaked = device.by_address().remove(&address);
     let leaked: Box<dyn Any> = leaked.ok_or_else(|| held(device, address))?;
-    Ok(*leaked.downcast().expect("every block that is let go of is a raw block"))
+    Ok(*leaked.downcast().expect("every leaked block is a raw block"))
 }
 
-/// Notes a use of a block that was let go of.
+/// Records a use of a leaked block.
 pub(crate) fn note_use(device: &DeviceInner, address: u64, stream: &StreamInner) -> Result<()> {
     device.releasable(address)?;
     let seq = stream.state.count_work();
@@ -53,7 +53,8 @@ pub(crate) fn note_use(device: &DeviceInner, address: u64, stream: &StreamInner)
     Err(held(device, address))
 }
 
-/// Why a block that nobody let go of is not released by its address. Another thread may have released it just now.
+/// Returns why a block that was not leaked cannot be released by its address. Another thread may have released it just
+/// now.
 fn held(device: &DeviceInner, address: u64) -> Error {
     match device.releasable(address) {
         Err(wrong) => wrong.into(),

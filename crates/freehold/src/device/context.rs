@@ -1,4 +1,4 @@
-//! Contexts: the primary one of a device, and created ones. Blocks, streams and modules keep theirs alive.
+//! Contexts: the primary context of a device, and those it creates. Blocks, streams and modules keep theirs alive.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::ledger::ContextId;
 use crate::ordering::context_state::{ContextState, PRIMARY};
 
-/// A context of a device. A handle: the context lives until the last handle, block, stream and module of it is gone, and
-/// then until its last work has passed.
+/// A handle to a context of a device. The context lives until its last handle, block, stream and module is dropped, and
+/// then until its last work is complete.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -62,34 +62,34 @@ impl Context {
         Self { inner: Arc::new(ContextInner { device, state: context_state, closed: AtomicBool::new(false) }) }
     }
 
-    /// The library's number of it, which no other context of the process ever has.
+    /// Returns the library's number of the context, which is unique in the process.
     pub fn id(&self) -> ContextId {
         self.inner.state.id
     }
 }
 
 impl ContextInner {
-    /// Refuses a call that cannot be made any more.
+    /// Returns an error if the context is closed or the device has failed.
     pub(crate) fn check(&self) -> Result<()> {
         self.device.check()?;
         if self.is_closed() { Err(Error::ContextClosed { context: self.state.id }) } else { Ok(()) }
     }
 
-    /// Keeps the context from being destroyed until the guard is dropped, unless it is closed.
+    /// Keeps the context from being destroyed until the guard is dropped. Fails if it is closed.
     #[inline]
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let shared = self.state.enter();
         if self.is_closed() { Err(Error::ContextClosed { context: self.state.id }) } else { Ok(shared) }
     }
 
-    /// Keeps the context from being destroyed until the guard is dropped, whether it is closed or not. The primary one, which
-    /// is the device's, stays without a guard.
+    /// Keeps the context from being destroyed until the guard is dropped, even if it is closed. The device's primary
+    /// context needs no guard.
     #[inline]
     pub(crate) fn kept_open(&self) -> Option<RwLockReadGuard<'_, ()>> {
         (!self.stays()).then(|| self.state.enter())
     }
 
-    /// Whether it is the device's, which nobody closes.
+    /// Whether it is the device's primary context, which is never closed.
     #[inline]
     pub(crate) fn stays(&self) -> bool {
         self.state.id == PRIMARY
@@ -99,14 +99,14 @@ impl ContextInner {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Closes the context and takes its blocks along.
+    /// Closes the context and its blocks.
     pub(crate) fn close(&self) -> Result<()> {
         self.check()?;
         if self.state.id == PRIMARY {
-            // The primary context is the device's, and other people's: it stays.
+            // The primary context belongs to the device and to foreign code: it stays.
             return Ok(());
         }
-        // Work that is being put in meanwhile is waited for before the context is destroyed; later work is refused.
+        // Work that is being submitted now is waited for before the context is destroyed; later work is refused.
         if self.closed.swap(true, Ordering::AcqRel) {
             return Err(Error::ContextClosed { context: self.state.id });
         }
@@ -116,7 +116,7 @@ impl ContextInner {
         self.leave()
     }
 
-    /// Has the context destroyed when its last work has passed, and that of others with its memory.
+    /// Defers the destruction of the context until its last work is complete, and other contexts' work with its memory.
     fn leave(&self) -> Result<()> {
         let device = &self.device;
         device.defer(Deferred::Close { context_state: self.state.clone(), fences: OnceLock::new() });

@@ -1,5 +1,5 @@
-//! What waits until nothing is pending: modules to unload, contexts to destroy, memory to give back. The driver waits for all
-//! work of a context in each of these calls, so they are made where there is none.
+//! Operations that wait until nothing is pending: unloading modules, destroying contexts, freeing memory. The driver
+//! waits for all work of a context in each of these calls, so they are made only when nothing is pending.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::ledger::{ContextId, Fence};
 use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_state::StreamState;
 
-/// What is to be done when nothing of its context is pending.
+/// An operation to do when nothing of its context is pending.
 #[derive(Debug)]
 pub(crate) enum Deferred {
     Unload {
         context_state: Arc<ContextState>,
         raw: Module,
         asked: Duration,
-        /// Whoever waits for the module to be unloaded sees when this is gone.
+        /// A thread that waits until the module is unloaded watches for this to be dropped.
         _loaded: Arc<()>,
     },
-    /// The context itself, with all that is left in it. Work of other contexts up to these fences may use its memory: they
-    /// are known once nobody puts in work any more that began before the context was closed.
+    /// Destroys the context with all that is left in it. Work of other contexts up to these fences may use its memory:
+    /// they are known once no work is being submitted that began before the context was closed.
     Close { context_state: Arc<ContextState>, fences: OnceLock<Vec<Fence>> },
-    /// Memory of a vector or an import, which its work is to pass first.
+    /// Unmaps memory of a vector or an import, after its work.
     Unmap { leaving: Arc<PendingUnmap> },
-    /// Memory of the host that streams of several processes used.
+    /// Unregisters host memory that streams of several processes used.
     Unregister { stopped: Stopped },
-    /// A stream that could not be marked when it was dropped, or that others captured.
+    /// Retires a stream whose last fence could not be recorded when it was dropped, or that was being captured.
     Retire { stream_state: Arc<StreamState> },
 }
 
-/// All that waits of a device.
+/// All deferred operations of a device.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredQueue {
     waiting: Mutex<Vec<Deferred>>,
@@ -61,20 +61,20 @@ impl DeferredQueue {
         unmaps.collect()
     }
 
-    /// Strikes memory that has gone. It is listed anew when there is more.
+    /// Removes memory that was unmapped. It is listed again when there is more.
     pub(crate) fn forget_unmapped(&self) {
         let is_there = |what: &Deferred| !matches!(what, Deferred::Unmap { leaving } if !leaving.is_listed());
         self.lock().retain(is_there);
     }
 
-    /// Strikes what goes with a context.
+    /// Removes what ends with a context.
     pub(crate) fn forget_context(&self, context: ContextId) {
         self.lock().retain(|what| match what {
             Deferred::Unload { context_state, .. } | Deferred::Close { context_state, .. } => {
                 context_state.id != context
             }
             Deferred::Retire { stream_state } => stream_state.context != context,
-            // Memory that is mapped is the device's, and memory of the host the primary context's.
+            // Mapped memory belongs to the device, and host memory to the primary context.
             Deferred::Unmap { .. } | Deferred::Unregister { .. } => true,
         });
     }

@@ -1,6 +1,6 @@
-//! What all handles of a device share: the driver, the ledger, the streams of the streams.
+//! What all handles of a device share: the driver, the ledger, the streams and the pools.
 //!
-//! The books are locked for moments, never while the driver is called.
+//! The ledger's lock is held briefly, never during a driver call.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -29,51 +29,52 @@ use crate::pool::block_meta::{BlockState, MetaSnapshot};
 use crate::pool::{Pool, Visibility};
 use crate::trace::Timeline;
 
-/// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
+/// How many errors of drops are kept until they are read: the first ones, which say most.
 const DROP_ERRORS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct DeviceInner {
-    /// The primary context, kept for as long as this lives, or one of other people's that serves in its place.
+    /// The primary context, kept for as long as this lives, or a context of foreign code in its place.
     pub(crate) backend: Arc<dyn Backend>,
-    /// Whether the host reaches the memory of blocks where the device does, once somebody has asked.
+    /// Whether the host can access blocks at their device addresses; unset until first asked.
     pub(crate) is_host_visible: OnceLock<bool>,
     pub(crate) process: u32,
     opened: Instant,
-    /// Who owns what is not of the pool.
+    /// The owners of everything that is not in a pool.
     ledger: Mutex<Ledger>,
     pub(crate) streams: Streams,
     pub(crate) staging: Staging,
-    /// What waits until nothing of its context is pending.
+    /// Operations that wait until nothing of their context is pending.
     pub(crate) deferred: DeferredQueue,
     fault: OnceLock<Arc<Fault>>,
     /// The names of kernels by number, for faults.
     kernels: Mutex<Vec<Arc<str>>>,
-    /// What failed in drops, which have nobody to tell.
+    /// The errors of drops, which cannot return them.
     drop_errors: Mutex<Vec<Error>>,
     contexts: AtomicU32,
     pub(crate) tags: Tags,
     pub(crate) timeline: Timeline,
     pub(crate) pool: Pool,
-    /// The pool of blocks that other processes can have.
+    /// The pool of blocks that other processes can map.
     pub(crate) shareable: OnceLock<Pool>,
-    /// Blocks that other people's code has by their addresses.
+    /// Blocks that foreign code owns by their addresses.
     by_address: Mutex<HashMap<u64, Box<dyn LeakedBlock>>>,
 }
 
-/// A block that other people's code has by its address. It keeps the device, which keeps it.
+/// A block that foreign code owns by its address. It keeps the device, which keeps it.
 pub(crate) trait LeakedBlock: Any + Debug + Send {
     fn context(&self) -> ContextId;
 
-    /// Notes a use that waited for nothing.
+    /// Records a use that did not wait.
     fn note_use(&self, fence: Fence);
 }
 
 impl DeviceInner {
-    /// Takes a context over, and closes it when it goes, or cannot be.
+    /// Takes over a context. Closes it when dropped, or if this fails.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
         let device = Self::over(backend.clone());
-        // SAFETY: whoever hands a context over does not use it any more, and what was made of it here is gone.
+        // SAFETY: the caller handed the context over and does not use it any more, and what was made of it here is
+        // gone.
         device.or_else(|error| unsafe { backend.close() }.map_err(Error::from).and(Err(error)))
     }
 
@@ -110,7 +111,7 @@ impl DeviceInner {
         self.opened.elapsed()
     }
 
-    /// Refuses a call in a forked child, and after a fault.
+    /// Returns an error in a forked child, and after a fault.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_child() {
             return Err(Error::ForkedChild { process: self.process });
@@ -131,7 +132,7 @@ impl DeviceInner {
         self.pool.table.fork_guard.is_child()
     }
 
-    /// What a refused call means. The first fault that stays is kept, with the kernels that may have made it.
+    /// Converts the error of a refused call. The first sticky fault is kept, with the kernels that may have caused it.
     pub(crate) fn failed(&self, error: CallError) -> Error {
         if !error.is_sticky() {
             return Error::Call(error);
@@ -145,8 +146,8 @@ impl DeviceInner {
         Error::Faulted(fault.clone())
     }
 
-    /// What it means that the driver twice refused to wait: whether the device still uses memory of the host nobody can tell,
-    /// so that it is taken for failed, whatever the code.
+    /// Converts the error after the driver refused twice to wait. It is unknown whether the device still uses host
+    /// memory, so the device is treated as failed, whatever the code.
     pub(crate) fn lost(&self, error: CallError) -> Error {
         self.failed_for_good(error)
     }
@@ -166,17 +167,17 @@ impl DeviceInner {
         Fault { noticed, details: self.backend.fault(), suspects, unnamed }
     }
 
-    /// A number for a kernel's name.
+    /// Returns a number for a kernel's name.
     pub(crate) fn number_kernel(&self, name: &Arc<str>) -> u32 {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let number = kernels.iter().position(|known| known == name).unwrap_or_else(|| {
             kernels.push(name.clone());
             kernels.len() - 1
         });
-        u32::try_from(number).expect("a program has fewer kernels than a u32 counts")
+        u32::try_from(number).expect("fewer than 2^32 kernels")
     }
 
-    /// Keeps what went wrong in a drop.
+    /// Keeps the error of a drop.
     pub(crate) fn note_drop_error(&self, error: Error) {
         tracing::warn!(target: "freehold", %error, "a drop failed");
         let mut troubles = self.drop_errors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +186,7 @@ impl DeviceInner {
         }
     }
 
-    /// Keeps what the driver refused where nobody can be told.
+    /// Keeps the error of a refused call that cannot be returned.
     pub(crate) fn note_refusal(&self, error: CallError) {
         self.note_drop_error(self.failed(error));
     }
@@ -198,13 +199,13 @@ impl DeviceInner {
         ContextId(self.contexts.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// For who has something that is mapped.
+    /// Only for callers that have mapped memory.
     pub(crate) fn mapping(&self) -> &dyn VirtualMemory {
-        self.backend.virtual_memory().expect("what is mapped is of a device that maps")
+        self.backend.virtual_memory().expect("mapped memory belongs to a device that can map")
     }
 
-    /// Enters addresses in the ledger that are reserved here. Whatever else it has there is theirs no more: memory of others
-    /// that they freed, or our own whose addresses went a moment ago.
+    /// Records addresses in the ledger that are reserved here. Any other entry there is stale, and is removed: foreign
+    /// memory that was freed, or the library's own whose addresses were freed just now.
     pub(crate) fn entering<R>(&self, mut enter: impl FnMut(&mut Ledger) -> Result<R>) -> Result<R> {
         let mut ledger = self.ledger();
         loop {
@@ -223,14 +224,14 @@ impl DeviceInner {
         self.deferred.push(what);
     }
 
-    // Streams, with what a refused call means.
+    // Streams, with errors converted.
 
-    /// Makes a stream and its stream_state.
+    /// Creates a stream and its state.
     pub(crate) fn add_stream(&self, context_state: &Arc<ContextState>) -> Result<Arc<StreamState>> {
         self.streams.add(context_state).map_err(|error| self.failed(error))
     }
 
-    /// Makes the stream_state of a stream that others made.
+    /// Makes the state of a stream that foreign code created.
     pub(crate) fn add_foreign_stream(
         &self,
         raw: handle::Stream,
@@ -240,13 +241,13 @@ impl DeviceInner {
         self.streams.add_foreign(raw, thread, trust).map_err(|error| self.failed(error))
     }
 
-    /// Refuses a wait for a fence where it would be recorded in a stream that others capture.
+    /// Returns an error if a wait for a fence would be recorded in a stream that is being captured.
     pub(crate) fn check_uncaptured(&self, fence: Fence) -> Result<()> {
         let is_captured = self.streams.is_captured_before(fence).map_err(|error| self.failed(error))?;
         if is_captured { Err(Error::StreamCaptured) } else { Ok(()) }
     }
 
-    /// Records these fences, unless a capture of others keeps one from being recorded.
+    /// Records these fences. Fails if a capture keeps one from being recorded.
     pub(crate) fn record_fences_uncaptured(&self, fences: &[Fence]) -> Result<()> {
         for &fence in fences {
             if self.streams.is_captured_before_fence(fence).map_err(|error| self.failed(error))? {
@@ -256,13 +257,13 @@ impl DeviceInner {
         self.record_fences(fences)
     }
 
-    /// Waits on the host until the device, or who was lent memory, has come to a fence.
+    /// Waits on the host until a fence is complete.
     pub(crate) fn wait_for_fence(&self, fence: Fence) -> Result<()> {
         self.check_uncaptured(fence)?;
         self.streams.wait_on_host(fence).map_err(|error| self.failed(error))
     }
 
-    /// As [`wait_for_fence`](Self::wait_for_fence), where the fence is on its way, and for no more than that.
+    /// Like [`wait_for_fence`](Self::wait_for_fence), for a fence that was recorded, and for no work after it.
     pub(crate) fn wait_for_recorded_fence(&self, fence: Fence) -> Result<()> {
         match self.streams.get(fence.stream) {
             Some(stream_state) => stream_state.wait_recorded(fence.seq).map_err(|error| self.failed(error)),
@@ -270,28 +271,28 @@ impl DeviceInner {
         }
     }
 
-    /// A buffer for uploads with room for `bytes`.
+    /// Takes a staging buffer with space for `bytes`.
     pub(crate) fn take_staging(&self, bytes: usize) -> Result<Buffer> {
         self.staging.take(&*self.backend, &self.streams, bytes).map_err(|error| self.failed(error))
     }
 
-    /// A slot that serves nobody.
+    /// Takes a free transfer slot.
     pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>> {
         self.streams.take_transfer_slot().map_err(|error| self.failed(error))
     }
 
-    /// Sees to it that the host will hear of these.
+    /// Records these fences, so that the host sees when they are complete.
     pub(crate) fn record_fences(&self, fences: &[Fence]) -> Result<()> {
         self.streams.record_fences(fences).map_err(|error| self.failed(error))
     }
 
-    /// Sees to it that the host will hear of these sooner or later: at once where no fence is on its way, else with the next
-    /// one, which a later release makes, or a request that finds nothing.
+    /// Records these fences, at once if no fence is pending in their stream, otherwise with the next one, which a later
+    /// release or a request that finds no memory records.
     pub(crate) fn record_fences_coalesced(&self, fences: &[Fence]) -> Result<()> {
         self.streams.record_fences_coalesced(fences).map_err(|error| self.failed(error))
     }
 
-    /// Whether the device has come to a fence, asking the driver if need be.
+    /// Whether a fence is complete, calling the driver if necessary.
     pub(crate) fn is_complete_by_now(&self, fence: Fence) -> Result<bool> {
         self.streams.is_complete_by_now(fence).map_err(|error| self.failed(error))
     }
@@ -302,9 +303,9 @@ impl DeviceInner {
         self.streams.all().iter().try_for_each(|stream_state| self.wait_for_fence(stream_state.current_fence()))
     }
 
-    // Blocks by their addresses.
+    // Blocks by address.
 
-    /// Who owns the block that an address lies in.
+    /// Returns the owner of the block that contains an address.
     pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
         match self.snapshot_at(address) {
             Some((pool, record, seen)) => Some(self.owner(pool, record, seen)),
@@ -312,7 +313,7 @@ impl DeviceInner {
         }
     }
 
-    /// Refuses a span that meets the addresses of a pool: all memory there is the pool's own.
+    /// Returns an error if a span overlaps the addresses of a pool: all memory there is the pool's own.
     pub(crate) fn check_outside_pools(&self, base: u64, bytes: u64) -> std::result::Result<(), NotEntered> {
         let end = base.saturating_add(bytes);
         match self.pools().find_map(|pool| pool.chunks.first_within(base..end)) {
@@ -327,12 +328,12 @@ impl DeviceInner {
         self.pools().find_map(|pool| pool.snapshot_at(address).map(|(record, seen)| (pool, record, seen)))
     }
 
-    /// Who owns a block of a pool, while one ownership of it lasts.
+    /// Returns the owner of a pool's block, while one ownership of it lasts.
     pub(crate) fn owner_of_meta(&self, pool: &Pool, record: u32, generation: u64) -> Option<Owner> {
         pool.table.metas.at(record).owned_as(generation).map(|seen| self.owner(pool, record, seen))
     }
 
-    /// All blocks of our own that somebody has, by address.
+    /// Returns the library's own blocks that have an owner, by address.
     pub(crate) fn owned(&self) -> Vec<Owner> {
         let of_pool = |pool| move |(record, seen)| self.owner(pool, record, seen);
         let pooled = self.pools().flat_map(|pool| pool.owned().into_iter().map(of_pool(pool)));
@@ -362,7 +363,7 @@ impl DeviceInner {
         }
     }
 
-    /// Whether a release of an address would be right, and if not, what is wrong with it.
+    /// Returns the block that a release of an address would release, or what is wrong with that release.
     pub(crate) fn releasable(&self, address: u64) -> std::result::Result<Owner, WrongRelease> {
         if let Some((pool, record, seen)) = self.snapshot_at(address)
             && seen.state.state() == BlockState::Owned
@@ -396,21 +397,21 @@ impl DeviceInner {
         })
     }
 
-    /// The pools that there are.
+    /// Returns the pools that exist.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
         std::iter::once(&self.pool).chain(self.shareable.get())
     }
 
-    /// The pool of blocks that were handed out.
+    /// Returns the pool of blocks that were allocated.
     #[inline]
     pub(crate) fn pool_of(&self, visibility: Visibility) -> &Pool {
         match visibility {
             Visibility::Process => &self.pool,
-            Visibility::Shareable => self.shareable.get().expect("a pool that has handed out blocks was made"),
+            Visibility::Shareable => self.shareable.get().expect("a pool with blocks exists"),
         }
     }
 
-    /// As [`pool_of`](Self::pool_of), made if there is none yet.
+    /// Like [`pool_of`](Self::pool_of), creating the pool if there is none yet.
     pub(crate) fn pool_for(&self, visibility: Visibility) -> Result<&Pool> {
         match visibility {
             Visibility::Process => Ok(&self.pool),
@@ -437,7 +438,7 @@ impl DeviceInner {
         Ok(self.pool_of(Visibility::Shareable))
     }
 
-    /// How much memory there is in which state.
+    /// Returns how much memory is in which state.
     pub(crate) fn stats(&self) -> PoolStats {
         let mut stats = PoolStats::default();
         self.pools().for_each(|pool| pool.add_stats(&mut stats));
@@ -452,18 +453,18 @@ impl DeviceInner {
         stats
     }
 
-    /// Counts bytes for a name, unless that is more than it may have.
+    /// Counts bytes for a name, unless they exceed its limit.
     pub(crate) fn charge(&self, tag: Option<&str>, wanted_bytes: u64) -> Result<u32> {
         self.tags.charge(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
     }
 
-    /// Counts more bytes for a block that has a tag already, unless that is more than its name may have.
+    /// Counts more bytes for a block that has a tag already, unless they exceed its name's limit.
     pub(crate) fn charge_more(&self, tag: u32, wanted_bytes: u64) -> Result<()> {
         self.tags.charge_more(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
     }
 
-    /// Forgets the blocks of a context that is closed. They would keep the device, which keeps them, and be taken for later
-    /// ones at their addresses.
+    /// Forgets the leaked blocks of a closed context. They would keep the device, which keeps them, and be taken for
+    /// later blocks at their addresses.
     pub(crate) fn forget_by_address(&self, context: ContextId) {
         let gone: Vec<_> =
             self.by_address().extract_if(|_, leaked| leaked.context() == context).map(|(_, gone)| gone).collect();

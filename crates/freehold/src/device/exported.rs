@@ -1,8 +1,8 @@
-//! What another process needs to have a block.
+//! What another process needs to use a block.
 
 use std::os::fd::OwnedFd;
 
-/// What another process needs to have a block: it imports the descriptor with all of the chunk's bytes
+/// What another process needs to use a block: it imports the descriptor with the chunk's length
 /// ([`Device::import`](crate::Device::import), or the driver's own calls), and finds the block at its offset.
 ///
 /// ```
@@ -12,9 +12,9 @@ use std::os::fd::OwnedFd;
 /// let stream = device.new_stream()?;
 /// let mut block = stream.alloc_shareable::<u8>(3)?;
 /// stream.write(&mut block, &[1, 2, 3])?;
-/// stream.synchronize()?; // another process does not know this one's streams
+/// stream.synchronize()?; // another process does not see this one's streams
 /// let exported = block.export()?;
-/// // There, when the descriptor has come over a socket:
+/// // In the other process, after receiving the descriptor over a socket:
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, freehold::Permission::Read)?;
 /// let part = memory.part::<u8>(&stream, exported.offset_bytes, 3)?;
 /// assert_eq!(stream.download(&part)?, [1, 2, 3]);
@@ -23,14 +23,15 @@ use std::os::fd::OwnedFd;
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct Exported {
-    /// Of the chunk that the block lies in. Other blocks that were asked for with
-    /// [`Stream::alloc_shareable`](crate::Stream::alloc_shareable) may lie there too, and whoever imports it can visibility them; no
-    /// others do. The chunk's memory lives as long as this does, or a mapping of it, whatever becomes of the block.
+    /// The descriptor of the chunk that the block lies in. Other blocks from
+    /// [`Stream::alloc_shareable`](crate::Stream::alloc_shareable) may lie in the same chunk, and a process that
+    /// imports it can access them; no other blocks do. The chunk's memory lives as long as this descriptor or a mapping
+    /// of it, whatever happens to the block.
     pub descriptor: OwnedFd,
-    /// How long the chunk is.
+    /// The length of the chunk.
     pub chunk_bytes: u64,
     /// Where the block begins in the chunk.
     pub offset_bytes: u64,
-    /// How long the block is.
+    /// The length of the block.
     pub bytes: u64,
 }

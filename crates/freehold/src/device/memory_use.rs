@@ -1,4 +1,4 @@
-//! What a piece of work uses: memory, its uses so far, and what may be done with it.
+//! An operation's use of memory: which block, its access history, and the permitted access.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::device::context::Context;
 use crate::error::{Error, Result};
 use crate::ordering::access_history::{Access, AccessHistory};
 
-/// A block that a piece of work uses, and how.
+/// A block that an operation uses, and how.
 #[derive(Clone, Copy)]
 pub struct MemoryUse<'a> {
     pub(crate) uses: &'a AccessHistory,
@@ -21,7 +21,7 @@ pub struct MemoryUse<'a> {
     pub(crate) bytes: u64,
     pub(crate) access: Access,
     pub(crate) is_ordered: bool,
-    /// What may be done with it.
+    /// The permitted access.
     pub(crate) permission: Permission,
 }
 
@@ -36,12 +36,12 @@ impl fmt::Debug for MemoryUse<'_> {
 }
 
 impl MemoryUse<'_> {
-    /// The addresses that are used.
+    /// Returns the addresses that are used.
     pub(crate) fn range(&self) -> Range<u64> {
         self.start..self.start + self.bytes
     }
 
-    /// Refuses what a transfer left undefined.
+    /// Returns an error if a failed transfer left part of it undefined.
     #[inline]
     pub(crate) fn check_defined(&self) -> Result<()> {
         match self.uses.poisoned_within(|| self.range()) {
@@ -50,7 +50,7 @@ impl MemoryUse<'_> {
         }
     }
 
-    /// Notes that work was put in which writes all of it.
+    /// Notes that an operation was submitted that writes all of it.
     pub(crate) fn note_filled(&self) {
         self.uses.note_filled(|| self.range());
     }

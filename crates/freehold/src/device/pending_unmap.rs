@@ -1,5 +1,6 @@
-//! Memory that nobody here has a use for any more, and that work in streams may still use: a vector's, or another process's. It
-//! is unmapped behind that work: unmapping waits for nothing, and what is still used then is lost with the process (fact 2.4).
+//! Memory of a vector or an import that is no longer needed but that work in streams may still use. It is unmapped
+//! after that work: unmapping does not wait, and work that used unmapped memory would fail with a fault that ends the
+//! process's use of the device.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,7 @@ use crate::ledger::{BlockId, Fence};
 use crate::ordering::access_history::note_latest;
 use crate::pool::Chunk;
 
-/// What one vector or import gives back. A vector takes it again where it grows before that has happened.
+/// The memory that one vector or import gives back. A vector that grows before it is unmapped takes it again.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUnmap {
     locked: Mutex<Locked>,
@@ -18,26 +19,27 @@ pub(crate) struct PendingUnmap {
 #[derive(Debug, Default)]
 pub(super) struct Locked {
     pub(super) mappings: Mappings,
-    /// The work that has to pass before.
+    /// The work that has to complete first.
     pub(super) fences: Vec<Fence>,
-    /// Whether it waits among what is to be done later.
+    /// Whether it is in the deferred queue.
     pub(super) is_listed: bool,
-    /// Whether the last of it was to go.
+    /// Whether the vector or import itself is gone.
     pub(super) has_ended: bool,
 }
 
-/// What goes, in this order. What is gone is struck at once, so that after a failure the rest goes the next time.
+/// What is freed, in this order. What is freed is removed at once, so that after a failure the rest follows the next
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
     /// Memory of the pool, by address, without gaps; the last one goes first.
     pub(crate) chunks: Vec<Chunk>,
-    /// Memory of another process. What is mapped of it stays when the handle goes.
+    /// Memory of another process. A mapping of it outlives the handle.
     pub(crate) handle: Option<Memory>,
     /// Where it is mapped.
     pub(crate) mapping: Option<AddressRange>,
-    /// Of a vector or an import that is gone.
+    /// The addresses of a vector or an import that is gone.
     pub(crate) addresses: Option<AddressRange>,
-    /// What the ledger has of them.
+    /// Their block in the ledger.
     pub(crate) block: Option<BlockId>,
 }
 
@@ -49,13 +51,13 @@ pub(crate) struct AddressRange {
 }
 
 impl PendingUnmap {
-    /// The chunks that have not left, which do not leave any more, and their fences.
+    /// Returns the chunks that are still mapped, which then stay mapped, and their fences.
     pub(crate) fn take_back(&self) -> (Vec<Chunk>, Vec<Fence>) {
         let mut inside = self.lock();
         (std::mem::take(&mut inside.mappings.chunks), std::mem::take(&mut inside.fences))
     }
 
-    /// Whether it waits among what is to be done later.
+    /// Whether it is in the deferred queue.
     pub(crate) fn is_listed(&self) -> bool {
         self.lock().is_listed
     }

@@ -1,4 +1,4 @@
-//! Memory of the host that processes share by a descriptor, mapped here. Knows nothing of what lies there.
+//! Host memory that processes share by a descriptor, mapped here. Knows nothing of its content.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -14,21 +14,21 @@ use crate::error::{Error, Result};
 use crate::ledger::Fence;
 use crate::ordering::context_state::ContextState;
 
-/// A mapping of shared memory. It is not unmapped by a drop: the device may still write there.
+/// A mapping of shared memory. Dropping it does not unmap it: the device may still write there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pinned {
     pub(super) start: NonNull<c_void>,
     bytes: usize,
-    /// What is mapped, in whole pages of the system's.
+    /// The mapped length, in whole pages of the system.
     pub(super) mapped_bytes: usize,
 }
 
-// SAFETY: `start` is not `Send` as a pointer; whoever follows it does so through atomics only.
+// SAFETY: `start` is not `Send` as a pointer; it is accessed through atomics only.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
 
-/// Memory that is registered with the driver, and that nobody here has any more.
+/// Memory that is registered with the driver and has no owner any more.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(super) pinned: Pinned,
@@ -36,12 +36,12 @@ pub(crate) struct Stopped {
     pub(super) fences: Vec<Fence>,
 }
 
-/// How many bytes a descriptor's memory has, and never fewer.
+/// Returns the length of a descriptor's memory, which cannot shrink.
 ///
 /// # Errors
-/// [`Error::NotSealed`]: the host would die of a read behind an end that came nearer.
+/// [`Error::NotSealed`] if it could shrink: reading beyond its end would kill the process.
 pub(crate) fn sealed_bytes(descriptor: BorrowedFd<'_>) -> Result<u64> {
-    // Asked before the length: it cannot become less from then on. What has no seals is no file in memory.
+    // Checked before the length, which cannot shrink from then on. A descriptor without seals is not a memory file.
     if !fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
         return Err(Error::NotSealed);
     }
@@ -50,15 +50,16 @@ pub(crate) fn sealed_bytes(descriptor: BorrowedFd<'_>) -> Result<u64> {
 }
 
 impl Pinned {
-    /// Maps the first bytes of a descriptor, which has as many: [`sealed_bytes`].
+    /// Maps the first bytes of a descriptor that has at least as many: see [`sealed_bytes`].
     pub(crate) fn map(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self> {
         let found = fstat(descriptor).map_err(of_system)?;
-        // A file of huge pages is mapped, and unmapped, in those. One that only may have some ends before the last of them does.
+        // A hugetlbfs file is mapped and unmapped in huge pages. A file that merely may have some ends before the last
+        // of them does.
         let whole_bytes = usize::try_from(found.st_size).unwrap_or(0).next_multiple_of(page_size());
         let block_bytes = page_size().max(usize::try_from(found.st_blksize).unwrap_or(0));
         let mapped_bytes = bytes.next_multiple_of(block_bytes).min(whole_bytes);
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
+        // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
         let start = unsafe { mmap(null_mut(), mapped_bytes, protection, flags, descriptor, 0) }.map_err(of_system)?;
         let start = NonNull::new(start).expect("the kernel maps nothing at null unless it is asked to");
         Ok(Self { start, bytes, mapped_bytes })
@@ -77,7 +78,7 @@ impl Pinned {
     pub(super) unsafe fn unmap(self) {
         // SAFETY: the mapping is of this start and length, and the caller vouches that nothing uses it.
         let unmapped = unsafe { munmap(self.start.as_ptr(), self.mapped_bytes) };
-        unmapped.expect("the whole of a mapping can be unmapped");
+        unmapped.expect("a whole mapping can be unmapped");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A piece of device memory in somebody's hands: where it comes from, and where it goes when it is released.
+//! An owned block of device memory: how it is allocated, and what its release does.
 
 use std::mem::ManuallyDrop;
 use std::panic::Location;
@@ -25,13 +25,14 @@ pub(crate) struct RawBlock {
     generation: u64,
     pub(crate) address: u64,
     pub(crate) bytes: usize,
-    /// With a count that goes the way of the memory where a thread keeps both.
+    /// With a reference count, which a thread cache keeps together with the memory.
     pub(crate) stream: ManuallyDrop<Arc<StreamInner>>,
     pub(crate) history: AccessHistory,
 }
 
-/// Which pool a block is of, the number of its meta there, and whether the memory went another way than by a drop. One word: bytes
-/// that are nothing but zero or one would be where a `Result` says that it is an error, and split each copy of a block there.
+/// The pool of a block, the number of its meta there, and whether its memory was released other than by a drop. One
+/// word: a `bool` field would become the niche in which a `Result` stores its discriminant, and split each copy of a
+/// block there.
 #[derive(Clone, Copy, Debug)]
 struct PoolSlot(u32);
 
@@ -96,20 +97,20 @@ impl RawBlock {
     #[inline]
     fn new(visibility: Visibility, held: CachedBlock, bytes: usize, home: &Arc<StreamInner>) -> Self {
         let CachedBlock { meta, base, generation, seq, has_stream_ref: has_home } = held;
-        // SAFETY: the count is that of a block of the same home which this thread took back, and was just given out.
+        // SAFETY: the count is that of a block of the same stream which this thread freed, and was just given out.
         let home = if has_home { unsafe { home.take_cached_ref() } } else { home.clone() };
         Self {
             slot: PoolSlot::new(visibility, meta),
             generation,
             address: base,
             bytes,
-            // Whoever had the memory before used it in this stream up to there, or has passed.
+            // The previous owner used the memory in this stream up to that seq, or its work is complete.
             history: AccessHistory::begin(Fence { stream: home.state.id, seq }),
             stream: ManuallyDrop::new(home),
         }
     }
 
-    /// As [`alloc_slow`](Self::alloc_slow), with a tag for which the bytes are counted already.
+    /// Like [`alloc_slow`](Self::alloc_slow), with a tag for which the bytes are counted already.
     fn alloc_charged(
         stream: &Arc<StreamInner>,
         bytes: usize,
@@ -161,7 +162,7 @@ impl RawBlock {
         self.stream.context.inner.device.pool_of(self.slot.visibility())
     }
 
-    /// What another process needs to have the memory.
+    /// Returns what another process needs to use the memory.
     pub(crate) fn export(&self) -> Result<Exported> {
         self.stream.context.inner.check()?;
         if self.slot.visibility() == Visibility::Process {
@@ -180,10 +181,10 @@ impl RawBlock {
         })
     }
 
-    /// What the ledger has of it, unless it went with its context.
+    /// Returns the block's owner, unless it ended with its context.
     pub(crate) fn owner(&self) -> Option<Owner> {
         let device = &self.stream.context.inner.device;
-        // The locks may be held for ever in a fork, by threads that are not there.
+        // In a fork the locks may be held for ever, by threads that do not exist there.
         if device.is_child() { None } else { device.owner_of_meta(self.pool(), self.slot.meta(), self.generation) }
     }
 
@@ -194,7 +195,7 @@ impl RawBlock {
             return;
         }
         let bytes = self.bytes as u64;
-        // A name is no reason to refuse what is there already.
+        // A name's limit does not apply to a block that exists already.
         let tag = device.tags.charge_anyway(name, bytes);
         sync_point::reach(SyncPoint::Retag);
         let (pool, meta) = (self.pool(), self.meta());
@@ -209,7 +210,7 @@ impl RawBlock {
         }
     }
 
-    /// Lets the memory be of other bytes where it lies. Whether it could.
+    /// Resizes the memory in place. Returns whether it could.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<bool> {
         self.stream.context.inner.check()?;
         let device = &self.stream.context.inner.device;
@@ -217,7 +218,7 @@ impl RawBlock {
         if self.owner().is_none() {
             return Ok(false);
         }
-        // What is given up is free in the order of the home stream alone.
+        // The removed part becomes free in the order of the own stream alone.
         if bytes < had && !self.pending_in_other_streams().is_empty() {
             return Ok(false);
         }
@@ -230,13 +231,13 @@ impl RawBlock {
         }
         device.tags.discharge_part(tag, had.saturating_sub(bytes) as u64);
         self.bytes = bytes;
-        // Whoever had what was added used it at home, up to now at the most.
+        // Previous owners of the added part used it in the own stream, at the latest up to now.
         self.history.note_unordered(self.stream.state.current_fence(), Access::Write);
         Ok(true)
     }
 
-    /// Other memory under the same name, filled by `fill`, which this gives its place to. Only what is more is counted while the name
-    /// has both. An error changes nothing.
+    /// Replaces the memory by other memory under the same name, filled by `fill`. While the name has both, only the
+    /// difference is counted. An error changes nothing.
     pub(crate) fn move_elsewhere(
         &mut self,
         stream: &Arc<StreamInner>,
@@ -265,7 +266,7 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Has no name any more. What was counted for it stays counted: also where its context was closed meanwhile, which took it off.
+    /// Takes the name away. Its bytes stay counted, even if the context was closed meanwhile, which uncounted them.
     fn lose_name(&self, tag: u32) {
         let (pool, meta) = (self.pool(), self.meta());
         let tags = &self.stream.context.inner.device.tags;
@@ -278,7 +279,7 @@ impl RawBlock {
         }
     }
 
-    /// The tag of the block while its ownership lasts, and none afterwards: its meta may be another block's.
+    /// Returns the block's tag while its ownership lasts, and none afterwards: its meta may be another block's.
     fn tag(&self) -> u32 {
         let described = self.meta().owned_as(self.generation).and_then(|seen| seen.debug_info);
         described.map_or(crate::base::tags::NONE, |described| described.tag)
@@ -288,14 +289,14 @@ impl RawBlock {
         self.pool().table.metas.at(self.slot.meta())
     }
 
-    /// All uses that may be pending, and the last one at home.
+    /// Returns all uses that may be pending, and the last one in the own stream.
     pub(crate) fn fences(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
         fences.push(self.history.in_own_stream());
         fences
     }
 
-    /// Releases the memory: its fences are made first, then the pool has it. An error changes nothing.
+    /// Releases the memory: records its fences, then returns it to the pool. An error changes nothing.
     pub(crate) fn release(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
         self.stream.context.inner.check()?;
         let device = &self.stream.context.inner.device;
@@ -305,8 +306,8 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Waits for all uses of the memory and gives it back to the driver, as far as nothing else lies in the same chunks. An
-    /// error changes nothing. What the driver does not take the pool keeps.
+    /// Waits for all uses of the memory and returns it to the driver, as far as nothing else lies in the same chunks.
+    /// An error changes nothing. The pool keeps what the driver refuses to take.
     pub(crate) fn release_now(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
         self.stream.context.inner.check()?;
         let inner = self.stream.context.inner.clone();
@@ -329,7 +330,7 @@ impl RawBlock {
         Ok(())
     }
 
-    /// The uses in other streams that the next use at home would have to wait for.
+    /// Returns the uses in other streams that the next use in the own stream would have to wait for.
     fn pending_in_other_streams(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
         let device = &self.stream.context.inner.device;
@@ -339,8 +340,8 @@ impl RawBlock {
         fences
     }
 
-    /// The seq at home behind which nobody uses the memory any more, but for the fences of the release: where the home
-    /// stream waited for others, that is behind its waits.
+    /// Returns the fence in the own stream after which nothing uses the memory, except for the fences of the release:
+    /// if the own stream waited for others, it comes after these waits.
     fn last_in_own_stream(&self) -> Fence {
         if self.history.in_other_streams().is_empty() {
             self.history.in_own_stream()
@@ -352,7 +353,7 @@ impl RawBlock {
     fn free(&mut self, fences: &[Fence], at: Option<&'static Location<'static>>) {
         let device = &self.stream.context.inner.device;
         self.slot.0 |= RELEASED;
-        // Until the pool has the block, which is nobody's meanwhile.
+        // Until the pool has the block, which has no owner meanwhile.
         let _shared = self.stream.context.inner.kept_open();
         let when = device.now();
         let pool = device.pool_of(self.slot.visibility());
@@ -373,14 +374,14 @@ impl RawBlock {
     }
 }
 
-/// A block without a name that this thread keeps: the warm path. It calls nothing. Apart from who makes a handle of it, so that a
-/// handle is made where it is to lie, and not moved.
+/// Allocates a block without a name from this thread's cache: the warm path. It makes no calls. Separate from the code
+/// that makes a handle of it, so that the handle is constructed in place and not moved.
 #[inline(never)]
 fn try_alloc_cached(home: &StreamInner, bytes: usize, at: &'static Location<'static>) -> Option<CachedBlock> {
     if home.is_untracked() { Pool::try_alloc_block_cached(home.key, bytes as u64, at) } else { None }
 }
 
-/// A block of a pool, where this thread keeps none, for who may keep the context open.
+/// Allocates a block from a pool, if this thread has none cached. The caller may keep the context open.
 fn alloc_uncached<'a>(
     stream: &'a Arc<StreamInner>,
     pool: &Pool,
@@ -389,11 +390,11 @@ fn alloc_uncached<'a>(
 ) -> Result<Allocated> {
     let inner = &stream.context.inner;
     let (device, key) = (&inner.device, pool.key(&stream.state));
-    // If the context is closed meanwhile, the memory goes with it.
+    // If the context is closed meanwhile, the memory ends with it.
     let take = || inner.enter().map(|_shared| alloc_slow::alloc(device, pool, key, &stream.state, wanted_bytes));
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
-        // Memory goes back to the driver where nobody is in a gate.
+        // Memory goes back to the driver only outside the gate.
         drop(shared.take());
         let has_room = alloc_slow::make_room_alone(device, pool, wanted_bytes).map_err(|error| device.failed(error))?;
         *shared = inner.kept_open();
@@ -409,8 +410,9 @@ fn alloc_uncached<'a>(
 }
 
 impl RawBlock {
-    /// Lets this thread keep a block without a name that was used at home alone: the warm path. It calls nothing, not even
-    /// a clock. Nothing if it could not: then nothing has changed. Else whether the thread keeps the count of the home, too.
+    /// Caches a block in this thread that has no name and was used in its own stream only: the warm path. It makes no
+    /// calls, not even to a clock. Returns `None` if it could not, and then nothing has changed. Otherwise returns
+    /// whether the cache also kept the stream's reference count.
     fn try_free_cached(&self) -> Option<bool> {
         if !self.stream.is_untracked()
             || self.slot.visibility() != Visibility::Process
@@ -427,8 +429,8 @@ impl RawBlock {
     #[inline(never)]
     fn free_slow(&mut self) {
         let inner = &self.stream.context.inner;
-        // The memory of a closed context went with it; a forked child has none; and a device that has failed gives and
-        // takes nothing any more.
+        // The memory of a closed context ended with it; a forked child has none; and a device that has failed neither
+        // allocates nor frees.
         if inner.is_closed() || inner.device.is_child() {
             return;
         }
@@ -436,7 +438,7 @@ impl RawBlock {
         if inner.device.is_good()
             && let Err(error) = inner.device.record_fences_coalesced(&fences)
         {
-            // The fences are still to be made. Until somebody makes them the memory waits in the pool.
+            // The fences are not recorded yet. Until they are, the memory waits in the pool.
             inner.device.note_drop_error(error);
         }
         self.free(&fences, None);
@@ -453,7 +455,7 @@ impl Drop for RawBlock {
                 None => self.free_slow(),
             }
         }
-        // SAFETY: this is the only place that drops it, and nobody uses it afterwards.
+        // SAFETY: this is the only place that drops it, and nothing uses it afterwards.
         unsafe { ManuallyDrop::drop(&mut self.stream) };
     }
 }

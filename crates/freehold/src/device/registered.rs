@@ -1,4 +1,4 @@
-//! Memory of the host that is registered with the driver, and given up behind the last work with it.
+//! Host memory that is registered with the driver, and unregistered after the last work with it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::ledger::Fence;
 use crate::ordering::context_state::ContextState;
 
 impl Pinned {
-    /// Lets streams of all contexts use the memory: where the device sees it. After an error it is unmapped, or will be.
+    /// Registers the memory for streams of all contexts, and returns its device address. After an error it is unmapped,
+    /// or will be.
     pub(crate) fn register(
         self,
         by: &dyn HostRegistration,
@@ -22,7 +23,7 @@ impl Pinned {
     ) -> Result<u64> {
         // SAFETY: the mapping stays until it is unregistered; only atomics refer to it.
         if let Err(error) = unsafe { by.register(self.start, self.mapped_bytes) } {
-            // SAFETY: the driver has not taken the memory, and nobody else knows of it.
+            // SAFETY: the driver has not taken the memory, and nothing else uses it.
             unsafe { self.unmap() };
             return Err(device.failed(error));
         }
@@ -34,13 +35,13 @@ impl Pinned {
         })
     }
 
-    /// Gives the memory up behind the last work with it: its owner is being dropped, and puts no more in.
+    /// Unregisters the memory after the last work with it: its owner is being dropped, and submits no more.
     pub(crate) fn stop(self, context: &Context, fences: Vec<Fence>) {
         let device = &context.inner.device;
         if device.is_good()
             && let Err(error) = device.record_fences(&fences)
         {
-            // Without them it is heard of when their streams have nothing left to do.
+            // Without fences, it is unregistered when their streams are idle.
             device.note_drop_error(error);
         }
         let stopped = Stopped { pinned: self, context_state: context.inner.state.clone(), fences };

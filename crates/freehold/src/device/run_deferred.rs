@@ -1,4 +1,4 @@
-//! Doing what waited, where it can be done without waiting; and giving back what the device has, in part or with its end.
+//! Runs deferred operations that no longer have to wait, and frees what the device has, in part or when it is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,8 +30,8 @@ impl PoolDevice for DeviceInner {
 }
 
 impl DeviceInner {
-    /// Does what waited and can be done without waiting: streams that have passed their last work are forgotten, modules
-    /// unloaded, contexts destroyed.
+    /// Runs the deferred operations that no longer have to wait: forgets streams that have completed their last work,
+    /// unloads modules, destroys contexts.
     pub(crate) fn run_deferred(&self) -> Result<()> {
         self.check()?;
         self.timeline.poll(&*self.backend).unwrap_or_else(|error| self.note_refusal(error));
@@ -39,7 +39,7 @@ impl DeviceInner {
         let waiting = self.deferred.take();
         let mut outcome = Ok(());
         for what in waiting {
-            // One of them may be what notices a fault: then nothing is asked of the device any more.
+            // One of them may detect a fault: then the device is not called any more.
             match self.check().and_then(|()| self.attempt(&what)) {
                 Ok(true) => {}
                 Ok(false) => self.deferred.push(what),
@@ -52,13 +52,13 @@ impl DeviceInner {
         outcome
     }
 
-    /// Forgets streams that are gone and have passed their last work: others have their memory.
+    /// Forgets streams that are gone and have completed their last work, so that other streams get their memory.
     pub(crate) fn forget_ended_streams(&self) -> Result<()> {
         let ended = self.streams.forget_ended(|ended| self.pools().for_each(|pool| pool.end_stream(ended)));
         ended.map_err(|error| self.failed(error))
     }
 
-    /// Whether it was done.
+    /// Returns whether it was done.
     fn attempt(&self, what: &Deferred) -> Result<bool> {
         let failed = |error| self.failed(error);
         match what {
@@ -71,7 +71,7 @@ impl DeviceInner {
                     if context_state.is_destroyed.load(Ordering::Acquire) {
                         return Ok(());
                     }
-                    // SAFETY: the last handle of the module has gone, and no work of the context is pending.
+                    // SAFETY: the last handle of the module is gone, and no work of the context is pending.
                     unsafe { context_state.backend.unload(*raw) }
                 };
                 let unloaded = self.streams.with_idle_context(context_state, unload).map_err(failed)?;
@@ -92,7 +92,8 @@ impl DeviceInner {
                 }
                 let closed = self.streams.with_idle_context(context_state, || {
                     let streams = self.forget_context(context_state.id);
-                    // SAFETY: no thread is within the context, and none enters it any more; its streams and events were forgotten.
+                    // SAFETY: no thread is inside the context, and none enters it any more; its streams and events were
+                    // forgotten.
                     unsafe { context_state.backend.close() }?;
                     context_state.is_destroyed.store(true, Ordering::Release);
                     self.pools().for_each(|pool| pool.end_context(context_state.id));
@@ -104,8 +105,8 @@ impl DeviceInner {
         }
     }
 
-    /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
-    /// streams, whose words may still be written until it is.
+    /// Forgets everything in a context that is about to be destroyed, so that the driver is not asked about it. Returns
+    /// its streams, whose words may still be written until then.
     fn forget_context(&self, context: ContextId) -> Vec<Arc<StreamState>> {
         self.timeline.forget_context(&*self.backend, context).unwrap_or_else(|error| self.note_refusal(error));
         self.end_blocks(context);
@@ -114,7 +115,7 @@ impl DeviceInner {
         streams
     }
 
-    /// Ends all blocks of a context: what is done with them later says so. Their memory stays until the context is gone.
+    /// Ends all blocks of a context: later uses of them fail. Their memory stays until the context is gone.
     pub(crate) fn end_blocks(&self, context: ContextId) {
         let now = self.now();
         for pool in self.pools() {
@@ -127,14 +128,15 @@ impl DeviceInner {
         self.ledger().end_context(context, now);
     }
 
-    /// Gives memory that nobody has back to the driver until the pools have no more than `keep_bytes`. How many bytes went.
+    /// Returns free memory to the driver until the pools have at most `keep_bytes`. Returns how many bytes were
+    /// returned.
     pub(crate) fn trim_pools(&self, keep_bytes: u64) -> Result<u64> {
         let trimmed = self.pools().map(|pool| pool.trim(&self.streams, keep_bytes)).sum::<std::result::Result<_, _>>();
         trimmed.map_err(|error| self.failed(error))
     }
 
-    /// Gives memory that nobody has back to the driver until the pools have no more than `keep_bytes`, and what uploads went
-    /// through where nothing of the context is pending. How many bytes of the device went.
+    /// Returns free memory to the driver until the pools have at most `keep_bytes`, and frees the staging buffers if
+    /// nothing of the context is pending. Returns how many bytes of device memory were returned.
     pub(crate) fn trim(&self, context_state: &ContextState, keep_bytes: u64) -> Result<u64> {
         let freed_bytes = self.trim_pools(keep_bytes)?;
         let Ok(_alone) = context_state.gate.try_write() else { return Ok(freed_bytes) };
@@ -147,7 +149,8 @@ impl DeviceInner {
 }
 
 impl Stopped {
-    /// Unregisters the memory where all work with it has passed, and nothing else is pending that the driver would wait for.
+    /// Unregisters the memory if all work with it is complete, and nothing else is pending that the driver would wait
+    /// for.
     fn attempt(&self, device: &DeviceInner) -> Result<bool> {
         for &fence in &self.fences {
             if !device.is_complete_by_now(fence)? {
@@ -155,12 +158,12 @@ impl Stopped {
             }
         }
         let by = device.backend.host_registration().expect("what was registered can be unregistered");
-        // SAFETY: all work with the memory has passed, and no more comes: its owner is gone.
+        // SAFETY: all work with the memory is complete, and no more follows: its owner is gone.
         let unregister = || unsafe { by.unregister(self.pinned.start) };
         let is_done =
             device.streams.with_idle_context(&self.context_state, unregister).map_err(|error| device.failed(error))?;
         if is_done {
-            // SAFETY: the owner, and the registration, are gone; work has passed.
+            // SAFETY: the owner and the registration are gone; the work is complete.
             unsafe { self.pinned.unmap() };
         }
         Ok(is_done)
@@ -168,8 +171,8 @@ impl Stopped {
 }
 
 impl Drop for DeviceInner {
-    /// Gives back what the device's handles shared, where nothing is pending. What is pending stays as it is until the
-    /// process ends: nothing here waits.
+    /// Frees what the device's handles shared, if nothing is pending. What is pending stays until the process ends:
+    /// nothing here waits.
     fn drop(&mut self) {
         if !self.is_good() || self.run_deferred().is_err() {
             return;
@@ -190,10 +193,10 @@ impl Drop for DeviceInner {
         if unsafe { self.streams.free_words() }.is_err() {
             return;
         }
-        // A failure leaves the context to the end of the process, like all the returns above.
-        // SAFETY: nothing is left that uses it: this is the last of what held it.
+        // A failure leaves the context until the process ends, like all the returns above.
+        // SAFETY: nothing is left that uses it: this is its last owner.
         if let Err(error) = unsafe { self.backend.close() } {
-            tracing::warn!(target: "freehold", %error, "the primary context was not released");
+            tracing::warn!(target: "freehold", %error, "could not release the primary context");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Pinned memory that uploads go through, so that no upload waits for the work before it: the driver would, for a long copy
-//! from memory that is not pinned. Uploads share a buffer, one behind the other; it is used from its start again when the
-//! copies from it have passed.
+//! Staging buffers of pinned memory for uploads, so that no upload waits for earlier work: the driver waits during a
+//! long copy from memory that is not pinned. Uploads fill a buffer one after the other; it is reused from its start
+//! when the copies from it are complete.
 
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::ordering::streams::Streams;
 
 const BUFFER_BYTES_MIN: usize = 64 << 10;
 
-/// Where in a buffer uploads begin: on a line of the cache.
+/// The alignment of uploads in a buffer: a cache line.
 const ALIGNMENT: usize = 64;
 
 #[derive(Debug, Default)]
@@ -21,16 +21,16 @@ pub(crate) struct Staging {
     buffers: Mutex<Vec<Buffer>>,
 }
 
-/// Pinned memory of one owner: the list above, or the upload that fills it.
+/// Pinned memory with one owner: the list, or the upload that fills it.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     start: NonNull<u8>,
     capacity_bytes: usize,
-    /// What copies read that may be pending, from the start.
+    /// The bytes from the start that pending copies may read.
     used_bytes: usize,
     /// The last of those copies in each stream.
     reads: Vec<Fence>,
-    /// Whether the host will hear of all of them.
+    /// Whether fences are recorded for all of them.
     is_marked: bool,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Copies `bytes` into the buffer, behind what it holds, and returns them there.
+    /// Copies `bytes` into the buffer, after what it holds, and returns the copy.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> &[u8] {
-        assert!(bytes.len() <= self.room_bytes(), "a buffer is taken for as many bytes as it is filled with");
-        // SAFETY: the buffer has so many bytes and more, as was just seen.
+        assert!(bytes.len() <= self.room_bytes(), "a buffer is taken with space for what it is filled with");
+        // SAFETY: the buffer has at least that many bytes, as was just checked.
         let start = unsafe { self.start.add(self.used_bytes) };
-        // SAFETY: there is room for `bytes` from `start`, which belongs to `self`, is not part of `bytes`, and is read by
-        // no copy.
+        // SAFETY: there is space for `bytes` from `start`, which belongs to `self`, is not part of `bytes`, and is read
+        // by no copy.
         unsafe { start.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         self.used_bytes = (self.used_bytes + bytes.len()).next_multiple_of(ALIGNMENT);
         // SAFETY: these bytes were just written, and nothing writes them while `self` is borrowed.
@@ -55,7 +55,7 @@ impl Buffer {
         self.capacity_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// Begins at the start again if all copies have passed.
+    /// Starts from the beginning again if all copies are complete.
     fn settle(&mut self, has_passed: impl Fn(Fence) -> bool) {
         if self.reads.iter().all(|&read| has_passed(read)) {
             self.reads.clear();
@@ -65,7 +65,7 @@ impl Buffer {
 }
 
 impl Staging {
-    /// A buffer with room for `bytes`.
+    /// Takes a buffer with space for `bytes`.
     pub(crate) fn take(&self, backend: &dyn Backend, streams: &Streams, bytes: usize) -> Result<Buffer, CallError> {
         self.mark_full(streams, bytes)?;
         {
@@ -80,7 +80,7 @@ impl Staging {
         Ok(Buffer { start, capacity_bytes, used_bytes: 0, reads: Vec::new(), is_marked: false })
     }
 
-    /// Takes a buffer back, which a copy at this fence reads.
+    /// Takes back a buffer, which a copy at this fence reads.
     pub(crate) fn put(&self, mut buffer: Buffer, read: Option<Fence>) {
         if let Some(read) = read {
             note_latest(&mut buffer.reads, read);
@@ -89,12 +89,12 @@ impl Staging {
         self.buffers().push(buffer);
     }
 
-    /// Frees the buffers that nothing reads any more. This waits for all work of the primary context (fact 2.1).
+    /// Frees the buffers that nothing reads any more. This waits for all work of the primary context.
     pub(crate) fn free(&self, backend: &dyn Backend, has_passed: impl Fn(Fence) -> bool) -> Result<(), CallError> {
         let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| has_passed(read));
         let mut passed: Vec<_> = self.buffers().extract_if(.., |buffer| !is_read(buffer)).collect();
         while let Some(buffer) = passed.pop() {
-            // SAFETY: the buffer came out of the list, so that nobody else knows of it, and no copy reads it any more.
+            // SAFETY: the buffer came out of the list, so nothing else uses it, and no copy reads it any more.
             let freed = unsafe { backend.free_host(buffer.start) };
             if let Err(error) = freed {
                 passed.push(buffer);
@@ -105,7 +105,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Sees to it that the host will hear when the buffers without room for `bytes` have room again.
+    /// Records fences for the buffers without space for `bytes`, so that the host sees when they have space again.
     fn mark_full(&self, streams: &Streams, bytes: usize) -> Result<(), CallError> {
         let mut fences = Vec::new();
         for buffer in self.buffers().iter_mut() {

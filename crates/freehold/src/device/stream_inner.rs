@@ -1,8 +1,8 @@
-//! The home of blocks: a stream and its context, which every block that lives there keeps with one count.
+//! A stream and its context, which every block of the stream keeps alive with one reference count.
 //!
-//! Threads keep the counts of blocks that they took back beside those blocks, for the next ones: a count is an atomic operation
-//! that all threads share, and most blocks come from where others went. The stream's handle takes them all back when it is
-//! dropped, so that who is last is known.
+//! Threads cache the counts of blocks that they freed beside those blocks, for the next ones: counting is an atomic
+//! operation on a word that all threads share, and most blocks are allocated where others were freed. The stream's
+//! handle takes them all back when it is dropped, so that the last reference is known.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use crate::pool::CacheKey;
 pub(crate) struct StreamInner {
     pub(crate) state: Arc<StreamState>,
     pub(crate) context: Context,
-    /// What each thread finds the blocks by that it keeps for the stream.
+    /// The key by which each thread finds its cache for the stream.
     pub(crate) key: CacheKey,
-    /// Whether the context is one that stays for as long as the device does, so that nothing has to keep it open.
+    /// Whether the context lives as long as the device does, so that nothing has to keep it open.
     stays_open: bool,
-    /// Whether the stream's handle is gone: no counts are kept any more.
+    /// Whether the stream's handle is dropped: no more counts are cached.
     is_closing: AtomicBool,
 }
 
@@ -29,37 +29,39 @@ impl StreamInner {
         Self { state: stream_state, context, key, stays_open, is_closing: AtomicBool::new(false) }
     }
 
-    /// Whether a thread may keep a count. For who is inside its cache: who says otherwise looks into all caches afterwards.
+    /// Whether a thread may cache a count. Only inside its cache: the thread that sets the flag visits all caches
+    /// afterwards.
     #[inline]
     pub(crate) fn may_cache_refs(&self) -> bool {
         !self.is_closing.load(Ordering::Relaxed)
     }
 
-    /// A count that a thread kept and has just given out.
+    /// Returns a count that a thread had cached and has just given out.
     ///
     /// # Safety
-    /// It was the count of a block whose home this is, and it is nobody else's.
+    /// It was the count of a block of this stream, and nothing else owns it.
     #[inline]
     pub(crate) unsafe fn take_cached_ref(self: &Arc<Self>) -> Arc<Self> {
-        // SAFETY: the count that the caller speaks of is the copy's.
+        // SAFETY: the copy owns the count that the caller vouches for.
         unsafe { std::ptr::read(self) }
     }
 
-    /// Takes back all counts that threads keep, and has them keep no more. For the stream's handle, which has one of its own.
+    /// Takes back all cached counts, and stops threads from caching more. For the stream's handle, which has a count of
+    /// its own.
     pub(crate) fn reclaim_refs(self: &Arc<Self>) {
         let device = &self.context.inner.device;
-        // In a fork the locks may be held for ever, by threads that are not there.
+        // In a fork the locks may be held for ever, by threads that do not exist there.
         if device.is_child() {
             return;
         }
         self.is_closing.store(true, Ordering::Relaxed);
         for _ in 0..device.pool.take_stream_refs(&self.state) {
-            // SAFETY: as many counts were kept and are nobody's now; the caller's own is not among them.
+            // SAFETY: that many counts were cached and have no owner now; the caller's own is not among them.
             unsafe { Arc::decrement_strong_count(Arc::as_ptr(self)) };
         }
     }
 
-    /// Whether a block without a name comes and goes with nobody told and nothing kept open.
+    /// Whether a block without a name can be allocated and freed without an observer and without keeping anything open.
     #[inline]
     pub(crate) fn is_untracked(&self) -> bool {
         self.stays_open && !self.context.inner.device.timeline.is_on()
@@ -80,7 +82,7 @@ mod tests {
         unsafe { Device::new(opened.api, opened.device) }.unwrap()
     }
 
-    /// Makes a thread keep what it takes back: it needs a cache first.
+    /// Makes a thread cache what it frees: it needs a cache first.
     fn warm(stream: &crate::Stream) {
         (0..4).for_each(|_| drop(stream.alloc::<u8>(4096).unwrap()));
     }

@@ -1,4 +1,4 @@
-//! Unmapping memory of vectors and imports behind its work.
+//! Unmapping the memory of vectors and imports after its work.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use crate::ledger::{Fence, Gone, Release};
 use crate::pool::Chunk;
 
 impl PendingUnmap {
-    /// Has chunks unmapped when fences have passed. They lie before those that are leaving already.
+    /// Unmaps chunks once fences are complete. They lie before those that are pending already.
     pub(crate) fn unmap_after(self: &Arc<Self>, device: &DeviceInner, chunks: Vec<Chunk>, fences: &[Fence]) {
         self.lock().add(chunks, fences);
         self.list(device);
     }
 
-    /// Has the last of it go when fences have passed, and sees to it that the host hears of them.
+    /// Unmaps everything that is left once fences are complete, and records these fences.
     pub(crate) fn end(self: &Arc<Self>, device: &DeviceInner, ground: Mappings, fences: &[Fence]) {
         if device.is_good()
             && let Err(error) = device.record_fences(fences)
         {
-            // Without them it is heard of when their streams have nothing left to do.
+            // Without fences, it is unmapped when their streams are idle.
             device.note_drop_error(error);
         }
         let mut ledger = device.ledger();
-        // It is there no more where its context is gone.
+        // It no longer exists if its context is gone.
         if let Some(block) = ground.block.filter(|&block| ledger.owner(block).is_some()) {
             ledger.release(block, Release { fences: fences.to_vec(), released_at: None, when: device.now() });
         }
         drop(ledger);
         let mut inside = self.lock();
         inside.add(ground.chunks, fences);
-        // Only a vector has left chunks before, and a vector has nothing else.
+        // Only a vector has pending chunks from before, and a vector has nothing else.
         let chunks = std::mem::take(&mut inside.mappings.chunks);
         inside.mappings = Mappings { chunks, ..ground };
         inside.has_ended = true;
@@ -44,14 +44,14 @@ impl PendingUnmap {
         }
     }
 
-    /// Unmaps what its work has passed by now. What fails is done later.
+    /// Unmaps what is complete by now. What fails is retried later.
     pub(crate) fn unmap_now(&self, device: &DeviceInner) {
         if let Err(error) = self.attempt(device) {
             device.note_refusal(error);
         }
     }
 
-    /// Unmaps what its work has passed. Whether nothing is left.
+    /// Unmaps what is complete. Returns whether nothing is left.
     pub(crate) fn attempt(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
         let mut inside = self.lock();
         for &fence in &inside.fences {
@@ -70,7 +70,7 @@ impl PendingUnmap {
         Ok(true)
     }
 
-    /// Whether all of it has gone, for ever. What its work has passed by now goes first.
+    /// Whether all of it is unmapped, for good. Unmaps what is complete first.
     pub(crate) fn is_over(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
         if !self.lock().has_ended {
             return Ok(false);
@@ -93,12 +93,12 @@ impl Mappings {
             self.chunks.pop();
         }
         if let Some(handle) = self.handle {
-            // SAFETY: the handle was imported here, and is named for the last time.
+            // SAFETY: the handle was imported here, and is not used again.
             unsafe { mapping().release(handle) }?;
             self.handle = None;
         }
         if let Some(AddressRange { base, bytes }) = self.mapping {
-            // SAFETY: it is one mapping, and all work with it has passed.
+            // SAFETY: it is one mapping, and all work with it is complete.
             unsafe { mapping().unmap(base, bytes) }?;
             self.mapping = None;
         }
@@ -108,7 +108,7 @@ impl Mappings {
             self.addresses = None;
         }
         let mut ledger = device.ledger();
-        // It is there no more where its context is gone, or others were given its addresses meanwhile.
+        // It no longer exists if its context is gone, or if the addresses were given to others meanwhile.
         if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
             ledger.forget(block, Gone::GivenBack);
         }
