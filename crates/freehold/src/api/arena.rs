@@ -1,8 +1,8 @@
-//! Arenas: one block, cut into pieces that come and go in scopes. An allocation moves a counter up, the end of a scope moves
-//! it back; no driver is called for either.
+//! Arenas: one block, cut into slices that live in scopes. An allocation moves a counter up, the end of a scope moves
+//! it back; neither calls the driver.
 //!
-//! Work of a piece that is gone may still be pending. A piece that lies there afterwards is used behind it: in the arena's own
-//! stream by the order of the stream, elsewhere by waits on the device.
+//! Work with a slice whose scope has ended may still be pending. A later slice at the same place is used after it: in
+//! the arena's own stream by the stream's order, in other streams by waits on the device.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,10 +22,10 @@ use crate::ledger::Fence;
 use crate::ordering::access_history::{Access, AccessHistory, RangeFences};
 use freehold_driver::Permission;
 
-/// Pieces begin at multiples of this, or of more where the device asks for it.
+/// The alignment of slices, unless the device requires more.
 const ALIGNMENT_BYTES: u64 = 256;
 
-/// One reservation for many short-lived pieces.
+/// One allocation for many short-lived slices.
 ///
 /// ```
 /// # fn main() -> freehold::Result<()> {
@@ -42,7 +42,7 @@ const ALIGNMENT_BYTES: u64 = 256;
 /// # }
 /// ```
 ///
-/// A piece does not outlive its scope:
+/// A slice does not outlive its scope:
 ///
 /// ```compile_fail
 /// # fn main() -> freehold::Result<()> {
@@ -55,9 +55,9 @@ const ALIGNMENT_BYTES: u64 = 256;
 /// ```
 pub struct Arena {
     block: Block<u8>,
-    /// What is taken, from the block's beginning on.
+    /// The bytes allocated, from the block's beginning.
     taken_bytes: u64,
-    /// The pieces of the scopes that have not ended, by address.
+    /// The slices of the scopes that have not ended, by address.
     pieces: Vec<Arc<Region>>,
     past: Past,
 }
@@ -71,7 +71,7 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// Where a piece lies, and what uses it. It is the arena's too: a piece that is forgotten is waited for all the same.
+/// Where a slice lies, and what uses it. The arena keeps it too, so that a leaked slice is still waited for.
 #[derive(Debug)]
 struct Region {
     range: Range<u64>,
@@ -79,12 +79,12 @@ struct Region {
     uses: AccessHistory,
 }
 
-/// What pieces were used for that are gone.
+/// The uses of slices whose scopes have ended.
 #[derive(Debug, Default)]
 struct Past {
     /// The last seq in the arena's stream.
     home: u64,
-    /// Those in other streams.
+    /// The uses in other streams.
     abroad: RangeFences,
 }
 
@@ -96,7 +96,7 @@ impl Past {
 }
 
 impl Arena {
-    /// Takes memory for an arena that lives in `stream`.
+    /// Allocates memory for an arena, which lives in `stream`.
     ///
     /// ```
     /// use freehold::Arena;
@@ -109,28 +109,28 @@ impl Arena {
     /// ```
     ///
     /// # Errors
-    /// As of [`Stream::alloc`].
+    /// Those of [`Stream::alloc`].
     #[track_caller]
     pub fn new(stream: &Stream, bytes: usize) -> Result<Self> {
         let block = Block::alloc(stream, bytes, None, Location::caller())?;
         let mut past = Past::default();
-        // Whoever had the memory before the arena.
+        // Uses by the memory's previous owners.
         past.note(Target::used(&block, Access::Write).uses, &(0..bytes as u64));
         Ok(Self { block, taken_bytes: 0, pieces: Vec::new(), past })
     }
 
-    /// The first address, on the device.
+    /// Returns the first device address.
     pub fn address(&self) -> u64 {
         self.block.address()
     }
 
-    /// How many bytes it has in all.
+    /// Returns the size of the arena in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.block.len() as u64
     }
 
-    /// Calls `work` with a scope. What it allocates there is gone when it returns, for the host; work that was put into
-    /// streams with it goes on, and the memory is used again behind that.
+    /// Calls `work` with a scope. Slices allocated there end when `work` returns. Work that was submitted with them
+    /// continues, and the memory is reused after it.
     pub fn scope<R>(&mut self, work: impl for<'s> FnOnce(&mut Scope<'s>) -> R) -> R {
         let ended = Rewind { start_bytes: self.taken_bytes, arena: self };
         work(&mut Scope { arena: &mut *ended.arena })
@@ -157,7 +157,7 @@ impl Arena {
     }
 
     fn rewind(&mut self, start_bytes: u64) {
-        // In a fork the lists of uses may be locked for ever, by threads that are not there.
+        // In a fork the lists of uses may be locked for ever, by threads that do not exist there.
         let is_child = self.block.context().inner.device.is_child();
         while let Some(region) = self.pieces.pop_if(|region| region.range.start >= start_bytes) {
             if !is_child {
@@ -169,7 +169,7 @@ impl Arena {
 }
 
 impl Drop for Arena {
-    /// Leaves the uses of its pieces to the block, which is released behind them.
+    /// Moves the uses of the slices to the block, which is released after them.
     fn drop(&mut self) {
         self.rewind(0);
         if self.block.context().inner.device.is_child() {
@@ -181,7 +181,7 @@ impl Drop for Arena {
     }
 }
 
-/// Ends a scope, where its work panics too.
+/// Ends a scope, even if its work panics.
 struct Rewind<'a> {
     arena: &'a mut Arena,
     start_bytes: u64,
@@ -193,7 +193,7 @@ impl Drop for Rewind<'_> {
     }
 }
 
-/// The time between a seq of an arena and its return there.
+/// A scope of an arena: everything allocated in it is freed at its end.
 ///
 /// ```
 /// use freehold::{Arena, Error};
@@ -204,7 +204,7 @@ impl Drop for Rewind<'_> {
 /// let sum = arena.scope(|scope| -> freehold::Result<u32> {
 ///     let mut x = scope.alloc::<u32>(4)?;
 ///     stream.write(&mut x, &[1, 2, 3, 4])?;
-///     scope.scope(|inner| inner.alloc::<u8>(1000).map(drop))?; // gone again
+///     scope.scope(|inner| inner.alloc::<u8>(1000).map(drop))?; // freed again
 ///     assert!(matches!(scope.alloc::<u8>(4096), Err(Error::ArenaFull { .. })));
 ///     Ok(stream.download(&x)?.iter().sum())
 /// })?;
@@ -217,10 +217,11 @@ pub struct Scope<'s> {
 }
 
 impl<'s> Scope<'s> {
-    /// A piece of `len` elements, with whatever the memory holds.
+    /// Allocates `len` elements with unspecified content.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] where there is no room for it: an arena does not grow. [`Error::NothingAsked`] for no bytes.
+    /// [`Error::ArenaFull`] if the arena has no space for it: an arena does not grow. [`Error::NothingAsked`] for zero
+    /// bytes.
     pub fn alloc<T: Pod>(&mut self, len: usize) -> Result<ArenaSlice<'s, T>> {
         let element_bytes = size_of::<T>();
         let bytes = len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })?;
@@ -232,12 +233,12 @@ impl<'s> Scope<'s> {
         Ok(ArenaSlice { region, address, len, scope: PhantomData, elements: PhantomData })
     }
 
-    /// A scope within this one: what is allocated there is gone at its end, and what this one has stays.
+    /// Calls `work` with a nested scope: what is allocated there is freed at its end, and what this scope has stays.
     pub fn scope<R>(&mut self, work: impl for<'t> FnOnce(&mut Scope<'t>) -> R) -> R {
         self.arena.scope(work)
     }
 
-    /// How much can still be allocated.
+    /// Returns how many bytes can still be allocated.
     ///
     /// ```
     /// use freehold::Arena;
@@ -258,7 +259,7 @@ impl<'s> Scope<'s> {
     }
 }
 
-/// A part of an arena for as long as its scope lasts, used like a [`Block`].
+/// A part of an arena that lives as long as its scope, used like a [`Block`].
 ///
 /// ```
 /// use freehold::Arena;
@@ -293,27 +294,27 @@ impl<T> fmt::Debug for ArenaSlice<'_, T> {
 }
 
 impl<T: Pod> ArenaSlice<'_, T> {
-    /// The first address, on the device.
+    /// Returns the first device address.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The elements of a range.
+    /// Returns a view of a range of elements.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         View::new(self.whole(Access::Read), 0, self.len, range)
     }
 
-    /// The elements of a range, to write.
+    /// Returns a mutable view of a range of elements.
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         ViewMut::new(self.whole(Access::Read), self.len, range)
     }

@@ -1,4 +1,4 @@
-//! The arguments of launches: what may be one, and how they are laid out for the driver.
+//! The arguments of launches: which types can be one, and how they are laid out for the driver.
 
 use std::ffi::c_void;
 
@@ -16,19 +16,20 @@ use crate::device::memory_use::MemoryUse;
 use crate::ordering::access_history::Access;
 use freehold_driver::Permission;
 
-/// Keeps [`Argument`] and [`Arguments`] to the types here. Beside that of [`Source`], because owners of slices are sources, and
-/// references to them arguments.
+/// Seals [`Argument`] and [`Arguments`]. Separate from the seal of [`Source`], because owners of slices are sources,
+/// and references to them are arguments.
 mod sealed {
     pub trait Sealed {}
 }
 
-/// What a kernel can be given: a number, a block, a part of a block. No other type can be one: a launch trusts what it says.
+/// A value that a kernel can be given: a number, a block, a part of a block. The trait is sealed: a launch relies on
+/// what it says.
 ///
 /// ```
 /// # let device = freehold::open()?;
 /// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
-/// // Numbers as they are; memory that is read as `&`, that is written as `&mut`.
+/// // Numbers by value; memory to read as `&`, memory to write as `&mut`.
 /// let (x, mut total) = (stream.upload(&[1.0f32; 100])?, stream.zeros::<f32>(1)?);
 /// // SAFETY: `sum` reads the first `n` elements of `x` and writes one of `total`; all launches are made here.
 /// let sum = unsafe { module.kernel("sum")? };
@@ -43,11 +44,11 @@ mod sealed {
             (`2.0f32`, `n as u32`), and a `#[repr(C)]` structure as `Value(structure)`"
 )]
 pub trait Argument: Sealed {
-    /// What the kernel receives.
+    /// The type that the kernel receives.
     #[doc(hidden)]
     type Word: Pod;
 
-    /// The bytes that it is given.
+    /// The bytes that the kernel receives.
     #[doc(hidden)]
     fn word(&self) -> Self::Word;
 
@@ -57,16 +58,16 @@ pub trait Argument: Sealed {
         None
     }
 
-    /// What it is, to be held against what the kernel takes there.
+    /// The kind of the argument, to be checked against the kernel's parameter.
     #[doc(hidden)]
     const GIVEN: Given;
 }
 
-/// What an argument is, beside its size.
+/// The kind of an argument, beside its size.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// A number, whose type is known.
+    /// A number of a known type.
     Number(Kind),
     /// Bytes that the program vouches for.
     Bytes,
@@ -74,8 +75,8 @@ pub enum Given {
     Address,
 }
 
-/// An address of the device that a kernel is given as it is, where no [`Block`] of this library stands for the memory: that of
-/// another library, or of an address that a kernel computed. A plain `u64` is a number, and no promise.
+/// A device address that a kernel is given as it is, for memory without a [`Block`]: another library's, or at an
+/// address that a kernel computed. A plain `u64` is a number and carries no promise.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -87,14 +88,14 @@ pub enum Given {
 /// // SAFETY: `scale` writes 4 elements there, and nothing else uses the block until the stream has passed the launch.
 /// let (scale, there) = unsafe { (module.kernel("scale")?, RawAddress::new(x.address())) };
 /// stream.launch(&scale, Grid::line(1, 4), (there, 3.0f32, 4u32))?;
-/// assert_eq!(stream.download(&x)?, [3.0; 4]); // in the same stream, behind the launch
+/// assert_eq!(stream.download(&x)?, [3.0; 4]); // in the same stream, after the launch
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawAddress(u64);
 
 impl RawAddress {
-    /// An address as an argument.
+    /// Makes an argument of an address.
     ///
     /// # Safety
     /// The kernels that are given it may read and write at the address what they do. The memory stays until they have ended,
@@ -115,7 +116,7 @@ impl Argument for RawAddress {
     }
 }
 
-/// Any value that is its bytes, for kernels that take a structure.
+/// A value passed as its bytes, for kernels that take a structure.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -251,7 +252,7 @@ impl<T: Pod> Argument for Unordered<'_, T> {
     }
 }
 
-/// A tuple of [`Argument`]s, or a slice of [`DynArg`]s. No other type can be one: a launch trusts the pointers.
+/// A tuple of [`Argument`]s, or a slice of [`DynArg`]s. The trait is sealed: a launch relies on the pointers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tuple of arguments for a kernel",
     note = "arguments are a tuple of up to 12, also of one: `(&mut x,)`; more, or such as are known at run time alone, are a \
@@ -263,7 +264,7 @@ pub trait Arguments: Sealed {
     fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R;
 }
 
-/// Arguments as a launch needs them. The first three have an element for each.
+/// Arguments laid out for a launch. The first three have an element for each.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Laid<'a> {
@@ -348,7 +349,7 @@ tuples! {
     A B C D E F G H I J K L;
 }
 
-/// An argument whose kind is known at run time alone: a slice of them is [`Arguments`] too.
+/// An argument whose kind is known only at run time: a slice of them is [`Arguments`] too.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -357,9 +358,9 @@ tuples! {
 /// use freehold::{DynArg, Grid};
 ///
 /// let mut x = stream.upload(&[1u32, 2, 3])?;
-/// let (more, count) = ([10], [3]); // read from a request, say
+/// let (more, count) = ([10], [3]); // for example, read from a request
 /// let arguments = [DynArg::memory_mut(&mut x, 0), DynArg::bytes(&more, 4), DynArg::bytes(&count, 4)];
-/// let mut arguments = arguments.map(|one| one.expect("they hold as much"));
+/// let mut arguments = arguments.map(|one| one.expect("the memory is long enough"));
 /// // SAFETY: `add` writes the first 3 elements of `x`, which has as many.
 /// let add = unsafe { module.kernel("add")? };
 /// stream.launch(&add, Grid::line(1, 32), &mut arguments[..])?;
@@ -371,29 +372,30 @@ pub struct DynArg<'a>(Known<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Known<'a> {
-    /// Words that hold so many bytes.
+    /// Words that hold this many bytes.
     Bytes(&'a [u64], usize),
     Memory(u64, MemoryUse<'a>),
 }
 
 impl<'a> DynArg<'a> {
-    /// The first `bytes` bytes of words. Nothing where they hold fewer.
+    /// Makes an argument of the first `bytes` bytes of `words`. Returns `None` if they hold fewer.
     pub fn bytes(words: &'a [u64], bytes: usize) -> Option<Self> {
         (bytes <= size_of_val(words)).then_some(Self(Known::Bytes(words, bytes)))
     }
 
-    /// Memory from an element on, to be read. Nothing where there are fewer elements.
+    /// Makes an argument of memory from an element on, to be read. Returns `None` if there are fewer elements.
     pub fn memory<T: Pod>(memory: &'a impl Source<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used())
     }
 
-    /// Memory from an element on, to be read and written. Nothing where there are fewer elements.
+    /// Makes an argument of memory from an element on, to be read and written. Returns `None` if there are fewer
+    /// elements.
     pub fn memory_mut<T: Pod>(memory: &'a mut impl Target<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used(Access::Write))
     }
 
-    /// As [`memory_mut`](Self::memory_mut), of memory that is borrowed to be read, or is another argument of the launch, too. It
-    /// is read alone where no more is permitted.
+    /// Like [`memory_mut`](Self::memory_mut), for memory that is also borrowed elsewhere or is another argument of the
+    /// launch. It is only read if no more is permitted.
     ///
     /// # Safety
     /// No other thread puts work in that uses the memory before the launch with this has returned: the two would not be
@@ -414,7 +416,7 @@ impl Sealed for &mut [DynArg<'_>] {}
 /// Argument count that fits on the stack.
 const FEW: usize = 32;
 
-/// Exclusive, so that no two threads launch with memory that one of them borrowed to write.
+/// Exclusive, so that no two threads launch with memory that one of them borrowed mutably.
 impl Arguments for &mut [DynArg<'_>] {
     #[inline]
     fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
@@ -430,7 +432,7 @@ impl Arguments for &mut [DynArg<'_>] {
     }
 }
 
-/// Writes down what each argument is and where it lies.
+/// Lays out the kind and the location of each argument.
 fn lay_out<R>(
     actuals: &[DynArg<'_>],
     given: &mut [Given],
@@ -456,7 +458,8 @@ fn lay_out<R>(
     act(Laid { given, passed, pointers, used: &used })
 }
 
-/// How memory is handed to a kernel: a device that checks kernels reports one that writes what it may only read.
+/// The permission with which memory is passed to a kernel: a device that checks kernels reports one that writes to
+/// read-only memory.
 #[inline]
 fn passed_as(used: &MemoryUse<'_>) -> ArgKind {
     match used.access {

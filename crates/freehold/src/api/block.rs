@@ -1,4 +1,4 @@
-//! Blocks: typed memory of a device that has one owner, references to it that are counted. And their allocation in a stream.
+//! Blocks: typed device memory with one owner, counted references to it, and their allocation in a stream.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,8 +24,8 @@ use crate::pool::Visibility;
 impl<T> Sealed for Block<T> {}
 impl<T> Sealed for Shared<T> {}
 
-/// Device memory that has one owner. Dropping it releases it, in any thread, whatever context is current there; the memory
-/// is used again when all work with it has passed. Nothing waits for that.
+/// Device memory with one owner. Dropping it releases it, on any thread, whatever context is current there. The memory
+/// is reused once all work with it is complete; nothing waits for that.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -34,8 +34,8 @@ impl<T> Sealed for Shared<T> {}
 /// let address = x.address();
 /// stream.write(&mut x.view_mut(10..12)?, &[7, 8])?;
 /// assert_eq!(stream.download(&x.view(9..13)?)?, [0, 7, 8, 0]);
-/// drop(x); // at once, whatever the device still does with it
-/// assert_eq!(stream.alloc::<u32>(1000)?.address(), address); // behind that, in the same stream
+/// drop(x); // returns at once, whatever work is pending
+/// assert_eq!(stream.alloc::<u32>(1000)?.address(), address); // reused after that work, in the same stream
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct Block<T> {
@@ -54,13 +54,13 @@ impl<T> fmt::Debug for Block<T> {
 }
 
 impl Stream {
-    /// A block of `len` elements, with whatever the memory holds. It is reused memory where there is some, without a call of
-    /// the driver.
+    /// Allocates a block of `len` elements with unspecified content. Reuses memory if there is some, without a driver
+    /// call.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
-    /// let x = stream.alloc::<f32>(1000)?; // holds anything
+    /// let x = stream.alloc::<f32>(1000)?; // unspecified content
     /// assert_eq!(x.len(), 1000);
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -70,7 +70,7 @@ impl Stream {
         Block::alloc(self, len, None, std::panic::Location::caller())
     }
 
-    /// [`alloc`](Self::alloc) with a name that the ledger knows the block by.
+    /// Like [`alloc`](Self::alloc), with a name for the block in the ledger.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -84,20 +84,20 @@ impl Stream {
         Block::alloc(self, len, Some(tag), std::panic::Location::caller())
     }
 
-    /// [`alloc`](Self::alloc) of memory that other processes can have: see [`Block::export`]. It shares no memory that can be
-    /// exported with blocks of the other kinds.
+    /// Like [`alloc`](Self::alloc), for memory that other processes can map: see [`Block::export`]. Its chunks contain
+    /// no blocks of other kinds.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let x = stream.alloc_shareable::<f32>(1000)?;
     /// assert_eq!(x.export()?.bytes, 4000);
-    /// assert!(stream.alloc::<f32>(1000)?.export().is_err()); // not of any block
+    /// assert!(stream.alloc::<f32>(1000)?.export().is_err()); // only a shareable block can be exported
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`alloc`](Self::alloc), and [`Error::CannotShare`] where the device cannot share memory.
+    /// Those of [`alloc`](Self::alloc), and [`Error::CannotShare`] if the device cannot share memory.
     #[track_caller]
     pub fn alloc_shareable<T: Pod>(&self, len: usize) -> Result<Block<T>> {
         Block::alloc_within(self, len, Visibility::Shareable, None, std::panic::Location::caller())
@@ -142,40 +142,40 @@ impl<T: Pod> Block<T> {
         Self { raw, elements: PhantomData }
     }
 
-    /// The first address, on the device.
+    /// Returns the first device address.
     pub fn address(&self) -> u64 {
         self.raw.address
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.raw.bytes / size_of::<T>()
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// What the ledger has of it.
+    /// Returns the block's entry in the ledger.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let x = stream.alloc_tagged::<f32>(100, "weights")?;
-    /// println!("{}", x.owner().expect("it is live")); // with the line that asked for it
+    /// println!("{}", x.owner().expect("it is live")); // with the line that allocated it
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn owner(&self) -> Option<Owner> {
         self.raw.owner()
     }
 
-    /// The context that it lives in.
+    /// Returns the context of the block's stream.
     pub fn context(&self) -> &Context {
         &self.raw.stream.context
     }
 
-    /// The stream that the block lives in.
+    /// Returns the stream in which the block was allocated.
     pub fn stream(&self) -> StreamId {
         self.raw.history.in_own_stream().stream
     }
@@ -194,21 +194,21 @@ impl<T: Pod> Block<T> {
         self.raw.retag(tag);
     }
 
-    /// The elements of a range.
+    /// Returns a view of a range of elements.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let x = stream.upload(&[1u32, 2, 3, 4])?;
     /// assert_eq!(stream.download(&x.view(1..3)?)?, [2, 3]);
-    /// assert!(x.view(2..9).is_err()); // never beyond the block
+    /// assert!(x.view(2..9).is_err()); // beyond the block
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         View::new(self.raw.memory_use(Access::Read), 0, self.len(), range)
     }
 
-    /// The elements of a range, to write.
+    /// Returns a mutable view of a range of elements.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -223,7 +223,7 @@ impl<T: Pod> Block<T> {
         ViewMut::new(self.raw.memory_use(Access::Read), len, range)
     }
 
-    /// Gives up to be the one owner: the block lives until the last of the references is dropped.
+    /// Converts the block into a counted reference. It is released when the last reference is dropped.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -237,8 +237,9 @@ impl<T: Pod> Block<T> {
         Shared { raw: Arc::new(self.raw), elements: PhantomData }
     }
 
-    /// Lets the block have `len` elements: where it lies, if what follows is free, or else elsewhere, with a copy of what it
-    /// held, in the order of `stream`. Whether the address is the same. What is added holds anything.
+    /// Resizes the block to `len` elements: in place if what follows is free, otherwise by moving it and copying its
+    /// content in the order of `stream`. Returns whether the address is unchanged. The content of added elements is
+    /// unspecified.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -247,12 +248,12 @@ impl<T: Pod> Block<T> {
     /// let address = x.address();
     /// let is_in_place = x.resize(&stream, 1000)?;
     /// assert_eq!(is_in_place, x.address() == address);
-    /// assert_eq!(stream.download(&x.view(..3)?)?, [1, 2, 3]); // wherever it lies now
+    /// assert_eq!(stream.download(&x.view(..3)?)?, [1, 2, 3]); // moved or not
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`Stream::alloc`]; the block is as it was.
+    /// Those of [`Stream::alloc`]; the block is unchanged.
     #[track_caller]
     pub fn resize(&mut self, stream: &Stream, len: usize) -> Result<bool> {
         let bytes = Self::bytes_of(len)?;
@@ -267,17 +268,17 @@ impl<T: Pod> Block<T> {
         Ok(false)
     }
 
-    /// Releases the block as a drop does, says where, and reports a failure.
+    /// Releases the block like a drop, records where, and reports a failure.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let x = stream.alloc::<u8>(1000)?;
-    /// x.close()?; // a block that could not be released would come back
+    /// x.close()?; // if it failed, the error would return the block
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
-    #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
+    #[allow(clippy::result_large_err, reason = "the error returns the block, by value")]
     pub fn close(mut self) -> std::result::Result<(), CloseError<Self>> {
         match self.raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
@@ -285,18 +286,18 @@ impl<T: Pod> Block<T> {
         }
     }
 
-    /// Releases the block once the event has passed, too.
+    /// Releases the block after an event as well as after its own uses.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1000)?;
-    /// let event = device.new_stream()?.event()?; // of what other people's code does with it, say
+    /// let event = device.new_stream()?.event()?; // for example, after foreign work with it
     /// x.release_after(&event)?;
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
-    #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
+    #[allow(clippy::result_large_err, reason = "the error returns the block, by value")]
     pub fn release_after(mut self, event: &Event) -> std::result::Result<(), CloseError<Self>> {
         if let Err(error) = event.check_device(&self.raw.stream.context.inner.device) {
             return Err(CloseError::new(self, error));
@@ -308,8 +309,8 @@ impl<T: Pod> Block<T> {
         }
     }
 
-    /// Waits until all work with the block has passed, and gives its memory back to the driver, as far as no other block lies
-    /// in the same chunks of it.
+    /// Waits until all work with the block is complete, and returns its memory to the driver, as far as no other block
+    /// lies in the same chunks.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -321,7 +322,7 @@ impl<T: Pod> Block<T> {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
-    #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
+    #[allow(clippy::result_large_err, reason = "the error returns the block, by value")]
     pub fn release_now(mut self) -> std::result::Result<(), CloseError<Self>> {
         match self.raw.release_now(Some(Location::caller())) {
             Ok(()) => Ok(()),
@@ -329,10 +330,11 @@ impl<T: Pod> Block<T> {
         }
     }
 
-    /// What another process needs to have the memory of a block that was asked for with [`Stream::alloc_shareable`].
+    /// Exports the memory of a block from [`Stream::alloc_shareable`] to another process.
     ///
-    /// What the other process does with it is not known here: whoever exports a block keeps it until the other side is done,
-    /// and orders the work of both. A block that is released is handed out again in this process while others still visibility it.
+    /// The library does not see the other process's work: the exporting program keeps the block until the other side is
+    /// done, and orders the work of both. If the block is released, its memory is reused in this process while other
+    /// processes can still access it.
     ///
     /// # Errors
     /// [`Error::NotShareable`] for any other block.
@@ -340,15 +342,15 @@ impl<T: Pod> Block<T> {
         self.raw.export()
     }
 
-    /// Lets go of the block for other people's code: from now on it is released by its address, with
+    /// Leaks the block to foreign code and returns its address. It is then released by its address, with
     /// [`Device::release`](crate::Device::release).
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
-    /// let address = stream.alloc::<u8>(1000)?.into_address(); // for C, say
+    /// let address = stream.alloc::<u8>(1000)?.into_address(); // for example, for C
     /// device.release(address)?;
-    /// assert!(device.release(address).is_err()); // and says what is wrong
+    /// assert!(device.release(address).is_err()); // the error explains why
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn into_address(self) -> u64 {
@@ -356,8 +358,8 @@ impl<T: Pod> Block<T> {
         by_address::leak_to_address(&device, self.raw)
     }
 
-    /// Lets work use the block without waiting for what other streams do with it. It is still not released before that work
-    /// has passed.
+    /// Lets work use the block without waiting for uses in other streams. The block is still not released before that
+    /// work is complete.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -375,14 +377,15 @@ impl<T: Pod> Block<T> {
     /// ```
     ///
     /// # Safety
-    /// Whatever other work reads or writes in the block at the same time, the program means it to.
+    /// Any other work that reads or writes the block at the same time is intended by the program.
     pub unsafe fn unordered(&self) -> Unordered<'_, T> {
         let whole = self.raw.memory_use(Access::Read);
         Unordered { view: View::whole(whole, self.len()) }
     }
 }
 
-/// A counted reference to a block, for reading. The block is released when the last one is dropped, in whichever thread.
+/// A counted reference to a block, for reading. The block is released when the last reference is dropped, on any
+/// thread.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -390,7 +393,7 @@ impl<T: Pod> Block<T> {
 /// let x = stream.upload(&[1.0f32; 10])?.share();
 /// let y = x.clone();
 /// std::thread::scope(|scope| drop(scope.spawn(move || drop(x))));
-/// let mut block = y.into_block().expect("it is the last reference"); // the one owner again, who may write
+/// let mut block = y.into_block().expect("it is the last reference"); // the only owner again, so it may write
 /// stream.fill(&mut block, 0.0)?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
@@ -416,12 +419,12 @@ impl<T> Clone for Shared<T> {
 }
 
 impl<T: Pod> Shared<T> {
-    /// How many references there are.
+    /// Returns the number of references.
     pub fn count(&self) -> usize {
         Arc::strong_count(&self.raw)
     }
 
-    /// The block, if this is the only reference.
+    /// Returns the block, if this is the only reference; otherwise returns the reference.
     pub fn into_block(self) -> std::result::Result<Block<T>, Self> {
         match Arc::try_unwrap(self.raw) {
             Ok(raw) => Ok(Block::from_raw(raw)),
@@ -429,28 +432,28 @@ impl<T: Pod> Shared<T> {
         }
     }
 
-    /// The first address, on the device.
+    /// Returns the first device address.
     pub fn address(&self) -> u64 {
         self.raw.address
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.raw.bytes / size_of::<T>()
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The elements of a range.
+    /// Returns a view of a range of elements.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         View::new(self.raw.memory_use(Access::Read), 0, self.len(), range)
     }
 }
 
-/// A block that work uses in no order with other streams.
+/// A block that work uses without ordering against other streams.
 #[derive(Clone, Copy, Debug)]
 pub struct Unordered<'a, T> {
     view: View<'a, T>,

@@ -1,4 +1,4 @@
-//! What a program does with a context.
+//! The public operations of a context.
 
 use crate::api::image::Image;
 use crate::api::module::Module;
@@ -7,17 +7,17 @@ use crate::device::context::Context;
 use crate::error::{CloseError, Error, Result};
 
 impl Context {
-    /// A stream of this context.
+    /// Creates a stream in this context.
     pub fn new_stream(&self) -> Result<Stream> {
         Stream::new(self.clone())
     }
 
-    /// Loads an image. The driver waits for kernels of the context that run meanwhile: load before they do.
+    /// Loads an image. The driver waits for running kernels of the context: load before launching.
     pub fn module(&self, image: &Image) -> Result<Module> {
         Module::load(self.clone(), image)
     }
 
-    /// Waits until all work of the context is done, other people's too.
+    /// Waits until all work of the context is complete, including foreign work.
     pub fn synchronize(&self) -> Result<()> {
         self.inner.check()?;
         let shared = self.inner.enter()?;
@@ -32,13 +32,14 @@ impl Context {
         for (seq, stream_state) in fences {
             stream_state.note_complete(seq);
         }
-        // What is tidied may want the context alone.
+        // Deferred operations may need the context exclusively.
         drop(shared);
         device.run_deferred()
     }
 
-    /// Closes the context, unless blocks of it are live: then they are named. Work that is pending completes first, and
-    /// nobody waits for that. The primary context, which is the device's and other people's, stays: only the handle goes.
+    /// Closes the context, unless it has live blocks, which the error lists. The context is destroyed after its pending
+    /// work; this call does not wait for that. The primary context, which the device shares with foreign code, stays:
+    /// only the handle is dropped.
     ///
     /// # Errors
     /// [`Error::ContextInUse`] with the list of the blocks.
@@ -55,14 +56,14 @@ impl Context {
         self.close_with_blocks()
     }
 
-    /// Closes the context and takes its blocks along: what is done with them later says so.
+    /// Closes the context and its blocks: later uses of them fail.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// let context = device.new_context()?;
     /// let x = context.new_stream()?.upload(&[1u8, 2, 3])?;
     /// context.close_with_blocks()?;
-    /// assert!(device.new_stream()?.download(&x).is_err()); // the block is gone, and says so
+    /// assert!(device.new_stream()?.download(&x).is_err()); // the block ended with its context
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn close_with_blocks(self) -> std::result::Result<(), CloseError<Self>> {

@@ -1,4 +1,4 @@
-//! Copies: between the host and blocks, and from block to block.
+//! Copies: between the host and blocks, and between blocks.
 
 use freehold_driver::PitchedPtr;
 use zerocopy::IntoBytes;
@@ -10,17 +10,17 @@ use crate::device::memory_use::MemoryUse;
 use crate::error::{Error, Result};
 use crate::ordering::access_history::Access;
 
-/// An upload into an idle stream that is longer than this goes without staging.
+/// Longer uploads into an idle stream bypass staging.
 const DIRECT_BYTES_MIN: usize = 1 << 20;
 
-/// Where the last of some rows ends, in elements, unless they overlap or are too many to count.
+/// Returns where the last row ends, in elements, unless rows overlap or the number overflows.
 fn pitch_end(pitch: usize, row: usize, rows: usize) -> Option<usize> {
     let before_last = if rows == 1 { 0 } else { pitch.checked_mul(rows - 1).filter(|_| pitch >= row)? };
     before_last.checked_add(row)
 }
 
 impl Stream {
-    /// A block of zeros.
+    /// Allocates a block of zeros.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -35,7 +35,7 @@ impl Stream {
         Ok(block)
     }
 
-    /// A block with a copy of `from`, which may be changed when the call has returned.
+    /// Allocates a block with a copy of `from`, which may change once the call has returned.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -53,7 +53,7 @@ impl Stream {
         Ok(block)
     }
 
-    /// Copies `from` to a block or to a part of one, in the order of the stream. `from` may be changed when the call has
+    /// Copies `from` to a block or a part of one, in the order of the stream. `from` may change once the call has
     /// returned.
     ///
     /// ```
@@ -87,15 +87,15 @@ impl Stream {
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
         let put = self.put_ordered("upload", &[to.used(Access::Write)], |backend, raw| {
-            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose fence goes with it below.
+            // SAFETY: the buffer stays as it is until the copy is complete; its fence is stored with it below.
             unsafe { backend.upload(to.address(), start, length, raw) }
         });
         device.staging.put(buffer, put.as_ref().ok().copied());
         put.map(|_| to.used(Access::Write).note_filled())
     }
 
-    /// What a block, or a part of one, holds. This waits: for the work before it in this stream, and for what other streams
-    /// still write.
+    /// Returns the content of a block, or of a part of one. Waits for the work before it in this stream, and for
+    /// pending writes of other streams.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -110,7 +110,7 @@ impl Stream {
         Ok(to)
     }
 
-    /// [`download`](Self::download) into memory that is there.
+    /// Like [`download`](Self::download), into existing memory.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -157,16 +157,17 @@ impl Stream {
             return self.inner.context.inner.check();
         }
         self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
-            // SAFETY: both have so many bytes, which stay until the stream has passed the copy, and the stream is ordered behind and
-            // before all other work with them.
+            // SAFETY: both have that many bytes, which stay until the copy is complete, and the stream is ordered after
+            // and before all other work with them.
             unsafe { backend.copy(to.address(), from.address(), bytes, raw) }
         })?;
         to.used(Access::Write).note_filled();
         Ok(())
     }
 
-    /// Copies `rows` rows of `row` elements. In `from` a row begins every `from_pitch` elements, in `to` every `to_pitch`, each
-    /// from the first element on: so the edge of a field is packed, and unpacked. What lies between the rows is not touched.
+    /// Copies `rows` rows of `row` elements. In `from` a row begins every `from_pitch` elements, in `to` every
+    /// `to_pitch`, counted from the first element: for example, to pack or unpack the edge of a field. Elements between
+    /// the rows are not touched.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -180,7 +181,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchRows`] where either has not the elements, or rows would overlap.
+    /// [`Error::NoSuchRows`] if either has too few elements, or if rows would overlap.
     pub fn copy_rows<T: Pod>(
         &self,
         from: &impl Source<T>,
@@ -201,7 +202,7 @@ impl Stream {
         };
         rows_in(from.len(), from_pitch)?;
         let end = rows_in(to.len(), to_pitch)?;
-        // One row has no next one; its pitch may be anything.
+        // A single row has no next one; its pitch may be anything.
         let pitch_bytes = |pitch| if rows == 1 { row } else { pitch } * size_of::<T>();
         let from_rows = PitchedPtr { start: from.address(), pitch_bytes: pitch_bytes(from_pitch) };
         let to_rows = PitchedPtr { start: to.address(), pitch_bytes: pitch_bytes(to_pitch) };

@@ -1,4 +1,4 @@
-//! A device: the entrance to everything else, and the place for what concerns all of its memory.
+//! A device: the entry point to everything else, and the operations on all of its memory.
 
 use std::fmt;
 use std::panic::Location;
@@ -17,7 +17,7 @@ use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
 
-/// A device and its primary context. A handle: all handles of a device that was opened once are of one.
+/// A handle to a device and its primary context. Clones refer to the same device.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -38,16 +38,16 @@ impl fmt::Debug for Device {
     }
 }
 
-/// Memory that somebody else allocated, entered in the ledger for as long as this lives.
+/// Memory that foreign code allocated, recorded in the ledger for as long as this lives.
 ///
 /// ```
 /// # let device = freehold::open()?;
 /// use freehold::{Adoption, Error};
 ///
-/// let theirs = 1 << 20; // an address that other people's code has allocated
+/// let theirs = 1 << 20; // an address that foreign code has allocated
 /// let adopted = device.adopt(theirs, 4096, Adoption::Foreign, "theirs")?;
 /// assert_eq!(device.owner_of(theirs + 1).and_then(|owner| owner.tag).as_deref(), Some("theirs"));
-/// assert!(matches!(device.release(theirs), Err(Error::WrongRelease(_)))); // not ours to release
+/// assert!(matches!(device.release(theirs), Err(Error::WrongRelease(_)))); // the library does not own it
 /// drop(adopted);
 /// assert_eq!(device.owner_of(theirs), None);
 /// # Ok::<(), freehold::Error>(())
@@ -65,12 +65,12 @@ impl fmt::Debug for Adopted {
 }
 
 impl Device {
-    /// A device by a context of it, which is the primary one here. It is closed when the last that lives in it has gone, and now
-    /// where this fails.
+    /// Makes a device from a backend, whose context becomes the primary one. It is closed when the last thing in it is
+    /// dropped, or now if this fails.
     ///
     /// # Safety
-    /// The backend does what [`Backend`] says of each call: addresses, handles and memory of the host that it hands out are good, and
-    /// nobody else's. Nothing of it is destroyed by others.
+    /// The backend does what [`Backend`] says of each call: addresses, handles and host memory that it returns are
+    /// valid and exclusive. Nothing of it is destroyed by others.
     pub unsafe fn on(backend: Arc<dyn Backend>) -> Result<Self> {
         Ok(Self { primary: Context::primary(Arc::new(DeviceInner::new(backend)?)) })
     }
@@ -79,7 +79,7 @@ impl Device {
         &self.primary.inner.device
     }
 
-    /// What the driver calls the device.
+    /// Returns the driver's name of the device.
     ///
     /// ```
     /// println!("{}", freehold::open()?.name()?);
@@ -90,14 +90,14 @@ impl Device {
         self.inner().backend.name().map_err(|error| self.inner().failed(error))
     }
 
-    /// What tells the device from all others, in every process.
+    /// Returns the id of the device, which is unique and the same in every process.
     pub fn uuid(&self) -> Result<[u8; 16]> {
         self.inner().check()?;
         self.inner().backend.uuid().map_err(|error| self.inner().failed(error))
     }
 
-    /// Whether the host reads and writes the memory of blocks, by itself, where the device does. The driver is asked once, for the
-    /// memory of a block: a device may share addresses with the host, and keep memory of its own to itself all the same.
+    /// Whether the host can read and write blocks at their device addresses. Asks the driver once, about the memory of
+    /// a block: a device may share addresses with the host and still not let it access device memory.
     pub fn is_host_visible(&self) -> Result<bool> {
         let device = self.inner();
         device.check()?;
@@ -109,33 +109,33 @@ impl Device {
         Ok(*device.is_host_visible.get_or_init(|| is_visible))
     }
 
-    /// The primary context as its driver has it, for other people's code: each call that names a handle or an address is `unsafe`.
-    /// What they put into streams is not known here: see [`Stream::foreign_work`].
+    /// Returns the primary context's driver interface, for foreign code: each call that takes a handle or an address is
+    /// `unsafe`. The library does not see work submitted that way: see [`Stream::foreign_work`].
     pub fn backend(&self) -> &dyn Backend {
         &*self.inner().backend
     }
 
-    /// The primary context.
+    /// Returns the primary context.
     pub fn primary(&self) -> &Context {
         &self.primary
     }
 
-    /// A context of its own.
+    /// Creates a context.
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// let context = device.new_context()?; // apart from the primary one
+    /// let context = device.new_context()?; // separate from the primary one
     /// assert_ne!(context.id(), device.primary().id());
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::OneContext`] on a device that has no others.
+    /// [`Error::OneContext`] on a device that supports only one.
     pub fn new_context(&self) -> Result<Context> {
         Context::create(self.inner())
     }
 
-    /// A stream of the primary context.
+    /// Creates a stream in the primary context.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -161,7 +161,8 @@ impl Device {
         self.primary.module(image)
     }
 
-    /// Who owns the memory at an address: of a block's beginning, or of any byte of it. Nobody, in a forked child.
+    /// Returns the owner of the block that contains an address, at its beginning or at any byte of it. Returns `None`
+    /// in a forked child.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -173,14 +174,14 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
-        // The lock may be held for ever in a fork, by a thread that is not there.
+        // In a fork the lock may be held for ever, by a thread that does not exist there.
         if self.inner().is_child() {
             return None;
         }
         self.inner().owner_of(address)
     }
 
-    /// All blocks that are owned, by address.
+    /// Returns all owned blocks, by address.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -199,7 +200,7 @@ impl Device {
         self.inner().owned()
     }
 
-    /// How much memory the pool has: owned, released, to be handed out again.
+    /// Returns how much memory the pool has: owned, released and cached.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -207,7 +208,7 @@ impl Device {
     /// let x = stream.alloc::<u8>(1000)?;
     /// let stats = device.stats();
     /// assert_eq!(stats.owned_bytes, 1000);
-    /// assert!(stats.reserved_bytes >= 1000); // what the driver has given for it
+    /// assert!(stats.reserved_bytes >= 1000); // what the pool has from the driver
     /// # drop(x);
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -218,7 +219,7 @@ impl Device {
         self.inner().stats()
     }
 
-    /// The bytes that the driver has free.
+    /// Returns the bytes that the driver has free.
     pub fn free_bytes(&self) -> Result<u64> {
         let device = self.inner();
         device.check()?;
@@ -226,8 +227,8 @@ impl Device {
         Ok(room.free_bytes)
     }
 
-    /// Releases a block by its address, for other people's code: one that was let go of with
-    /// [`Block::into_address`]. In any thread, whatever context is current there.
+    /// Releases a block by its address, for foreign code: one that [`Block::into_address`] leaked. Can be called on any
+    /// thread, whatever context is current there.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -235,13 +236,13 @@ impl Device {
     /// use freehold::Error;
     ///
     /// let x = stream.alloc::<u8>(1000)?;
-    /// let Err(Error::WrongRelease(wrong)) = device.release(x.address() + 8) else { panic!("it lies within a block") };
+    /// let Err(Error::WrongRelease(wrong)) = device.release(x.address() + 8) else { panic!("the address is inside a block") };
     /// println!("{wrong}"); // 8 bytes into 1000 bytes at ..., allocated at ...: release the block by its first address
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
+    /// [`Error::WrongRelease`], which explains the mistake; the block at the address is unchanged.
     #[track_caller]
     pub fn release(&self, address: u64) -> Result<()> {
         let mut raw = by_address::take_by_address(self.inner(), address)?;
@@ -254,7 +255,7 @@ impl Device {
         }
     }
 
-    /// Takes a block back that was let go of with [`Block::into_address`], as bytes.
+    /// Takes back a block that [`Block::into_address`] leaked, as bytes.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -268,8 +269,8 @@ impl Device {
         Ok(Block::from_raw(by_address::take_by_address(self.inner(), address)?))
     }
 
-    /// Says that other people's code put work into `stream` that uses the block at an address: it is not handed out again
-    /// before that work has passed.
+    /// Records that foreign code submitted work to `stream` that uses the block at an address: its memory is not reused
+    /// before that work is complete.
     pub fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
         self.inner().check()?;
         if !Arc::ptr_eq(&stream.inner.context.inner.device, self.inner()) {
@@ -278,10 +279,10 @@ impl Device {
         by_address::note_use(self.inner(), address, &stream.inner)
     }
 
-    /// Enters memory of others in the ledger, where it has an owner's name but is not ours to release.
+    /// Records foreign memory in the ledger, with a name; the library does not release it.
     ///
     /// # Errors
-    /// [`Error::NotEntered`] where a block of the library's lies there, or something else that was entered.
+    /// [`Error::NotEntered`] if one of the library's blocks lies there, or something else that was recorded.
     #[track_caller]
     pub fn adopt(&self, address: u64, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
         let device = self.inner();
@@ -306,8 +307,8 @@ impl Device {
         Ok(Adopted { device: device.clone(), block })
     }
 
-    /// Waits until all work of the library's streams is done, and all other work of the primary context, and does what waited
-    /// for that.
+    /// Waits until all work of the library's streams and all other work of the primary context is complete, and runs
+    /// deferred operations.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -328,19 +329,19 @@ impl Device {
         Ok(())
     }
 
-    /// Does what can be done by now without waiting: unloads closed modules, destroys closed contexts.
+    /// Runs deferred operations that no longer have to wait: unloads closed modules, destroys closed contexts.
     pub fn tidy(&self) -> Result<()> {
         self.inner().run_deferred()
     }
 
-    /// Gives memory that nobody has back to the driver, as far as all work with it has passed. How many bytes went.
+    /// Returns free memory to the driver, as far as all work with it is complete. Returns how many bytes were returned.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// drop(stream.zeros::<u8>(64 << 20)?);
     /// device.synchronize()?;
-    /// assert!(device.trim()? >= 64 << 20); // what the pool kept
+    /// assert!(device.trim()? >= 64 << 20); // what the pool had cached
     /// assert_eq!(device.stats().cached_bytes, 0);
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -348,13 +349,13 @@ impl Device {
         self.trim_to(0)
     }
 
-    /// [`trim`](Self::trim), until the pool has no more than `keep_bytes`.
+    /// Like [`trim`](Self::trim), until the pool has at most `keep_bytes`.
     pub fn trim_to(&self, keep_bytes: u64) -> Result<u64> {
         self.inner().run_deferred()?;
         self.inner().trim(&self.primary.inner.state, keep_bytes)
     }
 
-    /// Says how much the pool may have of the device: what would be more is refused. What it has already stays.
+    /// Limits the memory that the pool may have: requests beyond it fail. Memory that it has already stays.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -370,7 +371,7 @@ impl Device {
         self.inner().pool.chunks.set_budget_bytes(bytes);
     }
 
-    /// Says how much may be live under a name, and those within it (`model/cache` is within `model`). What is live already stays.
+    /// Limits the live bytes under a name and the names within it (`model/cache` is within `model`). Live blocks stay.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -391,7 +392,7 @@ impl Device {
         if self.inner().tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
     }
 
-    /// What is live under each name, the most first.
+    /// Returns the live bytes under each name, the largest first.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -405,8 +406,8 @@ impl Device {
         if self.inner().is_child() { Vec::new() } else { self.inner().tags.live() }
     }
 
-    /// Says how much the pool keeps when the device is synchronised: beyond it, memory that nobody has goes back to the driver.
-    /// Without this everything is kept.
+    /// Sets how much memory the pool keeps when the device is synchronised: free memory beyond it goes back to the
+    /// driver. By default everything is kept.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -436,7 +437,7 @@ impl Device {
     }
 }
 
-/// Whose the memory is that is entered without being owned.
+/// The origin of memory that is recorded without being owned.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -450,11 +451,11 @@ impl Device {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
-    /// Other people's code of this process allocated it.
+    /// Foreign code in this process allocated it.
     Foreign,
     /// The process with this id shared it: it is closed, not released.
     Imported {
-        /// Its id.
+        /// The process id.
         process: u32,
     },
 }
@@ -465,7 +466,7 @@ impl Drop for Adopted {
             return;
         }
         let ledger = &mut *self.device.ledger();
-        // It is there no more where the driver gave the address to somebody else, or its context is gone.
+        // It no longer exists if the driver reused the address, or if its context is gone.
         if ledger.owner(self.block).is_some() {
             ledger.forget(self.block, Gone::GivenBack);
         }

@@ -1,4 +1,4 @@
-//! Events: points in a stream that the host and other streams can wait for.
+//! Events: positions in a stream that the host and other streams can wait for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Fence;
 use crate::ordering::stream_state::StreamState;
 
-/// A point in a stream. It stays good when the stream is gone.
+/// A position in a stream. It stays valid after the stream is dropped.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -37,14 +37,14 @@ impl fmt::Debug for Event {
 }
 
 impl Stream {
-    /// The point behind all work that was put in so far.
+    /// Returns an event after all work submitted so far.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1 << 20)?;
     /// let filled = stream.event()?;
-    /// filled.synchronize()?; // for the zeros, and for nothing that comes later
+    /// filled.synchronize()?; // waits for the zeros, and not for later work
     /// # drop(x);
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -52,13 +52,13 @@ impl Stream {
         Event::record(self)
     }
 
-    /// Lets the work that is put in from now on wait, on the device, until the event has passed.
+    /// Makes work submitted from now on wait, on the device, until the event is complete.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let other = device.new_stream()?;
-    /// other.wait(&stream.event()?)?; // on the device: the host goes on
+    /// other.wait(&stream.event()?)?; // on the device: the host does not wait
     /// other.synchronize()?;
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -79,7 +79,7 @@ impl Event {
         Ok(Self { fence, stream_state: stream.inner.state.clone(), context: stream.inner.context.clone() })
     }
 
-    /// Whether the stream has come to this point. Where the device writes words, this asks no driver.
+    /// Whether the stream has reached this event. If the device writes words, this makes no driver call.
     pub fn is_complete(&self) -> Result<bool> {
         self.context.inner.check()?;
         let device = &self.context.inner.device;
@@ -87,7 +87,7 @@ impl Event {
         Ok(self.stream_state.is_complete(self.fence.seq))
     }
 
-    /// Refuses an event of another device than `device`'s, whose streams have numbers of their own.
+    /// Returns an error if the event belongs to another device, whose streams have their own numbers.
     pub(crate) fn check_device(&self, device: &Arc<DeviceInner>) -> Result<()> {
         if Arc::ptr_eq(&self.context.inner.device, device) {
             Ok(())
@@ -96,7 +96,7 @@ impl Event {
         }
     }
 
-    /// Waits until the stream has come to this point.
+    /// Waits until the stream has reached this event.
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;
         let device = &self.context.inner.device;

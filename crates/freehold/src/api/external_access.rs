@@ -1,5 +1,5 @@
-//! Memory that is lent to who is no stream: the host, a network, another library's engine. What comes before a transfer it is told
-//! of, and what comes after it waits on the device.
+//! Memory accessed by something other than a stream: the host, a NIC, another library. The access can wait for earlier
+//! work; later work waits for it on the device.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,43 +16,43 @@ use crate::ordering::access_history::Access;
 use crate::ordering::poisoned::PoisonedRanges;
 use crate::ordering::transfer_slot::TransferSlot;
 
-/// Memory that somebody other than a stream reads or writes until [`done`](Self::done), in the order of the block's uses.
+/// An access to memory by something other than a stream, until [`done`](Self::done), in the order of the block's uses.
 ///
-/// Nobody is kept waiting by it but who has to: work that is put into any stream meanwhile and uses the block (that reads it, if it
-/// was lent to be written) waits on the device until the lending ends; other work goes on. A block that is dropped meanwhile is
-/// used again when the lending has ended.
+/// Only conflicting work waits for it: work that is submitted to any stream meanwhile and writes the block, or reads it
+/// if it was lent to be written, waits on the device until the access ends. A block that is dropped meanwhile is reused
+/// after the access has ended.
 ///
-/// Whoever waits on the host for such work (with [`Stream::download`], [`Stream::synchronize`], a module that is loaded) waits for the
-/// end of the lending: another thread ends it then. A device whose streams await no words has the host wait where such work is put
-/// in.
+/// A host call that waits for such work ([`Stream::download`], [`Stream::synchronize`], loading a module) waits for the
+/// access to end, so another thread has to end it. On a device whose streams cannot wait for words, submitting such
+/// work waits on the host.
 ///
-/// Dropped without a word, it ends as with [`failed`](Self::failed): whoever hands the address to a transfer keeps this until that
-/// is over. Forgotten ([`std::mem::forget`]), it never ends, and what waits for it waits for ever.
+/// Dropping it ends it like [`failed`](Self::failed): keep it until the transfer that uses the address is over. If it
+/// is leaked ([`std::mem::forget`]), it never ends, and what waits for it waits for ever.
 ///
 /// ```
 /// # fn main() -> freehold::Result<()> {
 /// let device = freehold::open()?;
 /// let stream = device.new_stream()?;
 /// let mut x = stream.zeros::<f32>(1000)?;
-/// let lent = stream.lend(&x)?; // asks no driver if nothing is pending that writes `x`
-/// lent.wait()?; // for that alone
+/// let lent = stream.lend(&x)?; // makes no driver call if no write of `x` is pending
+/// lent.wait()?; // for earlier writes of `x` only
 /// // Here a transfer reads `lent.bytes()` bytes at `lent.address()`, in this thread or another.
-/// stream.fill(&mut x, 1.0)?; // returns at once; the device fills when the transfer is done
+/// stream.fill(&mut x, 1.0)?; // returns at once; the device fills after the transfer
 /// lent.done();
 /// # Ok(())
 /// # }
 /// ```
 #[must_use = "a lending that is dropped ends as one that failed"]
 pub struct ExternalAccess {
-    /// Of the block, which is not destroyed before the lending ends.
+    /// The block's context, which is not destroyed before the access ends.
     context: Context,
-    /// Nothing once the lending has ended.
+    /// `None` once the access has ended.
     slot: Option<Arc<TransferSlot>>,
     fence: Fence,
     range: Range<u64>,
-    /// What may not have passed when the memory was lent, and comes before.
+    /// Earlier work that may have been pending when the access began.
     earlier: Vec<Fence>,
-    /// Where the end is noted, if the memory is written.
+    /// Where the end is recorded, if the memory is written.
     undefined: Option<Arc<PoisonedRanges>>,
 }
 
@@ -66,19 +66,19 @@ impl fmt::Debug for ExternalAccess {
 }
 
 impl Stream {
-    /// Lends a block, or a part of one, to be read by who is no stream of the device.
+    /// Lends a block, or a part of one, to be read by something other than a stream of the device.
     ///
-    /// No call of the driver is made where all work that writes the block is known to have passed.
+    /// Makes no driver call if all work that writes the block is known to be complete.
     ///
     /// # Errors
-    /// [`Error::Undefined`] where a transfer into it has failed.
+    /// [`Error::Undefined`] if a transfer into it has failed.
     pub fn lend<T: Pod>(&self, from: &impl Source<T>) -> Result<ExternalAccess> {
         self.lend_used(from.used())
     }
 
-    /// Lends a block, or a part of one, to be written by who is no stream of the device, and read.
+    /// Lends a block, or a part of one, to be written and read by something other than a stream of the device.
     ///
-    /// No call of the driver is made where all work that uses the block is known to have passed.
+    /// Makes no driver call if all work that uses the block is known to be complete.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -88,21 +88,21 @@ impl Stream {
     /// while !lent.is_ready()? {
     ///     std::thread::yield_now(); // or do something else meanwhile
     /// }
-    /// // Here a network writes `lent.bytes()` bytes to `lent.address()`.
+    /// // Here a NIC writes `lent.bytes()` bytes to `lent.address()`.
     /// lent.done();
     /// assert_eq!(stream.download(&x)?.len(), 1000);
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] where it is imported to be read alone.
+    /// [`Error::ReadOnly`] if the memory was imported read-only.
     pub fn lend_mut<T: Pod>(&self, to: &mut impl Target<T>) -> Result<ExternalAccess> {
         self.lend_used(to.used(Access::Write))
     }
 
-    /// The addresses of a block, or a part of one, if all work that writes it is known to have passed: whoever is no stream may read it
-    /// for as long as it stays borrowed, as nothing writes what is borrowed. Nothing where it may not have passed, and for blocks of
-    /// contexts that can be closed: those are lent.
+    /// Returns the addresses of a block, or a part of one, if all work that writes it is known to be complete: the
+    /// host, or anything else that is not a stream, may read it while it stays borrowed, since nothing writes borrowed
+    /// memory. Returns `None` if a write may be pending, and for blocks of contexts that can be closed: lend those.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -114,16 +114,16 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// As for [`lend`](Self::lend).
+    /// Those of [`lend`](Self::lend).
     #[inline]
     pub fn at_rest<T: Pod>(&self, from: &impl Source<T>) -> Result<Option<Range<u64>>> {
         self.used_at_rest(from.used())
     }
 
-    /// As [`at_rest`](Self::at_rest), if all work that uses it is known to have passed: it may be written, too.
+    /// Like [`at_rest`](Self::at_rest), if all work that uses it is known to be complete: it may also be written.
     ///
     /// # Errors
-    /// As for [`lend_mut`](Self::lend_mut).
+    /// Those of [`lend_mut`](Self::lend_mut).
     #[inline]
     pub fn at_rest_mut<T: Pod>(&self, to: &mut impl Target<T>) -> Result<Option<Range<u64>>> {
         self.used_at_rest(to.used(Access::Write))
@@ -137,7 +137,7 @@ impl Stream {
         Ok(is_at_rest.then(|| used.range()))
     }
 
-    /// Whether a fence is known to have passed.
+    /// Whether a fence is known to be complete.
     #[inline]
     fn sees_passed(&self, fence: Fence) -> bool {
         let StreamInner { state: stream_state, context, .. } = &*self.inner;
@@ -153,7 +153,7 @@ impl Stream {
         inner.check()?;
         self.check_used(&[used])?;
         let (device, of) = (&inner.device, &used.context.inner);
-        // Until the lending has begun: a context that is closed is destroyed behind all that began before.
+        // Until the access has begun: a closed context is destroyed after everything that began before.
         let _open = of.kept_open();
         if of.is_closed() {
             return Err(Error::ContextClosed { context: of.state.id });
@@ -173,7 +173,7 @@ impl Stream {
             return Err(error);
         }
         let fence = slot.begin();
-        // What has not passed stays in the list: the lending may end before that has.
+        // Incomplete uses stay in the list: the access may end before they do.
         used.uses.note(fence, used.access, has_passed);
         let undefined = (used.access == Access::Write).then(|| used.uses.poisoned().clone());
         if let Some(undefined) = &undefined {
@@ -191,20 +191,21 @@ impl Stream {
 }
 
 impl ExternalAccess {
-    /// Where it lies, for the device; where the host sees device memory, for the host too.
+    /// Returns the device address; if the host can access device memory, it is the host's too.
     pub fn address(&self) -> u64 {
         self.range.start
     }
 
-    /// How much is lent.
+    /// Returns how many bytes are lent.
     pub fn bytes(&self) -> usize {
         (self.range.end - self.range.start) as usize
     }
 
-    /// Whether all work has passed that comes before the transfer: it may begin. Where the device writes words, this asks no driver.
+    /// Whether all earlier work is complete, so that the transfer may begin. If the device writes words, this makes no
+    /// driver call.
     ///
     /// # Errors
-    /// [`Error::Faulted`] where that work has failed.
+    /// [`Error::Faulted`] if that work has failed.
     pub fn is_ready(&self) -> Result<bool> {
         let device = &self.context.inner.device;
         device.check()?;
@@ -219,25 +220,25 @@ impl ExternalAccess {
         Ok(true)
     }
 
-    /// Waits until the transfer may begin: for the work that used the block before, and for earlier lendings of it. The thread
-    /// spins, and yields.
+    /// Waits until the transfer may begin: for earlier work with the block, and for earlier accesses. The thread spins
+    /// and yields.
     ///
     /// # Errors
-    /// As for [`is_ready`](Self::is_ready).
+    /// Those of [`is_ready`](Self::is_ready).
     pub fn wait(&self) -> Result<()> {
         let device = &self.context.inner.device;
         device.check()?;
         self.earlier.iter().try_for_each(|&fence| device.wait_for_recorded_fence(fence))
     }
 
-    /// Ends the lending: the transfer is over, and all of it was read or written. Work that waited for it goes on.
+    /// Ends the access: the transfer is over, and all of it was read or written. Work that waited for it continues.
     pub fn done(mut self) {
         self.end(PoisonedRanges::succeed);
     }
 
-    /// Ends the lending: nothing reads or writes there any more, and what was to be written holds anything. Until it is
-    /// written anew, from end to end, what would read it is refused with [`Error::Undefined`]. Work that was put in before this
-    /// goes on, and finds whatever is there.
+    /// Ends the access: nothing reads or writes there any more, and memory lent to be written has undefined content.
+    /// Until all of it is written again, reads of it fail with [`Error::Undefined`]. Work that was submitted before
+    /// this continues, and reads whatever is there.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -304,7 +305,7 @@ mod tests {
                     let lent = other.lend_mut(&mut y).unwrap();
                     stream.fill_bytes(&mut y, 1).unwrap();
                     scope.spawn(move || {
-                        // What the call does next, when it goes on.
+                        // What the call does next, once it continues.
                         while calls() == before {
                             thread::yield_now();
                         }

@@ -1,4 +1,5 @@
-//! Fills: every element of a block becomes one value, by a call of the driver where it has one for the value's pattern, or else by copies.
+//! Fills: set every element of a block to one value, by a driver call if it has one for the value's pattern, otherwise
+//! by copies.
 
 use freehold_driver::Pattern;
 
@@ -14,8 +15,8 @@ const PATTERN_BYTES: usize = 4096;
 impl Stream {
     /// Sets every element of a block, or of a part of one.
     ///
-    /// A value whose bytes repeat after one, two or four is one call of the driver. Others are uploaded, and copied to twice as much
-    /// until all is set.
+    /// A value whose bytes repeat after one, two or four takes one driver call. Other values are uploaded, and then
+    /// copied, doubling the filled part until all of it is set.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -27,7 +28,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// Those of the driver. The elements hold anything then.
+    /// Those of the driver. The content of the elements is then unspecified.
     pub fn fill<T: Pod>(&self, to: &mut impl Target<T>, value: T) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
         if bytes == 0 {
@@ -36,7 +37,8 @@ impl Stream {
         let (address, used) = (to.address(), to.used(Access::Write));
         match Pattern::new(value.as_bytes(), address) {
             Some(pattern) => self.put("fill", &[used], |backend, raw| {
-                // SAFETY: there are so many bytes, which stay until the stream has passed the fill; the stream is in order.
+                // SAFETY: there are that many bytes, which stay until the fill is complete; the stream is ordered after
+                // other work with them.
                 unsafe { backend.fill(address, pattern, bytes, raw) }
             })?,
             None => self.fill_by_copies(address, used, value.as_bytes(), bytes)?,
@@ -53,7 +55,7 @@ impl Stream {
         let mut buffer = device.take_staging(first.len())?;
         let start = buffer.fill(&first).as_ptr();
         let put = self.put_ordered("fill", &[used], |backend, raw| {
-            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose fence goes with it below.
+            // SAFETY: the buffer stays as it is until the copy is complete; its fence is stored with it below.
             unsafe { backend.upload(address, start, first.len(), raw) }
         });
         device.staging.put(buffer, put.as_ref().ok().copied());
@@ -61,9 +63,10 @@ impl Stream {
         let mut done = first.len();
         while done < bytes {
             let more = done.min(bytes - done);
-            // Each is noted by itself: what was put in is waited for, also where the next is refused.
+            // Each copy is recorded separately: what was submitted is waited for, even if the next one fails.
             self.put_ordered("fill", &[used], |backend, raw| {
-                // SAFETY: both lie within the bytes, beside each other, and the stream is in order.
+                // SAFETY: both lie within the bytes, side by side, and the stream is ordered after other work with
+                // them.
                 unsafe { backend.copy(address + done as u64, address, more, raw) }
             })?;
             done += more;
@@ -87,7 +90,8 @@ impl Stream {
             return self.inner.context.inner.check();
         }
         self.put("fill", &[to.used(Access::Write)], |backend, raw| {
-            // SAFETY: there are so many bytes, which stay until the stream has passed the fill; the stream is in order.
+            // SAFETY: there are that many bytes, which stay until the fill is complete; the stream is ordered after
+            // other work with them.
             unsafe { backend.fill(to.address(), Pattern::U8(byte), bytes, raw) }
         })?;
         to.used(Access::Write).note_filled();

@@ -1,9 +1,8 @@
-//! Memory for other people's code: by the number of a device, the handle of a stream, and an address. What the C interface
-//! is made of.
+//! Memory for foreign code: by a device's number, a stream's handle, and an address. The C interface is built on it.
 //!
-//! Streams here belong to others. The library learns of one when it is first named, trusts its handle from then on, and is
-//! told with [`ForeignPool::retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
-//! checked foreign pool asks the driver for the stream's id each time instead.
+//! The streams here belong to foreign code. The library learns of one when it is first named, and trusts its handle
+//! until [`ForeignPool::retire`] announces its destruction, because the driver reuses handles. A checked foreign pool
+//! asks the driver for the stream's id each time instead.
 
 mod capture;
 mod captures;
@@ -34,20 +33,20 @@ use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
 pub use self::captures::PoolId;
 
-/// A device as other people's code sees it. There is one for each number, for the whole of a process.
+/// A device as foreign code sees it. A process has one for each device number.
 pub struct ForeignPool {
     device: Arc<DeviceInner>,
     ordinal: i32,
-    /// Whether a stream is known by its id, not by its handle.
+    /// Whether a stream is identified by its id rather than by its handle.
     is_checked: bool,
     streams: Mutex<HashMap<Name, Arc<StreamState>>>,
     /// Whether each capture is announced before it begins.
     is_announced: AtomicBool,
     captures: Mutex<Captures>,
-    /// The streams that use a block beside its own, by its meta.
+    /// The other streams that use a block, by its meta.
     uses: Mutex<HashMap<u32, Vec<Arc<StreamState>>>>,
-    /// The names that blocks count for, by their records. These say that others use them, so that their release comes to where
-    /// this is looked at.
+    /// The names under which blocks are counted, by their metas. These metas also say that other streams use the block,
+    /// so that its release takes the path that looks here.
     tagged: Mutex<HashMap<u32, u32>>,
 }
 
@@ -60,19 +59,20 @@ impl fmt::Debug for ForeignPool {
     }
 }
 
-/// What a thread may keep.
+/// The sizes that a thread cache may serve.
 const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
 
-/// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
+/// How a stream is identified: by its handle or its id, and the thread for a per-thread default stream.
 type Name = (u64, Option<ThreadId>);
 
-/// What is asked where the warm path has nothing: bytes or an address, the number of the foreign pool, and a stream.
+/// The fallback of the warm path: called with bytes or an address, the number of the foreign pool, and a stream.
 pub type Otherwise<R> = extern "C" fn(u64, i32, CUstream) -> R;
 
-/// Memory that this thread keeps for a stream of the foreign pool of this number, as [`ForeignPool::alloc`]. Where it keeps none, the device
-/// has failed or the foreign pool is checked, what `otherwise` says, which is asked with the same arguments.
+/// Allocates from this thread's cache for a stream of the foreign pool with this number, like [`ForeignPool::alloc`].
+/// If the cache is empty, the device has failed or the foreign pool is checked, returns what `otherwise` returns for
+/// the same arguments.
 ///
-/// To ask it is the last thing that is done, and nothing unwinds, so that nothing has to be put aside for either.
+/// The call of `otherwise` is a tail call, and nothing unwinds, so that no registers are spilled for either.
 ///
 /// # Safety
 /// As for [`open::foreign_pool`](crate::open::foreign_pool).
@@ -86,19 +86,19 @@ pub unsafe extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, 
     }
 }
 
-/// As [`alloc_kept`], where nothing is kept that fits: it is fetched of the stream's heap.
+/// Like [`alloc_kept`], if nothing cached fits: fetches blocks from the stream's heap.
 #[inline(never)]
 extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
     let key = CacheKey::foreign(ordinal, by_one_name(stream).0 as u64);
-    // Nothing unwinds into C: what went wrong here goes wrong again where it is told of.
+    // Nothing unwinds into C: a panic here occurs again on the path that reports it.
     match catch_unwind(|| Pool::refill(key, bytes)) {
         Ok(Some(taken)) => taken.base,
         Ok(None) | Err(_) => otherwise(bytes, ordinal, stream),
     }
 }
 
-/// Lets this thread keep memory in the order of a stream of the foreign pool of this number, as [`ForeignPool::free`]: zero. Where it cannot,
-/// what `otherwise` says, which is asked with the same arguments.
+/// Frees memory to this thread's cache in the order of a stream of the foreign pool with this number, like
+/// [`ForeignPool::free`], and returns zero. If it cannot, returns what `otherwise` returns for the same arguments.
 ///
 /// # Safety
 /// As for [`open::foreign_pool`](crate::open::foreign_pool).
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream,
     free_making_room(address, ordinal, stream, otherwise)
 }
 
-/// As [`free_kept`], where there is no room: it is made.
+/// Like [`free_kept`], if the cache is full: makes space first.
 #[inline(never)]
 extern "C" fn free_making_room(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
     let key = CacheKey::foreign(ordinal, by_one_name(stream).0 as u64);
@@ -123,12 +123,13 @@ fn is_legacy(stream: CUstream) -> bool {
     stream == CUstream::NULL || stream == CUstream::LEGACY
 }
 
-/// The legacy default stream has two names, of which its magazines are found by one: the warm path does not know the other.
+/// The legacy default stream has two handles, and its cache is found by one of them: the warm path does not know the
+/// other.
 fn by_one_name(stream: CUstream) -> CUstream {
     if stream == CUstream::LEGACY { CUstream::NULL } else { stream }
 }
 
-/// The thread whose default stream a handle names.
+/// Returns the thread whose default stream a handle names.
 fn thread_of(stream: CUstream) -> Option<ThreadId> {
     (stream == CUstream::PER_THREAD).then(ThreadId::current)
 }
@@ -148,10 +149,10 @@ impl ForeignPool {
         }
     }
 
-    /// Memory for work in a stream, used again where it can be.
+    /// Allocates memory for work in a stream, reusing freed memory if possible.
     ///
     /// # Errors
-    /// [`Error::NothingAsked`] for no bytes, [`Error::Short`] where there is not so much.
+    /// [`Error::NothingAsked`] for zero bytes, [`Error::Short`] if there is not enough memory.
     #[inline]
     pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let key = CacheKey::foreign(self.ordinal, stream.0 as u64);
@@ -164,20 +165,20 @@ impl ForeignPool {
         }
     }
 
-    /// Takes memory back in the order of a stream: work that was put into it before may still use the block.
+    /// Frees memory in the order of a stream: work that was submitted to it before may still use the block.
     ///
     /// # Errors
-    /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
+    /// [`Error::WrongRelease`], which explains the mistake; the block at the address is unchanged.
     #[inline]
     pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
         let is_kept = Pool::try_free_local(CacheKey::foreign(self.ordinal, stream.0 as u64), address);
         if is_kept { Ok(()) } else { self.free_unkept(address, stream) }
     }
 
-    /// As [`alloc`](Self::alloc), of zeros: they are written in the order of the stream.
+    /// Like [`alloc`](Self::alloc), filled with zeros in the order of the stream.
     pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let base = self.alloc(bytes, stream)?;
-        // SAFETY: the block was just handed out in the order of this stream, for which its user vouches.
+        // SAFETY: the block was just allocated in the order of this stream, for which its user vouches.
         let filled = unsafe { self.device.backend.fill(base, Pattern::U8(0), bytes as usize, stream.into()) };
         match filled {
             Ok(()) => Ok(base),
@@ -185,24 +186,26 @@ impl ForeignPool {
         }
     }
 
-    /// As [`alloc`](Self::alloc), under a name that has it counted until it is freed. That takes a lock, and so does the release.
+    /// Like [`alloc`](Self::alloc), counted under a name until it is freed. Both the allocation and the release take a
+    /// lock.
     ///
     /// # Errors
-    /// As for [`alloc`](Self::alloc), and [`Error::BudgetFull`] where the name, or one that it is within, may not have so much.
+    /// Those of [`alloc`](Self::alloc), and [`Error::BudgetFull`] if the name, or one that contains it, would exceed
+    /// its limit.
     pub fn alloc_tagged(&self, bytes: u64, stream: CUstream, tag: &str) -> Result<u64> {
         self.device.check()?;
         let number = self.device.charge(Some(tag), bytes)?;
         let discharge = |_: &Error| self.device.tags.discharge(number, u32::MAX, bytes);
         let base = self.alloc(bytes, stream).inspect_err(discharge)?;
-        let meta = self.device.pool.table.meta_at(base).expect("a block that was just handed out has a meta");
+        let meta = self.device.pool.table.meta_at(base).expect("a block that was just allocated has a meta");
         self.device.tags.name_uncounted(number, meta.number(), Some(tag));
-        // In the list before the meta says that there is something.
+        // Inserted before the meta says that there is an entry.
         self.tagged().insert(meta.number(), number);
-        meta.note_used_in_other_stream(base).expect("nobody else knows the block yet");
+        meta.note_used_in_other_stream(base).expect("no other thread has the block yet");
         Ok(base)
     }
 
-    /// Says how much may be live under a name, and those within it, from now on.
+    /// Limits the live bytes under a name and the names within it, from now on.
     ///
     /// # Errors
     /// [`Error::TooManyTags`] beyond 4096 names.
@@ -211,20 +214,20 @@ impl ForeignPool {
         if self.device.tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
     }
 
-    /// What is live under a name, and those within it.
+    /// Returns the live bytes under a name and the names within it.
     pub fn tag_bytes(&self, tag: &str) -> u64 {
-        // The locks may be held for ever in a fork.
+        // In a fork the locks may be held for ever.
         if self.device.is_child() { 0 } else { self.device.tags.live_bytes(tag) }
     }
 
-    /// As [`alloc`](Self::alloc), where this thread keeps nothing that fits.
+    /// Like [`alloc`](Self::alloc), if nothing in this thread's cache fits.
     #[cold]
     pub fn alloc_unkept(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
         self.device.check()?;
-        // Known before anything is asked of the driver.
+        // Checked before the driver is called.
         if bytes > self.device.pool.chunks.most_bytes() {
             return Err(Error::Short { wanted_bytes: bytes });
         }
@@ -255,7 +258,7 @@ impl ForeignPool {
         }
     }
 
-    /// As [`free`](Self::free), where this thread could not keep the block as it was.
+    /// Like [`free`](Self::free), if this thread could not cache the block as it was.
     #[cold]
     pub fn free_unkept(&self, address: u64, stream: CUstream) -> Result<()> {
         if self.device.is_child() {
@@ -268,7 +271,7 @@ impl ForeignPool {
         }
         let (key, stream_state) = self.stream_in(stream, capture)?;
         stream_state.fence_release().map_err(|error| self.device.failed(error))?;
-        // A thread that only frees keeps what it frees, too.
+        // A thread that only frees gets a cache, too.
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
         self.device.pool.add_thread_cache(key, &stream_state);
         if Pool::try_free_local(key, address) {
@@ -279,13 +282,13 @@ impl ForeignPool {
         self.free_used(meta.number(), state, &stream_state)
     }
 
-    /// The meta of an address, unless somebody in this process holds the block otherwise than by its address.
+    /// Returns the meta of the block at an address, unless the block is held by a handle.
     fn lent_at(&self, address: u64) -> Result<&BlockMeta> {
         let meta = self.device.pool.table.meta_at(address).filter(|meta| !meta.state().is_held());
         meta.ok_or_else(|| self.wrong(address))
     }
 
-    /// Takes back a block that several streams have used, or one whose own stream is another than `stream_state`.
+    /// Frees a block that several streams have used, or that belongs to a stream other than `stream_state`.
     fn free_used(&self, meta: u32, state: StateWord, stream_state: &Arc<StreamState>) -> Result<()> {
         let uses = if state.is_used_in_other_streams() { self.uses().remove(&meta) } else { None };
         let mut users = uses.unwrap_or_default();
@@ -294,9 +297,9 @@ impl ForeignPool {
             users.push(stream_state.clone());
         }
         let fences: Vec<Fence> = users.iter().map(|user| Fence { stream: user.id, seq: user.next_seq() }).collect();
-        // The fences are made before anybody else can have the block.
+        // The fences are recorded before the block can be reused.
         if let Err(error) = self.device.record_fences_coalesced(&fences) {
-            // In the list before the meta says that there is one.
+            // Inserted before the meta says that there is an entry.
             if state.is_used_in_other_streams() {
                 self.uses().insert(meta, users);
             }
@@ -312,11 +315,11 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Says that work in another stream uses the block at an address: it is not used again before that work has passed, and
-    /// all that is put into that stream until the block is freed.
+    /// Records that work in another stream uses the block at an address: its memory is not reused before that work is
+    /// complete, including all work submitted to that stream until the block is freed.
     ///
     /// # Errors
-    /// [`Error::WrongRelease`] where no block begins at the address.
+    /// [`Error::WrongRelease`] if no block begins at the address.
     pub fn record_use(&self, address: u64, stream: CUstream) -> Result<()> {
         self.device.check()?;
         let (_, stream_state) = self.stream(stream)?;
@@ -327,7 +330,7 @@ impl ForeignPool {
             let is_there = seen.state.state() == BlockState::Owned && seen.base == address;
             return if is_there { Ok(()) } else { Err(wrong()) };
         }
-        // In the list before the meta says that there is one.
+        // Inserted before the meta says that there is an entry.
         let mut uses = self.uses();
         let users = uses.entry(meta.number()).or_default();
         let is_new = !users.iter().any(|user| user.id == stream_state.id);
@@ -337,7 +340,7 @@ impl ForeignPool {
         if meta.note_used_in_other_stream(address).is_ok() {
             return Ok(());
         }
-        // The block that the address lies in may have other uses, which stay.
+        // The block that contains the address may have other uses, which stay.
         if is_new {
             users.pop();
         }
@@ -348,11 +351,11 @@ impl ForeignPool {
         Err(wrong())
     }
 
-    /// Says that a stream is about to be destroyed, or was used for the last time: its handle means another one from now on.
-    /// Unknown ones are none of ours.
+    /// Announces that a stream is about to be destroyed, or was used for the last time: its handle names another stream
+    /// from now on. Unknown handles are ignored.
     ///
     /// # Errors
-    /// [`Error::StreamCaptured`] while the stream is captured, which is known as before.
+    /// [`Error::StreamCaptured`] while the stream is being captured; it stays known.
     pub fn retire(&self, stream: CUstream) -> Result<()> {
         self.device.check()?;
         if !self.knows(stream) && !self.has_captured(stream) {
@@ -366,7 +369,7 @@ impl ForeignPool {
         let known = self.streams().get(&name).cloned();
         let Some(stream_state) = known else { return Ok(()) };
         let failed = |error| self.device.failed(error);
-        // Its last fence could not be made, and tells when others may have what was released in it.
+        // Its last fence, which shows when memory released in it can be reused, could not be recorded.
         if !stream_state.can_record_fence().map_err(failed)? {
             return Err(Error::StreamCaptured);
         }
@@ -379,36 +382,36 @@ impl ForeignPool {
         self.device.run_deferred()
     }
 
-    /// Gives memory that nobody has back to the driver until no more than `keep_bytes` are left. How many bytes went.
+    /// Returns free memory to the driver until at most `keep_bytes` are left. Returns how many bytes were returned.
     pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
         self.device.check()?;
         self.settle_captures()?;
         self.device.trim_pools(keep_bytes)
     }
 
-    /// Lets the pool have no more than so many bytes of the driver from now on. What it has stays until it is trimmed.
+    /// Limits the memory that the pool may have from the driver. Memory that it has already stays until it is trimmed.
     pub fn set_budget_bytes(&self, bytes: u64) {
         self.device.pool.chunks.set_budget_bytes(bytes);
     }
 
-    /// The number of the device.
+    /// Returns the number of the device.
     pub fn ordinal(&self) -> i32 {
         self.ordinal
     }
 
-    /// Whether an address is one of those that this device's blocks lie at, and no other device's.
+    /// Whether an address belongs to this device's blocks, and to no other device's.
     pub fn has(&self, address: u64) -> bool {
-        // The locks may be held for ever in a fork, in which any foreign pool refuses.
+        // In a fork, in which every foreign pool refuses calls, the locks may be held for ever.
         let is_child = self.device.is_child();
         self.device.pools().any(|pool| if is_child { pool.chunks.covers(address) } else { pool.chunks.has(address) })
     }
 
-    /// Whether a block of this device lay at an address, whoever has the address now.
+    /// Whether a block of this device lay at an address, whatever is there now.
     pub fn had(&self, address: u64) -> bool {
         !self.device.is_child() && self.device.pools().any(|pool| pool.freed_at(address).is_some())
     }
 
-    /// Why an address could not be released: for those at which nobody has a block.
+    /// Returns why an address could not be released, for addresses without an owned block.
     pub fn wrong_release(&self, address: u64) -> WrongRelease {
         if self.device.is_child() {
             return WrongRelease::ForkedChild { address, process: self.device.process };
@@ -419,40 +422,40 @@ impl ForeignPool {
         }
     }
 
-    /// The bytes that the driver gave.
+    /// Returns how many bytes the pool has from the driver.
     pub fn reserved_bytes(&self) -> u64 {
         self.device.pool.chunks.reserved_bytes()
     }
 
-    /// The bytes that owners have asked for and not given back.
+    /// Returns how many bytes owners have requested and not freed.
     pub fn live_bytes(&self) -> u64 {
-        // The locks may be held for ever in a fork.
+        // In a fork the locks may be held for ever.
         if self.device.is_child() { 0 } else { self.device.stats().owned_bytes }
     }
 
-    /// Why so many bytes cannot be had, in words.
+    /// Explains why `wanted_bytes` cannot be allocated.
     pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
         self.device.check()?;
         Ok(alloc_slow::shortage(&self.device, &self.device.pool, wanted_bytes)?.to_string())
     }
 
-    /// Who owns the block that an address lies in.
+    /// Returns the owner of the block that contains an address.
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
         if self.device.is_child() { None } else { self.device.owner_of(address) }
     }
 
-    /// What is wrong with a release at an address. Another thread may have allocated there meanwhile.
+    /// Returns the error for a wrong release at an address. Another thread may have allocated there meanwhile.
     fn wrong(&self, address: u64) -> Error {
         self.wrong_release(address).into()
     }
 
-    /// The stream_state of a stream, and what this thread finds its magazines by. The default stream of a thread has magazines from the
-    /// first time on: with them it is marked when the thread ends.
+    /// Returns the state of a stream, and the key of this thread's cache for it. The default stream of a thread gets a
+    /// cache at first use: dropping the cache records the last fence when the thread ends.
     fn stream(&self, stream: CUstream) -> Result<(CacheKey, Arc<StreamState>)> {
         self.stream_in(stream, self.capture_if_asked(stream)?)
     }
 
-    /// As [`stream`](Self::stream), for who knows which capture it takes part in.
+    /// Like [`stream`](Self::stream), if the capture that it takes part in is known.
     fn stream_in(&self, stream: CUstream, capture: Option<StreamCapture>) -> Result<(CacheKey, Arc<StreamState>)> {
         let (key, stream_state) = self.named_stream(stream, capture)?;
         if stream_state.is_of_thread() {
@@ -478,8 +481,8 @@ impl ForeignPool {
         Ok((self.device.pool.key(&stream_state), stream_state))
     }
 
-    /// What this thread finds the magazines by of a stream that is not capturing. Nothing where streams are checked. Where each call
-    /// asks, another key than that of the warm path, which does not.
+    /// Returns the key of this thread's cache for a stream that is not capturing. Returns `None` if streams are
+    /// checked. If each call has to ask the driver, the key differs from that of the warm path, which does not ask.
     fn key(&self, stream: CUstream) -> Option<CacheKey> {
         let handle = by_one_name(stream).0 as u64;
         match (self.is_checked, self.asks(stream)) {
@@ -489,14 +492,14 @@ impl ForeignPool {
         }
     }
 
-    /// The stream_state of a stream that has this name, which is made if there is none.
+    /// Returns the state of the stream with this name, creating it if there is none.
     fn known_stream(&self, stream: CUstream, name: Name, trust: StreamOrigin) -> Result<Arc<StreamState>> {
-        // That of a thread is retired where the thread is ending, and its last destructors use it once more.
+        // A thread's default stream is retired when the thread is ending; its last destructors may use it once more.
         if let Some(stream_state) = self.streams().get(&name).filter(|stream_state| !stream_state.is_retired()) {
             return Ok(stream_state.clone());
         }
-        // A handle that means no stream is refused before anything is noted. For the default stream of a thread the driver keeps
-        // something from this call on, which goes behind what is kept here.
+        // An invalid handle is refused before anything is recorded. For the default stream of a thread, the driver
+        // creates thread-local state in this call, which is then dropped after the library's.
         if !is_legacy(stream) && self.capture_of(stream)?.is_some() {
             return Err(Error::StreamCaptured);
         }
@@ -510,7 +513,7 @@ impl ForeignPool {
         Ok(known)
     }
 
-    /// Whether a stream of this handle was named outside of captures.
+    /// Whether a stream with this handle was named outside of captures.
     fn knows(&self, stream: CUstream) -> bool {
         let (name, raw) = (by_one_name(stream), handle::Stream::from(stream));
         match self.is_checked {
@@ -519,17 +522,18 @@ impl ForeignPool {
         }
     }
 
-    /// Forgets the default streams of threads that have ended, so that this thread's has their memory. How far the handle is
-    /// trusted: that of a thread which is ending is marked with each release, because nobody else tells of its end.
+    /// Forgets the default streams of threads that have ended, so that this thread's stream gets their memory. Returns
+    /// the origin to use: the stream of an ending thread records a fence with each release, because nothing announces
+    /// its end.
     fn begin_thread(&self, trust: StreamOrigin) -> Result<StreamOrigin> {
         self.streams().retain(|_, stream_state| !stream_state.is_retired());
         self.device.forget_ended_streams()?;
         Ok(if Pool::is_thread_ending() { StreamOrigin::Untold } else { trust })
     }
 
-    /// Forgets the streams that had a handle before it came to mean one that is not known yet.
+    /// Forgets earlier streams with a handle that now names another one.
     fn lose_others(&self, stream: CUstream) -> Result<()> {
-        // The default stream of each thread is another, and all have one handle.
+        // Each thread has its own default stream, and all have one handle.
         if stream == CUstream::PER_THREAD {
             return Ok(());
         }
@@ -546,18 +550,19 @@ impl ForeignPool {
         if lost.is_empty() { Ok(()) } else { self.device.run_deferred() }
     }
 
-    /// What a stream is known by. Where streams are checked it must not be capturing: asking for its id would spoil the capture.
+    /// Returns how a stream is identified. If streams are checked it must not be capturing: asking for its id would
+    /// invalidate the capture.
     fn name(&self, stream: CUstream) -> Result<Name> {
         if !self.is_checked {
             return Ok((by_one_name(stream).0 as u64, thread_of(stream)));
         }
-        // SAFETY: whoever has a foreign pool vouches for the streams that it names.
+        // SAFETY: the holder of a foreign pool vouches for the streams that it names.
         let id = unsafe { self.foreign().id(stream.into()) }.map_err(|error| self.device.failed(error))?;
         Ok((id, None))
     }
 
     fn foreign(&self) -> &dyn ForeignStreams {
-        self.device.backend.foreign_streams().expect("a foreign pool is of a device whose streams others make")
+        self.device.backend.foreign_streams().expect("a foreign pool belongs to a device with foreign streams")
     }
 
     fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<StreamState>>> {
@@ -573,8 +578,8 @@ impl ForeignPool {
     }
 }
 
-/// Closes the magazines that a call has given this thread by the handle of a stream, if a private pool was begun meanwhile: whoever
-/// begins one closes those that it sees, and whoever gives some sees that one was begun.
+/// Closes the cache that a call created for a stream's handle, if a private pool was begun meanwhile: a thread that
+/// begins a pool closes the caches that it sees, and a thread that creates a cache sees that a pool was begun.
 struct Hidden<'a> {
     foreign_pool: &'a ForeignPool,
     key: CacheKey,

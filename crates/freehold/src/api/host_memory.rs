@@ -1,5 +1,5 @@
-//! Memory of the host that processes share, used by the streams of this one without a copy, and by its host through atomics.
-//! Knows nothing of what other processes do there meanwhile, nor of who may when.
+//! Host memory that processes share, used by this process's streams without a copy, and by its host through atomics.
+//! Does not order or even see what other processes do there.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -17,9 +17,9 @@ use crate::error::{Error, Result};
 
 const WORD_BYTES: usize = size_of::<AtomicU32>();
 
-/// Memory of the host that a descriptor names, mapped in this process and registered with its device: kernels read and write it
-/// where it lies. A handle: mapping and registration end when the last handle and the last [`ImportedSlice`] are gone and all work with
-/// them has passed, and nothing waits for that.
+/// A handle to host memory that a descriptor names, mapped in this process and registered with its device: kernels
+/// access it in place. Mapping and registration end when the last handle and the last [`ImportedSlice`] are dropped and
+/// all work with them is complete; nothing waits for that.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -27,13 +27,13 @@ const WORD_BYTES: usize = size_of::<AtomicU32>();
 ///
 /// # let device = freehold::open()?;
 /// # let stream = device.new_stream()?;
-/// let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+/// let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("host memory");
 /// ftruncate(&memory, 4096).expect("a page");
-/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
 /// let shared = device.host_memory(memory.as_fd(), 4096)?; // other processes do the same
 /// shared.write(0, &[1u32, 2, 3])?; // the host
 /// let mut part = shared.part::<u32>(&stream, 4, 2)?;
-/// stream.fill_bytes(&mut part, 0)?; // the device, where it lies
+/// stream.fill_bytes(&mut part, 0)?; // the device, in place
 /// stream.synchronize()?;
 /// let mut seen = [0u32; 3];
 /// shared.read(0, &mut seen)?;
@@ -53,11 +53,11 @@ impl fmt::Debug for HostMemory {
 }
 
 impl Device {
-    /// Maps the memory of the host that a descriptor names, which may be closed afterwards: its first `bytes`.
+    /// Maps the first `bytes` of the host memory that a descriptor names. The descriptor may be closed afterwards.
     ///
     /// # Errors
-    /// [`Error::OtherLength`] where the descriptor has fewer, [`Error::NotSealed`] where that could become so later,
-    /// [`Error::CannotRegister`] on a device that cannot.
+    /// [`Error::OtherLength`] if the descriptor has fewer bytes, [`Error::NotSealed`] if it could shrink later,
+    /// [`Error::CannotRegister`] on a device that cannot register host memory.
     pub fn host_memory(&self, descriptor: BorrowedFd<'_>, bytes: u64) -> Result<HostMemory> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
@@ -77,34 +77,36 @@ impl Device {
 }
 
 impl HostMemory {
-    /// How long it is.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.pinned.bytes() as u64
     }
 
-    /// `len` elements from `offset_bytes` on, for work in streams. Uses of one part are ordered across streams; what other parts,
-    /// the host or other processes do there is not.
+    /// Returns `len` elements from `offset_bytes` on, for work in streams. Uses of one slice are ordered across
+    /// streams; accesses through other slices, by the host or by other processes are not.
     ///
     /// # Errors
-    /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
+    /// [`Error::OutsideOfImport`], [`Error::Misaligned`] if the offset is not aligned for the elements,
+    /// [`Error::NothingAsked`] for zero bytes.
     pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
         Inner::part(&self.inner, stream, offset_bytes, len)
     }
 
-    /// All whole words. They have one size, because Rust leaves undefined what atomics of two sizes do to one place at the same time.
+    /// Returns all whole words. They have one size, because in Rust atomic accesses of different sizes to one location
+    /// are undefined.
     pub fn words(&self) -> &[AtomicU32] {
         &self.begun_words()[..self.pinned.bytes() / WORD_BYTES]
     }
 
-    /// All words, the last one whole although the memory may end within it.
+    /// Returns all words, including a last one that the memory may end within.
     fn begun_words(&self) -> &[AtomicU32] {
         let len = self.pinned.bytes().div_ceil(WORD_BYTES);
-        // SAFETY: the mapping holds so many from its first byte on: it is aligned to a page, and has whole pages. Its file cannot be cut
-        // short, and it is unmapped when `inner` has gone, which `self` holds. Any bytes are a good atomic.
+        // SAFETY: the mapping holds that many from its first byte on: it is page-aligned, and has whole pages. Its file
+        // cannot shrink, and it is unmapped when `inner` is dropped, which `self` holds. Any bytes are a valid atomic.
         unsafe { std::slice::from_raw_parts(self.pinned.start().as_ptr().cast(), len) }
     }
 
-    /// Copies elements out, each word of 32 bits at once. Whoever writes meanwhile is seen in part.
+    /// Copies elements out, 32 bits at a time. Concurrent writes may be seen in part.
     ///
     /// # Errors
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`], [`Error::ForkedChild`].
@@ -125,10 +127,10 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Copies elements in, each word of 32 bits at once.
+    /// Copies elements in, 32 bits at a time.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn write<T: Pod>(&self, offset_bytes: u64, from: &[T]) -> Result<()> {
         let Some(first) = self.first::<T>(offset_bytes, from.len())? else { return Ok(()) };
         let bytes = from.as_bytes();
@@ -146,7 +148,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// The first byte of elements, unless there are none.
+    /// Returns the index of the elements' first byte, or `None` if there are no elements.
     fn first<T>(&self, offset_bytes: u64, len: usize) -> Result<Option<usize>> {
         self.inner.device().check()?;
         if len == 0 || size_of::<T>() == 0 {
@@ -156,7 +158,7 @@ impl HostMemory {
     }
 }
 
-/// How many of so many bytes lie before the first whole word of them.
+/// Returns how many of the bytes lie before their first whole word.
 fn head_bytes(first: usize, bytes: usize) -> usize {
     (first.next_multiple_of(WORD_BYTES) - first).min(bytes)
 }
@@ -165,7 +167,7 @@ fn loaded(word: &AtomicU32) -> [u8; WORD_BYTES] {
     word.load(Ordering::Relaxed).to_ne_bytes()
 }
 
-/// Changes some bytes of a word, and leaves the others as they are or become meanwhile.
+/// Changes some bytes of a word without affecting the others, even if they change meanwhile.
 fn store_part(word: &AtomicU32, start: usize, part: &[u8]) {
     let mut known = word.load(Ordering::Relaxed);
     loop {

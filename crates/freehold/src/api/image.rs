@@ -1,4 +1,4 @@
-//! Images of kernels: PTX, OpenCL C, SPIR-V, or a binary for a GPU. An image is ours from the moment it is made.
+//! Images of kernels: PTX, OpenCL C, SPIR-V, or a GPU binary. An image is a copy of the bytes it is made from.
 
 use std::fmt;
 use std::io;
@@ -9,15 +9,15 @@ use freehold_driver::ImageKind;
 
 use crate::error::{Error, Result};
 
-/// The first bytes of a binary for a GPU, which is a file of the ELF format, and of several of them in one.
+/// The first bytes of a GPU binary, which is an ELF file, and of a fat binary.
 const ELF: &[u8] = b"\x7fELF";
 const FAT: &[u8] = &[0x50, 0xed, 0x55, 0xba];
 
-/// The first word of SPIR-V, all of which is words of 32 bits.
+/// The first word of SPIR-V, which consists of 32-bit words.
 const SPIRV: &[u8] = &0x0723_0203_u32.to_le_bytes();
 const SPIRV_WORD_BYTES: usize = 4;
 
-/// Sizes and numbers within an ELF file of 64 bits.
+/// Sizes and numbers in a 64-bit ELF file.
 const ELF_HEADER_BYTES: usize = 64;
 const ELF_CLASS_64: u8 = 2;
 const SECTION_BYTES: u64 = 64;
@@ -25,14 +25,14 @@ const SECTION_NULL: u32 = 0;
 const SECTION_NOBITS: u32 = 8;
 const SEGMENT_BYTES: u64 = 56;
 const SEGMENT_NULL: u32 = 0;
-/// So many segments are as many as the first section says.
+/// The value that says that the first section has the number of segments.
 const SEGMENTS_ELSEWHERE: u64 = 0xffff;
 
-/// The header of what a fat binary holds: its own length, and that of what follows it.
+/// The header of an entry in a fat binary: its own length, and that of what follows it.
 const FAT_ENTRY_BYTES: u64 = 64;
 
-/// An image. A text, which the driver's compiler reads, is safe to load; a binary, which a driver trusts, is vouched for by whoever makes
-/// the image of it ([`binary`](Self::binary)).
+/// An image. Text, which the driver's compiler reads, is safe to load. A binary, which a driver trusts, is vouched for
+/// by the caller that makes the image ([`binary`](Self::binary)).
 ///
 /// ```
 /// use freehold::Image;
@@ -55,7 +55,7 @@ impl fmt::Debug for Image {
 }
 
 impl Image {
-    /// The text of a PTX program.
+    /// Makes an image of the text of a PTX program.
     ///
     /// ```
     /// use freehold::{Error, Image};
@@ -69,26 +69,26 @@ impl Image {
         Self::text(ImageKind::Ptx, text)
     }
 
-    /// The text of a program in OpenCL C.
+    /// Makes an image of the text of an OpenCL C program.
     pub fn opencl(text: &str) -> Result<Self> {
         Self::text(ImageKind::OpenCl, text)
     }
 
-    /// The text, where it is PTX.
+    /// Returns the text, if it is PTX.
     pub(crate) fn ptx_text(&self) -> Option<&str> {
         let text = self.bytes.strip_suffix(b"\0").filter(|_| self.kind == ImageKind::Ptx)?;
         std::str::from_utf8(text).ok()
     }
 
     fn text(kind: ImageKind, text: &str) -> Result<Self> {
-        // What comes after a NUL would silently not be there.
+        // Text after a NUL would silently be ignored.
         if text.trim_start().is_empty() || text.contains('\0') {
             return Err(Error::NotAnImage);
         }
         Ok(Self { kind, bytes: text.bytes().chain([0]).collect() })
     }
 
-    /// PTX, with or without a NUL behind it.
+    /// Makes an image of PTX, with or without a trailing NUL.
     ///
     /// # Errors
     /// [`Error::BinaryImage`] for SPIR-V, a cubin or a fat binary: [`binary`](Self::binary) takes those.
@@ -100,16 +100,17 @@ impl Image {
         Self::ptx(std::str::from_utf8(text).map_err(|_| Error::NotAnImage)?)
     }
 
-    /// SPIR-V, a cubin or a fat binary, told apart by their first bytes.
+    /// Makes an image of SPIR-V, a cubin or a fat binary, distinguished by their first bytes.
     ///
     /// # Safety
-    /// The bytes are what a compiler or linker for GPUs wrote, unchanged. It is checked that they are as long as their headers say, and
-    /// nothing else; a driver trusts the rest. Of 96 cubins with two changed bytes, 5 ended the process within NVIDIA's driver.
+    /// The bytes are the unchanged output of a compiler or linker for GPUs. Only their length is checked, against their
+    /// headers; a driver trusts the rest. Of 96 cubins with two changed bytes, 5 ended the process within NVIDIA's
+    /// driver.
     pub unsafe fn binary(bytes: &[u8]) -> Result<Self> {
         Self::whole(bytes)
     }
 
-    /// A binary that is as long as its headers say.
+    /// Makes an image of a binary that is as long as its headers say.
     fn whole(bytes: &[u8]) -> Result<Self> {
         if bytes.starts_with(SPIRV) {
             let wanted_bytes = bytes.len().next_multiple_of(SPIRV_WORD_BYTES);
@@ -132,7 +133,7 @@ impl Image {
         Ok(Self { kind: ImageKind::Binary, bytes: bytes.into() })
     }
 
-    /// The text in a file: PTX, or OpenCL C where its name ends in `.cl`.
+    /// Reads text from a file: PTX, or OpenCL C if its name ends in `.cl`.
     ///
     /// ```
     /// use freehold::Image;
@@ -154,7 +155,7 @@ impl Image {
         Self::new(&bytes)
     }
 
-    /// The binary in a file: SPIR-V, a cubin or a fat binary.
+    /// Reads a binary from a file: SPIR-V, a cubin or a fat binary.
     ///
     /// # Safety
     /// As for [`binary`](Self::binary).
@@ -166,7 +167,7 @@ impl Image {
         self.kind
     }
 
-    /// The image, with a NUL behind a text.
+    /// Returns the image's bytes; text has a trailing NUL.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -176,7 +177,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error: io::Error| Error::File { path: path.to_owned(), kind: error.kind() })
 }
 
-/// How long the headers of a binary say it is: those that are there, where they do not end within it.
+/// Returns the length that a binary's headers say, as far as the headers themselves are present.
 fn elf_bytes(bytes: &[u8]) -> Result<u64> {
     let Some(header) = bytes.get(..ELF_HEADER_BYTES) else { return Ok(ELF_HEADER_BYTES as u64) };
     if header[4] != ELF_CLASS_64 {
@@ -211,7 +212,7 @@ fn elf_bytes(bytes: &[u8]) -> Result<u64> {
     Ok(end)
 }
 
-/// Headers of one kind, one behind the other.
+/// Headers of one kind, one after the other.
 struct Headers {
     start: u64,
     entry_bytes: u64,
@@ -219,7 +220,7 @@ struct Headers {
 }
 
 impl Headers {
-    /// Unless an entry is too short for what is to be read of it.
+    /// Fails if an entry is too short for the fields that are read.
     fn new(start: u64, entry_bytes: u16, count: u64, bytes_min: u64) -> Result<Self> {
         let entry_bytes = u64::from(entry_bytes);
         if count > 0 && entry_bytes < bytes_min {
@@ -233,15 +234,15 @@ impl Headers {
         if self.count == 0 { 0 } else { self.start.saturating_add(self.count.saturating_mul(self.entry_bytes)) }
     }
 
-    /// All of them, in what is long enough.
+    /// Iterates over all of them; `bytes` is long enough.
     fn each<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let (start, entry_bytes) = (self.start, self.entry_bytes);
         (0..self.count).filter_map(move |index| part(bytes, start + index * entry_bytes, entry_bytes))
     }
 }
 
-/// As [`elf_bytes`], of a fat binary: a header that says how long it is, and entries that say so too. The binaries in it that are
-/// not compressed end within their entries.
+/// Like [`elf_bytes`], for a fat binary: its header and its entries have lengths. Uncompressed binaries in it end
+/// within their entries.
 fn fat_bytes(bytes: &[u8]) -> Result<u64> {
     let Some(header) = part(bytes, 0, 16) else { return Ok(16) };
     let (mut entry, body_bytes) = (u64::from(half(header, 6)), word(header, 8));
@@ -270,7 +271,7 @@ fn fat_bytes(bytes: &[u8]) -> Result<u64> {
     Ok(end)
 }
 
-/// So many bytes from a place on, if they are there.
+/// Returns `len` bytes from `at` on, if they are there.
 fn part(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(at).ok()?..usize::try_from(at.checked_add(len)?).ok()?)
 }
@@ -287,9 +288,9 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number(bytes, at))
 }
 
-/// The bytes of a number within a header that is there.
+/// Reads the bytes of a number in a header that is present.
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> [u8; BYTES] {
-    bytes[at..at + BYTES].try_into().expect("as many bytes as were cut out")
+    bytes[at..at + BYTES].try_into().expect("the slice has this length")
 }
 
 #[cfg(test)]
@@ -350,7 +351,7 @@ mod tests {
         bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
     }
 
-    /// How long the headers of an image that ends early say it is.
+    /// Returns the length that the headers of a truncated image say.
     #[track_caller]
     fn wanted(bytes: &[u8]) -> u64 {
         match Image::whole(bytes) {
@@ -374,7 +375,7 @@ mod tests {
         elf[64 + 32] = 29;
         assert_eq!(wanted(&elf), 129);
         assert_eq!(wanted(&elf[..10]), 64);
-        // What has no bytes in the file is nowhere in it.
+        // A section without bytes in the file takes no space there.
         set(&mut elf, 64 + 4, SECTION_NOBITS.into(), 4);
         assert!(Image::whole(&elf).is_ok());
     }
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!(wanted(&elf), 241);
         set(&mut elf, 120 + 8, u64::MAX, 8);
         assert_eq!(wanted(&elf), u64::MAX);
-        // One that is not used says nothing.
+        // An unused one has no effect.
         set(&mut elf, 120, 0, 4);
         assert!(Image::whole(&elf).is_ok());
         // More than the header can count.

@@ -1,5 +1,5 @@
-//! Memory of another process inside this one: what a descriptor names is mapped, cut into typed parts, and unmapped behind the
-//! last work with it. Knows nothing of how descriptors travel, nor of what other processes do there meanwhile.
+//! Memory of another process, imported from a descriptor: mapped, cut into typed slices, and unmapped after the last
+//! work with it. Does not see what other processes do there.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,8 +27,8 @@ use crate::ordering::access_history::{Access, AccessHistory, RangeFences};
 use crate::ordering::context_state::PRIMARY;
 use crate::pool::PAGE_BYTES;
 
-/// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and
-/// the last [`ImportedSlice`] are gone and all work with it has passed, and nothing waits for that.
+/// A handle to memory that another process shares by a descriptor, mapped in this one. It is unmapped when the last
+/// handle and the last [`ImportedSlice`] are dropped and all work with it is complete; nothing waits for that.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -38,7 +38,7 @@ use crate::pool::PAGE_BYTES;
 /// # let stream = device.new_stream()?;
 /// let block = stream.alloc_shareable::<u32>(4)?;
 /// let exported = block.export()?;
-/// // In another process, which has the descriptor:
+/// // In another process that has the descriptor:
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
 /// let mut part = memory.part::<u32>(&stream, exported.offset_bytes, 4)?;
 /// assert_eq!(stream.download(&part)?.len(), 4);
@@ -60,32 +60,33 @@ impl fmt::Debug for Imported {
     }
 }
 
-/// Memory that others have too, of the device or of the host, as the streams of this process see it.
+/// Shared device or host memory, as the streams of this process use it.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// The primary one: what is mapped or registered is the device's.
+    /// The primary one: mappings and registrations belong to the device.
     context: Context,
     addresses: AddressRange,
     permission: Permission,
     ground: Mapped,
-    /// What parts were used for that are gone.
+    /// The uses of slices that were dropped.
     past: Mutex<RangeFences>,
 }
 
-/// What goes behind the last work.
+/// What is undone after the last work.
 #[derive(Debug)]
 enum Mapped {
-    /// A mapping, which the ledger knows, and how it goes.
+    /// A mapping, its block in the ledger, and how it is unmapped.
     Device(BlockId, Arc<PendingUnmap>),
     Host(Pinned),
 }
 
 impl Device {
-    /// Maps the memory that a descriptor names, which may be closed afterwards: all `bytes` that were exported.
+    /// Maps the memory that a descriptor names: all `bytes` that were exported. The descriptor may be closed
+    /// afterwards.
     ///
     /// # Errors
-    /// [`Error::NotShared`] where the descriptor is of something else, [`Error::OtherLength`] where it is of more memory or
-    /// less, [`Error::CannotShare`] on a device that cannot. Nothing of it is left here then.
+    /// [`Error::NotShared`] if the descriptor names something else, [`Error::OtherLength`] if its memory has another
+    /// length, [`Error::CannotShare`] on a device that cannot share memory. Nothing stays mapped then.
     #[track_caller]
     pub fn import(&self, descriptor: BorrowedFd<'_>, bytes: u64, permission: Permission) -> Result<Imported> {
         Imported::new(&self.primary, descriptor, bytes, permission, Location::caller())
@@ -121,39 +122,41 @@ impl Imported {
         }
     }
 
-    /// How long it is.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.inner.addresses.bytes
     }
 
-    /// The first address, on the device.
+    /// Returns the first device address.
     pub fn address(&self) -> u64 {
         self.inner.addresses.base
     }
 
-    /// What it was imported for.
+    /// Returns the access that it was imported with.
     pub fn permission(&self) -> Permission {
         self.inner.permission
     }
 
-    /// `len` elements from `offset_bytes` on, which live in `stream`. Uses of one part are ordered across streams, and behind
-    /// those of parts that were dropped; parts that overlap know nothing of each other, nor of other processes.
+    /// Returns `len` elements from `offset_bytes` on, which live in `stream`. Uses of one slice are ordered across
+    /// streams, and after those of dropped slices; overlapping slices are not ordered against each other, nor against
+    /// other processes.
     ///
     /// # Errors
-    /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
+    /// [`Error::OutsideOfImport`], [`Error::Misaligned`] if the offset is not aligned for the elements,
+    /// [`Error::NothingAsked`] for zero bytes.
     pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
         Inner::part(&self.inner, stream, offset_bytes, len)
     }
 
-    /// What tells of the mapping's end, without raw it up.
+    /// Returns a value that shows when the memory is unmapped, without keeping it mapped.
     pub fn departure(&self) -> Departure {
-        let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is of device memory") };
+        let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is device memory") };
         Departure { context: self.inner.context.clone(), leaving: leaving.clone() }
     }
 }
 
-/// Tells when imported memory is mapped here no more: the last handle and the last [`ImportedSlice`] are gone, their work has passed, and
-/// the driver has unmapped it.
+/// Shows when imported memory is unmapped: the last handle and the last [`ImportedSlice`] are dropped, their work is
+/// complete, and the driver has unmapped it.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -183,10 +186,10 @@ impl fmt::Debug for Departure {
 }
 
 impl Departure {
-    /// Whether it is over. Unmaps what waited and can go; nothing is waited for.
+    /// Whether it is unmapped. First unmaps what no longer has to wait; does not wait itself.
     ///
     /// # Errors
-    /// What the driver says to that. [`Error::ForkedChild`].
+    /// Those of the driver, and [`Error::ForkedChild`].
     pub fn is_over(&self) -> Result<bool> {
         let device = &self.context.inner.device;
         device.check()?;
@@ -194,7 +197,7 @@ impl Departure {
     }
 }
 
-/// Imports, reserves addresses and maps. What was made is in `ground`, whatever failed then.
+/// Imports, reserves addresses and maps. `ground` has what was created, even after a failure.
 fn make(
     device: &DeviceInner,
     ground: &mut Mappings,
@@ -203,7 +206,7 @@ fn make(
     permission: Permission,
 ) -> Result<AddressRange> {
     let failed = |error| device.failed(error);
-    // What such a refusal is about.
+    // Converts a refusal into the error that it means.
     let blaming = |error: CallError, blame: Error| {
         if error.is_out_of_memory() || error.is_sticky() { device.failed(error) } else { blame }
     };
@@ -218,9 +221,9 @@ fn make(
     let mapped = unsafe { mapping.map(base, bytes, handle) };
     mapped.map_err(|error| blaming(error, Error::OtherLength { bytes }))?;
     ground.mapping = Some(addresses);
-    // SAFETY: all of it is mapped, and nobody uses it yet.
+    // SAFETY: all of it is mapped, and nothing uses it yet.
     unsafe { mapping.set_access(base, bytes, permission) }.map_err(failed)?;
-    // SAFETY: the mapping keeps the memory, and the handle is not named any more.
+    // SAFETY: the mapping keeps the memory, and the handle is not used again.
     unsafe { mapping.release(handle) }.map_err(failed)?;
     ground.handle = None;
     Ok(addresses)
@@ -243,7 +246,7 @@ fn enter(device: &DeviceInner, addresses: AddressRange, at: &'static Location<'s
 }
 
 impl Inner {
-    /// Memory of the host, which the device sees at an address.
+    /// Makes shared memory of registered host memory, at its device address.
     pub(crate) fn of_host(context: &Context, pinned: Pinned, address: u64) -> Arc<Self> {
         let addresses = AddressRange { base: address, bytes: pinned.bytes() as u64 };
         let (permission, ground, past) = (Permission::ReadWrite, Mapped::Host(pinned), Mutex::default());
@@ -274,7 +277,7 @@ impl Inner {
         Ok(ImportedSlice { import: self.clone(), uses, range, len, elements: PhantomData })
     }
 
-    /// The bytes of elements, from the import's first on.
+    /// Returns the range of elements in bytes, from the import's first byte on.
     pub(crate) fn range_of<T>(&self, offset_bytes: u64, len: usize) -> Result<Range<u64>> {
         let (element_bytes, alignment_bytes) = (size_of::<T>(), align_of::<T>());
         let part_bytes =
@@ -317,7 +320,7 @@ impl Drop for Inner {
     }
 }
 
-/// Elements in imported memory, or in memory of the host that processes share, used like a [`Block`](crate::Block).
+/// Elements in imported memory, or in shared host memory, used like a [`Block`](crate::Block).
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -353,39 +356,39 @@ impl<T> fmt::Debug for ImportedSlice<T> {
 }
 
 impl<T: Pod> ImportedSlice<T> {
-    /// The first address, on the device.
+    /// Returns the first device address.
     pub fn address(&self) -> u64 {
         self.base()
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The elements of a range.
+    /// Returns a view of a range of elements.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         View::new(self.whole(Access::Read), 0, self.len, range)
     }
 
-    /// The elements of a range, to write.
+    /// Returns a mutable view of a range of elements.
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         ViewMut::new(self.whole(Access::Read), self.len, range)
     }
 
-    /// Whether work of this process with the part is not known to have passed, its own or that of dropped parts which lay
-    /// there. No driver is asked: what nobody was told of is taken for pending.
+    /// Whether work of this process with the slice, or with dropped slices at the same place, may be pending. Makes no
+    /// driver call: work without a recorded fence counts as pending.
     pub fn pending(&self) -> bool {
         let device = self.device();
         !device.is_child() && self.uses.all().into_iter().any(|fence| !device.streams.is_complete(fence))
     }
 
-    /// Lets the work that is put into `stream` from now on wait, on the device, for all uses of the part so far.
+    /// Makes work submitted to `stream` from now on wait, on the device, for all uses of the slice so far.
     pub fn gather(&self, stream: &Stream) -> Result<()> {
         stream.inner.context.inner.check()?;
         if !Arc::ptr_eq(&stream.inner.context.inner.device, self.device()) {
@@ -420,7 +423,7 @@ impl<T> ImportedSlice<T> {
 }
 
 impl<T> Drop for ImportedSlice<T> {
-    /// Leaves its uses to the import, which goes behind them.
+    /// Moves its uses to the import, which is unmapped after them.
     fn drop(&mut self) {
         let device = self.device();
         if device.is_child() {
@@ -477,10 +480,10 @@ impl<T: Pod> Target<T> for ImportedSlice<T> {
     note = "device memory is a `Block`, a view or a part of one, or a lease; a kernel is given `&block` to read and `&mut block` to write"
 )]
 pub unsafe trait OwnsSlice {
-    /// What the slice is of.
+    /// The element type of the slice.
     type Element: Pod;
 
-    /// The slice that it owns.
+    /// Returns the slice that it owns.
     fn slice(&self) -> &ImportedSlice<Self::Element>;
 }
 

@@ -1,4 +1,4 @@
-//! Launches: a kernel, its grid and its arguments, put into a stream.
+//! Launches: submitting a kernel with its grid and arguments to a stream.
 
 use freehold_driver::{self as driver, ArgKind, ErrorKind, LaunchConfig, LaunchLimits};
 
@@ -9,40 +9,40 @@ use crate::base::signature::{Kind, Parameter};
 use crate::device::memory_use::MemoryUse;
 use crate::error::{Error, Result};
 
-/// How many threads run a kernel, and in what groups.
+/// How many threads run a kernel, and in which groups.
 ///
 /// ```
 /// use freehold::Grid;
 ///
-/// assert_eq!(Grid::cover(1000u32, 256).blocks, [4, 1, 1]); // at least a thread for each of 1000
+/// assert_eq!(Grid::cover(1000u32, 256).blocks, [4, 1, 1]); // at least 1000 threads
 /// assert_eq!(Grid::line(4, 256), Grid::cover(1024u32, 256));
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Blocks in each direction.
+    /// Blocks in each dimension.
     pub blocks: [u32; 3],
-    /// Threads of a block in each direction.
+    /// Threads of a block in each dimension.
     pub threads: [u32; 3],
-    /// Dynamic shared memory of a block.
+    /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
 }
 
 impl Grid {
-    /// `blocks` blocks of `threads` threads in a line.
+    /// Returns a one-dimensional grid of `blocks` blocks of `threads` threads.
     pub const fn line(blocks: u32, threads: u32) -> Self {
         Self { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0 }
     }
 
-    /// As many blocks of `threads` threads as have a thread for each of `items`.
+    /// Returns a one-dimensional grid of `threads` threads per block with at least one thread for each of `items`.
     pub fn cover(items: impl TryInto<u64>, threads: u32) -> Self {
-        // More than a `u64` counts, or less than nothing: the launch is refused.
+        // A number that does not fit in a `u64`: the launch is refused.
         let items: u64 = items.try_into().unwrap_or(0);
         let blocks = items.div_ceil(u64::from(threads.max(1)));
         Self::line(u32::try_from(blocks).unwrap_or(u32::MAX), threads)
     }
 
-    /// The grid with so much dynamic shared memory for each block.
+    /// Returns the grid with this much dynamic shared memory per block.
     ///
     /// ```
     /// use freehold::Grid;
@@ -54,7 +54,7 @@ impl Grid {
         Self { shared_bytes: bytes, ..self }
     }
 
-    /// The first limit that it is beyond.
+    /// Returns an error for the first limit that the grid exceeds.
     fn beyond(&self, limits: &LaunchLimits) -> Option<Error> {
         let threads = self.threads.iter().fold(1, |all: u64, &one| all.saturating_mul(u64::from(one)));
         let (wide, many) = (limits.block_threads, limits.grid_blocks);
@@ -80,10 +80,11 @@ impl Grid {
 }
 
 impl Stream {
-    /// Launches a kernel. Blocks that are borrowed mutably are written, others read: by that the launch is ordered after
-    /// what other streams do with them, and they after it.
+    /// Launches a kernel. Mutably borrowed blocks count as written, others as read: the launch is ordered after uses of
+    /// them in other streams, and later uses after it.
     ///
-    /// What the kernel's code does is not checked: whoever made the handle vouched for it ([`Module::kernel`](crate::Module::kernel)).
+    /// The kernel's code is not checked: the caller that looked it up vouched for it
+    /// ([`Module::kernel`](crate::Module::kernel)).
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -100,23 +101,24 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ArgumentCount`], [`Error::ArgumentSize`] and, where the image is PTX, [`Error::ArgumentKind`] where the arguments are not
-    /// the kernel's parameters; [`Error::ShapeTooLarge`] where the grid is beyond a limit; [`Error::OtherContext`] where the kernel is
-    /// of another context than the stream.
+    /// [`Error::ArgumentCount`], [`Error::ArgumentSize`] and, for PTX, [`Error::ArgumentKind`] if the arguments do not
+    /// match the kernel's parameters; [`Error::ShapeTooLarge`] if the grid exceeds a limit; [`Error::OtherContext`] if
+    /// the kernel belongs to another context than the stream.
     #[inline]
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
         let inner = &self.inner.context.inner;
         inner.check()?;
         arguments.with(|Laid { given, passed, pointers, used }| {
             self.fits(kernel, grid, given, passed)?;
-            // Nobody knows whether the kernel reads what it is given to write.
+            // The kernel may read what it is given to write.
             used.iter().try_for_each(MemoryUse::check_defined)?;
             self.order(used)?;
             let shape = LaunchConfig { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
             let arguments = driver::Arguments { pointers, kinds: passed };
             let put = self.put_ordered(kernel.name(), used, |backend, raw| {
-                // SAFETY: there is an argument for each parameter, of its size, and the kernel is of the stream's context. Whoever made
-                // the handle vouched that it touches only those arguments, which stay until the stream has passed the launch.
+                // SAFETY: there is an argument for each parameter, of its size, and the kernel belongs to the stream's
+                // context. The caller that looked it up vouched that it touches only those arguments, which stay until
+                // the launch is complete.
                 unsafe { backend.launch(kernel.raw, shape, raw, arguments) }
             });
             let fence = put.map_err(|error| self.explained(error, kernel, grid))?;
@@ -125,7 +127,7 @@ impl Stream {
         })
     }
 
-    /// Refuses a launch that the driver must not see.
+    /// Returns an error for a launch that must not reach the driver.
     #[inline]
     fn fits(&self, kernel: &Kernel, grid: Grid, given: &[Given], passed: &[ArgKind]) -> Result<()> {
         let parameters = kernel.parameters();
@@ -141,7 +143,7 @@ impl Stream {
                 Given::Bytes | Given::Address => None,
             };
             let argument = index + 1;
-            // A driver that does not tell looks at the size itself.
+            // A driver that does not report sizes checks them itself.
             if let Some(wanted_bytes) = parameter.bytes.filter(|&bytes| bytes != given_bytes) {
                 let (kernel, given) = (kernel.shown(), number());
                 return Err(Error::ArgumentSize { kernel, argument, wanted_bytes, given_bytes, given });
@@ -171,7 +173,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Which limit a launch is beyond that the driver refused, if it is: the driver's code tells none.
+    /// Returns which limit a refused launch exceeds, if any: the driver's error code does not say.
     #[cold]
     fn explained(&self, error: Error, kernel: &Kernel, grid: Grid) -> Error {
         let Error::Call(refused) = &error else { return error };
@@ -180,7 +182,7 @@ impl Stream {
         }
         let inner = &self.inner.context.inner;
         let Ok(_shared) = inner.enter() else { return error };
-        // SAFETY: the kernel is of this context, and keeps its module loaded.
+        // SAFETY: the kernel belongs to this context, and keeps its module loaded.
         let Ok(limits) = (unsafe { inner.state.backend.limits(kernel.raw) }) else { return error };
         grid.beyond(&limits).unwrap_or(error)
     }

@@ -1,4 +1,4 @@
-//! What memory holds, and what work reads and writes.
+//! Element types, and the memory that operations read and write.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -6,7 +6,7 @@ use self::sealed::Sealed;
 use crate::device::memory_use::MemoryUse;
 use crate::ordering::access_history::Access;
 
-/// What device memory can hold: values that are their bytes, whichever those are.
+/// A type that device memory can hold: any bytes are a valid value.
 ///
 /// ```
 /// use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -28,17 +28,18 @@ pub trait Pod: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static 
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Pod for T {}
 
-/// Keeps traits whose answers are trusted to the types here.
+/// Seals traits whose implementations are trusted.
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// What work reads: a block, a reference to one, or a part of one. No other type can be one: copies trust the address.
+/// Memory that an operation can read: a block, a reference to one, or a part of one. The trait is sealed: copies trust
+/// the address.
 ///
 /// ```
 /// use freehold::{Pod, Result, Source, Stream};
 ///
-/// /// Of a block, a reference to one, a part, a vector.
+/// /// For a block, a reference to one, a part, or a vector.
 /// fn first<T: Pod>(stream: &Stream, from: &impl Source<T>) -> Result<Option<T>> {
 ///     Ok(stream.download(from)?.first().copied())
 /// }
@@ -50,19 +51,19 @@ pub(crate) mod sealed {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub trait Source<T>: Sealed {
-    /// The first address, on the device.
+    /// Returns the first device address.
     fn address(&self) -> u64;
-    /// In elements.
+    /// Returns the number of elements.
     fn len(&self) -> usize;
-    /// Whether it has no element.
+    /// Whether it has no elements.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// What orders the work behind other uses of the memory.
+    /// Returns what orders an operation after other uses of the memory.
     fn used(&self) -> MemoryUse<'_>;
 }
 
-/// What work writes: a block, or a part of one. No other type can be one: copies trust the address.
+/// Memory that an operation can write: a block, or a part of one. The trait is sealed: copies trust the address.
 ///
 /// ```
 /// use freehold::{Pod, Result, Stream, Target};
@@ -79,14 +80,14 @@ pub trait Source<T>: Sealed {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub trait Target<T>: Sealed {
-    /// The first address, on the device.
+    /// Returns the first device address.
     fn address(&self) -> u64;
-    /// In elements.
+    /// Returns the number of elements.
     fn len(&self) -> usize;
-    /// Whether it has no element.
+    /// Whether it has no elements.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// What orders the work behind other uses of the memory.
+    /// Returns what orders an operation after other uses of the memory.
     fn used(&self, access: Access) -> MemoryUse<'_>;
 }

@@ -1,4 +1,4 @@
-//! The handles that a program holds, and what it does with them.
+//! The public handles and their operations.
 
 pub(crate) mod arena;
 pub(crate) mod arguments;

@@ -1,5 +1,5 @@
-//! Modules: images loaded into a context, and their kernels. A module stays loaded while there are kernels of it, and until
-//! its last launch has passed; nobody waits for that.
+//! Modules: images loaded into a context, and their kernels. A module stays loaded while it has kernel handles and
+//! until its last launch is complete; nothing waits for that.
 
 use std::ffi::CString;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::device::context::Context;
 use crate::device::deferred::Deferred;
 use crate::error::{Error, Result};
 
-/// A loaded image. A handle: kernels of it keep it loaded too.
+/// A handle to a loaded image. Its kernels keep it loaded too.
 ///
 /// ```
 /// use freehold::{Grid, Image};
@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 /// let count = unsafe { module.kernel("count")? };
 /// stream.launch(&count, Grid::line(1, 1), ())?;
 /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 1);
-/// module.close(); // at once: what was launched comes to its end
+/// module.close(); // returns at once: pending launches complete
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone)]
@@ -48,14 +48,14 @@ impl fmt::Debug for Module {
 struct Inner {
     raw: handle::Module,
     image: Image,
-    /// What the image says of its kernels: nothing where it is not PTX.
+    /// The signatures of its kernels; empty if the image is not PTX.
     signatures: OnceLock<Vec<Signature>>,
     context: Context,
     /// Held until the driver has unloaded the module.
     loaded: Arc<()>,
 }
 
-/// The end of a module that others wait for: when the driver has unloaded it, and what its variables took is free.
+/// Shows when the driver has unloaded a module and freed the memory of its variables.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -74,10 +74,10 @@ pub struct PendingUnload {
 }
 
 impl PendingUnload {
-    /// Whether it is unloaded. Unloads what waited and can go; nothing is waited for.
+    /// Whether it is unloaded. First unloads what no longer has to wait; does not wait itself.
     ///
     /// # Errors
-    /// What the driver says to that. [`Error::ForkedChild`].
+    /// Those of the driver, and [`Error::ForkedChild`].
     pub fn is_over(&self) -> Result<bool> {
         if self.loaded.strong_count() > 0 {
             self.context.inner.device.run_deferred()?;
@@ -106,10 +106,10 @@ impl PendingUnload {
 pub struct Kernel {
     pub(crate) raw: handle::Kernel,
     name: Arc<str>,
-    /// The name's number, for faults.
+    /// The number of its name, for faults.
     pub(crate) number: u32,
     parameters: Arc<[Parameter]>,
-    /// Where the image tells.
+    /// `None` if the image has none.
     signature: Option<Signature>,
     module: Module,
 }
@@ -131,7 +131,7 @@ impl Module {
             return Err(Error::ImageNotTaken { kind: image.kind() });
         }
         let shared = inner.enter()?;
-        // SAFETY: a text ends in a NUL, and whoever made a binary image has vouched for it.
+        // SAFETY: text ends in a NUL, and the caller that made a binary image has vouched for it.
         let loaded = unsafe { backend.load(image.kind(), image.bytes()) };
         drop(shared);
         match loaded {
@@ -147,13 +147,13 @@ impl Module {
         }
     }
 
-    /// Loads the image again: a module with variables of its own (fact 4.2).
+    /// Loads the image again, as a module with its own variables.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
-    /// let other = module.duplicate()?; // with a counter of its own
+    /// let other = module.duplicate()?; // with its own counter
     /// // SAFETY: `count` touches a variable of its module alone.
     /// stream.launch(&unsafe { other.kernel("count")? }, freehold::Grid::line(1, 1), ())?;
     /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 0);
@@ -163,14 +163,15 @@ impl Module {
         Self::load(self.inner.context.clone(), &self.inner.image)
     }
 
-    /// The context that it is loaded in.
+    /// Returns the context that it is loaded in.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// The kernel with this name. Launching it is safe; looking it up is not, for nothing checks what its code does.
+    /// Looks up a kernel by name. Launching it is safe; looking it up is not, because nothing checks what its code
+    /// does.
     ///
-    /// Whoever makes the handle vouches for every launch of it, so hand out a function that takes blocks instead, and that
+    /// The caller vouches for every launch of the handle. So expose a function that takes blocks instead, and that
     /// derives counts from their lengths:
     ///
     /// ```
@@ -216,7 +217,8 @@ impl Module {
         let _shared = context.enter()?;
         let (device, backend, failed) = (&context.device, &context.state.backend, |error| context.device.failed(error));
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
-        // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
+        // SAFETY: the module is loaded while this handle exists, and its context is not destroyed while its gate is
+        // held shared.
         let Some(raw) = unsafe { backend.kernel(self.inner.raw, &c_name) }.map_err(failed)? else {
             return Err(Error::NoSuchKernel { name: name.to_owned(), known: self.kernels()? });
         };
@@ -229,21 +231,22 @@ impl Module {
     }
 
     fn signatures(&self) -> &[Signature] {
-        // A text that only the driver understands tells nothing here: then sizes alone are checked.
+        // Text that only the driver understands has no signatures here: then only sizes are checked.
         let read = || self.inner.image.ptx_text().and_then(|text| kernels(text).ok()).unwrap_or_default();
         self.inner.signatures.get_or_init(read)
     }
 
-    /// The names of all kernels.
+    /// Returns the names of all kernels.
     pub fn kernels(&self) -> Result<Vec<String>> {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
-        // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
+        // SAFETY: the module is loaded while this handle exists, and its context is not destroyed while its gate is
+        // held shared.
         unsafe { context.state.backend.kernel_names(self.inner.raw) }.map_err(|error| context.device.failed(error))
     }
 
-    /// Where the variable with this name lies, and how many bytes it has.
+    /// Returns the address and the size of a variable.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -263,13 +266,13 @@ impl Module {
         found.ok_or_else(|| Error::NoSuchVariable { name: name.to_owned() })
     }
 
-    /// What tells when the module is unloaded, once it and its kernels are gone.
+    /// Returns a value that shows when the module is unloaded, once it and its kernels are dropped.
     pub fn pending_unload(&self) -> PendingUnload {
         PendingUnload { context: self.inner.context.clone(), loaded: Arc::downgrade(&self.inner.loaded) }
     }
 
-    /// Lets go of the module. It is unloaded when its kernels are gone and no work of its context is pending: the driver
-    /// waits for all of that, so it is not asked before (fact 4.1).
+    /// Drops the handle. The module is unloaded when its kernels are dropped and no work of its context is pending: the
+    /// driver's unload waits for all of that, so it is not called before.
     pub fn close(self) {
         drop(self);
     }
@@ -291,22 +294,22 @@ impl Drop for Inner {
 }
 
 impl Kernel {
-    /// Its name in the image.
+    /// Returns its name in the image.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// The module that it is of.
+    /// Returns its module.
     pub fn module(&self) -> &Module {
         &self.module
     }
 
-    /// What it takes, in its order.
+    /// Returns its parameters, in order.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// What its image says that it takes: of PTX, and not of binaries.
+    /// Returns its signature: known for PTX, and not for binaries.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -320,15 +323,15 @@ impl Kernel {
         self.signature.as_ref()
     }
 
-    /// Its name, and what it takes where that is known: for errors.
+    /// Returns its name, with its parameters if they are known, for errors.
     pub(crate) fn shown(&self) -> Arc<str> {
         self.signature.as_ref().map_or_else(|| self.name.clone(), |signature| signature.to_string().into())
     }
 }
 
 impl Stream {
-    /// What a variable of a module holds, in the order of this stream. This waits. Kernels use variables without saying so:
-    /// with those of other streams the program itself keeps the order.
+    /// Reads a variable of a module, in the order of this stream, and waits for the copy. Kernels use variables without
+    /// declaring it: the program itself orders this against kernels in other streams.
     pub fn read_variable<T: Pod>(&self, module: &Module, name: &str) -> Result<T> {
         let address = self.variable::<T>(module, name)?;
         let _shared = module.inner.context.inner.enter()?;
@@ -341,7 +344,7 @@ impl Stream {
         Ok(value)
     }
 
-    /// Sets a variable of a module, in the order of this stream. This waits for the copy, and for the work before it.
+    /// Writes a variable of a module, in the order of this stream. Waits for the copy, and for the work before it.
     ///
     /// ```
     /// # let device = freehold::open()?;

@@ -1,7 +1,8 @@
-//! The choice of a driver: NVIDIA's, the software one, or OpenCL. The only place that knows there are several.
+//! Opening a device: NVIDIA's driver, the software driver, or OpenCL. The only module that knows that there are
+//! several.
 //!
-//! A selector comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
-//! the software device elsewhere. OpenCL and the software device are features of this crate.
+//! A selector comes from the caller, or else from `FREEHOLD_DEVICE`. Without one, the device is NVIDIA's GPU if there
+//! is one, and the software device otherwise.
 
 mod choice;
 mod devices;

@@ -1,5 +1,5 @@
-//! Clocks: words of shared memory that streams of several processes write and await (fact 1.5). Knows nothing of what a word
-//! stands for, nor of who else has the memory.
+//! Shared semaphores: words of shared memory that streams of several processes write and wait for. What a word means is
+//! the program's business.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -18,30 +18,30 @@ use crate::ordering::access_history::note_latest;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// Words of 64 bits in memory that processes share. Dropped, it stays where it is until all work with it has passed; nothing
-/// waits for that.
+/// 64-bit words in memory that processes share. When it is dropped, the memory stays mapped until all work with it is
+/// complete; nothing waits for that.
 ///
 /// ```
 /// use std::os::fd::AsFd;
 /// use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 ///
 /// let device = freehold::open()?;
-/// let memory = memfd_create("clock", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+/// let memory = memfd_create("clock", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("host memory");
 /// ftruncate(&memory, 8).expect("a word");
-/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
 /// let clock = device.shared_semaphores(memory.as_fd(), 1)?; // another process does the same with the same descriptor
 /// let (stream, other) = (device.new_stream()?, device.new_stream()?);
 /// other.wait_word(&clock, 0, 1)?; // on the device
-/// stream.write_word(&clock, 0, 1)?; // when the work before it is done
+/// stream.write_word(&clock, 0, 1)?; // after the work before it
 /// other.synchronize()?;
 /// assert_eq!(clock.read(0), 1);
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct SharedSemaphores {
     context: Context,
-    /// Its bytes are whole words.
+    /// Its length is a whole number of words.
     words: Pinned,
-    /// Where the device sees the first word.
+    /// The device address of the first word.
     address: u64,
     /// The last use in each stream.
     uses: Mutex<Vec<Fence>>,
@@ -57,11 +57,12 @@ impl fmt::Debug for SharedSemaphores {
 }
 
 impl Device {
-    /// Maps the first `words` words of a descriptor, which may be closed afterwards, for this process and its streams.
+    /// Maps the first `words` words of a descriptor for this process and its streams. The descriptor may be closed
+    /// afterwards.
     ///
     /// # Errors
-    /// [`Error::ClockShort`] where the descriptor has fewer, [`Error::NotSealed`] where that could become so later: the
-    /// host would die of a read then. [`Error::NoWords`] on a device without them.
+    /// [`Error::ClockShort`] if the descriptor has fewer, [`Error::NotSealed`] if it could shrink later: a read would
+    /// then kill the process. [`Error::NoWords`] on a device without them.
     pub fn shared_semaphores(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
@@ -82,17 +83,17 @@ impl Device {
 }
 
 impl SharedSemaphores {
-    /// How many words there are.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.words.bytes() / WORD_BYTES
     }
 
-    /// Whether it has none.
+    /// Whether it has no words.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// What a word is now. All that was done before it was written is seen afterwards.
+    /// Reads a word. Everything done before it was written is visible afterwards.
     ///
     /// # Panics
     /// If there is no such word.
@@ -100,19 +101,19 @@ impl SharedSemaphores {
         self.as_slice()[word].load(Ordering::Acquire)
     }
 
-    /// Writes a word, from the host and at once. Whoever awaits it sees all that was done before.
+    /// Writes a word from the host, at once. A reader that sees the value sees everything done before.
     ///
     /// ```
     /// # use std::os::fd::AsFd;
     /// # use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
-    /// # let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+    /// # let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("host memory");
     /// # ftruncate(&memory, 4096).expect("a page");
-    /// # fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+    /// # fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
     /// let clock = device.shared_semaphores(memory.as_fd(), 2)?;
     /// stream.wait_word(&clock, 1, 5)?;
-    /// clock.write(1, 5); // the host lets the stream go
+    /// clock.write(1, 5); // the stream continues
     /// stream.synchronize()?;
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -124,9 +125,9 @@ impl SharedSemaphores {
     }
 
     fn as_slice(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping holds so many words from its first byte on, aligned to a page, and its file cannot be cut
-        // short. It goes when the clock has, which hands out no reference that lasts longer. Any bytes are a good
-        // `AtomicU64`, and whoever shares the words writes each in one piece.
+        // SAFETY: the mapping holds that many words from its first byte on, is page-aligned, and its file cannot
+        // shrink. It lives as long as `self`, which returns no reference that lasts longer. Any bytes are a valid
+        // `AtomicU64`, and all processes write each word in one piece.
         unsafe { std::slice::from_raw_parts(self.words.start().as_ptr().cast::<AtomicU64>(), self.len()) }
     }
 
@@ -140,24 +141,25 @@ impl SharedSemaphores {
 }
 
 impl Stream {
-    /// Writes a word of a clock when all work that was put in so far is done.
+    /// Writes a semaphore word once all work submitted so far is complete.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while others capture the stream.
+    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
     pub fn write_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
         self.put_at(clock, "write word", |words, raw| {
-            // SAFETY: the clock keeps its words until all work with them has passed, and the host has them as atomics alone.
+            // SAFETY: the semaphores keep their words until all work with them is complete, and the host accesses them
+            // as atomics only.
             unsafe { words.write_value(raw, address, value) }
         })
     }
 
-    /// Lets the work that is put in from now on wait, on the device, until a word of a clock has come to `value`. Words count
-    /// round: up to 2^63 behind `value` is before it. A word that nobody writes holds the stream up for ever, and with it what
-    /// waits until nothing is pending; [`SharedSemaphores::write`] lets it go.
+    /// Makes work submitted from now on wait, on the device, until a semaphore word has reached `value`. Words wrap
+    /// around: values up to 2^63 behind `value` are before it. If nothing writes the word, the stream waits for ever,
+    /// and with it everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while others capture the stream.
+    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
     pub fn wait_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
         let mut waits = self.inner.state.waits();
@@ -169,7 +171,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Puts work in that uses a clock, in no order with that of other streams.
+    /// Submits an operation on semaphores, without ordering against other streams.
     fn put_at(
         &self,
         clock: &SharedSemaphores,
@@ -182,7 +184,7 @@ impl Stream {
         }
         self.check_uncaptured()?;
         let fence = self.put_ordered(name, &[], |backend, raw| {
-            work(backend.stream_mem_ops().expect("a clock is made where streams write words"), raw)
+            work(backend.stream_mem_ops().expect("semaphores exist only on devices whose streams write words"), raw)
         })?;
         note_latest(&mut clock.uses.lock().unwrap_or_else(PoisonError::into_inner), fence);
         Ok(())

@@ -1,4 +1,4 @@
-//! Streams: where work is put. What work uses is ordered here, across streams and contexts.
+//! Streams: where work is submitted, and ordered after earlier uses of its memory, across streams and contexts.
 
 use std::fmt;
 use std::sync::{Arc, RwLockReadGuard};
@@ -15,8 +15,8 @@ use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::access_history::Access;
 use crate::ordering::transfer_slot::TransferSlot;
 
-/// A stream. It is not `Clone`; threads share it by reference. Dropped with work pending, it goes away at once: the work
-/// completes, and the memory that it uses stays.
+/// A stream. It is not `Clone`; threads share it by reference. Dropping it does not wait: pending work completes, and
+/// the memory that it uses stays.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -24,7 +24,7 @@ use crate::ordering::transfer_slot::TransferSlot;
 /// let mut x = stream.upload(&[1u32; 1000])?;
 /// let mut y = other.zeros::<u32>(500)?;
 /// other.copy(&x.view(..500)?, &mut y)?; // waits for the upload, on the device
-/// stream.fill(&mut x, 0)?; // and this for the copy
+/// stream.fill(&mut x, 0)?; // this waits for the copy
 /// assert_eq!(other.download(&y)?, [1; 500]);
 /// # Ok::<(), freehold::Error>(())
 /// ```
@@ -51,27 +51,30 @@ impl Stream {
         Ok(Self { inner: Arc::new(StreamInner::new(stream_state, context)) })
     }
 
-    /// The library's number of it, which no other stream of the process ever has.
+    /// Returns the library's number of the stream, which is unique in the process.
     pub fn id(&self) -> StreamId {
         self.inner.state.id
     }
 
-    /// The context that it is of.
+    /// Returns its context.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. It is a number; naming it in a call is
-    /// `unsafe`, and good while the stream is there. What others put in is not known here: see [`Stream::foreign_work`].
+    /// Returns the driver's handle, for foreign code: in CUDA calls it is a `CUstream`. It is a number; passing it to a
+    /// call is `unsafe`, and valid while the stream exists. The library does not see foreign work: see
+    /// [`Stream::foreign_work`].
     ///
-    /// While others capture the stream, [`Error::StreamCaptured`] refuses all work in it, events, words and waits included, because a
-    /// graph would repeat it behind the ledger's back; waits for it on the host, because they would spoil the capture; and work in
-    /// other streams, a lending or [`Block::release_now`](crate::Block::release_now) that has to wait for what was put in before the capture, because it would join the capture.
+    /// While foreign code captures the stream, [`Error::StreamCaptured`] refuses all work in it, including events,
+    /// words and waits, because a graph would repeat it without the ledger's knowledge; waits for it on the host,
+    /// because they would invalidate the capture; and work in other streams, an external access or
+    /// [`Block::release_now`](crate::Block::release_now) that has to wait for work submitted before the capture,
+    /// because it would join the capture.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
-    /// let raw = stream.raw(); // for a call of the driver's, while the stream is there
+    /// let raw = stream.raw(); // for a driver call, while the stream exists
     /// assert_eq!(raw, stream.raw());
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -80,12 +83,12 @@ impl Stream {
         self.inner.state.raw
     }
 
-    /// Says that other people's code put work into the stream by its handle, so that fences come after it.
+    /// Declares that foreign code submitted work to the stream by its handle, so that fences come after it.
     pub fn foreign_work(&self) {
         self.inner.state.count_work();
     }
 
-    /// Waits until all work of the stream is done.
+    /// Waits until all work of the stream is complete.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -104,14 +107,14 @@ impl Stream {
         device.run_deferred()
     }
 
-    /// Whether all work of the stream is done. This asks the driver.
+    /// Whether all work of the stream is complete. Calls the driver.
     pub fn is_idle(&self) -> Result<bool> {
         self.inner.context.inner.check()?;
         self.check_uncaptured()?;
         let _shared = self.inner.context.inner.enter()?;
         let device = &self.inner.context.inner.device;
         let now = self.inner.state.current_fence().seq;
-        // SAFETY: the stream is not destroyed while it is held here, nor its context while it is shared.
+        // SAFETY: the stream is not destroyed while it is held here, nor its context while its gate is held shared.
         let is_idle = unsafe { self.inner.context.inner.state.backend.is_idle(self.inner.state.raw) };
         let is_idle = is_idle.map_err(|error| device.failed(error))?;
         if is_idle {
@@ -120,13 +123,13 @@ impl Stream {
         Ok(is_idle)
     }
 
-    /// Destroys the stream. Its work completes, and nobody waits for it.
+    /// Destroys the stream. Pending work completes; nothing waits for it.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let x = stream.zeros::<u8>(1 << 20)?;
-    /// stream.close()?; // the zeros come all the same
+    /// stream.close()?; // the zeros are still written
     /// assert_eq!(device.new_stream()?.download(&x.view(..3)?)?, [0; 3]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -141,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// Puts work in that uses these blocks: after what it has to wait for, and noted for what comes later.
+    /// Submits an operation that uses these blocks: after what it has to wait for, and recorded for later operations.
     pub(crate) fn put(
         &self,
         name: &str,
@@ -153,7 +156,7 @@ impl Stream {
         self.put_ordered(name, used, work).map(drop)
     }
 
-    /// [`put`](Self::put) behind an [`order`](Self::order).
+    /// Like [`put`](Self::put), after an [`order`](Self::order).
     #[inline]
     pub(crate) fn put_ordered(
         &self,
@@ -184,8 +187,8 @@ impl Stream {
         Ok(fence)
     }
 
-    /// Keeps the contexts of blocks that are of another than the stream's until the work is noted. They may have been closed
-    /// since the blocks were looked at.
+    /// Keeps the contexts of blocks from other contexts open until the operation is recorded. They may have been closed
+    /// since the blocks were checked.
     #[inline]
     fn enter_others<'a>(&self, used: &[MemoryUse<'a>]) -> Result<Vec<RwLockReadGuard<'a, ()>>> {
         let others =
@@ -197,7 +200,7 @@ impl Stream {
         Ok(guards)
     }
 
-    /// Puts work between two events that tell when it began and ended.
+    /// Submits an operation between two events that show when it began and ended.
     #[cold]
     fn put_timed(
         &self,
@@ -222,12 +225,12 @@ impl Stream {
         put
     }
 
-    /// Puts a copy from or to memory of the caller's in, and waits for it. The memory is used by nobody when this returns. `waits` says
-    /// whether the stream was just told to wait for something.
+    /// Submits a copy from or to the caller's memory, and waits for it. Nothing uses the memory when this returns.
+    /// `waits` says whether the stream was just told to wait for something.
     ///
-    /// Such memory is seldom pinned. Then the driver waits within its call until the stream comes to the copy, and keeps other threads out
-    /// of the context meanwhile: also the one that the stream waits for. So the host waits before that call, where nobody is kept out,
-    /// and other threads have the stream wait for nothing until the copy is over.
+    /// Such memory is rarely pinned. Then the driver waits inside its call until the stream reaches the copy, and keeps
+    /// other threads out of the context meanwhile, including one that the stream may wait for. So the host waits before
+    /// that call, when no thread is kept out, and other threads cannot make the stream wait until the copy is over.
     pub(crate) fn put_and_wait(
         &self,
         name: &str,
@@ -248,16 +251,16 @@ impl Stream {
             if *now == before {
                 break now;
             }
-            // Another thread has had the stream wait for something since it was at rest.
+            // Another thread has made the stream wait for something since it was idle.
             waits = true;
         };
         self.put_ordered(name, used, work)?;
-        // A wait that fails once leaves the copy on its way.
+        // If a wait fails once, the copy is still pending.
         let waited = stream_state.synchronize().or_else(|_| stream_state.synchronize());
         waited.map_err(|error| device.lost(error))
     }
 
-    /// Lets the next work wait for what it must not overtake. Whether it has to wait for anything.
+    /// Makes the next operation wait for the uses that it conflicts with. Returns whether it has to wait.
     #[inline]
     pub(crate) fn order(&self, used: &[MemoryUse<'_>]) -> Result<bool> {
         self.check_used(used)?;
@@ -268,7 +271,7 @@ impl Stream {
         self.order_after(&fences)
     }
 
-    /// Refuses work while others capture the stream, which they can only where they were told its handle.
+    /// Returns an error while foreign code, which must have the handle, captures the stream.
     #[inline]
     pub(crate) fn check_uncaptured(&self) -> Result<()> {
         if !self.inner.state.is_handed_out() {
@@ -279,7 +282,7 @@ impl Stream {
         if takes_work { Ok(()) } else { Err(Error::StreamCaptured) }
     }
 
-    /// Refuses what must not be used so. All are looked at before the driver hears of any.
+    /// Returns an error for memory that must not be used this way. All are checked before any driver call.
     #[inline]
     pub(crate) fn check_used(&self, used: &[MemoryUse<'_>]) -> Result<()> {
         for used in used {
@@ -300,7 +303,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Lets the next work wait for these. Whether it has to wait for any. All are looked at before the driver is told of one.
+    /// Makes the next operation wait for these fences. Returns whether it has to wait. All are checked before any
+    /// driver call.
     #[inline]
     pub(crate) fn order_after(&self, fences: &[Fence]) -> Result<bool> {
         self.check_uncaptured()?;
@@ -323,7 +327,7 @@ impl Stream {
                 waits |= waited.map_err(|error| device.failed(error))?;
                 continue;
             }
-            // A stream_state that is gone has passed all of its work.
+            // A forgotten stream has completed all of its work.
             if let Some(other) = device.streams.get(fence.stream) {
                 let waited = self.inner.state.wait_for(&other, fence.seq);
                 waits |= waited.map_err(|error| device.failed(error))?;
@@ -344,7 +348,7 @@ impl Drop for Stream {
         if self.inner.state.is_retired() || inner.is_closed() || !inner.device.is_good() {
             return;
         }
-        // One that others capture goes when their capture is over.
+        // A stream that is being captured is retired when the capture is over.
         match self.inner.state.retire_uncaptured() {
             Ok(true) => return,
             Ok(false) => {}

@@ -1,8 +1,8 @@
-//! What happened when: every allocation, use, release, reuse, load and unload, with the time at which it was asked for and
+//! A timeline of every allocation, use, release, reuse, load and unload, with the time at which it was requested and
 //! the time at which it took effect.
 //!
-//! A recording is events of the crate `tracing` (target `freehold::timeline`), and a file that Perfetto opens, if one is
-//! named. While none is made, all that it costs is a look at one flag.
+//! A recording consists of `tracing` events (target `freehold::timeline`) and, if a file is named, of a file that
+//! Perfetto opens. Without a recording, the cost is the check of one flag.
 
 use std::fmt;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::error::Result;
 
 pub use crate::trace::perfetto;
 
-/// A recording that is under way. Dropped, it ends with what is known by then.
+/// A running recording. Dropping it ends it with what is known by then.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -58,11 +58,11 @@ impl Recording {
         Ok(Self { device: device.clone(), is_over: false })
     }
 
-    /// Writes to the file what is known by now, so that it is there should the process be killed: the file is one that Perfetto
-    /// opens. Does not wait: work that is not done is written later.
+    /// Writes what is known by now to the file, so that it survives if the process is killed: Perfetto can open the
+    /// file. Does not wait: pending work is written later.
     ///
     /// # Errors
-    /// [`Error::File`] where the file could not be written, and those of the device.
+    /// [`Error::File`] if the file could not be written, and those of the device.
     pub fn flush(&self) -> Result<()> {
         self.device.check()?;
         let timeline = &self.device.timeline;
@@ -70,10 +70,10 @@ impl Recording {
         timeline.flush()
     }
 
-    /// Waits until all work of the device is done, so that all times are known, and ends the recording.
+    /// Waits until all work of the device is complete, so that all times are known, and ends the recording.
     ///
     /// # Errors
-    /// [`Error::File`] where the file could not be written.
+    /// [`Error::File`] if the file could not be written.
     pub fn finish(mut self) -> Result<()> {
         self.is_over = true;
         let waited = self.device.synchronize_all().and_then(|()| self.device.run_deferred());

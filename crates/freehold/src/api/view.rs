@@ -10,7 +10,7 @@ use crate::device::memory_use::MemoryUse;
 use crate::error::{Error, Result};
 use crate::ordering::access_history::Access;
 
-/// A part of a block, for reading. What orders its uses is the whole block.
+/// A part of a block, for reading. Its uses are ordered as uses of the whole block.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -23,7 +23,7 @@ use crate::ordering::access_history::Access;
 /// ```
 #[derive(Clone, Copy)]
 pub struct View<'a, T> {
-    /// What it is a part of, and which.
+    /// The memory that it is a part of.
     whole: MemoryUse<'a>,
     /// In elements.
     start: usize,
@@ -65,24 +65,24 @@ impl<'a, T: Pod> View<'a, T> {
         Ok(Self { whole, start, len, elements: PhantomData })
     }
 
-    /// All elements of what it is of.
+    /// Makes a view of all elements.
     pub(crate) fn whole(whole: MemoryUse<'a>, elements: usize) -> Self {
         Self { whole, start: 0, len: elements, elements: PhantomData }
     }
 
-    /// A part of this part.
+    /// Returns a view of a range of this view.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
         View::new(self.whole, self.start, self.len, range)
     }
 }
 
-/// A part of a block, to write.
+/// A part of a block, for writing.
 ///
 /// ```
 /// # let device = freehold::open()?;
 /// # let stream = device.new_stream()?;
 /// let mut x = stream.zeros::<u32>(4)?;
-/// let (mut low, mut high) = x.view_mut(..)?.split_at(2)?; // two that can be written at once
+/// let (mut low, mut high) = x.view_mut(..)?.split_at(2)?; // two disjoint parts
 /// stream.write(&mut low, &[1, 2])?;
 /// stream.copy(&low, &mut high)?;
 /// assert_eq!(stream.download(&x)?, [1, 2, 1, 2]);
@@ -95,22 +95,22 @@ pub struct ViewMut<'a, T> {
 }
 
 impl<'a, T: Pod> ViewMut<'a, T> {
-    /// Of what is borrowed mutably.
+    /// Makes a view of mutably borrowed memory.
     pub(crate) fn new(whole: MemoryUse<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
         Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
     }
 
-    /// The elements of a range.
+    /// Returns a view of a range of elements.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         self.view.view(range)
     }
 
-    /// The elements of a range, to write.
+    /// Returns a mutable view of a range of elements.
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         Ok(ViewMut { view: self.view.view(range)?, exclusive: PhantomData })
     }
 
-    /// Two parts that share nothing: the elements before `middle`, and the others.
+    /// Splits the view into two disjoint ones: the elements before `middle`, and the others.
     pub fn split_at(self, middle: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
         let (low, high) = (self.view.view(..middle)?, self.view.view(middle..)?);
         Ok((ViewMut { view: low, exclusive: PhantomData }, ViewMut { view: high, exclusive: PhantomData }))

@@ -30,8 +30,8 @@ pub(crate) enum StreamOrigin {
     Own,
     /// Foreign code created it, submits work that is not counted here, and announces its end.
     Told,
-    /// As above, but nobody says when it is gone: its handle is used only in calls whose caller names the stream, and what is
-    /// released in it is marked at once.
+    /// Like `Told`, but its end is not announced: its handle is used only in calls whose caller names the stream, and
+    /// each release in it records a fence at once.
     Untold,
     /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so what is released or used here
     /// waits until the pool is released.

@@ -1,8 +1,9 @@
-//! Memory of captures. A graph uses the addresses that its capture saw each time it is launched, so what is handed out or freed in
-//! a capturing stream belongs to a private pool: it serves captures of that pool alone until the pool is released.
+//! Memory of captures. A graph uses the addresses that its capture saw each time it is launched, so what is allocated
+//! or freed in a capturing stream belongs to a private pool: it serves captures of that pool only, until the pool is
+//! released.
 //!
-//! A private pool has a stream_state of its own for each stream that was captured with it. Nothing passes that stream_state before the pool is
-//! released, so nobody else takes what is free there.
+//! A private pool has its own stream state for each stream that was captured with it. That state completes nothing
+//! before the pool is released, so no other stream takes what is free there.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -19,21 +20,23 @@ use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::stream_state::StreamState;
 
 impl ForeignPool {
-    /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool), of any device, before it begins and in the same
-    /// thread. Until then the driver is asked in each call that names another stream than the legacy default one whether the stream is capturing.
+    /// Promises that each capture, on any device, is announced by [`begin_pool`](Self::begin_pool) before it begins and
+    /// on the same thread. Without this promise, each call that names a stream other than the legacy default one asks
+    /// the driver whether the stream is capturing.
     ///
     /// # Safety
-    /// The promise is kept: what a capture takes that was not announced is handed out to others, and launches of its graph
+    /// The promise is kept: memory that an unannounced capture allocates is given to others, and launches of its graph
     /// overwrite it.
     pub unsafe fn announce_captures(&self) {
         self.is_announced.store(true, Ordering::SeqCst);
     }
 
-    /// Lets captures that this thread begins from now on have their memory from a private pool, until [`end_pool`](Self::end_pool): other
-    /// threads that name a stream of such a capture take from the pool, too. Of several pools that a thread has begun, the last one
-    /// serves. It serves memory of this device: what a capture takes of another device is its own there, unless a pool was begun there,
-    /// too. Begun again by a thread whose capture with it is over, without [`end_pool`](Self::end_pool), it counts once: that capture
-    /// has failed, and has no graph.
+    /// Makes captures that this thread begins from now on allocate from a private pool, until
+    /// [`end_pool`](Self::end_pool). Other threads that name a stream of such a capture allocate from the pool, too. If
+    /// a thread has begun several pools, the last one serves. The pool serves memory of this device: on another device
+    /// the capture has a pool of its own, unless one was begun there, too. If a thread begins the same pool again after
+    /// a capture with it is over, without [`end_pool`](Self::end_pool), it counts once: that capture has failed, and
+    /// has no graph.
     ///
     /// # Errors
     /// [`Error::ForkedChild`], [`Error::Faulted`], and those of the driver.
@@ -60,10 +63,11 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Ends what [`begin_pool`](Self::begin_pool) began. What was handed out and freed meanwhile stays the pool's.
+    /// Ends what [`begin_pool`](Self::begin_pool) began. Memory that was allocated and freed meanwhile stays in the
+    /// pool.
     ///
     /// # Errors
-    /// [`Error::NoSuchPool`] where it was not begun.
+    /// [`Error::NoSuchPool`] if it was not begun.
     pub fn end_pool(&self, id: PoolId) -> Result<()> {
         self.device.check()?;
         let mut captures = self.captures();
@@ -81,12 +85,13 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Releases a private pool, as often as it was begun: no graph that was captured with it is launched any more. Its free memory
-    /// is anybody's when all work on the device is done, for which this waits; its live blocks are when they are freed. While a
-    /// stream is capturing, or where the driver refuses to wait, the memory stays until a later call of this kind or [`trim`](Self::trim).
+    /// Releases a private pool, once for each time that it was begun: no graph that was captured with it is launched
+    /// any more. This waits for all work on the device; then the pool's free memory can be reused, and its live blocks
+    /// once they are freed. While a stream is capturing, or if the driver refuses to wait, the memory stays until a
+    /// later call of this function or of [`trim`](Self::trim).
     ///
     /// # Errors
-    /// [`Error::NoSuchPool`] where it was not begun, [`Error::PoolOpen`] where it is still to be ended.
+    /// [`Error::NoSuchPool`] if it was not begun, [`Error::PoolOpen`] if it was not ended.
     pub fn release_pool(&self, id: PoolId) -> Result<()> {
         self.device.check()?;
         let mut captures = self.captures();
@@ -107,10 +112,10 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// The first addresses and the bytes of the live blocks of a private pool.
+    /// Returns the addresses and sizes of the live blocks of a private pool.
     ///
     /// # Errors
-    /// [`Error::NoSuchPool`] where it was not begun, or was released.
+    /// [`Error::NoSuchPool`] if it was not begun, or was released.
     pub fn pool_blocks(&self, id: PoolId) -> Result<Vec<(u64, u64)>> {
         self.device.check()?;
         let captures = self.captures();
@@ -121,13 +126,14 @@ impl ForeignPool {
         Ok(self.device.pool.owned().into_iter().filter(is_of).map(|(_, seen)| (seen.base, seen.bytes)).collect())
     }
 
-    /// Whether a call that names a stream must ask the driver whether it is capturing. The legacy default stream never is.
+    /// Whether a call that names a stream must ask the driver whether it is capturing. The legacy default stream never
+    /// is.
     pub(super) fn asks(&self, stream: CUstream) -> bool {
         let is_told = self.is_announced.load(Ordering::SeqCst) && POOLS_OPEN.load(Ordering::SeqCst) == 0;
         !is_legacy(stream) && (self.is_checked || !is_told)
     }
 
-    /// The capture that a stream takes part in, as far as this call must ask.
+    /// Returns the capture that a stream takes part in, if this call must ask.
     pub(super) fn capture_if_asked(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
         if self.asks(stream) || (!is_legacy(stream) && !self.knows(stream)) {
             self.capture_of(stream)
@@ -136,9 +142,9 @@ impl ForeignPool {
         }
     }
 
-    /// The capture that a stream takes part in. Refuses a handle that the driver does not know.
+    /// Returns the capture that a stream takes part in. Fails for a handle that the driver does not know.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
-        // SAFETY: whoever has a foreign pool vouches for the streams that it names.
+        // SAFETY: the holder of a foreign pool vouches for the streams that it names.
         let capture = unsafe { self.foreign().capture_id(stream.into()) }.map_err(|error| self.device.failed(error))?;
         if self.is_checked {
             let name = (stream.0, thread_of(stream));
@@ -167,19 +173,20 @@ impl ForeignPool {
         Ok(stream_state)
     }
 
-    /// As [`settle_captures`](Self::settle_captures), where what was asked for is done whether the device can be waited for or not.
+    /// Like [`settle_captures`](Self::settle_captures), for calls that succeed whether the device can be waited for or
+    /// not.
     fn settle_if_possible(&self) {
         if let Err(error) = self.settle_captures() {
             self.device.note_drop_error(error);
         }
     }
 
-    /// Lets the memory of released pools be anybody's, behind all work on the device.
+    /// Makes the memory of released pools reusable, after all work on the device.
     pub(super) fn settle_captures(&self) -> Result<()> {
         if !self.captures().has_leaving() || self.is_any_capturing()? {
             return Ok(());
         }
-        // Not under the lock: the work may wait for a thread that asks for it.
+        // Without the lock: the work may wait for a thread that needs it.
         let left = self.captures().take_leaving();
         if let Err(error) = self.device.backend.synchronize() {
             self.captures().leaving.extend(left);
@@ -192,13 +199,13 @@ impl ForeignPool {
         self.device.run_deferred()
     }
 
-    /// Whether a stream of this handle was named while it was captured.
+    /// Whether a stream with this handle was named while it was captured.
     pub(super) fn has_captured(&self, stream: CUstream) -> bool {
         let name = (stream.0, thread_of(stream));
         self.captures().all().any(|pool| pool.streams.contains_key(&name))
     }
 
-    /// Notes that a stream is about to be destroyed. What its captures took stays their pools'.
+    /// Notes that a stream is about to be destroyed. Memory of its captures stays in their pools.
     pub(super) fn forget_captured(&self, stream: CUstream) {
         let name = (stream.0, thread_of(stream));
         let mut captures = self.captures();
@@ -209,13 +216,13 @@ impl ForeignPool {
         }
     }
 
-    /// Whether a stream is capturing, of those that are known: who waits for the device then would spoil the capture.
+    /// Whether a known stream is capturing: waiting for the device would then invalidate the capture.
     fn is_any_capturing(&self) -> Result<bool> {
         if self.captures().open.iter().any(|open| !open.is_passed_over) {
             return Ok(true);
         }
         if self.is_checked {
-            // No handle is trusted that is not named in this call.
+            // A handle that is not named in this call is not trusted.
             return Ok(!self.captures().last_seen.is_empty());
         }
         let mut known: Vec<_> = self.streams().values().cloned().collect();
@@ -230,7 +237,7 @@ impl ForeignPool {
         Ok(false)
     }
 
-    /// The private pools that a thread has begun and not ended, and with which a capture may be under way.
+    /// Returns the private pools that a thread has begun and not ended, and that a running capture may use.
     fn capturing_pools(&self, thread: ThreadId) -> Result<Vec<PoolId>> {
         let captures = self.captures();
         if self.is_checked {
@@ -246,7 +253,7 @@ impl ForeignPool {
         drop(captures);
         let mut capturing = Vec::new();
         for (id, stream_state) in streams {
-            // Not that of another thread, which cannot be asked for.
+            // Not another thread's stream, which cannot be queried.
             if !stream_state.can_record_fence().map_err(|error| self.device.failed(error))? {
                 capturing.push(id);
             }
@@ -254,7 +261,7 @@ impl ForeignPool {
         Ok(capturing)
     }
 
-    /// Has every thread ask again what a stream is, of whichever device: a capture may take streams of several.
+    /// Makes every thread look up its streams again, on every device: a capture may include streams of several.
     fn close_caches_of_all_devices(&self) {
         self.close_caches();
         foreign_pools::foreign_pools().filter(|other| !ptr::eq(*other, self)).for_each(Self::close_caches);

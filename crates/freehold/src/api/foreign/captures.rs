@@ -1,4 +1,5 @@
-//! Private pools as data: which were begun, which capture is of which, and the streams that were captured with each.
+//! Private pools as data: which were begun, which capture belongs to which, and the streams that were captured with
+//! each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,12 +7,12 @@ use std::sync::Arc;
 use crate::ordering::stream_origin::ThreadId;
 use crate::ordering::stream_state::StreamState;
 
-/// What a private pool is known by.
+/// The id of a private pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolId {
     /// Two numbers that the caller chose, as PyTorch does.
     Named(u64, u64),
-    /// The pool of a capture that was not announced, by the driver's id of the capture.
+    /// The pool of an unannounced capture, by the driver's id of the capture.
     Capture(u64),
 }
 
@@ -19,17 +20,17 @@ pub enum PoolId {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     pub(super) pools: HashMap<PoolId, PrivatePool>,
-    /// What was begun and not ended, in this order.
+    /// Pools that were begun and not ended, in this order.
     pub(super) open: Vec<OpenPool>,
     /// The pool of each capture that was seen.
     pub(super) of_capture: HashMap<u64, PoolId>,
-    /// The capture that a stream was in when it was last named, where streams are checked: the driver cannot be asked later, because it
-    /// reads what the handle of a destroyed stream points to.
+    /// The capture that a stream was in when it was last named, if streams are checked: the driver cannot be asked later,
+    /// because it dereferences the handle of a destroyed stream.
     pub(super) last_seen: HashMap<StreamName, u64>,
-    /// Pools that were released, until all work that may use their memory is known to be done.
+    /// Released pools, until all work that may use their memory is complete.
     pub(super) leaving: Vec<PrivatePool>,
-    /// Streams that were named while their capture was spoilt. It has no graph, so what was freed there is anybody's with the memory of
-    /// released pools.
+    /// Streams that were named while their capture was invalid. It has no graph, so memory freed there becomes reusable
+    /// with that of released pools.
     pub(super) spoilt: PrivatePool,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct PrivatePool {
     /// How often it was begun and not released.
     pub(super) users: usize,
     pub(super) streams: HashMap<StreamName, Arc<StreamState>>,
-    /// Those whose stream was destroyed: their handles may be other streams'.
+    /// The states of destroyed streams: their handles may name other streams.
     pub(super) gone: Vec<Arc<StreamState>>,
 }
 
@@ -52,10 +53,10 @@ pub(super) struct OpenPool {
     pub(super) thread: ThreadId,
     /// Captures with higher ids began later.
     pub(super) newest_before: u64,
-    /// The last capture that was counted to it.
+    /// The last capture that was assigned to it.
     pub(super) capture: Option<u64>,
-    /// Whether its thread has begun another pool since, with no capture of this one under way: the capture has failed, or this pool
-    /// is around others.
+    /// Whether its thread has begun another pool since, with no capture of this one running: the capture has failed, or
+    /// this pool encloses others.
     pub(super) is_passed_over: bool,
 }
 
@@ -66,18 +67,18 @@ impl PrivatePool {
 }
 
 impl Captures {
-    /// The pool of a capture, whichever thread names it. One that was not seen before is counted to the last pool that this thread
-    /// began before the capture; where each capture is announced, else to that of the only thread which did. Where that does not
-    /// tell, the capture has a pool of its own.
+    /// Returns the pool of a capture, whichever thread names it. A new capture is assigned to the last pool that this
+    /// thread began before the capture or, if each capture is announced, to that of the only thread that did. If that
+    /// is ambiguous, the capture gets a pool of its own.
     pub(super) fn pool_of(&mut self, capture: u64, are_announced: bool) -> &mut PrivatePool {
         let id = match self.of_capture.get(&capture) {
             Some(&id) => id,
             None => self.count(capture, are_announced),
         };
-        self.pools.get_mut(&id).expect("a capture is of a pool that is there")
+        self.pools.get_mut(&id).expect("a capture's pool exists")
     }
 
-    /// Counts a capture that was not seen before to a pool.
+    /// Assigns a new capture to a pool.
     fn count(&mut self, capture: u64, are_announced: bool) -> PoolId {
         let here = ThreadId::current();
         let is_earlier = |open: &OpenPool| open.newest_before < capture;
@@ -103,7 +104,7 @@ impl Captures {
         id
     }
 
-    /// All pools whose streams are still of interest.
+    /// Returns all pools whose streams are still needed.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut PrivatePool> {
         self.pools.values_mut().chain(&mut self.leaving).chain([&mut self.spoilt])
     }
@@ -118,7 +119,7 @@ impl Captures {
         !self.leaving.is_empty() || self.spoilt.all_tracks().next().is_some()
     }
 
-    /// What waits for the work of the device.
+    /// Takes the pools that wait for the device's work.
     pub(super) fn take_leaving(&mut self) -> Vec<PrivatePool> {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.push(std::mem::take(&mut self.spoilt));

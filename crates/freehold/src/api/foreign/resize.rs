@@ -1,5 +1,5 @@
-//! A block of other people's code that gets another size: where it lies, or elsewhere with its contents. What it counts for
-//! its name changes with it, and is never more than the name may have.
+//! Resizing a block of foreign code: in place, or by moving it with its content. Its count under a name changes with
+//! it, and never exceeds the name's limit.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use crate::ledger::WrongRelease;
 use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, MetaSnapshot};
 
-/// A longer block is moved where no more than this is left of it: what it gives up is worth a copy.
+/// A longer block is moved if no more than this is left of it: the memory that it frees is worth a copy.
 const MOVED_BYTES_MAX: u64 = 64 << 10;
 
-/// A block that is to have other bytes.
+/// A block that is being resized.
 struct Resized<'a> {
     meta: &'a BlockMeta,
     seen: MetaSnapshot,
-    /// The name that it counts for.
+    /// The name under which it is counted.
     tag: u32,
     stream_state: Arc<StreamState>,
     stream: CUstream,
 }
 
 impl ForeignPool {
-    /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
-    /// the stream.
+    /// Resizes a block: in place if possible, otherwise by moving it and copying its content in the order of the
+    /// stream.
     ///
     /// # Errors
-    /// As for [`alloc`](Self::alloc) and [`free`](Self::free), and [`Error::BudgetFull`] where the block counts for a name that may
-    /// not have so much more. The block is as it was.
+    /// Those of [`alloc`](Self::alloc) and [`free`](Self::free), and [`Error::BudgetFull`] if the block's name would
+    /// exceed its limit. The block is unchanged.
     pub fn realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
         if self.device.is_child() {
             return Err(WrongRelease::ForkedChild { address, process: self.device.process }.into());
@@ -49,10 +49,10 @@ impl ForeignPool {
         if bytes > seen.bytes && bytes > self.device.pool.chunks.most_bytes() {
             return Err(Error::Short { wanted_bytes: bytes });
         }
-        // Who has a name says so in the same way as who is used elsewhere.
+        // A block with a name has the same flag as one that other streams use.
         let tag = if seen.state.is_used_in_other_streams() { self.tagged().get(&meta.number()).copied() } else { None };
         let block = Resized { meta, seen, tag: tag.unwrap_or(tags::NONE), stream_state, stream };
-        // Only what is more is counted while the block has two places, and before it has either.
+        // Only the difference is counted while the block exists twice, and it is counted before it does.
         let more_bytes = bytes.saturating_sub(seen.bytes);
         self.device.charge_more(block.tag, more_bytes)?;
         let resized = self.resize(&block, bytes);
@@ -63,11 +63,11 @@ impl ForeignPool {
 
     fn resize(&self, block: &Resized<'_>, bytes: u64) -> Result<u64> {
         let &Resized { meta, seen, ref stream_state, .. } = block;
-        // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
+        // A block that other streams use is neither shrunk in place nor extended in an order that is not its own.
         let is_used = seen.state.is_used_in_other_streams() && self.uses().contains_key(&meta.number());
         let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
         if seen.stream == stream_state.id.0 && !is_used && !is_worth_moving {
-            // As where a whole block is given up.
+            // As when a whole block is freed.
             stream_state.fence_release().map_err(|error| self.device.failed(error))?;
             if self.device.pool.resize(meta, seen.state.generation(), bytes) {
                 return Ok(seen.base);
@@ -80,7 +80,8 @@ impl ForeignPool {
         let &Resized { seen, stream, .. } = block;
         let base = self.alloc(bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;
-        // SAFETY: both blocks have so many bytes, and are used in the order of this stream, for which its user vouches.
+        // SAFETY: both blocks have that many bytes, and are used in the order of this stream, for which its user
+        // vouches.
         let copied = unsafe { self.device.backend.copy(base, seen.base, copied_bytes, stream.into()) };
         let copied = copied.map_err(|error| self.device.failed(error));
         let outcome = copied.and_then(|()| match block.tag {
@@ -93,15 +94,15 @@ impl ForeignPool {
         }
     }
 
-    /// Takes a block back whose name is that of the block at `base` from now on, with all that was counted.
+    /// Frees a block whose name, with all that was counted, passes to the block at `base`.
     fn free_for(&self, block: &Resized<'_>, base: u64) -> Result<()> {
         let &Resized { meta, seen, tag, ref stream_state, .. } = block;
         stream_state.fence_release().map_err(|error| self.device.failed(error))?;
-        let to = self.device.pool.table.meta_at(base).expect("a block that was just handed out has a meta");
-        // From here on nobody else releases it.
+        let to = self.device.pool.table.meta_at(base).expect("a block that was just allocated has a meta");
+        // No other thread can release it from here on.
         let state = meta.disown(seen.base).map_err(|_| self.wrong(seen.base))?;
         self.rename(tag, meta, to);
-        to.note_used_in_other_stream(base).expect("nobody else knows the block yet");
+        to.note_used_in_other_stream(base).expect("no other thread has the block yet");
         self.free_used(meta.number(), state, stream_state).inspect_err(|_| self.rename(tag, to, meta))
     }
 

@@ -1,4 +1,4 @@
-//! The choice of a CUDA driver: NVIDIA's or the software one.
+//! The choice of a CUDA driver: NVIDIA's or the software driver.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use super::selector::{Asked, Source, VARIABLE, Wish, named, with_variable};
 use super::soft;
 use crate::error::open_error::{Absence, OpenError};
 
-/// Whose driver was chosen.
+/// Which driver was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The software driver.
     Soft,
-    /// NVIDIA's.
+    /// NVIDIA's driver.
     Cuda,
 }
 
-/// A driver and the device of it to use.
+/// A driver, and which of its devices to use.
 ///
 /// ```
-/// // SAFETY: nothing is called of the driver here but what makes a device of it.
+/// // SAFETY: the driver is used here only to make a device.
 /// let opened = unsafe { freehold::open::open(Some("soft"))? };
 /// println!("{}", opened.why); // which device, and why this one
 /// assert_eq!(opened.selector(), "soft");
@@ -32,18 +32,18 @@ pub enum Kind {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The driver's functions. Whoever has them vouches for what is called of them: see [`open`].
+    /// The driver's functions. The caller vouches for its calls: see [`open`].
     pub api: Api,
     /// The device, as that driver names it.
     pub device: CUdevice,
-    /// Whose driver it is.
+    /// Which driver it is.
     pub kind: Kind,
-    /// One sentence: which device, and why this one.
+    /// One sentence: which device, and why it was chosen.
     pub why: String,
 }
 
 impl Opened {
-    /// The selector that names exactly this device.
+    /// Returns the selector that names exactly this device.
     pub fn selector(&self) -> String {
         match self.kind {
             Kind::Soft => "soft".to_owned(),
@@ -52,17 +52,17 @@ impl Opened {
     }
 }
 
-/// The CUDA driver of the device that `selector` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
-/// that this machine has. The driver is initialised.
+/// Opens the CUDA driver of the device that `selector` names (`soft`, `cuda`, `cuda:N`), or else `FREEHOLD_DEVICE`, or
+/// else of the best device of this machine. The driver is initialised.
 ///
 /// # Safety
-/// As for [`load::load`]: whoever has the table vouches for what is called of it. Memory, streams and contexts of the library are not
-/// destroyed, and used only in its order.
+/// As for [`load::load`]: the caller vouches for its calls through the table. Memory, streams and contexts of the
+/// library are not destroyed, and used only in its order.
 pub unsafe fn open(selector: Option<&str>) -> Result<Opened, OpenError> {
     opened(selector)
 }
 
-/// [`open`], for calls of this crate's own.
+/// [`open`], for the crate's own calls.
 pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
     let selector = with_variable(selector)?;
     let mut found = None;
@@ -80,20 +80,20 @@ pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
     Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
 }
 
-/// What a program is to run on, by the same choice as [`open`]'s.
+/// What a program runs on, by the same choice as [`open`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The software device.
     Soft,
-    /// NVIDIA's GPUs; with an ordinal only that one of them.
+    /// NVIDIA's GPUs, or only the one with an ordinal.
     Cuda {
         /// The number of the device, as the driver counts them.
         ordinal: Option<i32>,
     },
 }
 
-/// What the device that `selector` names, or `FREEHOLD_DEVICE`, or the best one of this machine is. The software driver is
-/// not started, so that nothing of it is left in a process that becomes another program.
+/// Returns the kind of the device that `selector` names, or else `FREEHOLD_DEVICE`, or else of the best device of this
+/// machine. Does not start the software driver, so that a process that then executes another program is left clean.
 ///
 /// ```
 /// use freehold::open::{Target, target};
@@ -109,7 +109,7 @@ pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
     }
 }
 
-/// The table of a driver that nothing was called of yet, `cuInit` neither.
+/// Returns the table of a driver before any call, including `cuInit`.
 ///
 /// # Safety
 /// As for [`load::load`].
@@ -120,12 +120,12 @@ pub unsafe fn untouched(kind: Kind) -> Result<Api, Absence> {
     }
 }
 
-/// What NVIDIA's driver says of this machine.
+/// What NVIDIA's driver reports about this machine.
 #[derive(Clone, Debug)]
 pub(super) struct Nvidia {
-    /// At least one; the ordinal is the index.
+    /// At least one; the index is the ordinal.
     names: Vec<String>,
-    /// As CUDA counts: 13.0 is 13000.
+    /// In CUDA's encoding: 13.0 is 13000.
     version: i32,
 }
 
@@ -189,15 +189,15 @@ fn cuda(nvidia: &Nvidia, ordinal: i32) -> Result<Choice, OpenError> {
 }
 
 fn library() -> Result<Api, Absence> {
-    // SAFETY: the library of that name is NVIDIA's driver. What this crate calls of it names what it made itself; who else is given the
-    // table vouches for the rest.
+    // SAFETY: the library of that name is NVIDIA's driver. This crate's calls name only what it created itself; other
+    // users of the table vouch for theirs.
     unsafe { load::load(Path::new(load::LIBRARY)) }.map_err(|error| match error {
         LoadError::Library { .. } => Absence::NoLibrary,
         LoadError::NotADriver(_) => Absence::NotADriver,
     })
 }
 
-/// NVIDIA's driver, started, and its devices.
+/// Starts NVIDIA's driver, and lists its devices.
 pub(super) fn nvidia() -> Result<(Api, Nvidia), Absence> {
     let api = library()?;
     let nvidia = describe(&api).map_err(|error| match error.code {
@@ -207,7 +207,7 @@ pub(super) fn nvidia() -> Result<(Api, Nvidia), Absence> {
     if nvidia.names.is_empty() { Err(Absence::NoDevice) } else { Ok((api, nvidia)) }
 }
 
-/// Starts the driver and asks it for its devices.
+/// Starts the driver and lists its devices.
 fn describe(api: &Api) -> Result<Nvidia, CallError> {
     driver::init(api, 0)?;
     let names = (0..device::count(api)?).map(|ordinal| device::name(api, CUdevice(ordinal)));

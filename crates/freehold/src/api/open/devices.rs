@@ -1,4 +1,4 @@
-//! The devices that a process has opened, by what names them.
+//! The devices that a process has opened, by selector.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +11,12 @@ use super::opencl;
 use crate::api::device::Device;
 use crate::error::{Error, Result as DeviceResult};
 
-/// The devices that were opened. They stay open until the process ends: what is pending when the last handle goes is never
-/// waited for, and a device that is opened again finds its memory in the pool.
+/// The devices that were opened. They stay open until the process ends: pending work is not waited for when the last
+/// handle is dropped, and a device that is opened again finds its memory in the pool.
 static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 
-/// The device that `selector` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
-/// this machine has, of CUDA. One that was opened before is that one again.
+/// Opens the device that `selector` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`,
+/// or else the best CUDA device of this machine. Opening a device again returns the same device.
 ///
 /// # Errors
 /// [`OpenError`](super::OpenError), where the machine or this build of the crate lacks the device.
@@ -36,13 +36,13 @@ pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
 }
 
 pub(super) fn device_of(opened: Opened) -> DeviceResult<Device> {
-    // The software device has several numbers, which no selector tells apart.
+    // The software device has several numbers, which selectors do not distinguish.
     let name = format!("{} {}", opened.selector(), opened.device.0);
-    // SAFETY: the driver is one that this module opened; others that have its table vouch for what they call.
+    // SAFETY: the driver was opened by this module; other users of its table vouch for their calls.
     known_or(name, || unsafe { Device::new(opened.api, opened.device) })
 }
 
-/// The device that is known by a name, or else the one that `make` makes.
+/// Returns the device known by a name, or the one that `make` makes.
 fn known_or(name: String, make: impl FnOnce() -> DeviceResult<Device>) -> DeviceResult<Device> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let devices = devices.get_or_insert_default();
@@ -61,31 +61,31 @@ impl From<CallError> for Error {
 }
 
 impl Device {
-    /// A device of a CUDA driver that is initialised.
+    /// Makes a device of a CUDA driver that is initialised.
     ///
     /// # Safety
-    /// The table's functions do what the driver API says, as [`Vouched::new`](cuda::Vouched::new) has it. Memory, streams and contexts of
-    /// the device are not destroyed by others, and used only in the library's order.
+    /// The table's functions do what the driver API says, as [`Vouched::new`](cuda::Vouched::new) requires. Memory,
+    /// streams and contexts of the device are not destroyed by others, and used only in the library's order.
     pub unsafe fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
         let primary = Arc::new(cuda::Context::primary(api, ordinal)?);
         // SAFETY: a context of a CUDA driver does what the trait says.
         unsafe { Self::on(primary) }
     }
 
-    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
-    /// after all that is done here.
+    /// Makes a device with a context of foreign code in the place of the primary one, which is not touched. Foreign
+    /// code destroys it, after all uses here.
     pub(super) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
         let adopted = Arc::new(cuda::Context::adopt(api, ordinal, context)?);
         // SAFETY: as above.
         unsafe { Self::on(adopted) }
     }
 
-    /// The table of the driver's functions where it is a CUDA driver, for other people's code.
+    /// Returns the table of the driver's functions if it is a CUDA driver, for foreign code.
     ///
     /// # Safety
     /// As for [`open::open`](crate::open::open).
     pub unsafe fn api(&self) -> Option<&Api> {
-        // SAFETY: the caller vouches for what is called of it.
+        // SAFETY: the caller vouches for its calls.
         unsafe { self.inner().backend.cuda() }
     }
 }

@@ -1,4 +1,4 @@
-//! The foreign pools of a process, one for each number of a device.
+//! The foreign pools of a process, one for each device number.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -27,7 +27,7 @@ pub unsafe fn announce_captures() {
     }
 }
 
-/// How often private pools of all devices were begun and not ended.
+/// How many private pools of all devices are begun and not ended.
 pub(crate) static POOLS_OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// How many devices of a process can have foreign pools.
@@ -35,10 +35,10 @@ const FOREIGN_POOLS_MAX: usize = 64;
 
 static FOREIGN_POOLS: [OnceLock<ForeignPool>; FOREIGN_POOLS_MAX] = [const { OnceLock::new() }; FOREIGN_POOLS_MAX];
 
-/// Held while a foreign pool is made, so that no device has two.
+/// Held while a foreign pool is created, so that no device gets two.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// The foreign pool's view of a device by its number, if it was asked for before.
+/// Returns the foreign pool of a device by its number, if it exists.
 ///
 /// # Safety
 /// As for [`foreign_pool`].
@@ -47,7 +47,7 @@ pub unsafe fn known_foreign_pool(ordinal: i32) -> Option<&'static ForeignPool> {
     FOREIGN_POOLS.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
-/// All foreign pools that were asked for before.
+/// Returns all foreign pools that exist.
 ///
 /// # Safety
 /// As for [`foreign_pool`].
@@ -55,18 +55,19 @@ pub unsafe fn known_foreign_pools() -> impl Iterator<Item = &'static ForeignPool
     foreign_pools()
 }
 
-/// As [`known_foreign_pools`], for this crate, which names no streams of its own accord.
+/// Like [`known_foreign_pools`], for this crate, which names no foreign streams on its own.
 pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
     FOREIGN_POOLS.iter().filter_map(OnceLock::get)
 }
 
-/// The foreign pool's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
-/// [`open`](crate::open::open) chooses it. The context is the one that is current, if it is one of that device, or else the primary one.
+/// Returns the foreign pool of a device by its number, creating it if necessary. The driver is the one that the process
+/// has loaded, if any, otherwise the one that [`open`](crate::open::open) chooses. The context is the current one if it
+/// belongs to that device, otherwise the primary one.
 ///
 /// # Safety
-/// Whoever has the foreign pool vouches for the streams that it is told of: each handle is that of a stream of the device, and is not destroyed
-/// before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked. Memory that was handed out is used in the order of the
-/// streams that the foreign pool was told of.
+/// The caller vouches for the streams that it passes: each handle is that of a stream of the device, which is not
+/// destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked. Allocated memory is
+/// used in the order of the streams that the foreign pool was told of.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     let place = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
     let place = place.ok_or(OpenError::NoSuchNumber { ordinal })?;
@@ -91,7 +92,7 @@ pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
         None => device_of(opened)?,
     };
     let foreign_pool = place.get_or_init(|| ForeignPool::new(&device, ordinal, is_checked));
-    // Whoever promises after this finds the foreign pool.
+    // A thread that makes the promise after this finds the foreign pool.
     if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {
         // SAFETY: it was promised.
         unsafe { foreign_pool.announce_captures() };
@@ -99,7 +100,7 @@ pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     Ok(foreign_pool)
 }
 
-/// The current context, if it is one of the device and not the primary one.
+/// Returns the current context, if it belongs to the device and is not the primary one.
 fn others_context(api: &Api, device: CUdevice) -> Result<Option<CUcontext>, CallError> {
     let current = context::current(api)?;
     if current == CUcontext::NULL || context::device(api)? != device {

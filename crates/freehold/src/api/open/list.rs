@@ -1,4 +1,4 @@
-//! Every device that this machine has, of every kind, and why there is none of a kind.
+//! All devices of this machine, of every kind, and why a kind is missing.
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CallError, device, driver};
 #[cfg(feature = "opencl")]
@@ -9,22 +9,22 @@ use freehold_driver::opencl::discovery::InstalledDevice;
 use super::choice::{BUILT, nvidia};
 use super::soft;
 
-/// A device, as people are told of it.
+/// A device, described for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What names it: `soft`, `cuda:0`, `opencl:0`.
+    /// Its selector: `soft`, `cuda:0`, `opencl:0`.
     pub device: String,
-    /// What its driver calls it.
+    /// Its driver's name of it.
     pub name: String,
-    /// Whose driver, and which.
+    /// Its driver's vendor and version.
     pub driver: String,
-    /// Its memory.
+    /// Its total memory.
     pub memory_bytes: u64,
-    /// What it can that not all do, in words.
+    /// Optional features that it supports, in words.
     pub abilities: Vec<&'static str>,
 }
 
-/// A kind of device that is not here.
+/// A kind of device that this machine does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// `cuda`, `soft` or `opencl`.
@@ -33,7 +33,8 @@ pub struct Missing {
     pub why: String,
 }
 
-/// What there is, in the order in which a device is chosen where nobody names one, and then OpenCL's; and what there is not.
+/// Lists the devices, in the order in which one is chosen without a selector, then OpenCL's; and the kinds that are
+/// missing.
 ///
 /// ```
 /// let (devices, missing) = freehold::open::list::devices();
@@ -69,12 +70,12 @@ fn not_built(feature: &str) -> String {
 fn software() -> Result<Vec<Listed>, String> {
     let api = soft::started().map_err(|error| error.to_string())?;
     let mut listed = described(&api, "Freehold", |_| "soft".to_owned()).map_err(|error| error.to_string())?;
-    // A selector names the first one alone.
+    // A selector names the first one only.
     listed.truncate(1);
     Ok(listed)
 }
 
-/// The devices of a CUDA driver that has started.
+/// Describes the devices of a CUDA driver that has started.
 fn described(api: &Api, vendor: &str, named: impl Fn(i32) -> String) -> Result<Vec<Listed>, CallError> {
     let version = driver::version(api)?;
     let driver = format!("{vendor}, CUDA {}.{}", version / 1000, version % 1000 / 10);

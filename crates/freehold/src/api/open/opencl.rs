@@ -12,10 +12,10 @@ use crate::error::open_error::OpenError;
 
 pub use crate::error::open_error::MEMORY_VARIABLE;
 
-/// Held while drivers are asked what they have, which one thread does at a time.
+/// Held while drivers are queried, which one thread does at a time.
 static ASKING: Mutex<()> = Mutex::new(());
 
-/// Every device that OpenCL has here, in the order of their numbers.
+/// Lists the OpenCL devices of this machine, in the order of their numbers.
 pub fn devices() -> Result<Vec<InstalledDevice>, discovery::DiscoveryError> {
     let _alone = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the lock keeps other threads out.
@@ -25,19 +25,19 @@ pub fn devices() -> Result<Vec<InstalledDevice>, discovery::DiscoveryError> {
 /// An OpenCL device and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// What OpenCL says of it.
+    /// What OpenCL reports about it.
     pub found: InstalledDevice,
-    /// Its number, with GPUs first.
+    /// Its number; GPUs come first.
     pub ordinal: usize,
 }
 
 impl Opened {
-    /// The selector that names exactly this device.
+    /// Returns the selector that names exactly this device.
     pub fn selector(&self) -> String {
         format!("opencl:{}", self.ordinal)
     }
 
-    /// A context of its own on the device.
+    /// Creates a context on the device.
     pub fn context(&self) -> DeviceResult<Context> {
         let said = std::env::var_os(MEMORY_VARIABLE).filter(|text| !text.is_empty());
         let manner = match said.as_deref().map(|text| text.to_string_lossy()).as_deref() {
@@ -49,15 +49,15 @@ impl Opened {
         Ok(Context::new(self.found.clone(), manner)?)
     }
 
-    /// One sentence: which device, and whose driver.
+    /// Returns one sentence: which device, and which driver.
     pub fn why(&self) -> String {
         let InstalledDevice { platform_name, info: facts, .. } = &self.found;
         format!("{}: {}, {platform_name}, driver {}", self.selector(), facts.name, facts.driver)
     }
 }
 
-/// The OpenCL device that `selector` names (`opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`. Nothing where they name another
-/// kind of device, or none: OpenCL is used by who asks for it.
+/// Opens the OpenCL device that `selector` names (`opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`. Returns `None` if
+/// they name another kind of device, or nothing: OpenCL is used only on request.
 pub fn open(selector: Option<&str>) -> Result<Option<Opened>, OpenError> {
     match with_variable(selector)?.map(|selector| selector.asked) {
         Some(Asked::OpenCl { ordinal }) => chosen(ordinal).map(Some),

@@ -1,18 +1,18 @@
-//! What names a device: `soft`, `cuda:0`, `opencl`; from the caller, or from the environment.
+//! Selectors, which name a device: `soft`, `cuda:0`, `opencl`; from the caller, or from the environment.
 
 use crate::error::open_error::OpenError;
 
-/// The variable that names a device where the caller names none.
+/// The environment variable that names a device if the caller names none.
 pub const VARIABLE: &str = "FREEHOLD_DEVICE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Soft,
-    /// The first device, where no ordinal is named.
+    /// The first device if there is no ordinal.
     Cuda {
         ordinal: Option<i32>,
     },
-    /// The first device, where no ordinal is named.
+    /// The first device if there is no ordinal.
     OpenCl {
         ordinal: Option<usize>,
     },
@@ -59,7 +59,7 @@ pub(super) struct Wish {
     pub(super) from: Source,
 }
 
-/// The caller's selector, or else the environment's.
+/// Returns the caller's selector, or else the environment's.
 pub(super) fn with_variable(selector: Option<&str>) -> Result<Option<Wish>, OpenError> {
     let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
     let variable = variable.map(|text| text.to_string_lossy().into_owned());
@@ -70,7 +70,7 @@ pub(super) fn with_variable(selector: Option<&str>) -> Result<Option<Wish>, Open
     }
 }
 
-/// A selector for OpenCL as it was said.
+/// Formats a selector for OpenCL.
 pub(super) fn named(ordinal: Option<usize>) -> String {
     ordinal.map_or_else(|| "opencl".to_owned(), |ordinal| format!("opencl:{ordinal}"))
 }

@@ -1,5 +1,5 @@
-//! The memory of a vector that grows where it is: addresses that are reserved once, and chunks that are mapped to them one
-//! behind the other. Knows bytes; elements are the vector's.
+//! The memory of a vector that grows in place: addresses that are reserved once, and chunks that are mapped there one
+//! after the other. Knows bytes; the vector knows elements.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::ordering::access_history::{Access, AccessHistory};
 use crate::pool::{Chunk, MapOutcome, MapRequest, PAGE_BYTES, PoolDevice};
 use freehold_driver::Permission;
 
-/// A chunk that is kept serves where it is longer than the selector by so small a part of it at the most.
+/// A cached chunk may be longer than requested by at most this fraction of it.
 const SURPLUS_PART: u64 = 8;
 
 #[derive(Debug)]
@@ -25,13 +25,13 @@ pub(super) struct Mapped {
     pub(super) context: Context,
     pub(super) uses: AccessHistory,
     pub(super) base: u64,
-    /// The addresses, in whole pages.
+    /// The reserved addresses, in whole pages.
     room_bytes: u64,
     chunks: Vec<Chunk>,
     pub(super) mapped_bytes: u64,
-    /// No work has used what lies behind these.
+    /// No work has used what lies beyond these.
     pub(super) touched_bytes: u64,
-    /// What the ledger knows it by, unless nothing is mapped.
+    /// Its block in the ledger, unless nothing is mapped.
     block: Option<BlockId>,
     allocated_at: &'static Location<'static>,
     leaving: Arc<PendingUnmap>,
@@ -46,7 +46,7 @@ impl Mapped {
         let base = device.mapping().reserve(room_bytes, PAGE_BYTES).map_err(|error| device.failed(error))?;
         Ok(Self {
             context: context.clone(),
-            // Memory comes here when nobody uses it any more.
+            // Memory is mapped here only when nothing uses it any more.
             uses: AccessHistory::begin(Fence { stream: stream.id(), seq: 0 }),
             base,
             room_bytes,
@@ -77,8 +77,7 @@ impl Mapped {
         if device.is_child() { None } else { device.ledger().owner(self.block?) }
     }
 
-    /// Sees to it that at least `least_bytes` are mapped, and `wish_bytes` if they can be had easily. An error changes
-    /// nothing.
+    /// Maps at least `least_bytes` in total, and `wish_bytes` if they are easily available. An error changes nothing.
     pub(super) fn grow(&mut self, least_bytes: u64, wish_bytes: u64) -> Result<()> {
         self.context.inner.check()?;
         let pages = |bytes: u64| bytes.next_multiple_of(PAGE_BYTES).min(self.room_bytes);
@@ -110,7 +109,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// Notes how much is mapped from now on; `asked` is there when it is recorded.
+    /// Records how much is mapped from now on; `asked` is set during a recording.
     fn has(&mut self, device: &DeviceInner, mapped_bytes: u64, asked: Option<Duration>) {
         let had_bytes = std::mem::replace(&mut self.mapped_bytes, mapped_bytes);
         if let Some(asked) = asked {
@@ -118,7 +117,7 @@ impl Mapped {
         }
     }
 
-    /// Maps memory behind `had_bytes`.
+    /// Maps memory after `had_bytes`.
     fn map(&self, device: &DeviceInner, had_bytes: u64, least_bytes: u64, wish_bytes: u64) -> Result<Vec<Chunk>> {
         let room_bytes = self.room_bytes - had_bytes;
         let need = |bytes: u64| {
@@ -135,7 +134,8 @@ impl Mapped {
         {
             return Ok(chunks);
         }
-        // Other vectors may have memory that their work has passed, and a chunk that is too long is better than none.
+        // Other vectors may have given back memory whose work is complete, and a chunk that is too long is better than
+        // none.
         device.unmap_completed().map_err(failed)?;
         alloc_slow::make_room(device, &device.pool, missing_bytes).map_err(failed)?;
         let any = MapRequest::outside(self.base + had_bytes, missing_bytes, room_bytes);
@@ -145,12 +145,12 @@ impl Mapped {
         }
     }
 
-    /// Tells the ledger how much is mapped.
+    /// Records in the ledger how much is mapped.
     fn enter(&mut self, device: &DeviceInner, bytes: u64) -> Result<()> {
-        // Nothing is entered for a context that is closed.
+        // Nothing is recorded for a closed context.
         let _shared = self.context.inner.enter()?;
         let block = device.entering(|ledger| match self.block {
-            // The context is being closed by another thread.
+            // Another thread is closing the context.
             Some(block) if ledger.owner(block).is_none() => Err(Error::ContextClosed { context: self.context.id() }),
             Some(block) => Ok(ledger.resize(block, bytes).map(|()| block)?),
             None => Ok(ledger.enter(self.entry(device, bytes))?),
@@ -173,7 +173,7 @@ impl Mapped {
         }
     }
 
-    /// Gives chunks back that hold none of the first `used_bytes`, as soon as all work so far has passed. An error changes
+    /// Gives back chunks without any of the first `used_bytes`, once all work so far is complete. An error changes
     /// nothing.
     pub(super) fn shrink(&mut self, used_bytes: u64) -> Result<()> {
         self.context.inner.check()?;
@@ -199,7 +199,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// Strikes what the ledger has, unless it went with its context.
+    /// Removes the block from the ledger, unless it ended with its context.
     fn forget(&mut self, device: &DeviceInner) {
         let mut ledger = device.ledger();
         if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
@@ -207,7 +207,7 @@ impl Mapped {
         }
     }
 
-    /// The uses that may be pending.
+    /// Returns the uses that may be pending.
     fn pending(&self, device: &DeviceInner) -> Vec<Fence> {
         let mut fences = self.uses.all();
         fences.retain(|&fence| !device.streams.is_complete(fence));

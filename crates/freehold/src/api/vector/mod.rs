@@ -1,5 +1,5 @@
-//! Vectors: typed memory of a device that grows. Where the device can map memory to addresses, a vector has its addresses once
-//! and for all and grows by a mapping behind what is there (`mapped`); elsewhere it is copied into a longer block.
+//! Vectors: typed device memory that grows. If the device can map memory, a vector keeps its addresses for life and
+//! grows by mapping more memory after what it has (`mapped`); otherwise it is copied into a longer block.
 
 mod mapped;
 
@@ -21,10 +21,10 @@ use crate::error::{Error, Result};
 use crate::ledger::Owner;
 use crate::ordering::access_history::Access;
 
-/// Elements in device memory that can become more. Growing keeps the address and the elements, copies nothing and waits for
+/// A growable vector in device memory. Growing keeps the address and the elements, copies nothing and waits for
 /// nothing, whatever kernels run meanwhile; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
 ///
-/// Dropped, it releases its memory behind all work with it, and nothing waits for that.
+/// Dropping it releases its memory after all work with it, without waiting.
 ///
 /// ```
 /// use freehold::DeviceVec;
@@ -60,22 +60,22 @@ impl<T: Pod> fmt::Debug for DeviceVec<T> {
 #[derive(Debug)]
 enum Ground<T: Pod> {
     Mapped(Box<Mapped>),
-    /// Of at least one element.
+    /// A block of at least one element.
     Copied(Block<T>),
 }
 
 impl<T: Pod> DeviceVec<T> {
-    /// A vector without elements, with addresses for as many as the device has memory for.
+    /// Makes an empty vector, with addresses for as many elements as the device has memory for.
     ///
     /// # Errors
-    /// [`Error::NothingAsked`] where elements have no bytes.
+    /// [`Error::NothingAsked`] if the elements have no bytes.
     #[track_caller]
     pub fn new(stream: &Stream) -> Result<Self> {
         let room = stream.inner.context.inner.device.pool.chunks.total_bytes as usize / size_of::<T>().max(1);
         Self::begin(stream, room, Location::caller())
     }
 
-    /// A vector without elements, with addresses for `len_max`. Addresses are not memory, and cheap.
+    /// Makes an empty vector, with addresses for `len_max` elements. Addresses are cheap: they are not memory.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -89,7 +89,7 @@ impl<T: Pod> DeviceVec<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NothingAsked`] for no elements, or where they have no bytes.
+    /// [`Error::NothingAsked`] for zero elements, or if the elements have no bytes.
     #[track_caller]
     pub fn with_room(stream: &Stream, len_max: usize) -> Result<Self> {
         Self::begin(stream, len_max, Location::caller())
@@ -112,28 +112,28 @@ impl<T: Pod> DeviceVec<T> {
         Ok(Self { ground, len: 0, room })
     }
 
-    /// Whether the vector keeps its address when it grows. Where the device cannot map memory to addresses it does not: it
-    /// is copied into a longer block, in the order of the stream that it grows in.
+    /// Whether the vector keeps its address when it grows. It does not if the device cannot map memory: then it is
+    /// copied into a longer block, in the order of the stream that it grows in.
     pub fn grows_in_place(&self) -> bool {
         matches!(self.ground, Ground::Mapped(_))
     }
 
-    /// The first address, on the device.
+    /// Returns the first device address.
     pub fn address(&self) -> u64 {
         self.whole(Access::Read).base
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many elements there is memory for.
+    /// Returns how many elements fit in its memory.
     pub fn capacity(&self) -> usize {
         match &self.ground {
             Ground::Mapped(mapped) => (mapped.mapped_bytes as usize / size_of::<T>()).min(self.room),
@@ -141,17 +141,17 @@ impl<T: Pod> DeviceVec<T> {
         }
     }
 
-    /// The most elements that it can have.
+    /// Returns the most elements that it can have.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// The context that it lives in.
+    /// Returns its context.
     pub fn context(&self) -> &Context {
         self.whole(Access::Read).context
     }
 
-    /// What the ledger has of it: all memory that it has, used or not. Nothing of a vector without memory.
+    /// Returns its entry in the ledger: all of its memory, used or not. Returns `None` for a vector without memory.
     pub fn owner(&self) -> Option<Owner> {
         match &self.ground {
             Ground::Mapped(mapped) => mapped.owner(),
@@ -159,7 +159,7 @@ impl<T: Pod> DeviceVec<T> {
         }
     }
 
-    /// Has memory for `more` elements behind those that are there, and not for many others.
+    /// Allocates memory for `more` elements after the existing ones, and for few others.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -171,16 +171,16 @@ impl<T: Pod> DeviceVec<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::VectorFull`] where there are no addresses for so many, [`Error::OutOfMemory`] where there is not so much memory.
-    /// The vector is as it was.
+    /// [`Error::VectorFull`] if it has no addresses for so many elements, [`Error::OutOfMemory`] if there is not enough
+    /// memory. The vector is unchanged.
     #[track_caller]
     pub fn reserve(&mut self, stream: &Stream, more: usize) -> Result<()> {
         let wanted = self.end_of(more)?;
         self.grow(stream, wanted, wanted, Location::caller())
     }
 
-    /// Appends a copy of `from`, which may be changed when the call has returned. Memory is had for at least twice as many
-    /// elements as before where it has to be had at all.
+    /// Appends a copy of `from`, which may change once the call has returned. If the vector needs more memory, its
+    /// capacity at least doubles.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -193,7 +193,7 @@ impl<T: Pod> DeviceVec<T> {
     /// ```
     ///
     /// # Errors
-    /// As of [`reserve`](Self::reserve).
+    /// Those of [`reserve`](Self::reserve).
     #[track_caller]
     pub fn extend_from_host(&mut self, stream: &Stream, from: &[T]) -> Result<()> {
         self.extend(stream, from.len(), Location::caller(), |tail| stream.write(tail, from))
@@ -212,13 +212,13 @@ impl<T: Pod> DeviceVec<T> {
     /// ```
     ///
     /// # Errors
-    /// As of [`reserve`](Self::reserve).
+    /// Those of [`reserve`](Self::reserve).
     #[track_caller]
     pub fn extend_from_device(&mut self, stream: &Stream, from: &impl Source<T>) -> Result<()> {
         self.extend(stream, from.len(), Location::caller(), |tail| stream.copy(from, tail))
     }
 
-    /// Appends `more` elements that hold what lies there, as those of [`Stream::alloc`] do: for a kernel to write.
+    /// Appends `more` elements with unspecified content, like [`Stream::alloc`]: for a kernel to write.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -232,13 +232,13 @@ impl<T: Pod> DeviceVec<T> {
     /// ```
     ///
     /// # Errors
-    /// As of [`reserve`](Self::reserve).
+    /// Those of [`reserve`](Self::reserve).
     #[track_caller]
     pub fn extend_unset(&mut self, stream: &Stream, more: usize) -> Result<()> {
         self.extend(stream, more, Location::caller(), |_| Ok(()))
     }
 
-    /// Has `len` elements from now on. Those that are new are `value`.
+    /// Resizes the vector to `len` elements. New elements are `value`.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -252,7 +252,7 @@ impl<T: Pod> DeviceVec<T> {
     /// ```
     ///
     /// # Errors
-    /// As of [`reserve`](Self::reserve).
+    /// Those of [`reserve`](Self::reserve).
     #[track_caller]
     pub fn resize(&mut self, stream: &Stream, len: usize, value: T) -> Result<()> {
         match len.checked_sub(self.len) {
@@ -264,26 +264,26 @@ impl<T: Pod> DeviceVec<T> {
         }
     }
 
-    /// Forgets the elements from `len` on. Their memory stays.
+    /// Removes the elements from `len` on. Their memory stays.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Forgets all elements. Their memory stays.
+    /// Removes all elements. Their memory stays.
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Gives memory back that holds no element, in the pieces in which it came: at once where all work with the vector has
-    /// passed, else when it has. A vector that grows before that has it still. One that does not
-    /// [grow in place](Self::grows_in_place) keeps what it has.
+    /// Gives back memory without elements, in whole chunks: at once if all work with the vector is complete, otherwise
+    /// once it is. If the vector grows before that, it takes the memory back. A vector that does not [grow in
+    /// place](Self::grows_in_place) keeps its memory.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
     /// x.resize(&stream, 1_000_000, 0)?;
-    /// x.resize(&stream, 10_000_000, 0)?; // a second piece
+    /// x.resize(&stream, 10_000_000, 0)?; // a second chunk
     /// x.truncate(10);
     /// stream.synchronize()?;
     /// let capacity = x.capacity();
@@ -298,7 +298,7 @@ impl<T: Pod> DeviceVec<T> {
         }
     }
 
-    /// The elements of a range.
+    /// Returns a view of a range of elements.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -312,7 +312,7 @@ impl<T: Pod> DeviceVec<T> {
         View::new(self.whole(Access::Read), 0, self.len, range)
     }
 
-    /// The elements of a range, to write.
+    /// Returns a mutable view of a range of elements.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -327,12 +327,12 @@ impl<T: Pod> DeviceVec<T> {
         ViewMut::new(self.whole(Access::Read), self.len, range)
     }
 
-    /// All elements. This waits, as [`Stream::download`] does.
+    /// Downloads all elements. Waits, like [`Stream::download`].
     pub fn download(&self, stream: &Stream) -> Result<Vec<T>> {
         stream.download(self)
     }
 
-    /// How many elements there are with `more` of them.
+    /// Returns the number of elements with `more` of them.
     fn end_of(&self, more: usize) -> Result<usize> {
         let wanted = self.len.saturating_add(more);
         if wanted > self.room {
@@ -359,7 +359,8 @@ impl<T: Pod> DeviceVec<T> {
         Ok(())
     }
 
-    /// Notes that work uses the elements up to `end`. Whether any may have used those behind the vector's.
+    /// Records that work uses the elements up to `end`. Returns whether earlier work may have used the memory beyond
+    /// the vector's elements.
     fn touch(&mut self, end: usize) -> bool {
         match &mut self.ground {
             Ground::Mapped(mapped) => {
@@ -367,7 +368,7 @@ impl<T: Pod> DeviceVec<T> {
                 mapped.touched_bytes = mapped.touched_bytes.max((end * size_of::<T>()) as u64);
                 is_used
             }
-            // The memory of a block was another's before.
+            // The memory of a block had other owners before.
             Ground::Copied(_) => true,
         }
     }
@@ -429,7 +430,7 @@ impl<T: Pod> Target<T> for DeviceVec<T> {
     }
 }
 
-/// The elements that a vector gets. Where no work has used their memory, to write them waits for none.
+/// The new elements of a vector. If no work has used their memory, writing them waits for nothing.
 struct Tail<'a, T> {
     whole: MemoryUse<'a>,
     start: usize,
