@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by whose fault it is.
+//! Errors, grouped by whose fault they are.
 
 pub(crate) mod fault;
 pub(crate) mod open_error;
@@ -17,7 +17,7 @@ use self::shortage::Shortage;
 use crate::base::signature::{Kind, Parameter};
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 
-/// Why something was not done. What it was to be done to is as it was before.
+/// Why an operation failed. What it was called on is unchanged.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -26,162 +26,164 @@ use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 ///
 /// match stream.alloc::<f32>(1 << 60) {
 ///     Ok(block) => drop(block),
-///     Err(Error::OutOfMemory(shortage)) => println!("{shortage}"), // who has what, and what would help
+///     Err(Error::OutOfMemory(shortage)) => println!("{shortage}"), // what uses the memory, and what would help
 ///     Err(Error::TooManyElements { elements, .. }) => println!("{elements} are too many"),
-///     Err(error) => return Err(error), // a sentence that says what to do
+///     Err(error) => return Err(error), // the message says what to do
 /// }
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[non_exhaustive]
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
-    // The caller's.
-    /// A block of no bytes was asked for.
+    // The caller's errors.
+    /// A block of zero bytes was requested.
     #[error("a block has at least one byte, and none was asked for")]
     NothingAsked,
-    /// The length in bytes is no number of 64 bits.
-    #[error("{elements} elements of {element_bytes} bytes are more than addresses can tell apart")]
+    /// The length in bytes overflows 64 bits.
+    #[error("{elements} elements of {element_bytes} bytes overflow a 64-bit length")]
     TooManyElements {
-        /// How many were asked for.
+        /// The number of elements requested.
         elements: usize,
-        /// How long one is.
+        /// The length of one element.
         element_bytes: usize,
     },
-    /// An address cannot be released: which wrong it is.
+    /// An address cannot be released; the error explains why.
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
-    /// The stream is being captured: it takes no work of the library's, and cannot be given up.
+    /// The stream is being captured: it accepts no work of the library, and cannot be retired.
     #[error("the stream is being captured: end the capture first")]
     StreamCaptured,
     /// A private pool was ended or released that was not begun.
-    #[error("no private pool of this id is there to be ended or released: begin it first")]
+    #[error("no private pool with this id to end or release: begin it first")]
     NoSuchPool,
-    /// A private pool was released that is still to be ended.
-    #[error("the private pool is begun and not ended: end it first")]
+    /// A private pool was released that was not ended.
+    #[error("the private pool is still open: end it first")]
     PoolOpen,
-    /// Memory of others cannot be entered into the ledger.
+    /// Foreign memory cannot be recorded in the ledger.
     #[error(transparent)]
     NotEntered(#[from] NotEntered),
-    /// A view was to have elements that the block has not.
-    #[error("elements {start} to {end} are no part of a block of {elements}")]
+    /// A view would extend beyond the block.
+    #[error("elements {start}..{end} are outside a block of {elements}")]
     OutsideOfBlock {
-        /// The first element that was asked for.
+        /// The first element requested.
         start: usize,
-        /// The one behind the last.
+        /// The end of the range, exclusive.
         end: usize,
-        /// How many elements the block has.
+        /// The number of elements of the block.
         elements: usize,
     },
-    /// The addresses of the vector are used up: [`DeviceVec::with_room`](crate::DeviceVec::with_room) reserves more.
+    /// The vector has no addresses left: [`DeviceVec::with_room`](crate::DeviceVec::with_room) reserves more.
     #[error(
-        "a vector with addresses for {room_elements} elements cannot have {wanted_elements}; make it with room for more"
+        "the vector has addresses for {room_elements} elements, {wanted_elements} requested; create it with more room"
     )]
     VectorFull {
-        /// How many it was to have.
+        /// The number of elements requested.
         wanted_elements: usize,
-        /// How many it has addresses for.
+        /// The number of elements that it has addresses for.
         room_elements: usize,
     },
-    /// The arena has not so much left.
-    #[error("the arena has {free_bytes} of its {capacity_bytes} bytes free, {wanted_bytes} wanted; make a larger one")]
+    /// The arena has too little space left.
+    #[error(
+        "the arena has {free_bytes} of its {capacity_bytes} bytes free, {wanted_bytes} requested; create a larger one"
+    )]
     ArenaFull {
-        /// How much was asked for.
+        /// The bytes requested.
         wanted_bytes: u64,
-        /// How much is left.
+        /// The bytes left.
         free_bytes: u64,
-        /// How much it has in all.
+        /// The size of the arena.
         capacity_bytes: u64,
     },
-    /// A copy is between as many elements.
-    #[error("cannot copy {from_elements} elements to a buffer of {to_elements}; take a view of as many")]
+    /// The two sides of a copy have different lengths.
+    #[error("cannot copy {from_elements} elements to a buffer of {to_elements}: expected equal lengths, take a view")]
     LengthsDiffer {
-        /// How many there are to copy.
+        /// The number of elements to copy.
         from_elements: usize,
-        /// How many there is room for.
+        /// The number of elements at the destination.
         to_elements: usize,
     },
-    /// The rows of a copy end outside of the memory, or overlap.
+    /// The rows of a copy extend beyond the memory, or overlap.
     #[error(
-        "{rows} rows of {row_elements} elements, {pitch_elements} from one to the next, are no part of {elements} elements"
+        "{rows} rows of {row_elements} elements with a pitch of {pitch_elements} overlap or do not fit in {elements} elements"
     )]
     NoSuchRows {
-        /// How many rows were asked for.
+        /// The number of rows requested.
         rows: usize,
-        /// How long one is.
+        /// The length of a row.
         row_elements: usize,
-        /// From the beginning of one to that of the next.
+        /// The distance between the beginnings of two rows.
         pitch_elements: usize,
-        /// How many elements the memory has.
+        /// The number of elements of the memory.
         elements: usize,
     },
-    /// A launch has as many arguments as the kernel has parameters.
+    /// A launch has fewer or more arguments than the kernel has parameters.
     #[error("{kernel} takes {wanted} {}; {given} {} given", plural(*.wanted, "argument"), was(*.given))]
     ArgumentCount {
-        /// Its name, and what it takes where the image tells.
+        /// The kernel's name, with its parameters if the image has them.
         kernel: Arc<str>,
-        /// How many it takes.
+        /// The number of parameters.
         wanted: usize,
-        /// How many there were.
+        /// The number of arguments.
         given: usize,
     },
-    /// An argument is as long as the parameter.
+    /// An argument has another size than the parameter.
     #[error("argument {argument} of {kernel} takes {wanted_bytes} {}; {given_bytes} {} given{}",
         plural(*.wanted_bytes, "byte"), was(*.given_bytes), unsuffixed(*.given))]
     ArgumentSize {
-        /// Its name, and what it takes where the image tells.
+        /// The kernel's name, with its parameters if the image has them.
         kernel: Arc<str>,
         /// Which argument; the first is 1.
         argument: usize,
-        /// How long the parameter is.
+        /// The size of the parameter.
         wanted_bytes: usize,
-        /// How long what was given is.
+        /// The size of the argument.
         given_bytes: usize,
-        /// What was given, where it is a number.
+        /// The argument's type, if it is a number.
         given: Option<Parameter>,
     },
-    /// An argument is of the parameter's kind, where the image tells that.
+    /// An argument has another kind than the parameter, for images that say.
     #[error("argument {argument} of {kernel} takes {wanted}; {} was given{}",
         .given.map_or_else(|| "memory".to_owned(), |given| given.to_string()), unsuffixed(*.given))]
     ArgumentKind {
-        /// Its name, and what it takes.
+        /// The kernel's name and parameters.
         kernel: Arc<str>,
         /// Which argument; the first is 1.
         argument: usize,
-        /// What the kernel takes.
+        /// The parameter's type.
         wanted: Parameter,
-        /// What was given: a number, or else memory.
+        /// The argument's type if it is a number; `None` for memory.
         given: Option<Parameter>,
     },
-    /// A launch asks for more than the device or the kernel allows.
+    /// A launch exceeds a limit of the device or of the kernel.
     #[error("{given} {what}; the {of} allows {allowed}")]
     ShapeTooLarge {
-        /// What there is too much of.
+        /// Which limit.
         what: &'static str,
-        /// How much was asked for.
+        /// The value requested.
         given: u64,
-        /// How much is allowed.
+        /// The largest value allowed.
         allowed: u64,
-        /// By what: the device, or the kernel, whose registers count.
+        /// What sets the limit: the device, or the kernel with its registers.
         of: &'static str,
     },
-    /// The block was not asked for with [`Stream::alloc_shareable`](crate::Stream::alloc_shareable).
-    #[error("the block at {address:#x} is this process's alone; ask for one with alloc_shareable to export it")]
+    /// The block was not allocated with [`Stream::alloc_shareable`](crate::Stream::alloc_shareable).
+    #[error("the block at {address:#x} cannot be exported: allocate it with alloc_shareable")]
     NotShareable {
         /// The first address.
         address: u64,
     },
-    /// A launch of no thread.
+    /// A launch without threads.
     #[error("a launch has at least one block of at least one thread")]
     EmptyGrid,
-    /// A write to memory that was imported for reading.
-    #[error("{base:#x} is imported to be read alone: import it with `Permission::ReadWrite` to write there")]
+    /// A write to memory that was imported read-only.
+    #[error("the import at {base:#x} is read-only: import it with `Permission::ReadWrite` to write")]
     ReadOnly {
         /// Where the import begins.
         base: u64,
     },
     /// A transfer into the memory failed, and nothing has overwritten it since: see [`ExternalAccess::failed`](crate::ExternalAccess::failed).
     #[error(
-        "the {bytes} bytes at {address:#x} hold anything: a transfer into them failed; write all of them before they are read"
+        "the {bytes} bytes at {address:#x} are undefined because a transfer into them failed: write all of them before reading"
     )]
     Undefined {
         /// The first address.
@@ -189,153 +191,153 @@ pub enum Error {
         /// How long it is.
         bytes: u64,
     },
-    /// A descriptor that is not of memory of a device.
-    #[error("the descriptor names no memory that a device shares: {code}")]
+    /// A descriptor that does not name device memory.
+    #[error("the descriptor is not shared device memory: {code}")]
     NotShared {
-        /// What the driver said.
+        /// The driver's error code.
         code: Code,
     },
     /// An import of another length than the export.
-    #[error("the descriptor names memory of another length than {bytes} bytes: import as much as was exported")]
+    #[error("the descriptor's memory is not {bytes} bytes long: import the length that was exported")]
     OtherLength {
-        /// The length that was asked for.
+        /// The length requested.
         bytes: u64,
     },
-    /// A part of an import that it has not.
-    #[error("{part_bytes} bytes from {offset_bytes} on are no part of an import of {bytes}")]
+    /// A slice that extends beyond the import.
+    #[error("{part_bytes} bytes at offset {offset_bytes} are outside an import of {bytes} bytes")]
     OutsideOfImport {
-        /// Where it was to begin.
+        /// Where it would begin.
         offset_bytes: u64,
-        /// How long the part was to be.
+        /// The length of the slice.
         part_bytes: u64,
-        /// How long the import is.
+        /// The length of the import.
         bytes: u64,
     },
-    /// A part whose elements would not be aligned.
-    #[error("a part at {offset_bytes} bytes holds no elements that lie at multiples of {alignment_bytes}")]
+    /// A slice whose elements would be misaligned.
+    #[error("offset {offset_bytes} is not a multiple of {alignment_bytes}, the alignment of the elements")]
     Misaligned {
-        /// Where it was to begin, in bytes of the memory.
+        /// Where it would begin, in bytes.
         offset_bytes: u64,
-        /// Where elements can lie: at multiples of this.
+        /// The alignment of the elements.
         alignment_bytes: usize,
     },
-    /// A clock of more words than its memory holds.
-    #[error("{words} words need {wanted_bytes} bytes, and the descriptor has {bytes}")]
+    /// More semaphore words than the memory holds.
+    #[error("{words} words need {wanted_bytes} bytes, but the descriptor has {bytes}")]
     ClockShort {
-        /// How many were asked for.
+        /// The number of words requested.
         words: usize,
-        /// How long that is.
+        /// Their length in bytes.
         wanted_bytes: u64,
-        /// How long the memory is.
+        /// The length of the memory.
         bytes: u64,
     },
-    /// Memory that another process could make shorter while it is used here.
-    #[error("others can cut the descriptor's memory short: make it a memfd, and seal it with F_SEAL_SHRINK")]
+    /// Memory that another process could shrink while it is used here.
+    #[error("the descriptor's memory can shrink: use a memfd sealed with F_SEAL_SHRINK")]
     NotSealed,
-    /// A word that the clock has not.
-    #[error("word {word} is none of a clock of {words}; the first is 0")]
+    /// A word index out of range.
+    #[error("word {word} is out of range: there are {words} words, numbered from 0")]
     NoSuchWord {
         /// Which word; the first is 0.
         word: usize,
         /// How many words it has.
         words: usize,
     },
-    /// A kernel is launched in streams of its own context.
+    /// A kernel was launched in a stream of another context.
     #[error("{what} of {of} cannot be used in a stream of {within}")]
     OtherContext {
-        /// What it is.
+        /// What was used.
         what: &'static str,
-        /// The context that it is of.
+        /// Its context.
         of: ContextId,
         /// The context of the stream.
         within: ContextId,
     },
-    /// Blocks, events and modules are used on their own device.
+    /// A block, an event or a module was used on another device.
     #[error("{what} of another device cannot be used here")]
     OtherDevice {
-        /// What it is.
+        /// What was used.
         what: &'static str,
     },
-    /// A context is not closed under live blocks: these.
+    /// The context cannot be closed because it has live blocks.
     #[error("{context} has {} live {}: release them, or close the context with them{}", .blocks.len(),
         if .blocks.len() == 1 { "block" } else { "blocks" }, list(.blocks))]
     ContextInUse {
         /// The context.
         context: ContextId,
-        /// What lives in it.
+        /// The live blocks.
         blocks: Vec<Owner>,
     },
     /// The context was closed, with its blocks.
-    #[error("{context} is closed, and all that lived in it is gone")]
+    #[error("{context} is closed, and its blocks, streams and modules with it")]
     ContextClosed {
         /// The context.
         context: ContextId,
     },
-    /// A forked child has none of its parent's devices (fact 0.6).
+    /// A forked child cannot use its parent's devices.
     #[error(
-        "this process is a fork of process {process}, whose device it cannot use; start another program instead of a fork"
+        "this process is a fork of process {process} and cannot use its device: start a new program instead of forking"
     )]
     ForkedChild {
-        /// The process whose it is.
+        /// The process that opened the device.
         process: u32,
     },
     /// A device has one recording at a time.
-    #[error("the device is being recorded already: finish that recording first")]
+    #[error("the device is already being recorded: finish that recording first")]
     AlreadyRecording,
-    /// A name with a zero in it.
-    #[error("{name:?} holds a NUL, which no name in an image does")]
+    /// A name that contains a NUL.
+    #[error("{name:?} contains a NUL: expected a name without one")]
     NulInName {
         /// The name.
         name: String,
     },
-    /// The image has other kernels: these.
+    /// The image has no kernel with this name.
     #[error("the image has no kernel {name:?}{}", names(.known))]
     NoSuchKernel {
-        /// The name that was asked for.
+        /// The name requested.
         name: String,
-        /// The names that there are.
+        /// The names that the image has.
         known: Vec<String>,
     },
-    /// The image has no variable of this name.
+    /// The image has no variable with this name.
     #[error("the image has no variable {name:?}")]
     NoSuchVariable {
-        /// The name that was asked for.
+        /// The name requested.
         name: String,
     },
-    /// A variable is read and written whole.
-    #[error("variable {name} has {wanted_bytes} bytes, {given_bytes} were given")]
+    /// A variable is read and written as a whole.
+    #[error("variable {name} has {wanted_bytes} bytes; {given_bytes} were given")]
     VariableSize {
         /// Its name.
         name: String,
-        /// How long the variable is.
+        /// The length of the variable.
         wanted_bytes: usize,
-        /// How long what was given is.
+        /// The length of the value.
         given_bytes: usize,
     },
-    /// The image is shorter than it says.
-    #[error("the image ends early: {bytes} bytes, where its headers speak of {wanted_bytes}")]
+    /// The image is shorter than its headers say.
+    #[error("the image is truncated: {bytes} bytes, but its headers say {wanted_bytes}")]
     ImageCutShort {
-        /// How long it is.
+        /// The length of the image.
         bytes: usize,
-        /// How long its headers say it is.
+        /// The length that its headers say.
         wanted_bytes: u64,
     },
-    /// A driver does not check a binary, so a safe call takes none.
+    /// A driver does not check a binary, so a safe call accepts none.
     #[error(
-        "the image is a binary, which a driver trusts: expected PTX, or a call of the unsafe Image::binary or Image::file_binary"
+        "the image is a binary, which drivers trust: expected PTX, or a call to the unsafe Image::binary or Image::file_binary"
     )]
     BinaryImage,
-    /// The bytes are no image of kernels.
-    #[error("the image is neither a text nor a binary for a GPU")]
+    /// The bytes are not an image of kernels.
+    #[error("unknown image format: expected PTX, OpenCL C, SPIR-V, a cubin or a fat binary")]
     NotAnImage,
-    /// The device loads other kinds of image.
-    #[error("the device takes no {kind}; load an image that is made for it")]
+    /// The device cannot load this kind of image.
+    #[error("the device cannot load {kind}: load an image made for this device")]
     ImageNotTaken {
-        /// The kind of this one.
+        /// The kind of the image.
         kind: ImageKind,
     },
-    /// The driver does not compile or load the image; the log is what it says of it.
-    #[error("the driver refuses the image: {code}{}", below(.log))]
+    /// The driver does not compile or load the image; the log is its output.
+    #[error("the driver rejected the image: {code}{}", below(.log))]
     ImageRefused {
         /// What the driver said.
         code: Code,
@@ -343,68 +345,65 @@ pub enum Error {
         log: Box<str>,
     },
 
-    /// More would be live under the tag than its budget: see [`Device::set_tag_budget`](crate::Device::set_tag_budget).
+    /// The tag's budget would be exceeded: see [`Device::set_tag_budget`](crate::Device::set_tag_budget).
     #[error(
-        "{tag} has {live_bytes} bytes live of {budget_bytes} that it may have, and {wanted_bytes} more were asked for: release \
-        some, or raise its budget"
+        "{tag} has {live_bytes} of {budget_bytes} bytes live, {wanted_bytes} more requested: release some, or raise its budget"
     )]
     BudgetFull {
         /// The name.
         tag: Arc<str>,
-        /// How much more was asked for.
+        /// The bytes requested in addition.
         wanted_bytes: u64,
-        /// How much is live under it.
+        /// The bytes live under it.
         live_bytes: u64,
-        /// How much may be.
+        /// Its budget.
         budget_bytes: u64,
     },
-    /// So many names cannot have budgets.
-    #[error("{tag} is one name too many to have a budget: 4096 are counted")]
+    /// The limit on the number of names with budgets is reached.
+    #[error("too many names for a budget on {tag}: at most 4096 are counted")]
     TooManyTags {
-        /// The name that is one too many.
+        /// The name that exceeds the limit.
         tag: Arc<str>,
     },
 
-    // The device's.
-    /// The device has no further contexts.
-    #[error("the device has one context alone: use its primary one")]
+    // The device's errors.
+    /// The device supports one context only.
+    #[error("the device supports one context: use its primary context")]
     OneContext,
-    /// The device does not visibility memory of the host.
-    #[error("the device cannot use memory of the host where it lies; copy it to a block instead")]
+    /// The device cannot access host memory.
+    #[error("the device cannot access host memory in place: copy it to a block instead")]
     CannotRegister,
-    /// The device has no memory that a descriptor names.
-    #[error("the device cannot share memory with other processes by descriptors; copy through the host instead")]
+    /// The device cannot share memory by descriptors.
+    #[error("the device cannot share memory with other processes: copy through the host instead")]
     CannotShare,
-    /// There is not so much memory, with what there is and what would help.
+    /// Out of memory, with what uses the memory and what would help.
     #[error("{0}")]
     OutOfMemory(Box<Shortage>),
-    /// The pool has no numbers left for blocks.
-    #[error(
-        "the pool tells {blocks_max} blocks apart, and has handed out and kept so many; release some, or ask for fewer and longer ones"
-    )]
+    /// The pool's block metadata is exhausted.
+    #[error("the pool has its maximum of {blocks_max} blocks: release some, or allocate fewer and larger ones")]
     TooManyBlocks {
-        /// How many it tells apart.
+        /// The most blocks that the pool can have.
         blocks_max: usize,
     },
-    /// There is not so much memory; nobody asked for an explanation.
-    #[error("{wanted_bytes} bytes cannot be had")]
+    /// Out of memory.
+    #[error("out of memory: {wanted_bytes} bytes requested")]
     Short {
-        /// How much was asked for.
+        /// The bytes requested.
         wanted_bytes: u64,
     },
-    /// A kernel has failed, and with it every call of this process (fact 5.1).
+    /// A kernel has failed, and with it every call of this process.
     #[error("{0}")]
     Faulted(Arc<Fault>),
     /// The driver refused a call.
     #[error(transparent)]
     Call(#[from] CallError),
 
-    /// The device has no clocks.
-    #[error("streams of this device neither write nor await words, which clocks are made of")]
+    /// The device has no shared semaphores.
+    #[error("the device has no shared semaphores: its streams cannot write and wait for words")]
     NoWords,
 
-    // The system's.
-    /// There is no such device.
+    // The system's errors.
+    /// The device cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A file cannot be read or written.
@@ -412,25 +411,25 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         kind: io::ErrorKind,
     },
-    /// The system refuses memory of the host.
-    #[error("the system maps no page of memory: {kind}")]
+    /// The system refused host memory.
+    #[error("the system refused to map memory: {kind}")]
     System {
-        /// What it said.
+        /// The system's error.
         kind: io::ErrorKind,
     },
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the message, for a `main` that returns the error, and for `unwrap`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// What a call that can fail returns.
+/// The result of a call that can fail.
 ///
 /// ```
 /// fn ones(count: usize) -> freehold::Result<freehold::Block<f32>> {
@@ -441,7 +440,7 @@ impl fmt::Debug for Error {
 /// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something could not be closed, and what was not closed, unchanged. `?` drops it, which releases it as any drop does.
+/// Why a value could not be closed, with the unchanged value. `?` drops the value, which releases it like any drop.
 ///
 /// ```
 /// use freehold::CloseError;
@@ -457,7 +456,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(thiserror::Error)]
 #[error("{error}")]
 pub struct CloseError<T> {
-    /// What was not closed.
+    /// The value that was not closed.
     pub value: T,
     /// Why.
     pub error: Error,
@@ -469,7 +468,7 @@ impl<T> CloseError<T> {
     }
 }
 
-/// The message of the error, as for [`Error`].
+/// Prints the message, like [`Error`].
 impl<T> fmt::Debug for CloseError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.error, f)
@@ -490,7 +489,7 @@ fn was(count: usize) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }
 
-/// What Rust takes a number for whose type is not written.
+/// Names the type that Rust gives an unsuffixed number.
 fn unsuffixed(given: Option<Parameter>) -> &'static str {
     match given {
         Some(Parameter { kind: Kind::Float, bytes: 8 }) => " (an unsuffixed 1.0 is f64)",

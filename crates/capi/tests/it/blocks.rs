@@ -98,7 +98,7 @@ fn freeing_an_unknown_pointer_fails() {
     free(alloc(512, handle(0)), handle(0));
     let wild = ptr::without_provenance_mut(0x1234_5000);
     assert_eq!(free_error(wild, 0, handle(0)), FreeholdError::NeverAllocated as i32);
-    let told = "nothing was allocated at 0x12345000: release only addresses that an allocation gave";
+    let told = "nothing was allocated at 0x12345000: release only addresses that an allocation returned";
     assert_eq!(last_error(), told);
     drop(fixture);
 }
@@ -119,7 +119,7 @@ fn a_missing_device_is_reported() {
     let fixture = Fixture::new();
     assert!(freehold_alloc(512, -1, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NoDevice as i32);
-    assert_eq!(last_error(), "-1 is no number of a device: they begin with 0");
+    assert_eq!(last_error(), "invalid device number -1: expected 0 or more");
     assert!(freehold_alloc(512, 63, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NoDevice as i32);
     assert_eq!((freehold_live_bytes(-1), freehold_reserved_bytes(63)), (0, 0));
@@ -212,7 +212,7 @@ fn a_budget_is_not_exceeded() {
     assert!(freehold_alloc(8 * MIB as isize, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::OutOfMemory as i32);
     let told = last_error();
-    assert!(told.starts_with("8.0 MiB were asked for, and at most 4.0 MiB can be had: "), "{told}");
+    assert!(told.starts_with("8.0 MiB requested, at most 4.0 MiB available: "), "{told}");
     assert!(told.ends_with("; raise the pool's budget"), "{told}");
     assert!(freehold_reserved_bytes(0) <= before + 8 * MIB);
     assert_eq!(freehold_set_budget(0, usize::MAX), NONE);

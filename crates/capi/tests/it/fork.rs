@@ -18,7 +18,7 @@ fn calls_in_child(block: *mut std::ffi::c_void, stream: CUstream) -> u8 {
         told(freehold_alloc_zeroed(512, 0, stream).is_null()),
         told(freehold_realloc(block, 1024, 0, stream).is_null()),
         freehold_try_free(block, 512, 0, stream) == FORKED,
-        last_error().ends_with("of which this one is a fork: release it there"),
+        last_error().ends_with("which this process was forked from: release it there"),
         freehold_record_use(block, stream) == FORKED && freehold_stream_retire(stream) == FORKED,
         freehold_trim(0, 0) == FORKED && freehold_live_bytes(0) == 0 && set_tag_budget() == FORKED,
         freehold_owner(block, Some(&mut MaybeUninit::uninit())) == FORKED,

@@ -73,7 +73,7 @@ fn a_tags_budget_refuses_what_would_be_more_and_changes_nothing() {
     assert_eq!(freehold_last_error_code(), FreeholdError::TagBudget as i32);
     assert_eq!(
         last_error(),
-        "limited has 1000 bytes live of 1500 that it may have, and 501 more were asked for: release some, or raise its budget"
+        "limited has 1000 of 1500 bytes live, 501 more requested: release some, or raise its budget"
     );
     assert_eq!(bytes(c"limited"), 1000);
     assert_eq!(set_budget(c"limited", usize::MAX), NONE);
@@ -112,8 +112,7 @@ fn a_tagged_block_gets_another_size_where_it_lies() {
     assert!(freehold_realloc(block, 6 * MIB as isize, 0, handle(0)).is_null());
     assert_eq!(
         last_error(),
-        "placed has 4194304 bytes live of 5242880 that it may have, and 2097152 more were asked for: release some, or raise its \
-        budget"
+        "placed has 4194304 of 5242880 bytes live, 2097152 more requested: release some, or raise its budget"
     );
     assert_eq!(bytes(c"placed"), 4 * MIB);
     free(block, handle(0));

@@ -239,7 +239,10 @@ fn bad_arguments_are_refused_with_status_2() {
 fn an_unknown_device_names_the_forms() {
     for what in ["release", "pool"] {
         let output = bench(&[what, "--device", "gpu"]);
-        assert_eq!(text(&output.stderr), "error: \"gpu\" is no device: say soft, cuda, cuda:N, opencl or opencl:N\n");
+        assert_eq!(
+            text(&output.stderr),
+            "error: unknown device \"gpu\": expected soft, cuda, cuda:N, opencl or opencl:N\n"
+        );
         assert_eq!(text(&output.stdout), "");
         assert_eq!(output.status.code(), Some(2));
     }

@@ -23,14 +23,17 @@ fn folder(name: &str) -> PathBuf {
 
 #[test]
 fn an_unknown_device_names_the_forms() {
-    refused_with(lab().args(["--device", "gpu"]), r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
+    refused_with(
+        lab().args(["--device", "gpu"]),
+        r#"unknown device "gpu": expected soft, cuda, cuda:N, opencl or opencl:N"#,
+    );
 }
 
 #[test]
 fn an_unknown_device_in_the_environment_is_refused_too() {
     refused_with(
         lab().env("FREEHOLD_DEVICE", "cuda:"),
-        r#""cuda:" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#,
+        r#"unknown device "cuda:": expected soft, cuda, cuda:N, opencl or opencl:N"#,
     );
 }
 
@@ -50,7 +53,7 @@ fn a_setting_of_the_software_device_that_cannot_be_read_is_named() {
 fn a_missing_gpu_is_an_error() {
     let output = output(lab().args(["--device", "cuda:99"]));
     let said = text(&output.stderr);
-    assert!(said.starts_with("error: cuda:99 was asked for, but "), "{said}");
+    assert!(said.starts_with("error: cuda:99 was requested, but "), "{said}");
     assert_eq!(said.lines().count(), 1);
     assert_eq!(output.status.code(), Some(2));
 }

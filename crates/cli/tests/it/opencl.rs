@@ -66,14 +66,14 @@ fn without_a_driver_opencl_is_missing_in_one_line() {
 fn selecting_opencl_without_a_driver_reports_what_is_missing() {
     let output = output(freehold(&["lab", "--device", "opencl:1"]).env(NO_VENDORS.0, NO_VENDORS.1));
     let said = text(&output.stderr);
-    assert!(said.starts_with("error: opencl:1 was asked for, but libOpenCL.so.1 "), "{said}");
+    assert!(said.starts_with("error: opencl:1 was requested, but libOpenCL.so.1 "), "{said}");
     assert!(said.ends_with("; the software device, soft, needs no driver\n"), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn a_cuda_only_command_reports_that() {
-    let sentence = "opencl was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N";
+    let sentence = "opencl was requested, but this needs a CUDA driver: expected soft, cuda or cuda:N";
     refused_with(&mut freehold(&["bench", "release", "--device", "opencl"]), sentence);
     refused_with(freehold(&["bench", "release"]).env("FREEHOLD_DEVICE", "opencl"), sentence);
     refused_with(&mut freehold(&["run", "--device", "opencl", "--", "true"]), sentence);
@@ -84,7 +84,7 @@ fn a_device_of_opencl_beyond_the_last_is_refused_with_how_many_there_are() {
     if has_opencl() {
         let output = output(&mut freehold(&["lab", "--device", "opencl:99"]));
         let said = text(&output.stderr);
-        assert!(said.starts_with("error: opencl:99 was asked for, but this machine has "), "{said}");
+        assert!(said.starts_with("error: opencl:99 was requested, but this machine has "), "{said}");
         assert_eq!(output.status.code(), Some(2));
     }
 }

@@ -122,7 +122,7 @@ fn the_variable_decides_where_no_flag_does() {
     command.env("FREEHOLD_DEVICE", "soft").env("XDG_CACHE_HOME", cache()).env_remove("LD_LIBRARY_PATH");
     assert_eq!(output(&mut command).status.code(), Some(0));
     command.env("FREEHOLD_DEVICE", "gpu");
-    assert_error(&mut command, 2, r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
+    assert_error(&mut command, 2, r#"unknown device "gpu": expected soft, cuda, cuda:N, opencl or opencl:N"#);
 }
 
 #[test]

@@ -320,7 +320,7 @@ mod tests {
             assert!(matches!(refused, Error::BinaryImage), "{refused}");
             assert_eq!(
                 refused.to_string(),
-                "the image is a binary, which a driver trusts: expected PTX, or a call of the unsafe Image::binary or Image::file_binary"
+                "the image is a binary, which drivers trust: expected PTX, or a call to the unsafe Image::binary or Image::file_binary"
             );
         }
         let path = std::env::temp_dir().join(format!("freehold-image-{}.cubin", std::process::id()));
@@ -371,7 +371,7 @@ mod tests {
         set(&mut elf, 64 + 32, 28, 8);
         assert!(Image::whole(&elf).is_ok());
         let cut = Image::whole(&elf[..127]).unwrap_err();
-        assert_eq!(cut.to_string(), "the image ends early: 127 bytes, where its headers speak of 128");
+        assert_eq!(cut.to_string(), "the image is truncated: 127 bytes, but its headers say 128");
         elf[64 + 32] = 29;
         assert_eq!(wanted(&elf), 129);
         assert_eq!(wanted(&elf[..10]), 64);

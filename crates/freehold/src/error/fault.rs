@@ -1,5 +1,5 @@
-//! Faults that stay: after one, every call of the process answers with its code (fact 5.1), and all that is left to know is
-//! which kernels may have made it.
+//! Sticky faults: after one, every call of the process returns its code, and the remaining question is which kernels
+//! may have caused it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub struct Suspect {
     pub kernel: Arc<str>,
     /// The stream that it was launched in.
     pub stream: StreamId,
-    /// Its place among the work of its stream; the first is 1.
+    /// Its position among its stream's operations; the first is 1.
     pub seq: u64,
 }
 
-/// A fault that stays until the process ends.
+/// A fault that persists until the process ends.
 ///
 /// ```
 /// use freehold::Error;
@@ -29,32 +29,32 @@ pub struct Suspect {
 /// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// # if freehold::open::target(None).is_ok_and(|target| target == freehold::open::Target::Soft) {
-/// // Not sound: `stray` writes where nothing is.
+/// // Unsound: `stray` writes to unmapped memory.
 /// stream.launch(&unsafe { module.kernel("stray")? }, freehold::Grid::line(1, 1), ())?;
 /// let Err(Error::Faulted(fault)) = stream.synchronize() else { panic!("it faults") };
 /// assert_eq!(&*fault.suspects[0].kernel, "stray");
-/// let details = fault.details.as_ref().expect("the software device tells"); // a GPU does not
+/// let details = fault.details.as_ref().expect("the software device has details"); // a GPU does not
 /// assert_eq!((details.block, details.thread, details.address), ([0; 3], [0; 3], Some(16)));
-/// println!("{}", details.sentence); // the kernel, the line of its PTX, what it did and what lies there
-/// assert!(device.new_stream().is_err()); // and so is every call from now on, until the process ends
+/// println!("{}", details.sentence); // the kernel, the line of its PTX, the access and the memory there
+/// assert!(device.new_stream().is_err()); // like every call until the process ends
 /// # }
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The call that it was noticed by, and the code.
+    /// The call that detected it, and the code.
     pub noticed: CallError,
-    /// Where the kernel was and what it did, if the device tells: the software device does, a GPU does not.
+    /// Where the kernel was and what it did, if the device reports that: the software device does, a GPU does not.
     pub details: Option<FaultDetails>,
-    /// The kernels that may have made it, the earliest of each stream first. With one, it was that one.
+    /// The kernels that may have caused it, the earliest of each stream first. A single suspect is the culprit.
     pub suspects: Vec<Suspect>,
-    /// Launches that may have made it too, whose names are not known any more.
+    /// How many more launches may have caused it whose names are no longer known.
     pub unnamed: u64,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the device has failed, and with it every call until this process ends: {}", self.noticed)?;
+        write!(f, "the device has failed, and all calls fail until this process ends: {}", self.noticed)?;
         if let Some(details) = &self.details {
             return write!(f, "; {}", details.sentence);
         }

@@ -1,4 +1,4 @@
-//! Why there is no device to open, and the variables that such an error names.
+//! Why a device could not be opened, and the environment variables that these errors name.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use freehold_driver::opencl::discovery;
 #[cfg(feature = "soft")]
 use freehold_softcuda::config::ConfigError;
 
-/// The variable that says how a foreign pool's streams are known: `checked` asks the driver for the id of each, each time; `trusted`, as if
-/// it is not set, does not.
+/// The variable that selects how a foreign pool identifies streams: `checked` asks the driver for the id each time;
+/// `trusted`, the default, does not.
 pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 
 /// The variable that says how memory is had: `svm` for shared virtual memory, `buffers` for buffers. Without it a device that
@@ -25,22 +25,22 @@ const SOFT_HINT: &str = if cfg!(feature = "soft") { "; the software device, soft
 /// ```
 /// use freehold::open::{self, OpenError};
 ///
-/// let Err(freehold::Error::Open(error)) = open::device(Some("gpu")) else { panic!("there is no such kind") };
+/// let Err(freehold::Error::Open(error)) = open::device(Some("gpu")) else { panic!("an unknown kind was opened") };
 /// assert_eq!(error, OpenError::UnknownDevice("gpu".to_owned()));
-/// assert_eq!(error.to_string(), r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
+/// assert_eq!(error.to_string(), r#"unknown device "gpu": expected soft, cuda, cuda:N, opencl or opencl:N"#);
 /// ```
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The selector names no kind of device.
-    #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
+    #[error("unknown device {0:?}: expected soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
     /// There is no such driver here.
     #[error("{selector} was asked for, but {absence}{SOFT_HINT}")]
     Absent {
-        /// What was asked for.
+        /// The selector.
         selector: String,
-        /// Why there is none.
+        /// Why it is missing.
         absence: Absence,
     },
     /// A kind of device that is a feature of this crate, which was left out.
@@ -58,62 +58,62 @@ pub enum OpenError {
         absence: Absence,
     },
     /// There are fewer NVIDIA devices.
-    #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
+    #[error("cuda:{ordinal} was requested, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
     OutOfRange {
-        /// The number that was asked for.
+        /// The number requested.
         ordinal: i32,
-        /// How many there are.
+        /// The number of devices.
         count: usize,
     },
     /// There is no OpenCL here.
     #[cfg(feature = "opencl")]
     #[error("{selector} was asked for, but {absence}{SOFT_HINT}")]
     NoOpenCl {
-        /// What was asked for.
+        /// The selector.
         selector: String,
-        /// Why there is none.
+        /// Why it is missing.
         absence: discovery::DiscoveryError,
     },
     /// There are fewer OpenCL devices.
     #[cfg(feature = "opencl")]
     #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
     BeyondOpenCl {
-        /// The number that was asked for.
+        /// The number requested.
         ordinal: usize,
-        /// How many there are.
+        /// The number of devices.
         count: usize,
     },
     /// The variable that says how OpenCL's memory is had is wrong.
     #[cfg(feature = "opencl")]
     #[error("{} is {said:?}, but should be svm or buffers", MEMORY_VARIABLE)]
     OpenClMemory {
-        /// What it says.
+        /// Its value.
         said: String,
     },
-    /// The variable that says how streams of others are known is wrong.
+    /// The variable for the streams of foreign code has an unknown value.
     #[error("unknown {STREAMS_VARIABLE} {said:?}: expected trusted or checked")]
     UnknownStreams {
-        /// What it says.
+        /// Its value.
         said: String,
     },
-    /// An OpenCL device, for what needs a CUDA driver.
-    #[error("{selector} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
+    /// An OpenCL device was selected where a CUDA driver is needed.
+    #[error("{selector} was requested, but this needs a CUDA driver: expected soft, cuda or cuda:N")]
     NotCuda {
-        /// What was asked for.
+        /// The selector.
         selector: String,
     },
-    /// A number below 0.
-    #[error("{ordinal} is no number of a device: they begin with 0")]
+    /// A negative device number.
+    #[error("invalid device number {ordinal}: expected 0 or more")]
     NoSuchNumber {
-        /// The number that was asked for.
+        /// The number requested.
         ordinal: i32,
     },
     /// The driver has fewer devices.
-    #[error("device {ordinal} was asked for, but the driver has {count}, and their numbers begin with 0")]
+    #[error("device {ordinal} was requested, but the driver has {count} devices, numbered from 0")]
     BeyondDevices {
-        /// The number that was asked for.
+        /// The number requested.
         ordinal: i32,
-        /// How many there are.
+        /// The number of devices.
         count: i32,
     },
     /// A variable of the software device is wrong.
@@ -126,7 +126,7 @@ pub enum OpenError {
     SoftRefused(CallError),
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the message, for a `main` that returns the error, and for `unwrap`.
 impl fmt::Debug for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -137,13 +137,13 @@ impl fmt::Debug for OpenError {
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
-    /// There is no library.
+    /// The library is missing.
     #[error("libcuda.so.1 is not on this machine")]
     NoLibrary,
-    /// The library lacks what every driver has.
+    /// The library lacks functions that every driver has.
     #[error("libcuda.so.1 is not a CUDA driver")]
     NotADriver,
-    /// The driver is there and does not start.
+    /// The driver is installed and does not start.
     #[error("NVIDIA's driver does not start: {0}")]
     Refused(CallError),
     /// The driver has no device.
@@ -154,7 +154,7 @@ pub enum Absence {
     NotBuilt,
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the message, for a `main` that returns the error, and for `unwrap`.
 impl fmt::Debug for Absence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

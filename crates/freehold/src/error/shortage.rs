@@ -1,45 +1,45 @@
-//! Why there was no memory: what was wanted, who has the rest, and what would help most cheaply.
+//! Why an allocation failed: what was requested, what uses the memory, and the cheapest remedy.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::base::pool_stats::PoolStats;
 
-/// How many names an explanation tells of.
+/// How many names an explanation lists.
 const TAGS_TOLD: usize = 5;
 
-/// What a request that was refused met.
+/// What a refused request found.
 ///
 /// ```
 /// use freehold::{Error, Remedy};
 ///
 /// let device = freehold::open()?;
 /// device.set_budget(1 << 30);
-/// let Err(Error::OutOfMemory(shortage)) = device.new_stream()?.alloc::<u8>(2 << 30) else { panic!("it is more than the budget") };
+/// let Err(Error::OutOfMemory(shortage)) = device.new_stream()?.alloc::<u8>(2 << 30) else { panic!("it exceeds the budget") };
 /// assert_eq!((shortage.wanted_bytes, shortage.remedy), (2 << 30, Remedy::RaiseBudget));
-/// println!("{shortage}"); // who has what, and what would help
+/// println!("{shortage}"); // what uses the memory, and what would help
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// What was asked for.
+    /// The bytes requested.
     pub wanted_bytes: u64,
-    /// What the pool has.
+    /// The pool's statistics.
     pub stats: PoolStats,
-    /// What is live under each name, the most first.
+    /// The live bytes under each name, the largest first.
     pub live_by_tag: Vec<(Arc<str>, u64)>,
-    /// The largest block that can be had now without waiting.
+    /// The largest block that can be allocated now without waiting.
     pub largest_bytes: u64,
-    /// What the pool may have; `u64::MAX` is without limit.
+    /// The pool's budget; `u64::MAX` is without limit.
     pub budget_bytes: u64,
-    /// What the driver has left.
+    /// The bytes that the driver has free.
     pub device_free_bytes: u64,
-    /// What the device has in all.
+    /// The device's total memory.
     pub device_total_bytes: u64,
-    /// What neither is free nor the pool's: other processes', and what else this one has.
+    /// Memory that is neither free nor the pool's: other processes', and this process's other memory.
     pub others_bytes: u64,
-    /// What would help most cheaply.
+    /// The cheapest remedy.
     pub remedy: Remedy,
 }
 
@@ -47,22 +47,22 @@ pub struct Shortage {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing does: it is more than the device has.
+    /// Nothing: it is more than the device has.
     AskForLess,
-    /// Streams still use what was released: after a wait there is enough.
+    /// Streams still use released memory: after a wait there is enough.
     Synchronize,
-    /// The pool's budget is in the way.
+    /// The pool's budget is too small.
     RaiseBudget,
-    /// There is enough in all, in pieces between live blocks.
+    /// There is enough in total, in ranges between live blocks.
     ReleaseNeighbours,
-    /// The pool's own live blocks.
+    /// The pool's own live blocks use the memory.
     Release,
-    /// Other processes have it.
+    /// Other processes use the memory.
     EndOthers,
 }
 
 impl Shortage {
-    /// What would help most cheaply.
+    /// Returns the cheapest remedy.
     pub(crate) fn cheapest(&self) -> Remedy {
         let idle_bytes = self.device_free_bytes + self.stats.cached_bytes;
         if self.wanted_bytes > self.device_total_bytes {
@@ -91,12 +91,7 @@ impl Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PoolStats { owned_blocks, owned_bytes, released_bytes, cached_bytes, reserved_bytes, .. } = self.stats;
-        write!(
-            f,
-            "{} were asked for, and at most {} can be had: ",
-            Bytes(self.wanted_bytes),
-            Bytes(self.largest_bytes)
-        )?;
+        write!(f, "{} requested, at most {} available: ", Bytes(self.wanted_bytes), Bytes(self.largest_bytes))?;
         write!(f, "{} live in {owned_blocks} blocks", Bytes(owned_bytes))?;
         for (index, (tag, bytes)) in self.live_by_tag.iter().take(TAGS_TOLD).enumerate() {
             write!(f, "{} {tag} {}", if index == 0 { " (" } else { "," }, Bytes(*bytes))?;
@@ -107,27 +102,27 @@ impl fmt::Display for Shortage {
         write!(f, ", {} released and in use by streams, {} cached, ", Bytes(released_bytes), Bytes(cached_bytes))?;
         write!(f, "{} reserved by the pool", Bytes(reserved_bytes))?;
         if self.budget_bytes != u64::MAX {
-            write!(f, " of {} that it may have", Bytes(self.budget_bytes))?;
+            write!(f, " of its budget of {}", Bytes(self.budget_bytes))?;
         }
         write!(f, "; the device has {} free of {}, ", Bytes(self.device_free_bytes), Bytes(self.device_total_bytes))?;
-        write!(f, "{} are others'; {}", Bytes(self.others_bytes), self.remedy)
+        write!(f, "{} used by others; {}", Bytes(self.others_bytes), self.remedy)
     }
 }
 
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::AskForLess => "ask for less than the device has",
-            Self::Synchronize => "synchronise the device and ask again: then there is enough",
+            Self::AskForLess => "request less than the device has",
+            Self::Synchronize => "synchronise the device and try again: then there is enough",
             Self::RaiseBudget => "raise the pool's budget",
-            Self::ReleaseNeighbours => "release blocks between those that are free: in all there is enough",
+            Self::ReleaseNeighbours => "release blocks between the free ranges: there is enough memory in total",
             Self::Release => "release blocks",
-            Self::EndOthers => "end other processes that have memory of the device",
+            Self::EndOthers => "end other processes that use the device's memory",
         })
     }
 }
 
-/// A number of bytes as people read it.
+/// A number of bytes, formatted for people.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {

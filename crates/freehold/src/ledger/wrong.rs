@@ -55,13 +55,13 @@ pub enum WrongRelease {
         offset_bytes: u64,
     },
     /// No block ever began there.
-    #[error("nothing was allocated at {address:#x}: release only addresses that an allocation gave")]
+    #[error("nothing was allocated at {address:#x}: release only addresses that an allocation returned")]
     NeverAllocated {
         /// The address.
         address: u64,
     },
     /// Memory of others, which was entered into the ledger.
-    #[error("{of} is memory of others: release it where it was allocated")]
+    #[error("{of} is foreign memory: release it where it was allocated")]
     Adopted {
         /// What lies there.
         of: Box<Owner>,
@@ -91,13 +91,13 @@ pub enum WrongRelease {
         offset_bytes: u64,
     },
     /// Made by those who know of handles.
-    #[error("{of} has an owner in this program: drop that, or let go of the block with `into_address` first")]
+    #[error("{of} is owned by a handle: drop the handle, or call `into_address` first")]
     Held {
         /// The block.
         of: Box<Owner>,
     },
     /// Made by those who know in which process they run.
-    #[error("{address:#x} belongs to process {process}, of which this one is a fork: release it there")]
+    #[error("{address:#x} belongs to process {process}, which this process was forked from: release it there")]
     ForkedChild {
         /// The address.
         address: u64,
@@ -154,13 +154,13 @@ pub enum NotEntered {
         block: Option<Box<Owner>>,
     },
     /// It has no bytes.
-    #[error("a block of no bytes at {base:#x} has no owner")]
+    #[error("zero bytes at {base:#x}: expected at least one byte")]
     Empty {
         /// The first address.
         base: u64,
     },
     /// It ends beyond the last address.
-    #[error("{bytes} bytes at {base:#x} end beyond all addresses")]
+    #[error("{bytes} bytes at {base:#x} overflow the address space")]
     BeyondAddresses {
         /// The first address.
         base: u64,

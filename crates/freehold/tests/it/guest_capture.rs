@@ -690,7 +690,7 @@ fn a_pool_that_is_not_ended_is_not_released() {
         let host = Host::new();
         host.guest.begin_pool(POOL).unwrap();
         let refused = host.guest.release_pool(POOL).unwrap_err();
-        assert_eq!(refused.to_string(), "the private pool is begun and not ended: end it first");
+        assert_eq!(refused.to_string(), "the private pool is still open: end it first");
         host.guest.end_pool(POOL).unwrap();
         host.guest.release_pool(POOL).unwrap();
     });

@@ -156,10 +156,10 @@ fn what_a_device_lacks_is_said_in_one_sentence() {
         device.shared_semaphores(memory.as_fd(), 1).map(drop),
     ];
     let sentences = [
-        "the device has one context alone: use its primary one",
-        "the device cannot share memory with other processes by descriptors; copy through the host instead",
-        "the device cannot use memory of the host where it lies; copy it to a block instead",
-        "streams of this device neither write nor await words, which clocks are made of",
+        "the device supports one context: use its primary context",
+        "the device cannot share memory with other processes: copy through the host instead",
+        "the device cannot access host memory in place: copy it to a block instead",
+        "the device has no shared semaphores: its streams cannot write and wait for words",
     ];
     assert_eq!(said.map(|outcome| outcome.unwrap_err().to_string()), sentences);
 }
@@ -179,7 +179,7 @@ fn pieces_of_an_arena_begin_where_the_device_lets_them() {
 #[test]
 fn an_image_that_is_not_taken_is_not_loaded() {
     let refused = device(false).module(&image()).unwrap_err();
-    assert_eq!(refused.to_string(), "the device takes no PTX; load an image that is made for it");
+    assert_eq!(refused.to_string(), "the device cannot load PTX: load an image made for this device");
 }
 
 #[test]

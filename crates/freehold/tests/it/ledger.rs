@@ -240,7 +240,7 @@ fn a_wrong_release_says_which_wrong_and_what_to_do() {
     assert_eq!(refusal(&ledger, BASE), released);
     assert_eq!(
         refusal(&ledger, BASE + 4096),
-        "nothing was allocated at 0x7f0000001000: release only addresses that an allocation gave"
+        "nothing was allocated at 0x7f0000001000: release only addresses that an allocation returned"
     );
 }
 
@@ -252,7 +252,7 @@ fn a_release_of_what_is_not_ours_says_whose_it_is() {
     }
     assert_eq!(
         refusal(&ledger, BASE + 1),
-        "512 bytes at 0x7f0000000000, allocated at HERE is memory of others: release it where it was allocated"
+        "512 bytes at 0x7f0000000000, allocated at HERE is foreign memory: release it where it was allocated"
     );
     assert_eq!(
         refusal(&ledger, BASE + 512),
@@ -273,7 +273,7 @@ fn a_release_of_what_is_not_ours_says_whose_it_is() {
     let forked = WrongRelease::ForkedChild { address: BASE, process: 42 };
     assert_eq!(
         forked.to_string(),
-        "0x7f0000000000 belongs to process 42, of which this one is a fork: release it there"
+        "0x7f0000000000 belongs to process 42, which this process was forked from: release it there"
     );
 }
 

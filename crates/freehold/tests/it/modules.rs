@@ -227,6 +227,6 @@ fn a_variable_is_read_and_written_in_its_size() {
     a.launch(&own.kernels.count, Grid::line(1, 1), ()).unwrap();
     assert_eq!(a.read_variable::<u32>(module, "counter").unwrap(), 42);
     let error = a.read_variable::<u64>(module, "counter").unwrap_err();
-    assert_eq!(error.to_string(), "variable counter has 4 bytes, 8 were given");
+    assert_eq!(error.to_string(), "variable counter has 4 bytes; 8 were given");
     assert!(matches!(a.read_variable::<u32>(module, "absent"), Err(Error::NoSuchVariable { .. })));
 }

@@ -157,7 +157,7 @@ impl ForeignPool {
         Ok(capture)
     }
 
-    /// The stream_state of a stream in the private pool of its capture.
+    /// Returns the state of a stream in the private pool of its capture.
     pub(super) fn captured_stream(&self, stream: CUstream, capture: StreamCapture) -> Result<Arc<StreamState>> {
         let name = (stream.0, thread_of(stream));
         let mut captures = self.captures();

@@ -304,14 +304,14 @@ mod tests {
         let error = choose(caller("cuda"), ALL, no_library).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "cuda:0 was asked for, but libcuda.so.1 is not on this machine; the software device, soft, needs no GPU"
+            "cuda:0 was requested, but libcuda.so.1 is not on this machine; the software device, soft, needs no GPU"
         );
     }
 
     #[test]
     fn an_unknown_word_names_the_forms() {
         let error = Asked::parse("gpu").unwrap_err();
-        assert_eq!(error.to_string(), "\"gpu\" is no device: say soft, cuda, cuda:N, opencl or opencl:N");
+        assert_eq!(error.to_string(), "unknown device \"gpu\": expected soft, cuda, cuda:N, opencl or opencl:N");
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
         let error = choose(caller("opencl:1"), ALL, || panic!("NVIDIA's library was loaded")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "opencl:1 was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N"
+            "opencl:1 was requested, but this needs a CUDA driver: expected soft, cuda or cuda:N"
         );
     }
 

@@ -106,10 +106,10 @@ fn what_a_device_lacks_is_said_at_once_and_in_words() {
     let [stream] = rig.streams();
     match rig.device.new_context() {
         Ok(context) => context.close().unwrap(),
-        Err(error) => assert_eq!(error.to_string(), "the device has one context alone: use its primary one"),
+        Err(error) => assert_eq!(error.to_string(), "the device supports one context: use its primary context"),
     }
     if let Err(error) = stream.alloc_shareable::<u32>(N) {
-        let said = "the device cannot share memory with other processes by descriptors; copy through the host instead";
+        let said = "the device cannot share memory with other processes: copy through the host instead";
         assert_eq!(error.to_string(), said);
     }
 }
