@@ -1,5 +1,6 @@
-//! Whether this process is a fork of the one that opened the device: its driver answers the child nothing (fact 0.6), and
-//! memory shared with the device is not there. And whether the device has failed: who asks for both reads one byte.
+//! Detects that this process is a fork of the one that opened the device: the driver does not work in the child, and
+//! memory shared with the device is not mapped there. Also records that the device has failed: a check of both reads
+//! two adjacent bytes.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -10,22 +11,23 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 const BYTES: usize = 4096;
 
-/// Whether this is still the process that made it, for one load of a byte. The pools of a device ask it whether they may go on:
-/// the byte at the page's start is 1 in the process that made it, and the next one is until the device fails.
+/// Whether this is still the process that created the guard, for one load of a byte. The pools of a device check it
+/// before each operation: the first byte of a page is 1 in the process that created it, and the second one is 1 until
+/// the device fails.
 ///
 /// ```
 /// let fork_guard = freehold::ForkGuard::new().expect("a page of memory");
-/// assert!(!fork_guard.is_child()); // it would be in a fork of this process
+/// assert!(!fork_guard.is_child()); // it would be true in a fork of this process
 /// ```
 #[derive(Clone, Debug)]
 pub struct ForkGuard {
-    /// Where the page is: who asks follows one pointer.
+    /// The page's first bytes, so that a check follows one pointer.
     bytes: NonNull<[AtomicU8; 2]>,
-    /// Keeps the page, for who only looks.
+    /// Keeps the page mapped.
     _page: Arc<Page>,
 }
 
-/// A page that the system makes zero in a child.
+/// A page that the system zeroes in a child.
 #[derive(Debug)]
 struct Page {
     start: NonNull<c_void>,
@@ -33,7 +35,7 @@ struct Page {
 
 // SAFETY: `bytes` is not `Send` as a pointer; it is memory of `_page`, read and written through atomics.
 unsafe impl Send for ForkGuard {}
-// SAFETY: as above: all that is done with the page is atomic.
+// SAFETY: as above: the page is only accessed atomically.
 unsafe impl Sync for ForkGuard {}
 // SAFETY: `start` is not `Send` as a pointer; it is memory of this value alone, which any thread may unmap.
 unsafe impl Send for Page {}
@@ -42,28 +44,28 @@ unsafe impl Sync for Page {}
 
 impl ForkGuard {
     /// # Errors
-    /// Where the system maps no page, or wipes none in a child.
+    /// If the system maps no page, or cannot zero it in a child.
     pub fn new() -> std::io::Result<Self> {
-        // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
+        // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
         let page = unsafe { mmap_anonymous(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
         let start = NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to");
         let fork_guard = Self { bytes: start.cast(), _page: Arc::new(Page { start }) };
-        // An interpreter has no forks.
+        // Miri has no forks.
         if !cfg!(miri) {
-            // SAFETY: the page is ours, and holds nothing yet.
+            // SAFETY: the page is this function's own, and holds nothing yet.
             unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) }?;
         }
         fork_guard.bytes().iter().for_each(|byte| byte.store(1, Ordering::Relaxed));
         Ok(fork_guard)
     }
 
-    /// Whether this process is a fork of the one that made it.
+    /// Whether this process is a fork of the one that created it.
     #[inline]
     pub fn is_child(&self) -> bool {
         self.bytes()[0].load(Ordering::Relaxed) == 0
     }
 
-    /// Whether this is the process that made it, and the device has not failed.
+    /// Whether this is the process that created it, and the device has not failed.
     #[inline]
     pub(crate) fn is_well(&self) -> bool {
         self.bytes()[1].load(Ordering::Relaxed) != 0
@@ -76,8 +78,8 @@ impl ForkGuard {
 
     #[inline]
     fn bytes(&self) -> &[AtomicU8; 2] {
-        // SAFETY: the page is mapped, readable and writable until `self` is dropped at the earliest, and any byte is a good
-        // `AtomicU8`.
+        // SAFETY: the page is mapped, readable and writable until `self` is dropped at the earliest, and any byte is a
+        // valid `AtomicU8`.
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -86,17 +88,17 @@ impl Drop for Page {
     fn drop(&mut self) {
         // SAFETY: the page is `self`'s own mapping of this length, and nothing refers to it any more.
         let unmapped = unsafe { munmap(self.start.as_ptr(), BYTES) };
-        unmapped.expect("the whole of a mapping can be unmapped");
+        unmapped.expect("a whole mapping can be unmapped");
     }
 }
 
-/// Whether `run` returns in a forked child, and what it says there. A child that waits for a lock is killed.
+/// Whether `run` returns in a forked child, and its result there. A child that waits for a lock is killed.
 #[cfg(test)]
 pub(crate) fn in_child(run: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child makes only calls that the test is about, none of which needs another thread, and then ends without the
-    // handlers of its parent.
+    // SAFETY: the child makes only the calls under test, none of which needs another thread, and then ends without its
+    // parent's exit handlers.
     match unsafe { libc::fork() } {
-        -1 => panic!("the system has room for a process"),
+        -1 => panic!("the system can start a process"),
         0 => {
             // SAFETY: has no conditions.
             unsafe { libc::alarm(freehold_testing::HANG_TIMEOUT.as_secs() as u32) };
@@ -132,7 +134,7 @@ mod tests {
             let mut piece = scope.alloc::<u8>(100).unwrap();
             other.fill_bytes(&mut piece, 1).unwrap();
         });
-        // Held for ever in the child, by a thread that is not there.
+        // Held for ever in the child, by a thread that does not exist there.
         let streams = device.inner().streams.locked();
         let is_refused = in_child(|| {
             let refused = arena.scope(|scope| scope.alloc::<u8>(100).map(drop));

@@ -1,4 +1,4 @@
-//! What imports nothing else of the crate.
+//! Modules that depend on nothing else in the crate.
 
 pub(crate) mod fork;
 pub(crate) mod pool_stats;

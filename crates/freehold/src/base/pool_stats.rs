@@ -1,19 +1,19 @@
-//! How much memory there is, in numbers.
+//! Statistics of a device's memory.
 
 /// How much memory a device's pools have, in which state.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Blocks that somebody has.
+    /// Blocks with an owner.
     pub owned_blocks: u64,
-    /// What the owners asked for.
+    /// The bytes that their owners requested.
     pub owned_bytes: u64,
-    /// Given up by their owners, while fences have not passed.
+    /// Blocks that were released and wait for fences.
     pub released_blocks: u64,
-    /// What the owners had asked for.
+    /// The bytes that their owners had requested.
     pub released_bytes: u64,
-    /// What can be handed out again, and what is lost to roundness.
+    /// Memory that can be reused, and internal fragmentation.
     pub cached_bytes: u64,
-    /// What the driver gave.
+    /// Memory that the pools have from the driver.
     pub reserved_bytes: u64,
 }

@@ -1,5 +1,5 @@
-//! What a module's PTX says of its kernels: their names, and what each takes. Launches, calls through a broker and the command line hold
-//! arguments against it. Knows no driver.
+//! Kernel signatures from a module's PTX: names and parameters. Launches, calls through a broker and the command line
+//! check arguments against them. Calls no driver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use freehold_ptx::syntax::tree::{
 };
 use freehold_ptx::syntax::{self};
 
-/// What a number is.
+/// The kind of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `u8` to `u64`.
@@ -18,26 +18,27 @@ pub enum Kind {
     Signed,
     /// `f32` and `f64`.
     Float,
-    /// Bits of no kind: any number of that size.
+    /// Untyped bits: any number of that size.
     Bits,
     /// A structure, as its bytes.
     Bytes,
-    /// The address of memory, where the text says so: `.ptr`. No number is given for it.
+    /// The address of memory, if the text says so (`.ptr`). A number is not accepted for it.
     Pointer,
 }
 
-/// A parameter of a kernel: a kind of number, and how many bytes it has. Texts that do not say `.ptr` do not tell an address from a
+/// A parameter of a kernel: its kind and its size in bytes. Without `.ptr`, an address cannot be distinguished from a
 /// number of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// How long it is.
+    /// Its size in bytes.
     pub bytes: u32,
 }
 
 impl Parameter {
-    /// Whether a number or a structure of that kind can be given for it. Compilers write unsigned for signed.
+    /// Whether it accepts a number or a structure of that kind. Signed and unsigned are interchangeable, because
+    /// compilers write unsigned for signed.
     pub fn takes(&self, given: &Self) -> bool {
         let is_integer = |kind| matches!(kind, Kind::Unsigned | Kind::Signed);
         let is_kind = self.kind == given.kind
@@ -46,7 +47,7 @@ impl Parameter {
         is_kind && given.kind != Kind::Pointer && self.bytes == given.bytes
     }
 
-    /// Whether it can hold where memory lies.
+    /// Whether it can hold an address.
     pub fn takes_address(&self) -> bool {
         self.bytes == 8 && matches!(self.kind, Kind::Unsigned | Kind::Signed | Kind::Bits | Kind::Pointer)
     }
@@ -71,11 +72,11 @@ impl fmt::Display for Parameter {
 pub struct Signature {
     /// Its name.
     pub name: Arc<str>,
-    /// What it takes, in its order.
+    /// Its parameters, in order.
     pub parameters: Arc<[Parameter]>,
 }
 
-/// As in `scale(u64, f32, u32)`.
+/// Prints, for example, `scale(u64, f32, u32)`.
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}(", self.name)?;
@@ -87,10 +88,10 @@ impl fmt::Display for Signature {
     }
 }
 
-/// The kernels of a text, in their order.
+/// Returns the kernels of a text, in order.
 ///
 /// # Errors
-/// Where the text cannot be read, and why.
+/// If the text cannot be parsed.
 pub fn kernels(text: &str) -> Result<Vec<Signature>, freehold_ptx::Error> {
     let module = syntax::parse(text)?;
     let is_kernel = |function: &&Function<'_>| function.kind == FunctionKind::Kernel && function.body.is_some();
@@ -101,11 +102,12 @@ pub fn kernels(text: &str) -> Result<Vec<Signature>, freehold_ptx::Error> {
     Ok(functions.filter(is_kernel).map(signature).collect())
 }
 
-/// How much memory of the device a text takes for itself: an upper bound for its variables in `.global` and `.const`, those within functions
-/// too, each with what a driver rounds it up to. All texts together take no more than that and one page of 2 MiB.
+/// Returns how much device memory a text needs: an upper bound for its variables in `.global` and `.const`, including
+/// those in functions, each rounded up as a driver does. All texts together need no more than that and one page of 2
+/// MiB.
 ///
 /// # Errors
-/// Where the text cannot be read, and why.
+/// If the text cannot be parsed.
 pub fn device_bytes(text: &str) -> Result<u64, freehold_ptx::Error> {
     let module = syntax::parse(text)?;
     let of_item = |item: &Item<'_>| match item {
@@ -116,7 +118,7 @@ pub fn device_bytes(text: &str) -> Result<u64, freehold_ptx::Error> {
     Ok(module.items.iter().map(of_item).fold(0, u64::saturating_add))
 }
 
-/// What variables of a function's body take for as long as its module is loaded.
+/// Returns what the variables in a function's body need while its module is loaded.
 fn body_bytes(body: &[Statement<'_>]) -> u64 {
     let of_statement = |statement: &Statement<'_>| match statement {
         Statement::Variable(variable) => kept_bytes(variable),
@@ -135,18 +137,19 @@ fn kept_bytes(variable: &Variable<'_>) -> u64 {
     if bytes > SHARED_BYTES_MAX {
         return bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
     }
-    // Its share of a page that holds nothing else: what is left there is too short for one more.
+    // Its share of a page with only such variables: what is left is too short for one more.
     PAGE_BYTES.div_ceil(PAGE_BYTES / bytes)
 }
 
-// How a driver places variables. On an H200 one of a byte takes 256 bytes and one of 257 takes 512, pages of 2 MiB hold those of up to 1 MiB,
-// and larger ones have pages of their own, whatever module they are of. The software device starts each at a multiple of 512.
+// How a driver places variables. On an H200 a variable of a byte takes 256 bytes and one of 257 takes 512; pages of 2
+// MiB hold those of up to 1 MiB, and larger ones have pages of their own, whatever their module. The software device
+// aligns each to 512 bytes.
 const GRAIN_BYTES: u64 = 512;
 const SHARED_BYTES_MAX: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 2 << 20;
 
 fn variable_bytes(variable: &Variable<'_>) -> u64 {
-    // A length that is not said is that of the values.
+    // Without a length, it is that of the initial values.
     let given = match &variable.initial {
         Some(Initial::List(values)) => values.len() as u64,
         _ => 0,

@@ -1,5 +1,5 @@
-//! The names of blocks: how much is live under each, and how much may be. A name with slashes is within those before them:
-//! what is live as `model/cache` counts for `model`, too.
+//! The names of blocks: how many bytes are live under each, and its limit. A name with slashes is within its prefixes:
+//! what is live as `model/cache` also counts for `model`.
 //!
 //! Pure: it counts and refuses, and knows nothing of memory.
 
@@ -7,25 +7,25 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// How many names are counted. Blocks of further ones keep their name, and count for nobody.
+/// How many names are counted. Blocks of further names keep their name, and are not counted.
 const NAMES_MAX: usize = 4096;
 
 /// The number of no name.
 pub(crate) const NONE: u32 = 0;
 
-/// The number of all names beyond those that are counted.
+/// The number of all names that are not counted.
 const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
     known: RwLock<Known>,
-    /// The names that are not counted, by the record of the block.
+    /// The names that are not counted, by the number of the block's meta.
     uncounted: Mutex<HashMap<u32, Arc<str>>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The tag of number n is at n - 1.
+    /// The tag with number n is at n - 1.
     tags: Vec<Arc<Tag>>,
     numbers: HashMap<Arc<str>, u32>,
 }
@@ -38,7 +38,7 @@ struct Tag {
     budget_bytes: AtomicU64,
 }
 
-/// Why a block of a name cannot be had.
+/// The name whose limit a request would exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     pub(crate) tag: Arc<str>,
@@ -47,7 +47,7 @@ pub(crate) struct Full {
 }
 
 impl Tags {
-    /// The number of a name, if names are still counted.
+    /// Returns the number of a name, if more names can be counted.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
         if let Some(&number) = self.known().numbers.get(name) {
             return Some(number);
@@ -56,7 +56,7 @@ impl Tags {
         known.add(name)
     }
 
-    /// The name of a block, by the tag that its record has.
+    /// Returns the name of a block, by its tag and the number of its meta.
     pub(crate) fn name(&self, tag: u32, record: u32) -> Option<Arc<str>> {
         match tag {
             NONE => None,
@@ -65,8 +65,8 @@ impl Tags {
         }
     }
 
-    /// Counts bytes for a name and for those that it is within, unless that is more than one of them may have. The tag for the
-    /// record of the block, which [`name_uncounted`](Self::name_uncounted) has to be told of.
+    /// Counts bytes for a name and the names that contain it, unless that exceeds one of their limits. Returns the tag
+    /// for the block's meta, which has to be passed to [`name_uncounted`](Self::name_uncounted).
     pub(crate) fn charge(&self, name: Option<&str>, bytes: u64) -> Result<u32, Full> {
         let Some(name) = name else { return Ok(NONE) };
         let Some(number) = self.number(name) else { return Ok(UNCOUNTED) };
@@ -75,10 +75,10 @@ impl Tags {
         Ok(number)
     }
 
-    /// Counts more bytes for a block that has a tag already, unless that is more than its name, or one that it is within, may
-    /// have.
+    /// Counts more bytes for a block that has a tag already, unless that exceeds the limit of its name or of one that
+    /// contains it.
     pub(crate) fn charge_more(&self, tag: u32, bytes: u64) -> Result<(), Full> {
-        // Who wants no more is not refused for what it has: a budget may have been lowered since.
+        // A request for no more bytes is not refused, even if the limit was lowered since.
         if bytes == 0 || tag == NONE || tag == UNCOUNTED {
             return Ok(());
         }
@@ -86,14 +86,14 @@ impl Tags {
         tag.charge(bytes)
     }
 
-    /// As [`charge`](Self::charge), whatever the budgets say.
+    /// Like [`charge`](Self::charge), regardless of the limits.
     pub(crate) fn charge_anyway(&self, name: &str, bytes: u64) -> u32 {
         let Some(number) = self.number(name) else { return UNCOUNTED };
         self.charge_more_anyway(number, bytes);
         number
     }
 
-    /// As [`charge_more`](Self::charge_more), whatever the budgets say.
+    /// Like [`charge_more`](Self::charge_more), regardless of the limits.
     pub(crate) fn charge_more_anyway(&self, tag: u32, bytes: u64) {
         if tag == NONE || tag == UNCOUNTED {
             return;
@@ -113,7 +113,7 @@ impl Tags {
         }
     }
 
-    /// Lets the name of a block that is not counted be another's, which has its contents from now on.
+    /// Moves the name of an uncounted block to another, which has its content from now on.
     pub(crate) fn rename(&self, from: u32, to: u32) {
         let mut uncounted = self.uncounted();
         if let Some(name) = uncounted.remove(&from) {
@@ -121,7 +121,7 @@ impl Tags {
         }
     }
 
-    /// Takes bytes off again that were counted.
+    /// Uncounts the bytes of a block.
     pub(crate) fn discharge(&self, tag: u32, record: u32, bytes: u64) {
         match tag {
             NONE => {}
@@ -133,7 +133,7 @@ impl Tags {
         }
     }
 
-    /// Takes some of the bytes off that were counted for a block which goes on.
+    /// Uncounts some of the bytes of a block that lives on.
     pub(crate) fn discharge_part(&self, tag: u32, bytes: u64) {
         if tag != NONE && tag != UNCOUNTED {
             let tag = self.known().tags[tag as usize - 1].clone();
@@ -141,21 +141,21 @@ impl Tags {
         }
     }
 
-    /// Says how much may be live under a name, from now on.
+    /// Limits the live bytes under a name, from now on.
     pub(crate) fn set_budget(&self, name: &str, budget_bytes: u64) -> bool {
         let Some(number) = self.number(name) else { return false };
         self.known().tags[number as usize - 1].budget_bytes.store(budget_bytes, Ordering::Relaxed);
         true
     }
 
-    /// What is live under a name, and those within it.
+    /// Returns the live bytes under a name and the names within it.
     pub(crate) fn live_bytes(&self, name: &str) -> u64 {
         let known = self.known();
         let tag = known.numbers.get(name).map(|&number| &known.tags[number as usize - 1]);
         tag.map_or(0, |tag| tag.live_bytes.load(Ordering::Relaxed))
     }
 
-    /// What is live under each name that has something, the most first.
+    /// Returns the live bytes under each name that has some, the largest first.
     pub(crate) fn live(&self) -> Vec<(Arc<str>, u64)> {
         let known = self.known();
         let live = known.tags.iter().map(|tag| (tag.name.clone(), tag.live_bytes.load(Ordering::Relaxed)));
@@ -203,7 +203,7 @@ impl Tag {
     fn charge(&self, bytes: u64) -> Result<(), Full> {
         let budget_bytes = self.budget_bytes.load(Ordering::Relaxed);
         let within = |live: u64| live.checked_add(bytes).filter(|&sum| sum <= budget_bytes);
-        // At once, so that nobody ever sees more than the budget.
+        // In one step, so that no thread ever sees more than the limit.
         let charged = self.live_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
         charged.map_err(|live_bytes| Full { tag: self.name.clone(), live_bytes, budget_bytes })?;
         let outer = self.within.as_ref().map_or(Ok(()), |within| within.charge(bytes));
@@ -240,7 +240,7 @@ mod tests {
     fn a_child_asks_for_no_lock_of_names() {
         let device = crate::api::open::device(None).unwrap();
         device.set_tag_budget("model", 100).unwrap();
-        // Held for ever in the child, by a thread that is not there.
+        // Held for ever in the child, by a thread that does not exist there.
         let known = device.inner().tags.known.write().unwrap();
         let is_refused = crate::base::fork::in_child(|| {
             let refused = device.set_tag_budget("model", 200);
