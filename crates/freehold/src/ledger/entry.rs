@@ -1,15 +1,15 @@
-//! The words of the ledger: what is entered, and what it answers. Knows nothing of how entries are kept or found.
+//! The data types of the ledger: entries, owners and ids. Knows nothing of how entries are stored or found.
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A context of a device, numbered by whoever keeps the ledger. The primary one is 0.
+/// A context of a device, numbered by the owner of the ledger. The primary context is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(pub u32);
 
-/// A stream, numbered by whoever keeps the ledger.
+/// A stream, numbered by the owner of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u32);
 
@@ -28,9 +28,9 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// One ownership of one block. It ends when the block is reused or forgotten, even where the address comes again.
+/// One ownership of one block. It ends when the block is reused or forgotten, even if the address is reused.
 ///
-/// A generation is one of 2^32, after which an id that was kept for so long would be taken for a live one.
+/// Generations wrap after 2^32: an id kept for that long could be mistaken for a live one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId {
     pub(super) index: u32,
@@ -38,70 +38,70 @@ pub struct BlockId {
 }
 
 impl BlockId {
-    /// The ownership of a block that the pool knows and the ledger does not. The ledger has fewer than 2^31 blocks.
+    /// The ownership of a block that the pool tracks instead of the ledger. The ledger has fewer than 2^31 blocks.
     pub(crate) fn of_pool(record: u32, generation: u32) -> Self {
         Self { index: record | 1 << 31, generation }
     }
 }
 
-/// A point in a stream that can be asked whether it has passed.
+/// A position in a stream that can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence {
     /// The stream.
     pub stream: StreamId,
-    /// The place among its work; the first is 1.
+    /// The position among its operations; the first is 1.
     pub seq: u64,
 }
 
-/// Whose memory an entry is.
+/// The owner of an entry's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Ours, to be released.
+    /// The library's own, to be released.
     Own,
-    /// Memory of others in this process, entered so that it can be told apart, and released where it was allocated.
+    /// Foreign memory in this process, recorded so that it can be identified, and released where it was allocated.
     Adopted,
-    /// Another process's, to be closed and not released.
+    /// Another process's memory, to be closed and not released.
     Imported,
 }
 
-/// Where an owned block stands on its way to be used again.
+/// The state of a block between its allocation and its reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Somebody has it.
+    /// It has an owner.
     Owned,
-    /// Given up by its owner while as many fences have not passed.
+    /// Released, and waiting for fences.
     Released {
-        /// How many.
+        /// How many fences.
         waiting_for: u32,
     },
-    /// Nobody has it, and nothing uses it.
+    /// It has no owner, and nothing uses it.
     Free,
 }
 
-/// A block to be entered.
+/// A block to be recorded.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The first address.
     pub base: u64,
-    /// What the owner asked for: addresses beyond are nobody's.
+    /// The bytes that the owner requested: addresses beyond have no owner.
     pub bytes: u64,
-    /// What the driver gave, at least `bytes`: no other block lies there.
+    /// The bytes that the driver allocated, at least `bytes`: no other block lies there.
     pub capacity_bytes: u64,
-    /// The context that it lives in.
+    /// Its context.
     pub context: ContextId,
-    /// The stream that it was allocated in, where there was one.
+    /// The stream in which it was allocated, if any.
     pub stream: Option<StreamId>,
-    /// The process that made it; 0 of imported memory where that is not known.
+    /// The process that created it; 0 for imported memory if unknown.
     pub process: u32,
-    /// Whose it is.
+    /// Whose memory it is.
     pub kind: Kind,
-    /// Its name, if it was given one.
+    /// Its name, if it has one.
     pub tag: Option<Arc<str>>,
-    /// The line of the program that asked for it.
+    /// The line of the program that allocated it.
     pub allocated_at: &'static Location<'static>,
 }
 
-/// Who owns a block. Of a free block: who did.
+/// The owner of a block. For a free block, the last owner.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -117,23 +117,23 @@ pub struct Entry {
 pub struct Owner {
     /// The first address.
     pub base: u64,
-    /// What the owner asked for.
+    /// The bytes that the owner requested.
     pub bytes: u64,
-    /// The context that it lives in.
+    /// Its context.
     pub context: ContextId,
-    /// The stream that it was allocated in, where there was one.
+    /// The stream in which it was allocated, if any.
     pub stream: Option<StreamId>,
-    /// As of [`Entry`].
+    /// As in [`Entry`].
     pub process: u32,
-    /// Whose it is.
+    /// Whose memory it is.
     pub kind: Kind,
-    /// Its name, if it was given one.
+    /// Its name, if it has one.
     pub tag: Option<Arc<str>>,
-    /// The line of the program that asked for it.
+    /// The line of the program that allocated it.
     pub allocated_at: &'static Location<'static>,
-    /// Where it stands on its way to be used again.
+    /// Its state between allocation and reuse.
     pub state: State,
-    /// Which ownership this is: no other has the same.
+    /// Which ownership this is; the id is unique.
     pub block: BlockId,
 }
 
@@ -147,41 +147,41 @@ impl fmt::Display for Owner {
     }
 }
 
-/// How an owner gives a block up.
+/// How an owner releases a block.
 #[derive(Clone, Debug)]
 pub struct Release {
-    /// What has to pass before the block is free.
+    /// The fences that must be complete before the block is free.
     pub fences: Vec<Fence>,
-    /// A drop knows no line.
+    /// The line that released it; `None` for a drop.
     pub released_at: Option<&'static Location<'static>>,
-    /// Since the device was opened.
+    /// The time since the device was opened.
     pub when: Duration,
 }
 
-/// How the memory of a block went away.
+/// How the memory of a block ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// It was given back to whom it came from.
+    /// It was returned to its source.
     GivenBack,
-    /// Its context was destroyed, so long after the device was opened.
+    /// Its context was destroyed, this long after the device was opened.
     ContextDestroyed(Duration),
 }
 
-/// How much memory there is in each state. Memory of others, adopted or imported, is not counted.
+/// How much memory is in each state. Adopted and imported memory is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
-    /// Blocks that somebody has.
+    /// Blocks with an owner.
     pub owned_blocks: u64,
-    /// What the owners asked for.
+    /// The bytes that their owners requested.
     pub owned_bytes: u64,
-    /// Blocks whose fences have not all passed.
+    /// Blocks that wait for fences.
     pub released_blocks: u64,
-    /// What the owners had asked for.
+    /// The bytes that their owners had requested.
     pub released_bytes: u64,
-    /// Blocks that nobody has.
+    /// Blocks without an owner.
     pub free_blocks: u64,
-    /// What the driver gave: nobody asks for anything of a free block.
+    /// The bytes that the driver allocated for them.
     pub free_bytes: u64,
-    /// What the driver gave for all of these blocks, in any state.
+    /// The bytes that the driver allocated for all of these blocks, in any state.
     pub held_bytes: u64,
 }

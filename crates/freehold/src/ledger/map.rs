@@ -1,9 +1,8 @@
 //! From an address to the record of the block there. Knows where blocks begin and end, and nothing else of them.
 //!
-//! Two levels of tables lead from the low 47 bits of an address to its page of 2 MiB; a page knows the blocks that
-//! begin in it and the one that lies across its beginning. So an address is answered by three tables and the record,
-//! and a block of 64 MiB is noted in 33 pages at the most. Blocks that are larger, and those above 47 bits, are few:
-//! they are kept in a tree, whatever their size.
+//! A two-level table leads from the low 47 bits of an address to its page of 2 MiB; a page knows the blocks that begin
+//! in it and the one that covers its first address. So a lookup reads three tables and the record, and a block of 64
+//! MiB is listed in at most 33 pages. Larger blocks, and those above 47 bits, are few: they are kept in a tree.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ const LEAF_BITS: u32 = PAGE_BITS + 12;
 /// Addresses from here on are in the tree.
 const ADDRESSES_END: u64 = (LEAVES as u64) << LEAF_BITS;
 
-/// A block of more bytes is in the tree.
+/// Longer blocks are in the tree.
 const PAGED_BYTES_MAX: u64 = 64 << 20;
 
 type Leaf = [Page; LEAF];
@@ -26,9 +25,9 @@ type Leaf = [Page; LEAF];
 #[derive(Debug)]
 pub(super) struct RangeMap {
     leaves: Box<[Option<Box<Leaf>>; LEAVES]>,
-    /// Pages of each leaf that are not empty.
+    /// How many pages of each leaf are not empty.
     used: Box<[u16; LEAVES]>,
-    /// An empty leaf, so that a block that comes and goes alone does not make one each time.
+    /// An empty leaf, so that a single block that comes and goes does not allocate one each time.
     spare_leaf: Option<Box<Leaf>>,
     spares: Spares,
     /// The blocks that are not in pages, by base.
@@ -46,7 +45,7 @@ impl RangeMap {
         }
     }
 
-    /// The block among whose first `bytes` an address is.
+    /// Returns the block whose first `bytes` contain an address.
     #[inline]
     pub(super) fn at<'a>(&self, records: &'a Records, address: u64) -> Option<(u32, &'a Record)> {
         let likely = self.page(address).map_or(NONE, |page| page.likely_at(records, address));
@@ -59,7 +58,7 @@ impl RangeMap {
         self.at_after_all(records, address)
     }
 
-    /// As `at`, where the block that is likely is not the one.
+    /// The slow path of `at`, if the likely block is not the one.
     #[cold]
     fn at_after_all<'a>(&self, records: &'a Records, address: u64) -> Option<(u32, &'a Record)> {
         let paged = self.paged_at_or_before(records, address);
@@ -68,7 +67,7 @@ impl RangeMap {
         at(paged).or_else(|| at(treed()))
     }
 
-    /// The first block that has an address, its capacity included, from `first` to `last`.
+    /// Returns the first block whose capacity overlaps `first..=last`.
     pub(super) fn overlap(&self, records: &Records, first: u64, last: u64) -> Option<u32> {
         let across = self.paged_at_or_before(records, first);
         if across != NONE && records.last(across) >= first {
@@ -86,7 +85,7 @@ impl RangeMap {
         [paged, treed].into_iter().flatten().min_by_key(|&index| records.line(index).base)
     }
 
-    /// Notes a block that overlaps none.
+    /// Inserts a block that overlaps none.
     pub(super) fn insert(&mut self, records: &mut Records, index: u32) {
         let (base, last) = (records.line(index).base, records.last(index));
         if !is_paged(base, last) {
@@ -97,7 +96,7 @@ impl RangeMap {
         self.cover(base, last, index);
     }
 
-    /// Strikes a block that was noted.
+    /// Removes a block.
     pub(super) fn remove(&mut self, records: &mut Records, index: u32) {
         let (base, last) = (records.line(index).base, records.last(index));
         if !is_paged(base, last) {
@@ -108,7 +107,7 @@ impl RangeMap {
         self.cover(base, last, NONE);
     }
 
-    /// Gives a block that was noted another capacity. Where it has more, it overlaps none there.
+    /// Changes the capacity of a block. Added capacity overlaps no block.
     pub(super) fn resize(&mut self, records: &mut Records, index: u32, capacity_bytes: u64) {
         let (base, before) = (records.line(index).base, records.last(index));
         let after = base + (capacity_bytes - 1);
@@ -125,7 +124,8 @@ impl RangeMap {
         records.rest_mut(index).capacity_bytes = capacity_bytes;
     }
 
-    /// The last block of the page of an address that begins there or before, or the one across the page's beginning.
+    /// Returns the last block of an address's page that begins at it or before it, or the one that covers the page's
+    /// first address.
     fn paged_at_or_before(&self, records: &Records, address: u64) -> u32 {
         self.page(address).map_or(NONE, |page| page.at_or_before(records, address))
     }
@@ -136,7 +136,7 @@ impl RangeMap {
         Some(&leaf[(address >> PAGE_BITS) as usize % LEAF])
     }
 
-    /// The first block in pages that begins from `first` to `last`.
+    /// Returns the first block in pages that begins in `first..=last`.
     fn paged_at_or_after(&self, records: &Records, first: u64, last: u64) -> Option<u32> {
         if first >= ADDRESSES_END {
             return None;
@@ -157,7 +157,7 @@ impl RangeMap {
         None
     }
 
-    /// Says which block lies across the beginnings of all pages after that of `base`.
+    /// Sets which block covers the first addresses of all pages after that of `base`.
     fn cover(&mut self, base: u64, last: u64, index: u32) {
         for page in (base >> PAGE_BITS) + 1..=last >> PAGE_BITS {
             self.change(page, |page, _| page.cover = index);
@@ -188,6 +188,6 @@ fn is_paged(base: u64, last: u64) -> bool {
 
 fn boxed<T, const N: usize>(item: impl Fn() -> T) -> Box<[T; N]> {
     let items: Box<[T]> = (0..N).map(|_| item()).collect();
-    let Ok(items) = items.try_into() else { unreachable!("an array has as many items as were made for it") };
+    let Ok(items) = items.try_into() else { unreachable!("the array has the length of its items") };
     items
 }

@@ -1,8 +1,9 @@
-//! The record of who owns which span of device memory, and when it may be used again.
+//! The record of who owns which span of device memory, and when it may be reused.
 //!
-//! A block goes `Owned -> Released{fences}`, or at once to `Free` where there are none, and is forgotten. The ledger decides; it calls no
-//! driver, reads no clock, and does not know in which process it runs. It lives behind a lock that its keeper holds
-//! for a moment: an operation costs about as much as its cache misses, except those that list blocks.
+//! A block goes from `Owned` to `Released` with fences, or directly to `Free` without, and is then forgotten. The
+//! ledger only keeps records: it calls no driver, reads no clock, and does not know which process it runs in. Its owner
+//! keeps it behind a lock that is held briefly: an operation costs about as much as its cache misses, except those that
+//! list blocks.
 
 mod entry;
 mod map;
@@ -22,7 +23,7 @@ use traces::Traces;
 
 /// Who owns which span of device memory.
 ///
-/// A [`BlockId`] whose generation is over is a mistake of the ledger's keeper: except in [`Ledger::owner`] it panics.
+/// A [`BlockId`] whose generation is over is a bug in the caller: every function but [`Ledger::owner`] panics.
 ///
 /// ```
 /// use std::panic::Location;
@@ -40,9 +41,9 @@ use traces::Traces;
 ///     tag: None,
 ///     allocated_at: Location::caller(),
 /// };
-/// let block = ledger.enter(entry).expect("nothing lies there");
+/// let block = ledger.enter(entry).expect("no block lies there");
 /// assert_eq!(ledger.owner_of(0x1063).map(|owner| owner.block), Some(block));
-/// assert_eq!(ledger.owner_of(0x1064), None); // nobody asked for more than 100 bytes
+/// assert_eq!(ledger.owner_of(0x1064), None); // beyond the 100 requested bytes
 /// ```
 #[derive(Debug)]
 pub struct Ledger {
@@ -59,22 +60,22 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// A ledger with no entry.
+    /// Makes an empty ledger.
     pub fn new() -> Self {
         Self { records: Records::new(), map: RangeMap::new(), traces: Traces::new(), stats: LedgerStats::default() }
     }
 
-    /// Enters a block as owned. What is remembered of blocks that are gone gives way to it.
+    /// Records a block as owned. Traces of ended blocks in its span are erased.
     ///
     /// # Errors
     ///
-    /// The span overlaps a block that is not gone, has no bytes, or ends beyond all addresses.
+    /// If the span overlaps a block that still exists, has no bytes, or overflows the address space.
     pub fn enter(&mut self, entry: Entry) -> Result<BlockId, NotEntered> {
         let Entry { base, bytes, capacity_bytes, .. } = entry;
         if bytes == 0 {
             return Err(NotEntered::Empty { base });
         }
-        assert!(bytes <= capacity_bytes, "the driver gave at least what was asked for");
+        assert!(bytes <= capacity_bytes, "the capacity is at least the requested bytes");
         let Some(last) = base.checked_add(capacity_bytes - 1) else {
             return Err(NotEntered::BeyondAddresses { base, bytes: capacity_bytes });
         };
@@ -85,23 +86,23 @@ impl Ledger {
         Ok(self.records.line(index).id(index))
     }
 
-    /// Who owns the block that an address lies in, at its base or further in.
+    /// Returns the owner of the block that contains an address.
     #[inline]
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
         let (index, record) = self.map.at(&self.records, address)?;
         record.owner(index)
     }
 
-    /// Who owns a block, unless the id's generation is over.
+    /// Returns the owner of a block, unless the id's generation is over.
     pub fn owner(&self, block: BlockId) -> Option<Owner> {
         self.records.live(block)?.owner(block.index)
     }
 
-    /// The block that a release of an address would release. Changes nothing.
+    /// Returns the block that a release of an address would release. Changes nothing.
     ///
     /// # Errors
     ///
-    /// The address is no beginning of an owned block of our own.
+    /// If no owned block of the library's own begins at the address.
     pub fn releasable(&self, address: u64) -> Result<BlockId, WrongRelease> {
         let Some((index, record)) = self.map.at(&self.records, address) else {
             return Err(WrongRelease::NeverAllocated { address });
@@ -112,7 +113,7 @@ impl Ledger {
         Err(self.wrong_release(index, address - record.base))
     }
 
-    /// Gives a block up: it is free when all fences have passed, at once where there are none.
+    /// Releases a block: it is free when all fences are complete, or at once if there are none.
     pub fn release(&mut self, block: BlockId, release: Release) {
         let record = self.live_mut(block);
         assert_eq!(record.stage, Stage::Owned, "a block is released by its owner, once");
@@ -128,11 +129,11 @@ impl Ledger {
         self.count(block.index, LedgerStats::add);
     }
 
-    /// Gives an owned block more bytes behind what it has, or fewer. It keeps its id; what it has is all that it asked for.
+    /// Resizes an owned block at its end. It keeps its id, and its capacity equals its bytes afterwards.
     ///
     /// # Errors
     ///
-    /// As of [`Ledger::enter`]; the block is as it was.
+    /// Those of [`Ledger::enter`]; the block is unchanged.
     pub fn resize(&mut self, block: BlockId, bytes: u64) -> Result<(), NotEntered> {
         let record = self.live_mut(block);
         assert_eq!(record.stage, Stage::Owned, "a block is resized by its owner");
@@ -156,8 +157,8 @@ impl Ledger {
 
     /// Notes that the memory of a block is gone, whatever its state was. The id is over.
     ///
-    /// The 65,536 blocks that went last are remembered until their addresses are entered again, so that a late release
-    /// is told what happened. Adopted memory that is given back is not: it may well be alive where it came from.
+    /// The last 65,536 ended blocks are remembered until their addresses are recorded again, so that a late release can
+    /// be explained. Adopted memory that is returned is not remembered: it may still exist where it came from.
     pub fn forget(&mut self, block: BlockId, why: Gone) {
         self.live_mut(block);
         self.count(block.index, LedgerStats::subtract);
@@ -181,7 +182,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a context was destroyed and all of its blocks with it, of any kind and state: these, by base.
+    /// Notes that a context was destroyed with all of its blocks, of any kind and state. Returns them, by base.
     pub fn end_context(&mut self, context: ContextId, when: Duration) -> Vec<BlockId> {
         let of_context = |record: &Record| record.context == context;
         let blocks: Vec<BlockId> = self.list(of_context).into_iter().map(|owner| owner.block).collect();
@@ -191,22 +192,22 @@ impl Ledger {
         blocks
     }
 
-    /// The owned blocks of our own, by base.
+    /// Returns the owned blocks of the library's own, by base.
     pub fn owned(&self) -> Vec<Owner> {
         self.list(is_owned)
     }
 
-    /// How much there is in each state, without counting it anew.
+    /// Returns how much memory is in each state, from running counters.
     pub fn stats(&self) -> LedgerStats {
         self.stats
     }
 
     fn live_mut(&mut self, block: BlockId) -> &mut Record {
-        assert!(self.records.live(block).is_some(), "a block is changed while its id's generation lasts");
+        assert!(self.records.live(block).is_some(), "the id's generation is over");
         self.records.line_mut(block.index)
     }
 
-    /// The blocks that are not gone and meet a condition, by base.
+    /// Returns the existing blocks that meet a condition, by base.
     fn list(&self, condition: impl Fn(&Record) -> bool) -> Vec<Owner> {
         let chosen = self.records.iter().filter(|(_, record)| condition(record));
         let mut owners: Vec<Owner> = chosen.filter_map(|(index, record)| record.owner(index)).collect();
@@ -214,7 +215,7 @@ impl Ledger {
         owners
     }
 
-    /// Erases what is remembered of blocks that were in a span, if no block that is not gone is there.
+    /// Erases the traces of ended blocks in a span, if no existing block is there.
     fn clear(&mut self, first: u64, last: u64) -> Result<(), NotEntered> {
         let mut met = self.map.overlap(&self.records, first, last);
         let lone = met;
@@ -234,9 +235,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Forgets that a block was there.
+    /// Erases the trace of a block.
     fn erase(&mut self, index: u32) {
-        assert!(self.records.line(index).is_trace(), "only what is gone is erased");
+        assert!(self.records.line(index).is_trace(), "only traces are erased");
         self.traces.remove(&mut self.records, index);
         self.map.remove(&mut self.records, index);
         self.records.vacate(index);
@@ -249,7 +250,7 @@ impl Ledger {
         }
     }
 
-    /// What is wrong with a release at an offset into a block that is not to be released so.
+    /// Returns what is wrong with a release at an offset into a block that cannot be released that way.
     fn wrong_release(&self, index: u32, offset_bytes: u64) -> WrongRelease {
         let record = self.records.line(index);
         let rest = self.records.rest(index);
@@ -260,7 +261,7 @@ impl Ledger {
             (Some(of), Kind::Adopted) => WrongRelease::Adopted { of },
             (Some(of), Kind::Imported) => WrongRelease::Imported { of },
             (None, _) if record.stage == Stage::ContextDestroyed => {
-                let when = rest.when().expect("a block that went with its context has the time of it");
+                let when = rest.when().expect("a block that ended with its context has its time");
                 WrongRelease::ContextDestroyed { base, bytes, allocated_at, when, offset_bytes }
             }
             (None, _) => {
@@ -290,13 +291,13 @@ impl LedgerStats {
         self.held_bytes -= capacity_bytes;
     }
 
-    /// The counters of a stage, and how many bytes of a block count there.
+    /// Returns the counters of a stage, and how many bytes of a block count there.
     fn of(&mut self, stage: Stage, bytes: u64, capacity_bytes: u64) -> (&mut u64, &mut u64, u64) {
         match stage {
             Stage::Owned => (&mut self.owned_blocks, &mut self.owned_bytes, bytes),
             Stage::Released => (&mut self.released_blocks, &mut self.released_bytes, bytes),
             Stage::Free => (&mut self.free_blocks, &mut self.free_bytes, capacity_bytes),
-            Stage::Vacant | Stage::GivenBack | Stage::ContextDestroyed => unreachable!("what is gone is not counted"),
+            Stage::Vacant | Stage::GivenBack | Stage::ContextDestroyed => unreachable!("traces are not counted"),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Which blocks begin in 2 MiB of addresses, and which one lies across their beginning. Knows one page only.
+//! Which blocks begin in 2 MiB of addresses, and which one covers their first address. Knows one page only.
 //!
 //! A page is 64 groups of 64 granules of 512 bytes. A group is one cache line: a bit for each granule in which a block
 //! begins, the heads of those granules, and the last head of the groups before. A head is the block that begins last in
-//! its granule; the others follow as its siblings, in descending order. So the page, one group and the record answer
-//! for an address, and no jump depends on what the group says. A page in which one block begins has no groups at all.
+//! its granule; the others follow as its siblings, in descending order. So a lookup reads the page, one group and the
+//! record, and no branch depends on the group's content. A page in which one block begins has no groups at all.
 
 use std::hint::select_unpredictable;
 
@@ -13,13 +13,14 @@ pub(super) const PAGE_BITS: u32 = 21;
 const GRANULE_BITS: u32 = 9;
 const GROUPS: usize = 64;
 
-/// Heads that fit a cache line beside the bits.
+/// Heads that fit in a cache line beside the bits.
 const FEW: usize = 12;
 
-/// A group with many heads becomes one with few at this count: well below `FEW`, so that it does not go to and fro.
+/// A group with many heads becomes one with few at this count: well below `FEW`, so that it does not switch back and
+/// forth.
 const FEW_AGAIN: u32 = 6;
 
-/// Tables of groups that are kept for pages to come.
+/// How many tables of groups are kept for reuse.
 const SPARES_MAX: usize = 16;
 
 type Groups = [Group; GROUPS];
@@ -28,15 +29,16 @@ type Groups = [Group; GROUPS];
 pub(super) struct Page {
     /// The groups in which blocks begin.
     summary: Summary,
-    /// The block that began in an earlier page and lies at the first address of this one.
+    /// The block that began in an earlier page and covers the first address of this one.
     pub(super) cover: u32,
-    /// The block that begins here, where there are no groups.
+    /// The block that begins here, if there are no groups.
     sole: u32,
     groups: Option<Box<Groups>>,
 }
 
-/// A set of groups, the first in the highest bit: so the last one up to a group is a count of trailing zeros. One of
-/// leading zeros is `bsr`, which waits for what its register held before: there, the answer for the address before.
+/// A set of groups, the first in the highest bit: so the last group up to one is a count of trailing zeros. A count of
+/// leading zeros is `bsr`, which depends on the previous value of its register: there, the result of the previous
+/// lookup.
 #[derive(Clone, Copy, Debug)]
 struct Summary(u64);
 
@@ -49,7 +51,7 @@ struct Group {
 
 const _: () = assert!(size_of::<Group>() == 64, "a group is one cache line");
 
-/// The heads of a group, after the last head of the groups before, which means nothing in an empty group.
+/// The heads of a group, after the last head of the groups before, which is meaningless in an empty group.
 #[derive(Debug)]
 enum Heads {
     /// In the order of their granules, without gaps.
@@ -69,8 +71,9 @@ impl Page {
         self.cover == NONE && self.sole == NONE && self.groups.is_none()
     }
 
-    /// The block that begins last in the granule of an address or before it, or else the one across the page's beginning.
-    /// Where the page has groups this looks at no record: whoever asks does, and nothing else has to wait for it.
+    /// Returns the block that begins last in the granule of an address or before it, or else the one that covers the
+    /// page's first address. If the page has groups, this reads no record: the caller does, and nothing else has to
+    /// wait for it.
     #[inline]
     pub(super) fn likely_at(&self, records: &Records, address: u64) -> u32 {
         let Some(groups) = &self.groups else { return self.sole_or_cover(records, address) };
@@ -81,7 +84,8 @@ impl Page {
         if found == NONE { self.cover } else { found }
     }
 
-    /// The last block that begins in this page at an address or before it, or else the one across its beginning.
+    /// Returns the last block that begins in this page at an address or before it, or else the one that covers its
+    /// first address.
     pub(super) fn at_or_before(&self, records: &Records, address: u64) -> u32 {
         let likely = self.likely_at(records, address);
         match &self.groups {
@@ -98,7 +102,7 @@ impl Page {
         if begun { self.sole } else { self.cover }
     }
 
-    /// As `at_or_before`, where the head of the address's own granule begins after it.
+    /// Like `at_or_before`, if the head of the address's own granule begins after it.
     #[cold]
     fn within_granule(&self, records: &Records, group: &Group, address: u64) -> u32 {
         let (_, bit) = place(address);
@@ -110,7 +114,7 @@ impl Page {
         if found == NONE { self.cover } else { found }
     }
 
-    /// The first block that begins in this page at an address of it or after it.
+    /// Returns the first block that begins in this page at an address or after it.
     pub(super) fn at_or_after(&self, records: &Records, address: u64) -> u32 {
         let Some(groups) = &self.groups else {
             let to_come = self.sole != NONE && records.line(self.sole).base >= address;
@@ -133,7 +137,7 @@ impl Page {
         sibling_at_or_after(records, group.head(group.starts.trailing_zeros()), address)
     }
 
-    /// Notes a block that begins here and at whose base none does.
+    /// Inserts a block that begins here, at a base where none does.
     pub(super) fn insert(&mut self, records: &mut Records, spares: &mut Spares, index: u32) {
         if self.groups.is_none() {
             if self.sole == NONE {
@@ -147,7 +151,7 @@ impl Page {
         self.insert_in_group(records, index);
     }
 
-    /// Strikes a block that was noted here.
+    /// Removes a block.
     pub(super) fn remove(&mut self, records: &mut Records, spares: &mut Spares, index: u32) {
         let Some(groups) = &mut self.groups else {
             assert_eq!(self.sole, index, "a block is removed from the page in which it begins");
@@ -179,7 +183,7 @@ impl Page {
     }
 
     fn insert_in_group(&mut self, records: &mut Records, index: u32) {
-        let groups = self.groups.as_mut().expect("a page has groups before a block is noted in one");
+        let groups = self.groups.as_mut().expect("a page has groups before a block is inserted in one");
         let base = records.line(index).base;
         let (group, bit) = place(base);
         records.rest_mut(index).sibling = NONE;
@@ -210,7 +214,7 @@ impl Page {
     }
 }
 
-/// Tells the next group in which blocks begin which head is the last before it, now that one of `group` changed.
+/// Updates the last head before the next group in which blocks begin, after one of `group` changed.
 fn tell_next(groups: &mut Groups, summary: Summary, group: usize) {
     if let Some(next) = summary.next_after(group) {
         *groups[next].before_mut() = groups[group].upto(63);
@@ -245,12 +249,12 @@ impl Summary {
 impl Group {
     const EMPTY: Self = Self { starts: 0, heads: Heads::Few([NONE; 1 + FEW]) };
 
-    /// How many granules before that of `bit` have heads.
+    /// Returns how many granules before that of `bit` have heads.
     fn rank(&self, bit: u32) -> usize {
         (self.starts & ((1 << bit) - 1)).count_ones() as usize
     }
 
-    /// The last head up to the granule of `bit`, or else the last of the groups before.
+    /// Returns the last head up to the granule of `bit`, or else the last of the groups before.
     #[inline]
     fn upto(&self, bit: u32) -> u32 {
         let starts = self.starts & (u64::MAX >> (63 - bit));
@@ -260,7 +264,7 @@ impl Group {
         }
     }
 
-    /// The head of a granule that has one.
+    /// Returns the head of a granule that has one.
     fn head(&self, bit: u32) -> u32 {
         self.upto(bit)
     }
@@ -311,7 +315,7 @@ impl Group {
         }
     }
 
-    /// Takes the head from a granule.
+    /// Removes the head of a granule.
     fn remove(&mut self, bit: u32) {
         let rank = self.rank(bit);
         let count = self.starts.count_ones();
@@ -335,7 +339,7 @@ impl Spares {
     fn take(&mut self) -> Box<Groups> {
         self.0.pop().unwrap_or_else(|| {
             let groups: Box<[Group]> = (0..GROUPS).map(|_| Group::EMPTY).collect();
-            let Ok(groups) = groups.try_into() else { unreachable!("a table has as many groups as were made for it") };
+            let Ok(groups) = groups.try_into() else { unreachable!("the table has the length of its groups") };
             groups
         })
     }
@@ -348,14 +352,14 @@ impl Spares {
     }
 }
 
-/// The group and the granule within it of an address.
+/// Returns the group of an address and the granule within it.
 #[inline]
 fn place(address: u64) -> (usize, u32) {
     let granule = (address >> GRANULE_BITS) as u32;
     ((granule / 64) as usize % GROUPS, granule % 64)
 }
 
-/// The bits that are set, lowest first.
+/// Returns the bits that are set, lowest first.
 fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = word.checked_ilog2().map(|_| word.trailing_zeros())?;
@@ -364,7 +368,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The last of a granule that begins at an address or before it.
+/// Returns the last block of a granule that begins at an address or before it.
 #[inline]
 fn sibling_at_or_before(records: &Records, head: u32, address: u64) -> u32 {
     let mut found = head;
@@ -374,7 +378,7 @@ fn sibling_at_or_before(records: &Records, head: u32, address: u64) -> u32 {
     found
 }
 
-/// The first of a granule that begins at an address or after it.
+/// Returns the first block of a granule that begins at an address or after it.
 fn sibling_at_or_after(records: &Records, head: u32, address: u64) -> u32 {
     let (mut found, mut next) = (NONE, head);
     while next != NONE && records.line(next).base >= address {
@@ -383,7 +387,7 @@ fn sibling_at_or_after(records: &Records, head: u32, address: u64) -> u32 {
     found
 }
 
-/// The one of a granule whose next sibling is `index`.
+/// Returns the block of a granule whose next sibling is `index`.
 fn sibling_before(records: &Records, head: u32, index: u32) -> u32 {
     let mut before = head;
     while records.rest(before).sibling != index {

@@ -1,7 +1,7 @@
-//! The records of blocks and where they are kept. Knows nothing of addresses or of what follows what.
+//! The storage of the records of blocks. Knows nothing of addresses or of allowed transitions.
 //!
-//! A record is two cache lines, kept apart: what `owner_of` answers, and the rest. Records lie in chunks that never
-//! move, so that the millionth block costs no more than the first.
+//! A record is two cache lines, stored separately: what `owner_of` needs, and the rest. Records lie in chunks that
+//! never move, so that the millionth block costs no more than the first.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::entry::{BlockId, ContextId, Entry, Fence, Kind, Owner, State, StreamId};
 
-/// The index of no record.
+/// Marks the absence of a record.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Records in a chunk: 64 KiB of lines.
 const CHUNK: usize = 1024;
 
-/// Where a record stands. The last two are traces: the block is gone, and only a late release asks for it.
+/// The stage of a record. The last two are traces: the block is gone, and only a late release looks it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Vacant,
@@ -26,7 +26,7 @@ pub(super) enum Stage {
     ContextDestroyed,
 }
 
-/// What `owner_of` answers, in one cache line.
+/// What `owner_of` needs, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Record {
@@ -35,11 +35,11 @@ pub(super) struct Record {
     pub(super) tag: Option<Arc<str>>,
     pub(super) allocated_at: &'static Location<'static>,
     pub(super) context: ContextId,
-    /// Means nothing where `streamless`: an `Option` would not fit.
+    /// Meaningless if `streamless`: an `Option` would not fit.
     stream: StreamId,
     pub(super) process: u32,
     pub(super) generation: u32,
-    /// The fences of a released block that are left.
+    /// How many fences a released block still waits for.
     pub(super) waiting_for: u32,
     pub(super) kind: Kind,
     pub(super) stage: Stage,
@@ -55,7 +55,7 @@ pub(super) struct Rest {
     pub(super) capacity_bytes: u64,
     pub(super) fences: Vec<Fence>,
     pub(super) released_at: Option<&'static Location<'static>>,
-    /// When the block was released or went with its context; `NEVER` where neither happened.
+    /// When the block was released or ended with its context; `NEVER` if neither happened.
     when_ns: u64,
     /// The record with the next lower base that begins in the same granule.
     pub(super) sibling: u32,
@@ -88,7 +88,7 @@ impl Record {
         matches!(self.stage, Stage::GivenBack | Stage::ContextDestroyed)
     }
 
-    /// Who owns the block; nobody owns what is gone.
+    /// Returns the owner of the block, or `None` for a trace.
     #[inline]
     pub(super) fn owner(&self, index: u32) -> Option<Owner> {
         let state = if self.stage == Stage::Owned { State::Owned } else { self.unowned_state()? };
@@ -106,8 +106,8 @@ impl Record {
         })
     }
 
-    /// The state of a block that was given up and is not gone. Apart, because `owner_of` waits for memory, and the fewer
-    /// instructions it is, the more of them a processor has under way meanwhile.
+    /// Returns the state of a block that was released and still exists. Not inlined, because `owner_of` waits for
+    /// memory, and the fewer instructions it has, the more lookups a processor can overlap.
     #[inline(never)]
     fn unowned_state(&self) -> Option<State> {
         match self.stage {
@@ -144,7 +144,7 @@ impl Rest {
         (self.when_ns != NEVER).then(|| Duration::from_nanos(self.when_ns))
     }
 
-    /// Longer than 584 years is as long as that.
+    /// Durations beyond 584 years saturate.
     pub(super) fn set_when(&mut self, when: Duration) {
         self.when_ns = u64::try_from(when.as_nanos()).unwrap_or(NEVER - 1);
     }
@@ -203,12 +203,12 @@ impl Records {
         &mut self.rests[index as usize / CHUNK][index as usize % CHUNK]
     }
 
-    /// The last address of the block, its capacity included.
+    /// Returns the last address of the block's capacity.
     pub(super) fn last(&self, index: u32) -> u64 {
         self.line(index).base + (self.rest(index).capacity_bytes - 1)
     }
 
-    /// The live block of an id, if the id's generation is not over.
+    /// Returns the record of an id, if the id's generation is not over.
     pub(super) fn live(&self, block: BlockId) -> Option<&Record> {
         if block.index >= self.used {
             return None;
@@ -218,7 +218,7 @@ impl Records {
         (live && record.generation == block.generation).then_some(record)
     }
 
-    /// All records that were ever in use, vacant ones and traces among them.
+    /// Returns all records that were ever in use, including vacant ones and traces.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Record)> {
         (0..self.used).zip(self.lines.iter().flat_map(|chunk| chunk.iter()))
     }
@@ -244,7 +244,7 @@ impl Records {
         index
     }
 
-    /// Lets the record be used for another block.
+    /// Frees the record for another block.
     pub(super) fn vacate(&mut self, index: u32) {
         self.line_mut(index).stage = Stage::Vacant;
         self.rest_mut(index).newer = self.vacant;
@@ -270,6 +270,6 @@ impl Records {
 
 fn chunk<T>(vacant: fn() -> T) -> Box<[T; CHUNK]> {
     let items: Box<[T]> = (0..CHUNK).map(|_| vacant()).collect();
-    let Ok(items) = items.try_into() else { unreachable!("a chunk has as many records as were made for it") };
+    let Ok(items) = items.try_into() else { unreachable!("the chunk has the length of its records") };
     items
 }

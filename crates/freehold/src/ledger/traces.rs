@@ -1,8 +1,8 @@
-//! The blocks that are gone, oldest first: a list through their records. Knows nothing of addresses.
+//! The traces of ended blocks, oldest first: a list linked through their records. Knows nothing of addresses.
 
 use super::record::{NONE, Records};
 
-/// How many blocks that are gone are remembered.
+/// How many ended blocks are remembered.
 pub(super) const TRACES_MAX: u32 = 65_536;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Traces {
         Self { oldest: NONE, newest: NONE, count: 0 }
     }
 
-    /// The one to be forgotten, if there are too many.
+    /// Returns the trace to erase, if there are too many.
     pub(super) fn excess(&self) -> Option<u32> {
         (self.count > TRACES_MAX).then_some(self.oldest)
     }

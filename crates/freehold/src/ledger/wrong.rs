@@ -1,4 +1,4 @@
-//! What a caller is told who releases, or enters, what cannot be. Knows nothing of how entries are kept.
+//! Errors of wrong releases and wrong entries. Knows nothing of how entries are stored.
 
 use std::fmt;
 use std::panic::Location;
@@ -24,12 +24,12 @@ use super::entry::Owner;
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongRelease {
-    /// The address lies within a block.
+    /// The address lies inside a block.
     #[error("{offset_bytes} bytes into {of}: release the block by its first address")]
     Interior {
-        /// The block that it lies in.
+        /// The block that contains it.
         of: Box<Owner>,
-        /// How far into it.
+        /// The offset in the block.
         offset_bytes: u64,
     },
     /// The block was released before.
@@ -42,16 +42,16 @@ pub enum WrongRelease {
     AlreadyReleased {
         /// The first address of the block.
         base: u64,
-        /// How long it was.
+        /// Its length.
         bytes: u64,
-        /// The line that asked for it.
+        /// The line that allocated it.
         allocated_at: &'static Location<'static>,
-        /// A drop knows no line.
+        /// The line that released it; `None` for a drop.
         released_at: Option<&'static Location<'static>>,
-        /// Since the device was opened. Unknown of a block that was given back and never released, and of most that were dropped:
-        /// a drop asks no clock.
+        /// The time since the device was opened. Unknown for a block that was returned and never released, and for most
+        /// that were dropped: a drop reads no clock.
         when: Option<Duration>,
-        /// How far into it the address lies.
+        /// The offset of the address in the block.
         offset_bytes: u64,
     },
     /// No block ever began there.
@@ -60,7 +60,7 @@ pub enum WrongRelease {
         /// The address.
         address: u64,
     },
-    /// Memory of others, which was entered into the ledger.
+    /// Foreign memory that was recorded in the ledger.
     #[error("{of} is foreign memory: release it where it was allocated")]
     Adopted {
         /// What lies there.
@@ -72,7 +72,7 @@ pub enum WrongRelease {
         /// What lies there.
         of: Box<Owner>,
     },
-    /// The block went with its context.
+    /// The block ended with its context.
     #[error(
         "{}gone with their context{}: release blocks before their context is destroyed",
         Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at },
@@ -81,39 +81,39 @@ pub enum WrongRelease {
     ContextDestroyed {
         /// The first address of the block.
         base: u64,
-        /// How long it was.
+        /// Its length.
         bytes: u64,
-        /// The line that asked for it.
+        /// The line that allocated it.
         allocated_at: &'static Location<'static>,
-        /// Since the device was opened.
+        /// The time since the device was opened.
         when: Duration,
-        /// How far into it the address lies.
+        /// The offset of the address in the block.
         offset_bytes: u64,
     },
-    /// Made by those who know of handles.
+    /// The block is owned by a handle. Returned by callers that know of handles.
     #[error("{of} is owned by a handle: drop the handle, or call `into_address` first")]
     Held {
         /// The block.
         of: Box<Owner>,
     },
-    /// Made by those who know in which process they run.
+    /// The block belongs to the process that this one was forked from. Returned by callers that know their process.
     #[error("{address:#x} belongs to process {process}, which this process was forked from: release it there")]
     ForkedChild {
         /// The address.
         address: u64,
-        /// The process whose it is.
+        /// The process that owns it.
         process: u32,
     },
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the message, for a `main` that returns the error, and for `unwrap`.
 impl fmt::Debug for WrongRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Why a span cannot be entered.
+/// Why a span cannot be recorded.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -133,12 +133,12 @@ pub enum NotEntered {
     Overlap {
         /// The first address.
         base: u64,
-        /// How long it was to be.
+        /// The length requested.
         bytes: u64,
         /// What lies there.
         with: Box<Owner>,
     },
-    /// A pool of the device has addresses there, and all memory at them.
+    /// The addresses, and all memory there, belong to a pool of the device.
     #[error(
         "{bytes} bytes at {base:#x} are not foreign memory: {address:#x} belongs to the device's pool{}",
         in_block(block)
@@ -146,11 +146,11 @@ pub enum NotEntered {
     OfPool {
         /// The first address.
         base: u64,
-        /// How long it was to be.
+        /// The length requested.
         bytes: u64,
-        /// The first address that is the pool's.
+        /// The first address that belongs to the pool.
         address: u64,
-        /// The block that lies there, if one does.
+        /// The block there, if any.
         block: Option<Box<Owner>>,
     },
     /// It has no bytes.
@@ -164,7 +164,7 @@ pub enum NotEntered {
     BeyondAddresses {
         /// The first address.
         base: u64,
-        /// How long it was to be.
+        /// The length requested.
         bytes: u64,
     },
 }
@@ -173,14 +173,14 @@ fn in_block(block: &Option<Box<Owner>>) -> String {
     block.as_ref().map_or_else(String::new, |owner| format!(", in {owner}"))
 }
 
-/// The sentence: what `main` prints that returns it, and `unwrap`.
+/// Prints the message, for a `main` that returns the error, and for `unwrap`.
 impl fmt::Debug for NotEntered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A block that is no longer there, as the subject of a sentence, with its verb.
+/// An ended block as the subject of a sentence, with its verb.
 struct Span<'a> {
     base: u64,
     bytes: u64,
@@ -198,7 +198,7 @@ impl fmt::Display for Span<'_> {
     }
 }
 
-/// Where imported memory comes from, if that is known.
+/// The origin of imported memory, if known.
 struct Origin(u32);
 
 impl fmt::Display for Origin {
