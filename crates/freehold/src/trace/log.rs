@@ -1,7 +1,7 @@
-//! The log of a recording: what is known of each use by now, and where it is written.
+//! The log of a recording: what is known of each use so far, and where it is written.
 //!
-//! Times of the device come from events before and after each use, as distances from an event of the same context whose
-//! time on the host is known. A release took effect when the last use of its block had ended.
+//! Device times come from events before and after each use, as distances from an event of the same context with a known
+//! host time. A release took effect when the last use of its block had ended.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque, btree_map};
@@ -25,10 +25,10 @@ use crate::ledger::{ContextId, StreamId};
 use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_state::StreamState;
 
-/// The driver tells distances in milliseconds of 24 bits: from farther away they would be less exact than a microsecond.
+/// The driver reports distances in milliseconds with 24 bits: larger distances would be less exact than a microsecond.
 const DISTANCE_MAX: Duration = Duration::from_secs(4);
 
-/// It is looked which uses have ended after so many at the latest.
+/// After how many uses, at the latest, their events are polled.
 const USES_TO_POLL: u32 = 64;
 
 /// The rows of streams come after those of threads.
@@ -44,17 +44,17 @@ pub(super) struct Log {
     clocks: HashMap<ContextId, Clock>,
     spare: HashMap<ContextId, Vec<Event>>,
     pending: BTreeMap<StreamId, VecDeque<Pending>>,
-    /// The block that lies at an address now.
+    /// The block that is at an address now.
     living: HashMap<u64, u64>,
     lives: BTreeMap<u64, Life>,
     last_life: u64,
-    /// Uses since it was last looked which have ended.
+    /// Uses since the last poll.
     since_poll: u32,
-    /// Events of `tracing` that were not emitted yet: a subscriber may call the library, which may take the log's lock.
+    /// `tracing` events that were not emitted yet: a subscriber may call the library, which may take the log's lock.
     untold: Vec<Told>,
 }
 
-/// Emits an event of `tracing`.
+/// Emits a `tracing` event.
 pub(super) struct Told(Box<dyn FnOnce() + Send>);
 
 impl Told {
@@ -74,11 +74,11 @@ struct Trace {
     path: PathBuf,
     file: TraceFile<BufWriter<File>>,
     rows: Vec<Thread>,
-    /// The first failure. What comes after it is not written.
+    /// The first failure. Nothing is written after it.
     failure: Option<io::ErrorKind>,
 }
 
-/// An event that has passed, or passes at once, and its time.
+/// An event that is complete, or completes at once, and its time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     event: Event,
@@ -86,14 +86,14 @@ struct Clock {
 }
 
 impl Clock {
-    /// The time so many milliseconds after the event, or before it.
+    /// Returns the time this many milliseconds after the event, or before it if negative.
     fn after(&self, elapsed_ms: f64) -> Duration {
         let distance = Duration::from_secs_f64(elapsed_ms.abs() / 1e3);
         if elapsed_ms < 0.0 { self.at.saturating_sub(distance) } else { self.at + distance }
     }
 }
 
-/// What was put into a stream.
+/// An operation that was submitted to a stream.
 #[derive(Debug)]
 pub(super) struct Use {
     pub(super) name: Arc<str>,
@@ -111,11 +111,11 @@ struct Pending {
     lives: Vec<u64>,
 }
 
-/// The time of a block from its allocation to the effect of its release.
+/// The life of a block, from its allocation to the effect of its release.
 #[derive(Debug)]
 struct Life {
     name: String,
-    /// The home of the block, in whose order it is released.
+    /// The block's own stream, in whose order it is released.
     stream: StreamId,
     began: Duration,
     pending_uses: u32,
@@ -123,19 +123,19 @@ struct Life {
     released: Option<(Duration, Option<&'static Location<'static>>)>,
 }
 
-/// What a block was allocated as.
+/// How a block was allocated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocation<'a> {
     pub(crate) base: u64,
     pub(crate) bytes: usize,
     pub(crate) tag: Option<&'a str>,
     pub(crate) at: &'static Location<'static>,
-    /// Whether the pool had the memory.
+    /// Whether the memory came from the pool.
     pub(crate) is_reuse: bool,
     pub(crate) asked: Duration,
 }
 
-/// A use whose beginning was put into its stream.
+/// A use whose start event was recorded in its stream.
 #[derive(Debug)]
 pub(crate) struct Begun {
     start: Event,
@@ -163,7 +163,7 @@ impl Log {
         log
     }
 
-    /// The events to emit once nothing is locked.
+    /// Takes the events to emit once nothing is locked.
     pub(super) fn take_untold(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.untold)
     }
@@ -221,7 +221,7 @@ impl Log {
         self.end_life(id);
     }
 
-    /// From so many bytes to so many.
+    /// Records a change from the first size to the second.
     pub(super) fn resized(&mut self, base: u64, bytes: [u64; 2], asked: Duration, effect: Duration, stats: PoolStats) {
         let [had_bytes, bytes] = bytes;
         let verb = if bytes > had_bytes { "grow" } else { "shrink" };
@@ -244,7 +244,7 @@ impl Log {
         self.write(|file| file.slice(row, &format!("{what} module {module:#x}"), asked, effect, &[]));
     }
 
-    /// Nothing where the device does not tell the time.
+    /// Returns `None` if the device does not report times.
     pub(super) fn begin_use(
         &mut self,
         context_state: &ContextState,
@@ -258,7 +258,7 @@ impl Log {
         }
         let start = self.event(timing, context_state.id)?;
         let end = self.event(timing, context_state.id).inspect_err(|_| self.keep(context_state.id, start))?;
-        // SAFETY: whoever puts work in holds the stream; the event is the log's own.
+        // SAFETY: the thread that submits work holds the stream; the event is the log's own.
         if let Err(error) = unsafe { backend.record(start, stream_state.raw) } {
             self.keep(context_state.id, start);
             self.keep(context_state.id, end);
@@ -295,13 +295,13 @@ impl Log {
         Ok(())
     }
 
-    /// Looks which uses have ended now and then, so that their events are used again.
+    /// Polls the uses now and then, so that their events can be reused.
     pub(super) fn poll_if_many(&mut self, backend: &dyn Backend) -> Driver<()> {
         self.since_poll += 1;
         if self.since_poll < USES_TO_POLL { Ok(()) } else { self.poll(backend) }
     }
 
-    /// Notes the times of all uses that have ended.
+    /// Records the times of all uses that have ended.
     pub(super) fn poll(&mut self, backend: &dyn Backend) -> Driver<()> {
         self.since_poll = 0;
         // Without it nothing is pending.
@@ -309,7 +309,7 @@ impl Log {
         let streams: Vec<StreamId> = self.pending.keys().copied().collect();
         for stream in streams {
             while let Some(first) = self.pending.get(&stream).and_then(VecDeque::front) {
-                // SAFETY: the event is the log's own; those of a context that goes are forgotten before.
+                // SAFETY: the event is the log's own; those of a context that is destroyed are forgotten before.
                 if !unsafe { backend.is_complete(first.begun.end) }? {
                     break;
                 }
@@ -330,7 +330,7 @@ impl Log {
         self.pending.retain(|_, pending| pending.front().is_none_or(|first| first.what.context != context));
     }
 
-    /// Ends all lives, and the file. Without a driver the events are left to the end of the process.
+    /// Ends all lives, and the file. Without a driver the events stay until the process ends.
     pub(super) fn finish(mut self, backend: Option<&dyn Backend>, now: Duration) -> Result<()> {
         let ids: Vec<u64> = self.lives.keys().copied().collect();
         let process = self.process;
@@ -356,7 +356,7 @@ impl Log {
         Ok(destroyed?)
     }
 
-    /// Gives the file all that was written to it.
+    /// Flushes the file.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.write(TraceFile::flush);
         match &self.trace {
@@ -425,7 +425,7 @@ impl Log {
         self.write(|file| file.counter(process, "device memory, bytes", at, &values));
     }
 
-    /// When a use began and ended on the device.
+    /// Returns when a use began and ended on the device.
     fn times(&self, timing: &dyn Timing, pending: &Pending) -> Driver<(Duration, Duration)> {
         let clock = self.clocks[&pending.what.context];
         // SAFETY: both events tell the time, and are the log's own.
@@ -433,7 +433,7 @@ impl Log {
         Ok((since(pending.begun.start)?, since(pending.begun.end)?))
     }
 
-    /// Measures from the end of a use from now on, where the event that was measured from is too far away.
+    /// Uses the end of a use as the new reference event, if the old one is too far away.
     fn wind(&mut self, ended: &mut Pending, ended_at: Duration) {
         if let Some(clock) = self.clocks.get_mut(&ended.what.context)
             && ended_at.saturating_sub(clock.at) > DISTANCE_MAX
@@ -490,14 +490,14 @@ fn write(trace: &mut Option<Trace>, event: impl FnOnce(&mut TraceFile<BufWriter<
     }
 }
 
-/// An event in a stream that has nothing else to do: it passes at once.
+/// Returns an event in an otherwise idle stream: it completes at once.
 fn passed_event(backend: &dyn Backend, timing: &dyn Timing) -> Driver<Event> {
     let idle = backend.create_stream()?;
     let made = timing.create_timed_event();
     // SAFETY: both were made above.
     let recorded = made.and_then(|event| match unsafe { backend.record(event, idle) } {
         Ok(()) => Ok(event),
-        // SAFETY: it was made above, and nobody knows of it.
+        // SAFETY: it was created above, and nothing else uses it.
         Err(error) => unsafe { backend.destroy_event(event) }.and(Err(error)),
     });
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! The recording of a device: what happened when, and the file that it is written to. Without the feature `timeline`, nothing.
+//! The recording of a device's timeline, and the file that it is written to.
 
 #[cfg(not(feature = "timeline"))]
 mod disabled;

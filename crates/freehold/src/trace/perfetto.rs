@@ -1,12 +1,12 @@
-//! A writer of trace files that Perfetto (ui.perfetto.dev) and `chrome://tracing` open: the JSON array of Chrome's trace
+//! A writer of trace files that Perfetto (ui.perfetto.dev) and `chrome://tracing` open: a JSON array of Chrome's trace
 //! events, one event a line.
 //!
-//! Events are written as they come and none is kept, so a trace may be longer than memory. The format lets the closing
-//! bracket be missing, and a comma stands before an event and not after it: a file whose writer was killed opens with
-//! all that had reached it.
+//! Events are written as they come and none is kept, so a trace may be longer than memory. The format allows the
+//! closing bracket to be missing, and the comma precedes an event: a file whose writer was killed opens with everything
+//! that had reached it.
 //!
-//! This file owns the format alone. It knows no clock and nothing of what is traced: times are given, as durations since
-//! whatever moment the caller takes for zero.
+//! This file owns the format only. It knows no clock and nothing of what is traced: times are durations since a moment
+//! that the caller chooses.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -14,31 +14,31 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A row of a process: what it holds are slices, one within the other.
+/// A row of a process, which holds nested slices.
 ///
-/// Perfetto looks threads up by their number alone, and takes what names no thread, as spans and counters, for the thread
-/// with the process's number. So a main thread's number is its process's, as in Linux, and no other thread of the
-/// file has the number of a process or of another thread.
+/// Perfetto looks threads up by their number alone, and assigns what names no thread, such as spans and counters, to
+/// the thread with the process's number. So a main thread's number is its process's, as in Linux, and no other thread
+/// of the file has the number of a process or of another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Thread {
-    /// The process, by a number that no other process of the file has.
+    /// The number of the process, which is unique in the file.
     pub process: u32,
-    /// Its own number.
+    /// The thread's number.
     pub id: u32,
 }
 
-/// Something that begins and ends and may overlap with others of its kind: the life of a block of memory.
+/// Something that begins and ends and may overlap with others of its kind, such as the life of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span<'a> {
-    /// The process, by a number that no other process of the file has.
+    /// The number of the process, which is unique in the file.
     pub process: u32,
-    /// No other span of the process has it.
+    /// The span's number, which is unique in the process.
     pub id: u64,
-    /// What people read.
+    /// The name that is shown.
     pub name: &'a str,
 }
 
-/// A moment of a thread: an end of an arrow, which holds on to the slice that the thread is in then.
+/// A moment of a thread: an end of an arrow, attached to the slice that the thread is in then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The row.
@@ -47,7 +47,7 @@ pub struct Point {
     pub at: Duration,
 }
 
-/// A trace that is being written. Each event is given to `W` in one piece.
+/// A trace that is being written. Each event is passed to `W` in one piece.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +66,7 @@ pub struct Point {
 #[derive(Debug)]
 pub struct TraceFile<W: Write> {
     out: W,
-    /// The event that is being put together; here so that its memory is used again.
+    /// The event being assembled; kept so that its memory is reused.
     line: String,
     is_empty: bool,
     processes: u32,
@@ -97,7 +97,7 @@ impl<W: Write> TraceFile<W> {
         self.event_of('M', thread).text("name", "thread_sort_index").arguments(&[("sort_index", order.into())]).write()
     }
 
-    /// Something that a thread did from `start` to `end`.
+    /// Writes something that a thread did from `start` to `end`.
     ///
     /// # Panics
     /// If it ends before it starts.
@@ -114,7 +114,7 @@ impl<W: Write> TraceFile<W> {
         event.text("name", name).arguments(arguments).write()
     }
 
-    /// Something that happened in a thread and took no time.
+    /// Writes something that happened in a thread and took no time.
     pub fn instant(&mut self, at: Point, name: &str, arguments: &[(&str, Value)]) -> io::Result<()> {
         let event = self.event_of('i', at.thread).time("ts", at.at);
         event.text("s", "t").text("name", name).arguments(arguments).write()
@@ -130,13 +130,13 @@ impl<W: Write> TraceFile<W> {
         self.event('e', span.process).of_span(span).time("ts", at).write()
     }
 
-    /// What some quantities of a process are from now on, drawn on top of each other.
+    /// Writes the values of some quantities of a process from now on, drawn on top of each other.
     pub fn counter(&mut self, process: u32, name: &str, at: Duration, values: &[(&str, u64)]) -> io::Result<()> {
         let values: Vec<(&str, Value)> = values.iter().map(|&(name, value)| (name, value.into())).collect();
         self.event('C', process).time("ts", at).text("name", name).arguments(&values).write()
     }
 
-    /// An arrow from one slice to another, both of which were written before.
+    /// Writes an arrow from one slice to another, both of which were written before.
     ///
     /// # Panics
     /// If it ends before it starts.
@@ -146,17 +146,17 @@ impl<W: Write> TraceFile<W> {
         let id = self.flows;
         let start = self.event_of('s', from.thread).time("ts", from.at).number("id", id);
         start.text("cat", "flow").text("name", name).write()?;
-        // Without `bp` the arrow would end at the next slice that begins, and not at the one that is there.
+        // Without `bp` the arrow would end at the next slice that begins, and not at the current one.
         let end = self.event_of('f', to.thread).time("ts", to.at).number("id", id);
         end.text("cat", "flow").text("name", name).text("bp", "e").write()
     }
 
-    /// Gives what was written so far to whatever lies behind `W`.
+    /// Flushes `W`.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Closes the trace, and answers with what it was written to.
+    /// Closes the trace, and returns what it was written to.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(b"\n]\n")?;
         self.out.flush()?;
@@ -189,7 +189,7 @@ impl<W: Write> Event<'_, W> {
         self.put(format_args!(r#","{key}":{number}"#))
     }
 
-    /// In microseconds, to the nanosecond. Not by way of a float, which has no room for those of a long time.
+    /// In microseconds, to the nanosecond. Not a float, which is not precise enough for long times.
     fn time(self, key: &str, time: Duration) -> Self {
         let nanoseconds = time.as_nanos();
         self.put(format_args!(r#","{key}":{}.{:03}"#, nanoseconds / 1000, nanoseconds % 1000))
@@ -199,7 +199,7 @@ impl<W: Write> Event<'_, W> {
         self.put(format_args!(r#","{key}":{}"#, Value::from(text)))
     }
 
-    /// Viewers pair the two ends of a span by all of this.
+    /// Viewers pair the two ends of a span by all of these fields.
     fn of_span(self, span: Span<'_>) -> Self {
         let event = self.text("cat", "span").put(format_args!(r#","id2":{{"local":"{:#x}"}}"#, span.id));
         event.text("name", span.name)

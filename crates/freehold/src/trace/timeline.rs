@@ -1,4 +1,4 @@
-//! The recording of a device that is under way, if one is: what is noted in its log, and when.
+//! The running recording of a device, if any: what is recorded in its log, and when.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -18,7 +18,7 @@ use crate::ledger::ContextId;
 use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_state::StreamState;
 
-/// The recording of a device that is under way, if one is.
+/// The running recording of a device, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     is_on: AtomicBool,
@@ -52,7 +52,7 @@ impl Timeline {
         self.with(|log| log.released(base, at, asked, effect, stats));
     }
 
-    /// A vector that keeps its address and has more memory there now, or less.
+    /// Records that a vector grew or shrank in place.
     pub(crate) fn resized(
         &self,
         base: u64,
@@ -65,7 +65,7 @@ impl Timeline {
         self.with(|log| log.resized(base, [had_bytes, bytes], asked, effect, stats));
     }
 
-    /// A module that was loaded or unloaded.
+    /// Records that a module was loaded or unloaded.
     pub(crate) fn of_module(&self, what: &'static str, module: u64, asked: Duration, effect: Duration) {
         self.with(|log| log.of_module(what, module, asked, effect));
     }
@@ -73,7 +73,7 @@ impl Timeline {
     /// Begins a recording, into a file if one is named.
     ///
     /// # Errors
-    /// [`Error::AlreadyRecording`], and [`Error::File`] where the file cannot be made.
+    /// [`Error::AlreadyRecording`], and [`Error::File`] if the file cannot be created.
     pub(crate) fn begin(&self, process: u32, file: Option<&Path>) -> Result<()> {
         let trace = match file {
             None => None,
@@ -92,12 +92,12 @@ impl Timeline {
         Ok(())
     }
 
-    /// Gives the file all that was written to it.
+    /// Flushes the file.
     pub(crate) fn flush(&self) -> Result<()> {
         self.with(Log::flush).unwrap_or(Ok(()))
     }
 
-    /// Puts a timed event before a use. A use that cannot be timed is not recorded.
+    /// Records a timed event before a use. A use that cannot be timed is not recorded.
     pub(crate) fn begin_use(
         &self,
         context_state: &ContextState,
@@ -107,7 +107,7 @@ impl Timeline {
         self.quietly(|log| log.begin_use(context_state, stream_state, asked)).unwrap_or(Ok(None))
     }
 
-    /// Puts a timed event behind a use of the blocks at these addresses, and looks now and then which uses have ended.
+    /// Records a timed event after a use of the blocks at these addresses, and polls the uses now and then.
     pub(crate) fn end_use(
         &self,
         backend: &dyn Backend,
@@ -129,12 +129,12 @@ impl Timeline {
         self.quietly(|log| log.cancel_use(begun, context));
     }
 
-    /// Looks which uses have come to their end.
+    /// Polls which uses have ended.
     pub(crate) fn poll(&self, backend: &dyn Backend) -> std::result::Result<(), CallError> {
         if self.is_on() { self.with(|log| log.poll(backend)).unwrap_or(Ok(())) } else { Ok(()) }
     }
 
-    /// Looks which uses of a context that is about to be destroyed have come to their end, and forgets its events.
+    /// Polls which uses have ended in a context that is about to be destroyed, and forgets its events.
     pub(crate) fn forget_context(
         &self,
         backend: &dyn Backend,
@@ -148,7 +148,7 @@ impl Timeline {
         polled.unwrap_or(Ok(()))
     }
 
-    /// Ends the recording, if there is one. Without a driver its events are left to the end of the process.
+    /// Ends the recording, if there is one. Without a driver its events stay until the process ends.
     pub(crate) fn end(&self, backend: Option<&dyn Backend>, now: Duration) -> Result<()> {
         self.is_on.store(false, Ordering::Release);
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -157,15 +157,15 @@ impl Timeline {
         log.finish(backend, now)
     }
 
-    /// Notes something in the log, if there is one, and emits what is to be told. The caller holds no lock but a context's for reading:
-    /// a subscriber may call the library.
+    /// Updates the log, if there is one, and emits its `tracing` events. The caller holds no lock other than a
+    /// context's gate, shared: a subscriber may call the library.
     fn with<R>(&self, note: impl FnOnce(&mut Log) -> R) -> Option<R> {
         let (noted, untold) = self.quietly(|log| (note(log), log.take_untold()))?;
         untold.into_iter().for_each(Told::emit);
         Some(noted)
     }
 
-    /// Notes something in the log, if there is one. What is to be told waits for the next [`with`](Self::with).
+    /// Updates the log, if there is one. Its `tracing` events wait for the next [`with`](Self::with).
     fn quietly<R>(&self, note: impl FnOnce(&mut Log) -> R) -> Option<R> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(note)
     }
