@@ -1,7 +1,7 @@
-//! What the ledger costs: finding an owner, and each step of a block's life, among a thousand blocks and a million.
+//! Benchmarks of the ledger: finding an owner, and each step of a block's life, among a thousand blocks and a million.
 //!
-//! Blocks are of 512 bytes to 64 KiB, side by side, entered in a random order; what is done next is done to a random
-//! one. Each figure is for one operation or pair of operations of a thousand that are made in a row.
+//! Blocks have 512 bytes to 64 KiB, lie side by side, and are entered in random order; each operation is on a random
+//! one. Each figure is for one operation, or pair of operations, of a thousand in a row.
 
 use std::hint::black_box;
 use std::panic::Location;

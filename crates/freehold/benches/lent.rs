@@ -1,5 +1,5 @@
-//! What it costs to lend a block that nothing pending uses, and to take it back: what a library of transfers pays beside its own call.
-//! On the software device, which is not called.
+//! Benchmark of lending a block that no pending work uses, and of ending the access: the overhead for a transfer
+//! library beside its own call. On the software device, which is not called.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails")]
 

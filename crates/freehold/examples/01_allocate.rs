@@ -1,5 +1,5 @@
-//! Memory that has an owner. A block is allocated, used by a kernel and read; any address in it says whose it is; when it
-//! is dropped, the next block of its size is the same memory.
+//! Memory with an owner. A block is allocated, used by a kernel and read; any address in it leads to its owner. After a
+//! drop, the next block of its size reuses the memory.
 
 use freehold::{Device, Grid, Image, Result};
 
@@ -10,8 +10,8 @@ fn main() -> Result<()> {
 pub fn run(device: &Device) -> Result<()> {
     println!("on {}", device.name()?);
     let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
-    // SAFETY: nothing checks what a kernel does, so whoever looks one up vouches for its launches: `scale` writes the first `n`
-    // elements of the block that it is given.
+    // SAFETY: nothing checks what a kernel does, so the caller that looks it up vouches for its launches: `scale`
+    // writes the first `n` elements of the block that it is given.
     let scale = unsafe { module.kernel("scale") }?;
     let stream = device.new_stream()?;
 

@@ -1,5 +1,5 @@
-//! Two contexts of one device. Memory of one is used by a kernel of the other, and released in a thread
-//! that has no context at all. A context is not closed under live blocks, unless they are to go with it.
+//! Two contexts of one device. Memory of one is used by a kernel of the other, and released on a thread without a
+//! current context. A context with live blocks is not closed, unless it is closed with them.
 
 use freehold::{CloseError, Device, Error, Grid, Image, Result};
 

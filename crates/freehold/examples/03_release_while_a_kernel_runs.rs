@@ -1,5 +1,5 @@
-//! When a release happens: while a kernel runs. The driver's own release would wait for it (fact 2.1); here nothing does.
-//! The memory is free at once for work behind the kernel in its stream, and for other streams when the kernel has passed.
+//! Releasing memory while a kernel runs. The driver's own free would wait for the kernel; here nothing waits. The
+//! memory is free at once for work after the kernel in its stream, and for other streams once the kernel is complete.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! Two streams and one block. What the second does with it comes after what the first does, and no line here says so; a
-//! drop leaves the memory to both. This is the race of fact 2.2, which cannot be written here by mistake.
+//! Two streams and one block. The second stream's use comes after the first's, without any code for it, and a drop
+//! releases the memory after both. With the driver's own calls, forgetting the wait is a race.
 
 use freehold::{Device, Grid, Image, Result};
 
@@ -35,7 +35,7 @@ pub fn run(device: &Device) -> Result<()> {
     println!("a new block of its size lies elsewhere: {}", y.address() != address);
     println!("the second sum is of the old block: {:?}", other.download(&total)?);
 
-    // The way by hand: an event of one stream that the other waits for, on the device.
+    // The same by hand: an event of one stream that the other waits for, on the device.
     stream.launch(&scale, grid, (&mut y, 3.0f32, n))?;
     let scaled = stream.event()?;
     other.wait(&scaled)?;

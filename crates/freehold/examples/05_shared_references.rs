@@ -1,5 +1,5 @@
-//! A reference count that is exact. The driver counts no references to an address: one free ends it (fact 0.1). A block
-//! that is shared lives until its last reference is dropped, in whichever thread that is.
+//! Exact reference counts. The driver does not count references to an address: one free ends it. A shared block lives
+//! until its last reference is dropped, on any thread.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ fn main() -> Result<()> {
     run(&freehold::open()?)
 }
 
-/// Adds up the block in a stream of its own.
+/// Adds up the block in its own stream.
 fn total_of(device: &Device, x: Shared<f32>) -> Result<f32> {
     let stream = device.new_stream()?;
     let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
@@ -35,7 +35,7 @@ pub fn run(device: &Device) -> Result<()> {
     });
     println!("two threads read it at once: {} and {}; {} reference is left", one?, two?, x.count());
 
-    // The only reference can be the one owner again, who may write.
+    // The only reference can become the owner again, which may write.
     let mut block = x.into_block().expect("the readers have dropped theirs");
     stream.fill_bytes(&mut block, 0)?;
     let (last, kept) = (block.share(), device.blocks().len());

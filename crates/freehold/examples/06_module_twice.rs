@@ -1,5 +1,5 @@
-//! How long a kernel's image lives. An image is loaded twice, with variables of its own each time (fact 4.2); one of the
-//! modules is closed while its kernel runs. The driver's own unload would wait (fact 4.1); here nothing does.
+//! The life of a module. An image is loaded twice, each time with its own variables; one of the modules is closed while
+//! its kernel runs. The driver's own unload would wait; here nothing waits.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
 pub fn run(device: &Device) -> Result<()> {
     let image = Image::ptx(include_str!("kernels.ptx"))?;
     let module = device.module(&image)?;
-    drop(image); // The module has its own.
+    drop(image); // The module has a copy.
     let again = module.duplicate()?;
     let stream = device.new_stream()?;
     // SAFETY: `count` touches a variable of its module alone.

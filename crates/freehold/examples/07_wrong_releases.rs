@@ -1,5 +1,5 @@
-//! Wrong releases, and what they say. The driver answers all of them with one code, INVALID_VALUE (facts 0.3 and 0.4), or
-//! not at all; here each says which wrong it is, and changes nothing.
+//! Wrong releases and their errors. The driver returns one code for all of them, INVALID_VALUE, or no error; here each
+//! error names the mistake, and nothing changes.
 
 use freehold::{Adoption, Device, Image, Result};
 
@@ -20,7 +20,7 @@ pub fn run(device: &Device) -> Result<()> {
     wrong(device, "an address within a block", held.address() + 8);
     wrong(device, "a block that somebody holds", held.address());
 
-    // For other people's code: the block is its address from now on.
+    // For foreign code: the block is identified by its address from now on.
     let address = held.into_address();
     device.release(address)?;
     wrong(device, "the same address a second time", address);
@@ -32,7 +32,7 @@ pub fn run(device: &Device) -> Result<()> {
     wrong(device, "memory of others", counter);
     drop(adopted);
 
-    // As if another process had shared it: no allocation of this process lies so low.
+    // As if another process had shared it: no allocation of this process has such a low address.
     let imported = device.adopt(1 << 20, 4096, Adoption::Imported { process: 1 }, "another process's")?;
     wrong(device, "imported memory", 1 << 20);
     drop(imported);

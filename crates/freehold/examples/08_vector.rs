@@ -1,5 +1,5 @@
-//! A vector that grows while a kernel runs on it: its address stays, nothing is copied, nothing waits. What it has too much
-//! of goes back when the kernel has passed.
+//! A vector that grows while a kernel runs on it: its address stays, nothing is copied, nothing waits. Excess memory
+//! goes back once the kernel is complete.
 
 use std::time::Instant;
 

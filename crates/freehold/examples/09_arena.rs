@@ -1,5 +1,6 @@
-//! Memory for the steps of a program, taken once: what a step allocates in its scope is gone at its end, and the next step
-//! has the same addresses. Work of the last step that still runs in another stream is waited for, on the device.
+//! Memory for the steps of a program, allocated once: what a step allocates in its scope is freed at its end, and the
+//! next step reuses the addresses. Work of the last step that still runs in another stream is waited for, on the
+//! device.
 
 use freehold::{Arena, Device, Grid, Image, Result};
 
@@ -25,7 +26,7 @@ pub fn run(device: &Device) -> Result<()> {
             let mut x = scope.alloc::<f32>(n as usize)?;
             stream.write(&mut x, &vec![1.0; n as usize])?;
             stream.launch(&scale, grid, (&mut x, step as f32, n))?;
-            // The sum is late: the next step writes to the same addresses behind it.
+            // The sum is late: the next step writes to the same addresses after it.
             other.launch(&spend, Grid::line(1, 1), (2_000_000_u64,))?;
             other.launch(&sum, grid, (&x, &mut totals.view_mut(step..=step)?, n))?;
             let inner = scope.scope(|inner| inner.alloc::<u8>(1).map(|piece| piece.address()))?;

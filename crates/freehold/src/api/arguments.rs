@@ -98,8 +98,9 @@ impl RawAddress {
     /// Makes an argument of an address.
     ///
     /// # Safety
-    /// The kernels that are given it may read and write at the address what they do. The memory stays until they have ended,
-    /// and nothing else uses it meanwhile but what the program means to: nothing is ordered by it, and nothing is kept.
+    /// What the kernels that receive it read and write at the address must be permitted. The memory stays until they have
+    /// ended, and nothing else uses it meanwhile except as the program intends: the address orders nothing and keeps
+    /// nothing alive.
     pub unsafe fn new(address: u64) -> Self {
         Self(address)
     }
@@ -398,8 +399,8 @@ impl<'a> DynArg<'a> {
     /// launch. It is only read if no more is permitted.
     ///
     /// # Safety
-    /// No other thread puts work in that uses the memory before the launch with this has returned: the two would not be
-    /// ordered. Whoever else has borrowed the memory bears that it changes.
+    /// No other thread submits work that uses the memory before the launch with this has returned: the two would not be
+    /// ordered. Other borrowers of the memory must tolerate that it changes.
     pub unsafe fn memory_shared<T: Pod>(memory: &'a impl Target<T>, element: usize) -> Option<Self> {
         let written = memory.used(Access::Write);
         let access = if written.permission == Permission::Read { Access::Read } else { Access::Write };

@@ -468,13 +468,13 @@ impl<T: Pod> Target<T> for ImportedSlice<T> {
     }
 }
 
-/// A type that owns an [`ImportedSlice`] and does more than free it when dropped, such as a broker's lease. `&owner` and `&mut owner` are
-/// arguments of kernels and ends of copies as `&slice` and `&mut slice` are. No `&mut ImportedSlice` is handed out, because that could be
-/// swapped for another slice, which would outlive its owner.
+/// A type that owns an [`ImportedSlice`] and does more than free it when dropped, such as a broker's lease. `&owner` and
+/// `&mut owner` can be used in launches and copies like `&slice` and `&mut slice`. It returns no `&mut ImportedSlice`,
+/// because that could be swapped for another slice, which would outlive its owner.
 ///
 /// # Safety
-/// [`slice`](Self::slice) returns the same slice in every call, and that slice is reached through this owner alone: whoever has `&mut
-/// owner` writes it.
+/// [`slice`](Self::slice) returns the same slice in every call, and that slice is reached only through this owner: a
+/// holder of `&mut owner` may write it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory",
     note = "device memory is a `Block`, a view or a part of one, or a lease; a kernel is given `&block` to read and `&mut block` to write"

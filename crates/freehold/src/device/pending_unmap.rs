@@ -1,6 +1,5 @@
 //! Memory of a vector or an import that is no longer needed but that work in streams may still use. It is unmapped
-//! after that work: unmapping does not wait, and work that used unmapped memory would fail with a fault that ends the
-//! process's use of the device.
+//! after that work: unmapping does not wait, and work that still uses the memory would fault.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! The pool at its limits, which are near in these tests, what it counts, and memory that goes from stream to stream while others
-//! look at it.
+//! The pool at its limits, which are low in these tests; its counters; and memory that moves between streams while
+//! other threads look at it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;

@@ -1,4 +1,4 @@
-//! What an arena costs a CUDA driver in calls. How its pieces are used is the contract's.
+//! The driver calls that an arena makes. The contract tests cover how slices are used.
 
 use crate::own;
 

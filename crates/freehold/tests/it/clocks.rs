@@ -1,4 +1,4 @@
-//! Words that streams write and await, in one process and in two.
+//! Shared semaphores: words that streams write and wait for, in one process and in two.
 
 use crate::children::alone;
 use crate::own;

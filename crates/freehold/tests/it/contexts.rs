@@ -1,4 +1,4 @@
-//! Contexts: work of one with memory of another, releases from wherever a thread is, and their end.
+//! Contexts: work of one with memory of another, releases on any thread, and closing.
 
 use crate::own;
 

@@ -1,4 +1,4 @@
-//! What `{:?}` prints: of handles who they are, in a line, and of errors the sentence.
+//! What `{:?}` prints: one line that identifies a handle, and the message of an error.
 
 use std::fmt::Debug;
 use std::os::fd::AsFd;

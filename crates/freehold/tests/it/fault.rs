@@ -1,4 +1,4 @@
-//! A fault that stays: every call says so and names the kernel. It spoils the process, so it has this one to itself.
+//! A sticky fault: every call reports it and names the kernel. It makes the process unusable, so the test has its own.
 
 use crate::children::alone;
 use crate::own;

@@ -1,4 +1,4 @@
-//! The child of a fork: every call is refused, drops do nothing, and the parent hears of none of it.
+//! The child of a fork: every call fails, drops do nothing, and the parent is not affected.
 
 use crate::children::alone;
 use crate::own;

@@ -1,5 +1,5 @@
-//! Memory of stream captures: what is handed out or freed in a capturing stream belongs to a private pool until that is released.
-//! Each test has a process of its own, in which nothing was asked of the library before.
+//! Memory of stream captures: what is allocated or freed in a capturing stream belongs to a private pool until that is
+//! released. Each test has its own process, in which the library was not called before.
 
 use crate::children;
 use crate::guest;

@@ -1,4 +1,5 @@
-//! The default stream of each thread (`CU_STREAM_PER_THREAD`), in other people's code: what its memory becomes when the thread ends.
+//! The default stream of each thread (`CU_STREAM_PER_THREAD`) in foreign code: what happens to its memory when the
+//! thread ends.
 
 use crate::children::{alone, alone_with};
 use crate::guest::{Host, MIB};

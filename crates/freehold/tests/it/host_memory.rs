@@ -1,4 +1,4 @@
-//! Memory of the host that a descriptor names: kernels, copies and the host at the same bytes.
+//! Shared host memory: kernels, copies and the host access the same bytes.
 
 use crate::own;
 use crate::shared;

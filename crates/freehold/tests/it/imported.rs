@@ -1,4 +1,4 @@
-//! Memory of another process inside this one: what is seen there, what is refused, and when it goes.
+//! Memory imported from another process: what is visible, what is refused, and when it is unmapped.
 
 use crate::own;
 use crate::shared;

@@ -1,4 +1,4 @@
-//! A device that has what every device has and nothing more: what the library says of the rest, and does without it.
+//! A device without any optional feature: the errors of the library, and what works without the features.
 
 use crate::own;
 use crate::shared;

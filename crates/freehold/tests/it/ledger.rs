@@ -1,4 +1,4 @@
-//! The rules of the ledger, one by one, and the words in which it refuses.
+//! The rules of the ledger, one by one, and its error messages.
 
 use std::panic::Location;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The ledger against a naive model of it: random operations, the same answers.
+//! The ledger against a naive model: random operations, equal results.
 //!
 //! The model is a list that is scanned. `FREEHOLD_SEED` replays a run.
 

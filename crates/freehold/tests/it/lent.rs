@@ -1,4 +1,4 @@
-//! Memory that is lent to who is no stream, and copies of rows. A transfer is played by a copy of the driver's own, past the library.
+//! Memory accessed by something other than a stream, and copies of rows. A direct driver copy plays the transfer.
 
 use crate::own;
 use crate::shared;

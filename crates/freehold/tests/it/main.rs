@@ -1,4 +1,4 @@
-//! The library on the device that `FREEHOLD_DEVICE` names; modules called `soft_` are about the software device alone.
+//! The library on the device that `FREEHOLD_DEVICE` names; modules named `soft_` test the software device only.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

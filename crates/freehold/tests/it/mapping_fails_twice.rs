@@ -1,4 +1,4 @@
-//! Memory that cannot be mapped, and then not be unmapped either: it is not lost.
+//! Memory that cannot be mapped, and then cannot be unmapped either: it is not lost.
 
 use crate::own;
 

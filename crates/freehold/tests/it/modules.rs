@@ -1,4 +1,4 @@
-//! Modules: how long they stay loaded, what is theirs alone, and which launches are refused.
+//! Modules: how long they stay loaded, what each has of its own, and which launches are refused.
 
 use crate::own;
 

@@ -1,5 +1,5 @@
-//! Nothing on the host waits for the device unless the caller asked: every call that promises so is made while kernels run
-//! that end only when they are told to.
+//! Nothing on the host waits for the device unless the caller asked for it: every call with that promise is made while
+//! kernels run that end only when the test lets them.
 
 use crate::children::alone;
 use crate::own;

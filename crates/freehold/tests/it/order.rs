@@ -1,4 +1,4 @@
-//! What the order of streams costs a CUDA driver in calls and marks. What waits for what is the contract's.
+//! The driver calls and fences that ordering needs. The contract tests cover what waits for what.
 
 use crate::own;
 

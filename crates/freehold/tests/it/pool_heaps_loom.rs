@@ -1,8 +1,8 @@
-//! The heaps of streams under a checker that tries the orders of two threads: memory that is lent from one stream's heap to another
-//! stream while the heap becomes a third stream's, and a block that is resized while its context ends.
+//! The stream heaps under loom, with two threads: memory lent from one stream's heap to another stream while a third
+//! stream adopts the heap, and a block that is resized while its context ends.
 //!
-//! The files are those of the library, with the checker's locks and atomics in the place of the standard library's. Streams are
-//! counters here: how much work was put in, and how much of it has passed.
+//! The files are those of the library, with loom's locks and atomics in place of the standard library's. Streams are
+//! counters here: how much work was submitted, and how much of it is complete.
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each file is used in part")]
 

@@ -1,7 +1,7 @@
-//! The parts of the pool that take no lock, under a checker that tries the orders of two or three threads and all that the
-//! memory model lets them see: the agreement between a thread and those who take its magazines over, and metas.
+//! The lock-free parts of the pool under loom, with two or three threads and everything that the memory model lets them
+//! see: the biased lock between a thread and those that revoke its magazines, and block metadata.
 //!
-//! The files are those of the library, with the checker's types in the place of the standard library's.
+//! The files are those of the library, with loom's types in place of the standard library's.
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each file is used in part")]
 

@@ -1,12 +1,12 @@
-//! The pool against a model, under the software driver's schedules: random requests, uses in several streams and releases.
-//! Blocks that are live do not overlap, nobody finds in a block what another owner put there, what is live is counted to the
-//! byte, and in the end nothing is left.
+//! The pool against a model, under the software driver's schedules: random allocations, uses in several streams and
+//! releases. Live blocks do not overlap, no owner reads another owner's data, live bytes are counted exactly, and
+//! nothing is left at the end.
 //!
-//! A block is filled in one stream after another, each behind the one before. At its release a part of it is copied to an
-//! archive, in the order of the stream that filled it last, and the host does not wait: a block that is handed out too early
-//! is overwritten before that copy, or after the new owner's fill. The archive is read at the end.
+//! A block is filled in one stream after another, each after the one before. At its release a part of it is copied to
+//! an archive, in the order of the stream that filled it last, and the host does not wait: a block that is reused too
+//! early is overwritten before that copy, or after the new owner's fill. The archive is read at the end.
 //!
-//! Each seed has a process of its own. `FREEHOLD_SEED` names the only one to run.
+//! Each seed has its own process. `FREEHOLD_SEED` names the only one to run.
 
 use crate::children::all_wrong;
 use crate::guest;

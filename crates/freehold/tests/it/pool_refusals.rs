@@ -1,4 +1,5 @@
-//! What the pool refuses: requests that no device can serve, made where memory is at hand, and strangers who claim its memory.
+//! What the pool refuses: requests that no device can serve, although memory is cached, and adoptions of its own
+//! memory.
 
 use crate::guest;
 use crate::own;

@@ -1,4 +1,4 @@
-//! Memory that other streams still use when the pool hands it on, and memory that is there and was not found.
+//! Regressions: memory that other streams still used when the pool reused it, and free memory that was not found.
 
 use crate::children;
 use crate::guest;

@@ -1,6 +1,6 @@
-//! The pool under many threads: up to a million random requests and releases, some of them of blocks that another thread asked
-//! for, some by threads that end with blocks in their magazines. Nobody has a block twice, and in the end what is live is
-//! nothing, to the byte.
+//! The pool under many threads: up to a million random allocations and releases, some of blocks that another thread
+//! allocated, some by threads that end with blocks in their magazines. No block has two owners, and at the end no byte
+//! is live.
 //!
 //! `FREEHOLD_SEED` replays the choices of all threads, though not their order.
 

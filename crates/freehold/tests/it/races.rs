@@ -1,5 +1,5 @@
-//! Threads that meet within calls of the driver: a call that has been looked at by the driver is not lost, and no call is made
-//! about what another thread has ended.
+//! Threads that meet inside driver calls: the effect of a call is not lost, and no call is made about what another
+//! thread has ended.
 
 use crate::own;
 

@@ -1,5 +1,4 @@
-//! Blocks that other processes can have: what is exported is the block and nothing private, and both kinds come out of one
-//! budget.
+//! Shareable blocks: an export contains the block and nothing private, and both kinds of blocks share one budget.
 //!
 //! `FREEHOLD_SEED` names the only seed to run of the random operations.
 

@@ -1,4 +1,4 @@
-//! A process that may have fewer addresses than a pool notes its blocks at: the device is not opened, and the error says why.
+//! A process with too little address space for a pool's metadata: the device does not open, and the error says why.
 
 use crate::children;
 

@@ -1,5 +1,5 @@
-//! Kernels on the software device that leave the block which an argument leads to, or write one that they may only read. A
-//! fault spoils its process, so each has one to itself.
+//! Kernels on the software device that access memory outside an argument's block, or write one that they may only read.
+//! A fault makes its process unusable, so each test has its own.
 
 use crate::children::{alone, alone_with};
 use crate::guest;

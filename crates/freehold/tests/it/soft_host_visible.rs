@@ -1,5 +1,5 @@
-//! A device whose memory the host sees, and one whose memory it does not: `FREEHOLD_SOFT_COHERENT`, which the driver reads when it
-//! starts, so that each has a process of its own.
+//! A device whose memory the host can access, and one whose memory it cannot: `FREEHOLD_SOFT_COHERENT`, which the
+//! driver reads when it starts, so each test has its own process.
 
 use crate::children::alone_with;
 

@@ -1,7 +1,7 @@
-//! A pool whose device is full: a request is met whenever enough chunks are free, wherever they lie and whoever kept them; and
-//! one that cannot be met is refused at once, with nothing lost.
+//! A pool on a full device: a request succeeds whenever enough chunks are free, wherever they are and whichever thread
+//! cached them; a request that cannot succeed fails at once, and nothing is lost.
 //!
-//! The device's size is chosen when the software driver starts, so each test runs in a process of its own.
+//! The device's size is chosen when the software driver starts, so each test runs in its own process.
 
 use crate::children::alone_with;
 use crate::guest;

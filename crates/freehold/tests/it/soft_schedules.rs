@@ -1,8 +1,8 @@
-//! The library under the software driver's schedules: in whatever order streams advance, random programs find in every
-//! block what they put there; and they notice when the library does not wait, or believes marks that lie.
+//! The library under the software driver's schedules: in whatever order streams advance, random programs read from
+//! every block what they wrote there; and they fail if the library does not wait, or trusts false fences.
 //!
-//! A schedule is chosen when the driver starts, so each seed has a process of its own. `FREEHOLD_SEED` names the only one
-//! to run.
+//! A schedule is chosen when the driver starts, so each seed has its own process. `FREEHOLD_SEED` names the only one to
+//! run.
 
 use crate::children::{all_wrong, wrong_under};
 use crate::program;

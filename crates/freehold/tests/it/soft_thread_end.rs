@@ -1,4 +1,4 @@
-//! Calls of the library in the last destructor of a thread, when the software driver's own thread-locals have ended.
+//! Library calls in the last destructor of a thread, after the software driver's own thread-locals were dropped.
 
 use crate::children::alone;
 

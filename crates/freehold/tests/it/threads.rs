@@ -1,5 +1,5 @@
-//! Blocks that wander from thread to thread, each with streams of its own: what a block holds is what its owners put there,
-//! wherever its memory was before and whoever released it.
+//! Blocks that move between threads, each with its own streams: a block holds what its owners wrote, wherever its
+//! memory was before and whichever thread released it.
 
 use crate::own;
 

@@ -1,4 +1,4 @@
-//! Recordings: what is in the file that Perfetto opens.
+//! Recordings: the content of the file that Perfetto opens.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

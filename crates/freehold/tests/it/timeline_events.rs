@@ -1,5 +1,5 @@
-//! Recordings: the events of `tracing`. Alone in its program: `tracing` decides once for all threads whether an event is
-//! wanted, and a thread without a subscriber would decide it too.
+//! Recordings: the `tracing` events. Alone in its program: `tracing` decides once for all threads whether an event is
+//! enabled, and a thread without a subscriber would take part in that.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! A device that cannot map memory to addresses: its pool takes memory that comes with addresses, and does all else as well.
+//! A device that cannot map memory: its pool uses memory that comes with addresses, and everything else works the same.
 //!
 //! `FREEHOLD_SEED` names the only seed to run of the random operations.
 

@@ -1,4 +1,4 @@
-//! Uploads: the pinned memory that they go through is shared by many, used again, and never while a copy reads it.
+//! Uploads: staging buffers are shared, reused, and never overwritten while a copy reads them.
 
 use crate::own;
 

@@ -1,5 +1,5 @@
-//! Vectors: they grow where they are, under kernels that run; they give memory back behind their work; and what fails
-//! leaves them as they were.
+//! Vectors: they grow in place under running kernels, give memory back after their work, and are unchanged after a
+//! failure.
 
 use crate::own;
 

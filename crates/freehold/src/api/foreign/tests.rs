@@ -1,4 +1,4 @@
-//! Guests of devices that map no memory, whose addresses lie among each other's.
+//! Foreign pools of devices that map no memory, with interleaved addresses.
 
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUerror, CUresult, CUstream, CUstreamCaptureMode, capture, context, primary, stream, stream_flags,

@@ -1,4 +1,4 @@
-//! Blocks whose context another thread closes in the middle of a call about them.
+//! Blocks whose context is closed by another thread in the middle of a call on them.
 
 use crate::api::device::Device;
 use crate::base::sync_point::{self, SyncPoint};

@@ -1,5 +1,5 @@
-//! The extents against a naive model: a list of spans. Random operations under seeds; after each the extents is sound, and says
-//! what the list says.
+//! The extent map against a naive model, a list of spans. Random operations; after each, the map's invariants hold and
+//! it agrees with the list.
 //!
 //! `FREEHOLD_SEED` names the only seed to run.
 

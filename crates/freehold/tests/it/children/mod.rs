@@ -1,5 +1,5 @@
-//! Tests in processes of their own, each on a software machine of its own: they choose what a driver reads when it starts, spoil
-//! their process, or look at what all of it shares.
+//! Tests in processes of their own, each on its own software machine: they choose what a driver reads when it starts,
+//! make their process unusable, or inspect state that all of it shares.
 
 use std::ops::RangeInclusive;
 use std::process;

@@ -1,4 +1,4 @@
-//! Arenas: pieces come and go with their scopes, behind the work of what lay there before.
+//! Arenas: slices live as long as their scopes, and are used after the work of earlier slices at the same place.
 
 use freehold::{Arena, Error, Result};
 

@@ -1,4 +1,4 @@
-//! Blocks: what they hold, and who owns them.
+//! Blocks: their content and their owners.
 
 use freehold::Error;
 use freehold::ledger::State;

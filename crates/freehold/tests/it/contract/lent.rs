@@ -1,4 +1,5 @@
-//! Memory that is lent to who is no stream. Where streams cannot wait for the end of a transfer, the host does it for them.
+//! Memory accessed by something other than a stream. If streams cannot wait for the end of a transfer, the host waits
+//! for them.
 
 use std::thread;
 

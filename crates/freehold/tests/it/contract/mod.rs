@@ -1,5 +1,5 @@
-//! The library's contract on any device: `FREEHOLD_DEVICE` says which (`soft`, `cuda`, `opencl`). Nothing here knows a driver but
-//! the rig, which holds work up.
+//! The library's contract on any device: `FREEHOLD_DEVICE` selects it (`soft`, `cuda`, `opencl`). Nothing here knows a
+//! driver except the rig, which blocks work.
 
 mod rig;
 

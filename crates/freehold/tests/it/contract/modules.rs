@@ -1,4 +1,4 @@
-//! Modules, launches, and what a device says that lacks an ability.
+//! Modules, launches, and the errors of a device that lacks a feature.
 
 use freehold::{Error, Grid, Image};
 

@@ -1,4 +1,4 @@
-//! What waits for what: uses in several streams, memory that is used again, events, parts, and work that says that it needs no order.
+//! Ordering: uses in several streams, reused memory, events, parts, and work that opts out of ordering.
 
 use freehold::Error;
 

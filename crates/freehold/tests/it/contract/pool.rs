@@ -1,4 +1,4 @@
-//! The pool: budgets, trimming, and memory that is never two owners' at once, from many threads and in random order.
+//! The pool: budgets, trimming, and memory that never has two owners at once, from many threads and in random order.
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Releases: none waits, none is too early, and a wrong one says so.
+//! Releases: none waits, none is too early, and a wrong one is an error.
 
 use freehold::Error;
 use freehold::ledger::WrongRelease;

@@ -1,4 +1,4 @@
-//! A device of a test's own, with the kernels of the examples in whichever language it takes, and gates that hold work up.
+//! A device for one test, with the examples' kernels in a language that it accepts, and gates that block work.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};

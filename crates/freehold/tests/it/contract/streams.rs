@@ -1,4 +1,4 @@
-//! Streams: they wait for nobody without a reason, and come and go.
+//! Streams: they do not wait without a reason, and can be created and dropped at any time.
 
 use super::rig::{N, Rig};
 

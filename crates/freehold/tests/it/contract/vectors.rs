@@ -1,4 +1,4 @@
-//! Vectors: they keep their elements when they grow, in place where the device maps memory and by copying elsewhere.
+//! Vectors: they keep their elements when they grow, in place if the device maps memory and by copying otherwise.
 
 use freehold::{DeviceVec, Error};
 

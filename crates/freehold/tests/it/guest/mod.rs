@@ -1,4 +1,4 @@
-//! What tests of the guest interface share: the device, and streams as other people's code makes them.
+//! Shared code of the foreign pool's tests: the device, and streams as foreign code creates them.
 
 use freehold::foreign::ForeignPool;
 use freehold_driver::cuda::{Api, CUcontext, CUstream, context, primary, stream, stream_flags};

@@ -1,5 +1,5 @@
-//! The driver that scenarios run on, and what is asked of it behind their back: how much memory is free, which context is
-//! current. Its table remembers the contexts and the memory that it made, and can lack the words that streams write, or mappings.
+//! The driver that scenarios run on, and checks that bypass the library: how much memory is free, which context is
+//! current. Its table remembers the contexts and the memory that it created, and can lack stream words or mappings.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

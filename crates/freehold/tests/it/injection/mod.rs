@@ -1,10 +1,10 @@
-//! Every driver call of every example and of many scenarios, made to fail in turn: nobody panics, no block is lost, and
+//! Fails every driver call of every example and of many scenarios, one at a time: nothing panics, no block is lost, and
 //! nothing is left when the device is closed.
 //!
-//! A run of little effort takes some of the calls of each scenario.
+//! A run at low effort fails some of the calls of each scenario.
 //!
-//! A run has two parts. While one call fails the scenario ends as it ends, and everything but the device is dropped. Then
-//! calls do not fail any more, and what is left comes to rest.
+//! A run has two parts. While one call fails, the scenario ends in any way, and everything but the device is dropped.
+//! Then calls succeed again, and everything that is left completes.
 
 mod drivers;
 mod scenarios;

@@ -1,6 +1,6 @@
-//! What programs do with the library beyond the examples. Each ends with the first error, and drops what it has.
+//! Programs beyond the examples. Each ends with the first error, and drops what it has.
 //!
-//! Whatever comes back with an error is looked at: it is to be as it was.
+//! A value that an error returns is checked to be unchanged.
 
 use std::os::fd::AsFd;
 

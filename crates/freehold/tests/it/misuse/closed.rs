@@ -1,5 +1,5 @@
-//! Programs that use what was closed, dropped, resized or is another device's: they are refused, or the work that was put in before comes
-//! to its end with the memory that it was given.
+//! Programs that use what was closed, dropped, resized or belongs to another device: they get an error, or earlier work
+//! completes with the memory that it was given.
 
 use freehold::{Arena, DeviceVec, Error, Grid};
 

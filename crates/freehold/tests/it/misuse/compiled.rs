@@ -1,7 +1,7 @@
-//! Programs that do not compile. All of a group are one crate, in which each has a function of its own: the compiler is started once for
-//! each group, and has to find the error that is wanted in every function, at the line that is marked.
+//! Programs that do not compile. Each group is one crate with a function for each program: the compiler runs once for
+//! each group, and has to report the expected error in every function, at the marked line.
 //!
-//! What the compiler says of types it says before it looks at borrows, so those are groups of their own.
+//! The compiler reports type errors before it checks borrows, so these are separate groups.
 
 use freehold_testing::misuse::{Program, Programs};
 

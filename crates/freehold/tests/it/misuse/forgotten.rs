@@ -1,4 +1,4 @@
-//! Programs that forget what ends something when it is dropped: memory stays with it, and nobody else gets it.
+//! Programs that leak values with a destructor: their memory stays allocated, and is not reused.
 
 use std::mem::forget;
 use std::os::fd::AsFd;

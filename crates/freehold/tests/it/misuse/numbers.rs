@@ -1,4 +1,4 @@
-//! Programs that give numbers which nobody handed out, or that are too large: each is refused, and memory is as it was.
+//! Programs that pass invalid or too large numbers: each gets an error, and memory is unchanged.
 
 use std::ops::Bound;
 use std::os::fd::AsFd;

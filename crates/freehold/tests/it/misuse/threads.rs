@@ -1,4 +1,4 @@
-//! Programs that do things at once: every block holds what its owner put there, and a release happens once.
+//! Concurrent programs: every block holds what its owner wrote, and a release happens once.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The ledger as a list: each question is a scan. Knows only what the ledger's documentation says.
+//! The ledger as a list: each lookup is a scan. Based only on the ledger's documentation.
 
 use std::panic::Location;
 use std::time::Duration;

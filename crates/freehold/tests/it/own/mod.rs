@@ -1,4 +1,4 @@
-//! What the tests here share: a device of a test's own with the kernels of the examples, and gates that hold work up.
+//! Shared code of these tests: a device for one test with the examples' kernels, and gates that block work.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,5 +1,5 @@
-//! A random program over vectors and an arena that knows what they are to hold: vectors grow, shrink and go while streams use
-//! them, and pieces follow each other at the same addresses.
+//! A random program over vectors and an arena that checks their content: vectors grow, shrink and are dropped while
+//! streams use them, and slices follow each other at the same addresses.
 
 use freehold::{Arena, Device, DeviceVec, Grid, Image, Kernel, Scope, Stream};
 use freehold_driver::cuda::{Api, CUdevice};

@@ -1,4 +1,4 @@
-//! Blocks that are lent to transfers, which the program plays with copies of the driver's own, past the library.
+//! Blocks lent to transfers, which direct driver copies play.
 
 use freehold::{Error, ExternalAccess};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, stream};

@@ -1,5 +1,5 @@
-//! A random program over the library that knows what every block is to hold: blocks in streams of two contexts, used,
-//! shared, lent, dropped, released in every way, and their memory reused.
+//! A random program over the library that checks every block's content: blocks in streams of two contexts are used,
+//! shared, lent, dropped and released in every way, and their memory is reused.
 
 pub(crate) mod growth;
 mod lending;

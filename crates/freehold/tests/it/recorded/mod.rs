@@ -1,4 +1,4 @@
-//! What the tests of recordings record.
+//! The program that the tests of recordings record.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 

@@ -1,4 +1,4 @@
-//! What processes share, made by a test: memory of a device behind a descriptor, and words in memory of the system's.
+//! Memory that processes share, created by a test: device memory behind a descriptor, and words in host memory.
 
 use std::os::fd::OwnedFd;
 use std::sync::Once;
