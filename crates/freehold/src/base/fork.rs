@@ -98,7 +98,7 @@ pub(crate) fn in_child(run: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child makes only the calls under test, none of which needs another thread, and then ends without its
     // parent's exit handlers.
     match unsafe { libc::fork() } {
-        -1 => panic!("the system can start a process"),
+        -1 => panic!("fork failed"),
         0 => {
             // SAFETY: has no conditions.
             unsafe { libc::alarm(freehold_testing::HANG_TIMEOUT.as_secs() as u32) };

@@ -241,7 +241,7 @@ impl Pool {
         match grown {
             Ok(MapOutcome::Chunks(chunks)) => {
                 let meta = heap.add_chunks(&self.table, claimed, &chunks, bytes);
-                Ok(Some(meta.expect("what was mapped is enough, with what was there")))
+                Ok(Some(meta.expect("the new mapping and the claimed range are long enough")))
             }
             Ok(MapOutcome::OutOfMemory) => {
                 heap.unclaim(claimed);

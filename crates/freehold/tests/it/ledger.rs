@@ -141,7 +141,7 @@ fn a_block_without_marks_is_free_at_once_and_one_with_marks_waits_for_them() {
 }
 
 #[test]
-#[should_panic(expected = "a block is changed while its id's generation lasts")]
+#[should_panic(expected = "the id's generation is over")]
 fn an_id_that_is_over_releases_nothing() {
     let mut ledger = Ledger::new();
     let block = enter(&mut ledger, BASE, 512);

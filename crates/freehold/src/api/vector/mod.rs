@@ -180,7 +180,7 @@ impl<T: Pod> DeviceVec<T> {
     }
 
     /// Appends a copy of `from`, which may change once the call has returned. If the vector needs more memory, its
-    /// capacity at least doubles.
+    /// capacity doubles where enough memory and addresses are available.
     ///
     /// ```
     /// # let device = freehold::open()?;
