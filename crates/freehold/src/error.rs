@@ -181,7 +181,8 @@ pub enum Error {
         /// Where the import begins.
         base: u64,
     },
-    /// A transfer into the memory failed, and nothing has overwritten it since: see [`ExternalAccess::failed`](crate::ExternalAccess::failed).
+    /// A transfer into the memory failed, and nothing has overwritten it since: see
+    /// [`ExternalAccess::failed`](crate::ExternalAccess::failed).
     #[error(
         "the {bytes} bytes at {address:#x} are undefined because a transfer into them failed: write all of them before reading"
     )]
