@@ -67,7 +67,7 @@ fn selecting_opencl_without_a_driver_reports_what_is_missing() {
     let output = output(freehold(&["lab", "--device", "opencl:1"]).env(NO_VENDORS.0, NO_VENDORS.1));
     let said = text(&output.stderr);
     assert!(said.starts_with("error: opencl:1 was requested, but libOpenCL.so.1 "), "{said}");
-    assert!(said.ends_with("; the software device, soft, needs no driver\n"), "{said}");
+    assert!(said.ends_with("; the software device, soft, needs no GPU\n"), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }
 

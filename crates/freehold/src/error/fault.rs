@@ -8,7 +8,7 @@ use freehold_driver::{CallError, FaultDetails};
 
 use crate::ledger::StreamId;
 
-/// A kernel that had not been seen to end when a fault was noticed.
+/// A kernel that was not known to be complete when a fault was detected.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {

@@ -12,15 +12,15 @@ use freehold_softcuda::config::ConfigError;
 /// `trusted`, the default, does not.
 pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 
-/// The variable that says how memory is had: `svm` for shared virtual memory, `buffers` for buffers. Without it a device that
-/// has shared virtual memory gives that.
+/// The variable that selects OpenCL's memory: `svm` for shared virtual memory, `buffers` for buffers. By default, a
+/// device that has shared virtual memory uses it.
 #[cfg(feature = "opencl")]
 pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
 
 /// What an error adds about the software device.
 const SOFT_HINT: &str = if cfg!(feature = "soft") { "; the software device, soft, needs no GPU" } else { "" };
 
-/// Why there is no driver: a mistake in the selector, or a lack of this machine.
+/// Why a device could not be opened: a mistake in the selector, or something that this machine lacks.
 ///
 /// ```
 /// use freehold::open::{self, OpenError};
@@ -35,8 +35,8 @@ pub enum OpenError {
     /// The selector names no kind of device.
     #[error("unknown device {0:?}: expected soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
-    /// There is no such driver here.
-    #[error("{selector} was asked for, but {absence}{SOFT_HINT}")]
+    /// The driver is missing.
+    #[error("{selector} was requested, but {absence}{SOFT_HINT}")]
     Absent {
         /// The selector.
         selector: String,
@@ -44,11 +44,11 @@ pub enum OpenError {
         absence: Absence,
     },
     /// A kind of device that is a feature of this crate, which was left out.
-    #[error("{selector} was asked for, but freehold was built without its feature `{feature}`")]
+    #[error("{selector} was requested, but freehold was built without its feature `{feature}`")]
     NotBuilt {
-        /// What was asked for.
+        /// The requested device.
         selector: String,
-        /// The feature that the crate is to be built with.
+        /// The feature that is missing.
         feature: &'static str,
     },
     /// There is no GPU, and no software device to take its place.
@@ -65,9 +65,9 @@ pub enum OpenError {
         /// The number of devices.
         count: usize,
     },
-    /// There is no OpenCL here.
+    /// OpenCL is missing.
     #[cfg(feature = "opencl")]
-    #[error("{selector} was asked for, but {absence}{SOFT_HINT}")]
+    #[error("{selector} was requested, but {absence}{SOFT_HINT}")]
     NoOpenCl {
         /// The selector.
         selector: String,
@@ -76,16 +76,16 @@ pub enum OpenError {
     },
     /// There are fewer OpenCL devices.
     #[cfg(feature = "opencl")]
-    #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
+    #[error("opencl:{ordinal} was requested, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
     BeyondOpenCl {
         /// The number requested.
         ordinal: usize,
         /// The number of devices.
         count: usize,
     },
-    /// The variable that says how OpenCL's memory is had is wrong.
+    /// The variable for OpenCL's memory has an unknown value.
     #[cfg(feature = "opencl")]
-    #[error("{} is {said:?}, but should be svm or buffers", MEMORY_VARIABLE)]
+    #[error("unknown {} {said:?}: expected svm or buffers", MEMORY_VARIABLE)]
     OpenClMemory {
         /// Its value.
         said: String,
@@ -116,13 +116,13 @@ pub enum OpenError {
         /// The number of devices.
         count: i32,
     },
-    /// A variable of the software device is wrong.
+    /// A variable of the software device has an invalid value.
     #[cfg(feature = "soft")]
     #[error(transparent)]
     SoftMisconfigured(#[from] ConfigError),
     /// The software driver does not start.
     #[cfg(feature = "soft")]
-    #[error("the software driver does not start: {0}; with CUDA_LOG_FILE=stderr it says why")]
+    #[error("the software driver does not start: {0}; set CUDA_LOG_FILE=stderr to see why")]
     SoftRefused(CallError),
 }
 
@@ -133,7 +133,7 @@ impl fmt::Debug for OpenError {
     }
 }
 
-/// Why a driver cannot be used here.
+/// Why NVIDIA's driver cannot be used here.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {

@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn an_ordinal_out_of_range_says_how_many_there_are() {
         let error = choose(caller("cuda:2"), ALL, two_devices).unwrap_err();
-        assert_eq!(error.to_string(), "cuda:2 was asked for, but this machine has 2 NVIDIA devices");
+        assert_eq!(error.to_string(), "cuda:2 was requested, but this machine has 2 NVIDIA devices");
     }
 
     #[cfg(feature = "soft")]
@@ -343,8 +343,8 @@ mod tests {
     #[test]
     fn a_kind_that_is_not_built_in_names_its_feature() {
         let refused = |text| choose(caller(text), NVIDIA_ALONE, two_devices).unwrap_err().to_string();
-        assert_eq!(refused("soft"), "soft was asked for, but freehold was built without its feature `soft`");
-        assert_eq!(refused("opencl:1"), "opencl:1 was asked for, but freehold was built without its feature `opencl`");
+        assert_eq!(refused("soft"), "soft was requested, but freehold was built without its feature `soft`");
+        assert_eq!(refused("opencl:1"), "opencl:1 was requested, but freehold was built without its feature `opencl`");
     }
 
     #[cfg(feature = "soft")]
