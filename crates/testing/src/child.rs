@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use crate::HANG_TIMEOUT;
+use crate::effort::HANG_TIMEOUT;
 
 /// In a child, the name of the test that it was started for.
 const CHILD: &str = "FREEHOLD_TEST_CHILD";

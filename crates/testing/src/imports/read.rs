@@ -24,10 +24,12 @@ struct Module {
 
 type Modules = BTreeMap<String, Module>;
 
-/// All imports between the files of the crate whose sources are in `src`.
+/// All imports between the files of the library whose sources are in `src`, or of the program if there is no library.
 pub(super) fn imports_of(src: &Path) -> Vec<Import> {
     let mut modules = Modules::new();
-    read_file(&src.join("lib.rs"), src, "", &mut modules);
+    let library = src.join("lib.rs");
+    let root = if library.exists() { library } else { src.join("main.rs") };
+    read_file(&root, src, "", &mut modules);
     let mut imports = Vec::new();
     for (path, module) in modules.iter().filter(|(_, module)| !module.is_facade) {
         for (line, named) in &module.paths {
