@@ -7,13 +7,14 @@
 //! # Modules, from bottom to top
 //!
 //! - [`proto`]: generated from `proto/`. `tests/generated.rs` compiles it without `protoc` and compares.
-//! - `error`, `token`, `idle_timeout`: [`RemoteError`] (whose fault, and whether the call was executed), [`Token`], and
-//!   connections that are closed when nothing moves in them.
-//! - `client`: `connection` (connections and retries), `call_numbers`, `transfer`, `launches`.
-//! - `server`, from the connection inwards: `listener` (accepts, until the token is shown), `framing` (limits before a
-//!   request is decoded), `service` (what each call does), `session` (a tenant and its blocks), `idempotency`, `named_table`,
-//!   `completed_set`, `upload`, `download`, `pinned_pool` (chunks between network and device), `launches` (modules and worker
-//!   calls).
+//! - `sync`, `convert`: a mutex whose poison is ignored, and enums of the broker as those of [`proto`] and back.
+//! - `error`: [`RemoteError`] (whose fault, and whether the call was executed).
+//! - `transport`: [`Token`], the lengths of chunks and windows, and connections that are closed when nothing moves in them.
+//! - `client`: `call_numbers`, `connection` (connections and retries), `remote` ([`Remote`] and its blocks), `transfer`,
+//!   `launches`. It imports nothing of `server`, and `server` nothing of it.
+//! - `server`: `limits`, `completed_set`, `named_table`, `pinned_pool` (chunks between network and device), `launches` (modules
+//!   and worker calls), `idempotency`, `block`, `upload`, `session` (a tenant and its blocks), `download`, `listener` (accepts,
+//!   until the token is shown), `service` (what each call does), `framing` (limits before a request is decoded).
 //! - [`baseline`]: plain gRPC, which `freehold bench remote` compares with.
 //!
 //! An upload is divided among the client's connections and sent in chunks with checksums. The server copies each chunk into
@@ -36,38 +37,21 @@
 
 pub mod baseline;
 mod client;
+mod convert;
 mod error;
-mod idle_timeout;
-mod server;
 /// `proto/freehold.proto` as Rust, for clients that do not use [`Remote`].
-#[allow(
-    clippy::all,
-    clippy::unwrap_used,
-    missing_debug_implementations,
-    missing_docs,
-    unreachable_pub,
-    reason = "it is generated"
-)]
-pub mod proto {
-    include!("generated/freehold.v1.rs");
-
-    /// The descriptors of the `.proto`, for the reflection service.
-    pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("generated/freehold.bin");
-}
-mod token;
+#[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
+pub mod proto;
+mod server;
+mod sync;
+mod transport;
 
 pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteCall, RemoteModule};
 pub use error::{ErrorOrigin, Executed, RemoteError};
 pub use proto::{Name as ListedName, Sums as RemoteStats};
 pub use server::{Identity, RemoteServer, ServerLimits};
-pub use token::{Token, TokenError};
 pub use tonic::Code;
-
-/// The longest chunk, in bytes. Other gRPC clients accept messages of up to 4 MiB by default.
-pub const CHUNK_BYTES_MAX: usize = 2 << 20;
-
-/// Bytes of one call that may be in flight before the other side has read any of them.
-const WINDOW_BYTES: u32 = 8 << 20;
+pub use transport::{CHUNK_BYTES_MAX, Token, TokenError};
 
 /// The page of the documentation whose program needs this crate; doctests compile it.
 #[cfg(doctest)]

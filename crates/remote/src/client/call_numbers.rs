@@ -1,7 +1,9 @@
 //! Call numbers: the next one, and the number below which all calls are answered. Pure.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::sync::lock;
 
 #[derive(Debug, Default)]
 pub(super) struct CallNumbers {
@@ -33,7 +35,7 @@ impl CallNumbers {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

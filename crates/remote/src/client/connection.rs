@@ -20,11 +20,9 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 use tonic::{Code, Request, Response, Status};
 
 use crate::error::{Executed, RemoteError};
-use crate::idle_timeout::{IDLE_MAX, IdleTimeout, PING_INTERVAL, PONG_TIMEOUT};
 use crate::proto::TotalsRequest;
 use crate::proto::freehold_client::FreeholdClient;
-use crate::token::Token;
-use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
+use crate::transport::{CHUNK_BYTES_MAX, IDLE_MAX, IdleTimeout, PING_INTERVAL, PONG_TIMEOUT, Token, WINDOW_BYTES};
 
 /// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

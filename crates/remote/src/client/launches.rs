@@ -2,20 +2,23 @@
 //! process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use freehold::Grid;
 use freehold_broker::wire::Id;
 use freehold_broker::{
-    Access, Argument, CallError, Content, Gpu, GpuBackend, GpuError, GpuKernel, GpuResult, Kind, Parameter, Signature,
+    Access, Argument, CallError, Content, Gpu, GpuBackend, GpuError, GpuKernel, GpuResult, Parameter, Signature,
 };
 use sha2::{Digest, Sha256};
 use tonic::Code;
 
-use super::{Remote, RemoteBlock};
+use super::connection::Client;
+use super::remote::{Remote, RemoteBlock};
+use crate::convert::{access_to_proto, kind_from_proto, kind_to_proto};
 use crate::error::{ErrorOrigin, RemoteError};
 use crate::proto::{self, argument::Value};
+use crate::sync::lock;
 
 /// One call waits at most this long for a launch, then another follows.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -63,16 +66,7 @@ impl RemoteModule {
 
 impl From<proto::Module> for RemoteModule {
     fn from(told: proto::Module) -> Self {
-        let parameter = |told: &proto::Parameter| Parameter {
-            kind: match told.kind() {
-                proto::Kind::Unsigned => Kind::Unsigned,
-                proto::Kind::Signed => Kind::Signed,
-                proto::Kind::Float => Kind::Float,
-                proto::Kind::Bits => Kind::Bits,
-                proto::Kind::Bytes => Kind::Bytes,
-            },
-            bytes: told.bytes,
-        };
+        let parameter = |told: &proto::Parameter| Parameter { kind: kind_from_proto(told.kind()), bytes: told.bytes };
         let signature = |kernel: &proto::Kernel| Signature {
             name: kernel.name.as_str().into(),
             parameters: kernel.parameters.iter().map(parameter).collect(),
@@ -110,7 +104,7 @@ impl RemoteCall {
         let (session, launch) = (self.remote.session()?.key.clone(), self.launch);
         let request = proto::WaitRequest { session, launch, timeout_ms: WAIT_MAX.as_millis() as u64 };
         loop {
-            let ask = |mut client: super::connection::Client, request| async move { client.wait(request).await };
+            let ask = |mut client: Client, request| async move { client.wait(request).await };
             match self.remote.call(request.clone(), ask) {
                 Ok(proto::Done {}) => return Ok(()),
                 Err(failure) if (failure.origin, failure.code) == (ErrorOrigin::Connection, Code::DeadlineExceeded) => {
@@ -171,7 +165,7 @@ impl Remote {
             RemoteArgument::Value(value) => Ok(proto_argument(value)),
             RemoteArgument::Block(block, offset) => Ok(proto_block_argument(block.number, *offset)),
             RemoteArgument::Named(name, access, offset) => {
-                let access = super::proto_access(*access).into();
+                let access = access_to_proto(*access).into();
                 let name = proto::NameArgument { name: (*name).to_owned(), access, offset: *offset };
                 Ok(proto::Argument { value: Some(Value::Name(name)) })
             }
@@ -214,14 +208,7 @@ fn proto_block_argument(block: u64, offset: u64) -> proto::Argument {
 fn proto_argument(given: &Argument<'_>) -> proto::Argument {
     let value = match given.content() {
         Content::Number { parameter: Parameter { kind, bytes }, bits } => {
-            let kind = match kind {
-                Kind::Unsigned | Kind::Pointer => proto::Kind::Unsigned,
-                Kind::Signed => proto::Kind::Signed,
-                Kind::Float => proto::Kind::Float,
-                Kind::Bits => proto::Kind::Bits,
-                Kind::Bytes => proto::Kind::Bytes,
-            };
-            Value::Number(proto::NumberArgument { kind: kind.into(), bytes, bits })
+            Value::Number(proto::NumberArgument { kind: kind_to_proto(kind).into(), bytes, bits })
         }
         Content::Bytes(bytes) => Value::Structure(bytes.to_vec()),
         Content::Memory { memory, offset_bytes } => return proto_block_argument(memory.0, offset_bytes),
@@ -245,7 +232,7 @@ struct RemoteBackendState {
 
 impl RemoteBackend {
     fn state(&self) -> MutexGuard<'_, RemoteBackendState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn block(&self, memory: Id) -> Arc<RemoteBlock> {

@@ -1,26 +1,21 @@
-//! The client: a session at a server, used from plain threads. A call that is repeated after a lost connection has the
-//! same number, so it is executed once.
-
-mod call_numbers;
-mod connection;
-mod launches;
-mod transfer;
+//! [`Remote`], a session at a server, and its blocks.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use freehold_broker::{Access, Policy};
 use tokio::runtime::Runtime;
 use tonic::{Response, Status};
 
-use self::call_numbers::{CallNumber, CallNumbers};
-use self::connection::{Client, Connection};
-pub use self::launches::{RemoteArgument, RemoteCall, RemoteModule};
+use super::call_numbers::{CallNumber, CallNumbers};
+use super::connection::{Client, Connection};
+use crate::convert::{access_to_proto, policy_to_proto};
 use crate::error::{Executed, RemoteError};
 use crate::proto::{self, Block, Name, Sums};
-use crate::token::Token;
+use crate::sync::lock;
+use crate::transport::Token;
 
 /// The idle timeout that a session asks for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,34 +24,34 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 /// its own, and must not be used from within a tokio runtime.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    inner: Arc<RemoteInner>,
+    pub(super) inner: Arc<RemoteInner>,
 }
 
 #[derive(Debug)]
-struct RemoteInner {
+pub(super) struct RemoteInner {
     /// `None` when it is being dropped.
     runtime: Option<Runtime>,
-    connection: Connection,
+    pub(super) connection: Connection,
     session_timeout: Duration,
-    call_numbers: Arc<CallNumbers>,
+    pub(super) call_numbers: Arc<CallNumbers>,
     session: OnceLock<OpenSession>,
     opening: Mutex<()>,
 }
 
 #[derive(Clone, Debug)]
-struct OpenSession {
-    key: Vec<u8>,
-    chunk_bytes_max: u64,
+pub(super) struct OpenSession {
+    pub(super) key: Vec<u8>,
+    pub(super) chunk_bytes_max: u64,
 }
 
 /// Device memory at the server. On drop it is freed.
 #[derive(Debug)]
 pub struct RemoteBlock {
-    remote: Remote,
-    number: u64,
-    bytes: u64,
-    access: Access,
-    is_freed: bool,
+    pub(super) remote: Remote,
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    pub(super) access: Access,
+    pub(super) is_freed: bool,
 }
 
 impl Remote {
@@ -111,7 +106,7 @@ impl Remote {
 
     /// Leases a name.
     pub fn lease(&self, name: &str, access: Access) -> Result<RemoteBlock, RemoteError> {
-        let access = proto_access(access).into();
+        let access = access_to_proto(access).into();
         let request = |call| proto::LeaseRequest { call: Some(call), name: name.to_owned(), access };
         let block = self.call_once(request, |mut client, request| async move { client.lease(request).await })?;
         Ok(self.block_handle(&block))
@@ -127,11 +122,7 @@ impl Remote {
         mut block: RemoteBlock,
         policy: Policy,
     ) -> Result<(), (RemoteBlock, RemoteError)> {
-        let policy = match policy {
-            Policy::Restore => proto::Policy::Restore,
-            Policy::Drop => proto::Policy::Drop,
-            Policy::Open => proto::Policy::Open,
-        };
+        let policy = policy_to_proto(policy);
         let (number, name) = (block.number, name.to_owned());
         let request = |call| proto::PublishRequest { call: Some(call), block: number, name, policy: policy.into() };
         match self.call_once(request, |mut client, request| async move { client.publish(request).await }) {
@@ -197,7 +188,7 @@ impl Remote {
     }
 
     /// Makes a call, with retries.
-    fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+    pub(super) fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         request: M,
         ask: impl Fn(Client, M) -> F,
@@ -206,7 +197,7 @@ impl Remote {
     }
 
     /// Like [`call`](Self::call), for a call that changes something: it gets a number.
-    fn call_once<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+    pub(super) fn call_once<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         request: impl FnOnce(proto::Call) -> M,
         ask: impl Fn(Client, M) -> F,
@@ -217,11 +208,11 @@ impl Remote {
     }
 
     /// Returns the session, and opens it if there is none.
-    fn session(&self) -> Result<&OpenSession, RemoteError> {
+    pub(super) fn session(&self) -> Result<&OpenSession, RemoteError> {
         if let Some(opened) = self.inner.session.get() {
             return Ok(opened);
         }
-        let _turn = self.inner.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.inner.opening);
         if let Some(opened) = self.inner.session.get() {
             return Ok(opened);
         }
@@ -247,14 +238,7 @@ impl Remote {
     }
 }
 
-fn proto_access(access: Access) -> proto::Access {
-    match access {
-        Access::Read => proto::Access::Read,
-        Access::Write => proto::Access::Write,
-    }
-}
-
-fn proto_call(session: &[u8], number: &CallNumber) -> proto::Call {
+pub(super) fn proto_call(session: &[u8], number: &CallNumber) -> proto::Call {
     proto::Call { session: session.to_owned(), number: number.value(), answered_below: number.answered_below() }
 }
 
@@ -265,7 +249,7 @@ fn random_key() -> io::Result<Vec<u8>> {
 }
 
 impl RemoteInner {
-    fn runtime(&self) -> &Runtime {
+    pub(super) fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("the runtime exists until drop")
     }
 }

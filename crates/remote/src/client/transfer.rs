@@ -10,8 +10,8 @@ use tonic::Status;
 
 use super::call_numbers::CallNumbers;
 use super::connection::RetryDelay;
-use super::{Remote, RemoteBlock, proto_call};
-use crate::error::{Executed, RemoteError};
+use super::remote::{Remote, RemoteBlock, proto_call};
+use crate::error::{ErrorOrigin, Executed, RemoteError};
 use crate::proto::upload_message::Part;
 use crate::proto::{Chunk, DownloadChunk, DownloadRequest, ResumeRequest};
 use crate::proto::{UploadBegin, UploadEnd, UploadMessage, Uploaded};
@@ -271,9 +271,7 @@ impl Remote {
     /// Whether the next try may succeed.
     fn transfer_error(&self, status: &Status) -> TransferError {
         match self.inner.connection.server_error(status) {
-            Some(failure) if failure.origin == crate::ErrorOrigin::Connection => {
-                TransferError::Retryable(failure.message)
-            }
+            Some(failure) if failure.origin == ErrorOrigin::Connection => TransferError::Retryable(failure.message),
             Some(failure) => TransferError::Fatal(failure),
             None => TransferError::Retryable(status.message().to_owned()),
         }

@@ -9,8 +9,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 
+use super::block::SessionBlock;
 use super::pinned_pool::TransferBuffer;
-use super::session::{SessionBlock, SessionGuard};
+use super::session::SessionGuard;
 use crate::error::RemoteError;
 use crate::proto::{Chunk, DownloadChunk};
 

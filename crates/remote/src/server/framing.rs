@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use freehold_broker::MODULE_BYTES_MAX;
 use http_body::{Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 use tonic::Code;
 use tonic::body::Body;
@@ -17,10 +17,11 @@ use tonic::codegen::{BoxFuture, Bytes, Service, http};
 use tonic::server::NamedService;
 
 use super::listener::ConnectionInfo;
+use super::permits::ModulePermit;
 use super::service::FreeholdService;
-use crate::CHUNK_BYTES_MAX;
 use crate::error::RemoteError;
 use crate::proto::freehold_server::FreeholdServer;
+use crate::transport::CHUNK_BYTES_MAX;
 
 /// Modules that are received and compiled at once, in all sessions. Each takes up to 16 MiB, several times.
 const MODULES_MAX: usize = 4;
@@ -41,12 +42,6 @@ pub(super) struct FramingService {
     modules: FreeholdServer<FreeholdService>,
     module_permits: Arc<Semaphore>,
     handshake_timeout: Duration,
-}
-
-/// The right to have a module in memory. It belongs to the call, not to its connection.
-#[derive(Clone)]
-pub(super) struct ModulePermit {
-    _permits: Arc<[OwnedSemaphorePermit; 2]>,
 }
 
 impl FramingService {
@@ -99,7 +94,7 @@ async fn receive_module(
     let info: ConnectionInfo = request.extensions().get().cloned().expect("every connection has a ConnectionInfo");
     let own = info.module_permit.acquire_owned().await.expect("the semaphore is never closed");
     let place = permits.acquire_owned().await.expect("the semaphore is never closed");
-    request.extensions_mut().insert(ModulePermit { _permits: Arc::new([own, place]) });
+    request.extensions_mut().insert(ModulePermit::new(own, place));
     let limit = Instant::now() + MODULE_TIMEOUT;
     modules.call(request.map(|body| TimedBody::body(body, handshake_timeout, limit))).await
 }

@@ -2,15 +2,14 @@
 //! calls do.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use tokio::sync::watch;
 use tonic::Code;
 
-use super::lock;
-use super::upload::Upload;
 use crate::error::{Executed, RemoteError};
 use crate::proto::Call;
+use crate::sync::lock;
 
 /// Calls of a session that are unanswered, or whose answer the client has not confirmed.
 const CALLS_MAX: usize = 4096;
@@ -18,15 +17,15 @@ const CALLS_MAX: usize = 4096;
 /// The answer: an encoded message or an error.
 pub(super) type Outcome = Result<Vec<u8>, RemoteError>;
 
-/// What is known of a call.
+/// What is known of a call. `U` is a handle of an upload.
 #[derive(Clone)]
-pub(super) enum Entry {
+pub(super) enum Entry<U> {
     Call {
         /// A hash of the request, so that a different one under the same number is noticed.
         fingerprint: u64,
         outcome: watch::Receiver<Option<Outcome>>,
     },
-    Upload(Arc<Upload>),
+    Upload(U),
 }
 
 /// Who executes a call.
@@ -37,19 +36,23 @@ pub(super) enum Claim {
     Known(watch::Receiver<Option<Outcome>>),
 }
 
-#[derive(Default)]
-pub(super) struct CallLog {
-    inner: Mutex<CallLogInner>,
+pub(super) struct CallLog<U> {
+    inner: Mutex<CallLogInner<U>>,
 }
 
-#[derive(Default)]
-struct CallLogInner {
-    entries: BTreeMap<u64, Entry>,
+struct CallLogInner<U> {
+    entries: BTreeMap<u64, Entry<U>>,
     /// Calls below are forgotten.
     forgotten_below: u64,
 }
 
-impl CallLog {
+impl<U> Default for CallLog<U> {
+    fn default() -> Self {
+        Self { inner: Mutex::new(CallLogInner { entries: BTreeMap::new(), forgotten_below: 0 }) }
+    }
+}
+
+impl<U: Clone> CallLog<U> {
     pub(super) fn claim(&self, call: &Call, fingerprint: u64) -> Result<Claim, RemoteError> {
         let mut inner = lock(&self.inner);
         match inner.find(call)? {
@@ -64,17 +67,13 @@ impl CallLog {
     }
 
     /// The upload of a number: a known one, or a new one.
-    pub(super) fn upload(
-        &self,
-        call: &Call,
-        begin: impl FnOnce() -> Result<Upload, RemoteError>,
-    ) -> Result<Arc<Upload>, RemoteError> {
+    pub(super) fn upload(&self, call: &Call, begin: impl FnOnce() -> Result<U, RemoteError>) -> Result<U, RemoteError> {
         let mut inner = lock(&self.inner);
         match inner.find(call)? {
             Some(Entry::Upload(upload)) => Ok(upload),
             Some(_) => Err(number_reused(call.number)),
             None => {
-                let upload = Arc::new(begin()?);
+                let upload = begin()?;
                 inner.entries.insert(call.number, Entry::Upload(upload.clone()));
                 Ok(upload)
             }
@@ -82,7 +81,7 @@ impl CallLog {
     }
 
     /// A known upload.
-    pub(super) fn find_upload(&self, number: u64) -> Option<Arc<Upload>> {
+    pub(super) fn find_upload(&self, number: u64) -> Option<U> {
         match lock(&self.inner).entries.get(&number) {
             Some(Entry::Upload(upload)) => Some(upload.clone()),
             _ => None,
@@ -90,8 +89,8 @@ impl CallLog {
     }
 }
 
-impl CallLogInner {
-    fn find(&mut self, call: &Call) -> Result<Option<Entry>, RemoteError> {
+impl<U: Clone> CallLogInner<U> {
+    fn find(&mut self, call: &Call) -> Result<Option<Entry<U>>, RemoteError> {
         if call.answered_below > self.forgotten_below {
             self.forgotten_below = call.answered_below;
             self.entries = self.entries.split_off(&self.forgotten_below);
@@ -132,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_second_of_one_number_gets_the_answer_of_the_first() {
-        let call_log = CallLog::default();
+        let call_log = CallLog::<()>::default();
         let Ok(Claim::New(sender)) = call_log.claim(&call(1, 0), 77) else { panic!("a new call is claimed") };
         sender.send_replace(Some(Ok(vec![1, 2])));
         let Ok(Claim::Known(outcome)) = call_log.claim(&call(1, 0), 77) else { panic!("a repeated call is known") };
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn another_request_under_the_number_is_refused() {
-        let call_log = CallLog::default();
+        let call_log = CallLog::<()>::default();
         let _first = call_log.claim(&call(1, 0), 77);
         let refused = call_log.claim(&call(1, 0), 78).err().map(|failure| failure.message);
         assert_eq!(
@@ -152,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_was_answered_is_forgotten_and_not_done_again() {
-        let call_log = CallLog::default();
+        let call_log = CallLog::<()>::default();
         let _first = call_log.claim(&call(1, 0), 77);
         let _second = call_log.claim(&call(2, 2), 77);
         let refused = call_log.claim(&call(1, 0), 77).err().expect("a forgotten call is refused");
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn so_many_calls_are_remembered_and_no_more() {
-        let call_log = CallLog::default();
+        let call_log = CallLog::<()>::default();
         (1..=4096).for_each(|number| assert!(call_log.claim(&call(number, 0), 0).is_ok()));
         let refused = call_log.claim(&call(4097, 0), 0).err().expect("one call too many is refused");
         assert_eq!(refused.code, Code::ResourceExhausted);
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn zero_is_no_number() {
-        let refused = CallLog::default().claim(&call(0, 0), 0).err().expect("number 0 is refused");
+        let refused = CallLog::<()>::default().claim(&call(0, 0), 0).err().expect("number 0 is refused");
         assert_eq!(refused.message, "call numbers start at 1: give each call its own");
     }
 }

@@ -8,15 +8,16 @@ use std::time::Duration;
 use freehold::{Grid, Stream};
 use freehold_broker::wire::Fence;
 use freehold_broker::{
-    Access, Argument, Broker, Call, CallError, Caller, Kernel, Kind, Launch, Module, NamedLease, Parameter, Signature,
+    Access, Argument, Broker, Call, CallError, Caller, Kernel, Launch, Module, NamedLease, Parameter, Signature,
 };
 use tonic::Code;
 
 use super::completed_set::CompletedSet;
-use super::lock;
 use super::named_table::NamedTable;
+use crate::convert::{kind_from_proto, kind_to_proto};
 use crate::error::RemoteError;
 use crate::proto::{self, BlockArgument, argument::Value};
+use crate::sync::lock;
 
 /// Launches of a session that are running, or have failed and were not waited for.
 const LAUNCHES_MAX: usize = 1024;
@@ -304,15 +305,12 @@ fn parse_value(place: usize, given: Option<&Value>) -> Result<Argument<'static>,
         Some(Value::Structure(bytes)) => Ok(Argument::bytes(bytes.as_slice())),
         Some(Value::Number(number)) => {
             let kind = match number.kind() {
-                proto::Kind::Unsigned => Kind::Unsigned,
-                proto::Kind::Signed => Kind::Signed,
-                proto::Kind::Float => Kind::Float,
-                proto::Kind::Bits => Kind::Bits,
                 proto::Kind::Bytes => {
                     return Err(RemoteError::invalid_argument(format!(
                         "argument {place} is a number of kind BYTES: pass a structure"
                     )));
                 }
+                kind => kind_from_proto(kind),
             };
             let bytes = number.bytes;
             if !matches!(bytes, 1 | 2 | 4 | 8) || bytes < 8 && number.bits >> (8 * bytes) != 0 {
@@ -330,16 +328,9 @@ fn parse_value(place: usize, given: Option<&Value>) -> Result<Argument<'static>,
 }
 
 fn proto_kernel(signature: &Signature) -> proto::Kernel {
-    let parameters = signature.parameters.iter().map(|parameter| {
-        let kind = match parameter.kind {
-            // The worker distinguishes them.
-            Kind::Unsigned | Kind::Pointer => proto::Kind::Unsigned,
-            Kind::Signed => proto::Kind::Signed,
-            Kind::Float => proto::Kind::Float,
-            Kind::Bits => proto::Kind::Bits,
-            Kind::Bytes => proto::Kind::Bytes,
-        };
-        proto::Parameter { kind: kind.into(), bytes: parameter.bytes }
-    });
+    let parameters = signature
+        .parameters
+        .iter()
+        .map(|parameter| proto::Parameter { kind: kind_to_proto(parameter.kind).into(), bytes: parameter.bytes });
     proto::Kernel { name: signature.name.to_string(), parameters: parameters.collect() }
 }

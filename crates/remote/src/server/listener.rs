@@ -16,8 +16,8 @@ use tokio::time::Sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-use super::ServerLimits;
-use crate::idle_timeout::IdleTimeout;
+use super::limits::ServerLimits;
+use crate::transport::IdleTimeout;
 
 /// How long no connection is accepted after an error of the system, which may be out of descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);

@@ -1,13 +1,16 @@
 //! The server: a process that serves a broker over gRPC. This module owns the listener, TLS and authentication;
 //! `service` executes the calls.
 
+mod block;
 mod completed_set;
 mod download;
 mod framing;
 mod idempotency;
 mod launches;
+mod limits;
 mod listener;
 mod named_table;
+mod permits;
 mod pinned_pool;
 mod service;
 mod session;
@@ -16,27 +19,26 @@ mod upload;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use freehold::Device;
-use freehold_broker::wire::{BrokerStats, Reply, Request as Ask};
-use freehold_broker::{Link, LinkError};
+use freehold_broker::Link;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic::{Request, Status};
 
 use self::framing::FramingService;
+pub use self::limits::ServerLimits;
 use self::listener::ConnectionInfo;
-use self::service::FreeholdService;
+use self::service::{FreeholdService, broker_stats};
 use self::session::Sessions;
 use crate::error::RemoteError;
-use crate::idle_timeout::{IDLE_MAX, PING_INTERVAL, PONG_TIMEOUT};
 use crate::proto::DESCRIPTORS;
 use crate::proto::freehold_server::FreeholdServer;
-use crate::token::Token;
-use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
+use crate::sync::lock;
+use crate::transport::{CHUNK_BYTES_MAX, PING_INTERVAL, PONG_TIMEOUT, Token, WINDOW_BYTES};
 
 /// How often the server checks the broker, and looks for expired sessions.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -76,26 +78,6 @@ impl Identity {
 impl std::fmt::Debug for Identity {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Identity")
-    }
-}
-
-/// Limits of the clients of a server.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerLimits {
-    /// Connections at once. Further ones wait until one ends.
-    pub connections_max: usize,
-    /// Connections at once that have not presented the token. The oldest is closed first.
-    pub unauthenticated_max: usize,
-    /// How long a connection may take to present the token, a request to arrive, and an upload to begin.
-    pub handshake_timeout: Duration,
-    /// How long no data may move in a connection.
-    pub idle_timeout: Duration,
-}
-
-impl Default for ServerLimits {
-    fn default() -> Self {
-        let handshake_timeout = Duration::from_secs(10);
-        Self { connections_max: 512, unauthenticated_max: 64, handshake_timeout, idle_timeout: IDLE_MAX }
     }
 }
 
@@ -227,16 +209,4 @@ async fn watch_broker(sessions: Arc<Sessions>, link: Arc<Mutex<Link>>) {
             }
         }
     }
-}
-
-fn broker_stats(link: &mut Link) -> Result<BrokerStats, LinkError> {
-    match link.call(Ask::Stats)?.reply {
-        Reply::Stats(sums) => Ok(sums),
-        _ => Err(LinkError::Malformed),
-    }
-}
-
-/// Locks a mutex even if a thread panicked with it: what it guards is changed in single steps.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

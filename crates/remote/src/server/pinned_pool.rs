@@ -10,9 +10,9 @@ use freehold::{Device, Event, HostMemory, ImportedSlice, Stream};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::lock;
-use crate::CHUNK_BYTES_MAX;
 use crate::error::RemoteError;
+use crate::sync::lock;
+use crate::transport::CHUNK_BYTES_MAX;
 
 /// Chunks of one buffer: one is filled, one is copied, and one is ready when either is late.
 const CHUNKS: usize = 3;

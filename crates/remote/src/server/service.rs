@@ -6,25 +6,27 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use freehold_broker::wire::{Reply as Answered, Request as Ask};
-use freehold_broker::{Access, Caller, Host, Lease, Link, LinkError, Name, Policy};
+use freehold_broker::wire::{BrokerStats, Reply as Answered, Request as Ask};
+use freehold_broker::{Access, Caller, Host, Lease, Link, LinkError, Name};
 use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use super::block::SessionBlock;
 use super::download::{ChunkResult, Download};
-use super::framing::ModulePermit;
 use super::idempotency::Claim;
-use super::lock;
-use super::session::{Session, SessionBlock, SessionGuard, Sessions};
+use super::permits::ModulePermit;
+use super::session::{Session, SessionGuard, Sessions};
 use super::upload::Upload;
-use crate::CHUNK_BYTES_MAX;
+use crate::convert::{access_to_proto, policy_from_proto};
 use crate::error::{Executed, RemoteError};
 use crate::proto::freehold_server::Freehold;
 use crate::proto::upload_message::Part;
 use crate::proto::{self, Block, Call, Done, UploadBegin, UploadMessage, Uploaded};
+use crate::sync::lock;
+use crate::transport::CHUNK_BYTES_MAX;
 
 /// Chunks of an upload that wait for pinned memory.
 const QUEUE: usize = 2;
@@ -134,7 +136,7 @@ impl FreeholdService {
     /// Receives the chunks of an upload and passes them on, no faster than the device takes them.
     async fn receive(&self, begin: UploadBegin, mut parts: Streaming<UploadMessage>) -> Result<Uploaded, RemoteError> {
         let (guard, call) = self.enter(begin.call.as_ref())?;
-        let upload = guard.call_log.upload(&call, || Upload::new(guard.block(begin.block)?, &begin))?;
+        let upload = guard.call_log.upload(&call, || Ok(Arc::new(Upload::new(guard.block(begin.block)?, &begin)?)))?;
         // The previous sender may be waiting for the device.
         let begun = upload.clone();
         let sender = run_blocking(&guard.call_permits, move || begun.begin(&begin)).await?;
@@ -144,7 +146,9 @@ impl FreeholdService {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (pinned, idle_timeout, turns) =
             (self.sessions.pinned.clone(), guard.idle_timeout, guard.call_permits.clone());
-        let writer = tokio::task::spawn_blocking(move || sender.write_all(&guard, pinned.buffer(permit)?, waiting));
+        let writer = tokio::task::spawn_blocking(move || {
+            sender.write_all(|| guard.upload_stream(), pinned.buffer(permit)?, waiting)
+        });
         let broken = loop {
             let part = match tokio::time::timeout(idle_timeout, parts.message()).await {
                 Ok(Ok(Some(UploadMessage { part: Some(part) }))) => part,
@@ -197,6 +201,13 @@ fn fingerprint<M: Hash>(request: &M) -> u64 {
     hasher.finish()
 }
 
+pub(super) fn broker_stats(link: &mut Link) -> Result<BrokerStats, LinkError> {
+    match link.call(Ask::Stats)?.reply {
+        Answered::Stats(sums) => Ok(sums),
+        _ => Err(LinkError::Malformed),
+    }
+}
+
 fn parse_name(text: &str) -> Result<Name, RemoteError> {
     Name::parse(text).map_err(|wrong| RemoteError::from(freehold_broker::Error::from(wrong)))
 }
@@ -210,11 +221,7 @@ fn parse_access(told: i32) -> Result<Access, RemoteError> {
 }
 
 fn proto_block(block: &SessionBlock) -> Block {
-    let access = match block.access {
-        Access::Read => proto::Access::Read,
-        Access::Write => proto::Access::Write,
-    };
-    Block { block: block.number, bytes: block.bytes, access: access.into() }
+    Block { block: block.number, bytes: block.bytes, access: access_to_proto(block.access).into() }
 }
 
 fn parse_listed(line: &str) -> Option<proto::Name> {
@@ -325,12 +332,7 @@ impl Freehold for FreeholdService {
         let mut request = request.into_inner();
         let call = request.call.take();
         self.call_once(call.as_ref(), fingerprint(&request), move |session| {
-            let policy = match request.policy() {
-                proto::Policy::Restore => Policy::Restore,
-                proto::Policy::Drop => Policy::Drop,
-                proto::Policy::Open => Policy::Open,
-            };
-            session.publish(request.block, &request.name, policy)?;
+            session.publish(request.block, &request.name, policy_from_proto(request.policy()))?;
             Ok(Done {})
         })
         .await
@@ -441,7 +443,7 @@ impl Freehold for FreeholdService {
     }
 
     async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Sums> {
-        let sums = self.call_broker(super::broker_stats).await?;
+        let sums = self.call_broker(broker_stats).await?;
         Ok(Response::new(proto::Sums {
             budget_bytes: sums.budget_bytes,
             made_bytes: sums.segment_bytes,

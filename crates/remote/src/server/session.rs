@@ -2,22 +2,24 @@
 //! came for its idle timeout.
 
 use std::collections::HashMap;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use freehold::{Device, ImportedSlice, Stream};
-use freehold_broker::{Access, Argument, Broker, Caller, Lease, Policy};
+use freehold::{Device, Stream};
+use freehold_broker::{Broker, Lease, Policy};
 use tokio::sync::Semaphore;
 use tonic::Code;
 
+use super::block::{SessionBlock, no_such_block};
 use super::idempotency::CallLog;
 use super::launches::Launches;
-use super::lock;
 use super::pinned_pool::PinnedPool;
+use super::upload::Upload;
 use crate::error::RemoteError;
+use crate::sync::lock;
 
 /// The idle timeout of a session: by default, and its limits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,7 +48,7 @@ pub(super) struct Sessions {
 
 pub(super) struct Session {
     pub(super) broker: Broker,
-    pub(super) call_log: CallLog,
+    pub(super) call_log: CallLog<Arc<Upload>>,
     pub(super) launches: Launches,
     /// The stream of uploads.
     upload_stream: Stream,
@@ -68,15 +70,6 @@ pub(super) struct Session {
 
 /// A call in a session, which does not expire meanwhile.
 pub(super) struct SessionGuard(Arc<Session>);
-
-/// A block of a session.
-pub(super) struct SessionBlock {
-    pub(super) number: u64,
-    pub(super) bytes: u64,
-    pub(super) access: Access,
-    /// `None` if it was freed or published while another call used it.
-    lease: Mutex<Option<Lease<u8>>>,
-}
 
 impl Sessions {
     pub(super) fn new(device: Device, socket: PathBuf) -> Self {
@@ -179,8 +172,7 @@ impl Session {
     /// Adds a lease as a block of the session.
     pub(super) fn add_block(&self, lease: Lease<u8>) -> Arc<SessionBlock> {
         let number = self.last_block.fetch_add(1, Ordering::Relaxed) + 1;
-        let (bytes, access) = (lease.len() as u64, lease.access());
-        let block = Arc::new(SessionBlock { number, bytes, access, lease: Mutex::new(Some(lease)) });
+        let block = Arc::new(SessionBlock::new(number, lease));
         lock(&self.blocks).insert(number, block.clone());
         block
     }
@@ -193,7 +185,7 @@ impl Session {
         let block = self.block(number)?;
         let lease = block.take_lease()?;
         lease.close().map_err(|(lease, error)| {
-            *lock(&block.lease) = Some(lease);
+            block.restore_lease(lease);
             RemoteError::from(error)
         })?;
         lock(&self.blocks).remove(&number);
@@ -204,7 +196,7 @@ impl Session {
         let block = self.block(number)?;
         let lease = block.take_lease()?;
         self.broker.publish(name, lease, policy).map_err(|(lease, error)| {
-            *lock(&block.lease) = Some(lease);
+            block.restore_lease(lease);
             RemoteError::from(error)
         })?;
         lock(&self.blocks).remove(&number);
@@ -227,63 +219,7 @@ impl Session {
     fn free_blocks(&self) {
         let blocks = std::mem::take(&mut *lock(&self.blocks));
         for block in blocks.into_values() {
-            drop(lock(&block.lease).take());
+            drop(block.take_lease());
         }
-    }
-}
-
-fn no_such_block(number: u64) -> RemoteError {
-    let message = format!("the session has no block {number}: it was freed, published, or never allocated");
-    RemoteError::caller(Code::NotFound, message)
-}
-
-impl SessionBlock {
-    /// Checks the byte range of a transfer.
-    pub(super) fn range(&self, offset: u64, bytes: u64) -> Result<Range<u64>, RemoteError> {
-        match offset.checked_add(bytes) {
-            Some(end) if end <= self.bytes => Ok(offset..end),
-            _ => {
-                let (number, has) = (self.number, self.bytes);
-                let message = format!("block {number} has {has} bytes: {bytes} from byte {offset} on are not in it");
-                Err(RemoteError::caller(Code::OutOfRange, message))
-            }
-        }
-    }
-
-    pub(super) fn check_writable(&self) -> Result<(), RemoteError> {
-        if self.access == Access::Write {
-            return Ok(());
-        }
-        let message = format!("block {} is read-only: lease it for writing", self.number);
-        Err(RemoteError::caller(Code::PermissionDenied, message))
-    }
-
-    /// Copies pinned bytes to the block, in stream order.
-    pub(super) fn write(&self, stream: &Stream, at: u64, from: &ImportedSlice<u8>) -> Result<(), RemoteError> {
-        let mut lease = lock(&self.lease);
-        let lease = lease.as_mut().ok_or_else(|| no_such_block(self.number))?;
-        let at = at as usize;
-        Ok(stream.copy(from, &mut lease.view_mut(at..at + from.len())?)?)
-    }
-
-    /// Copies bytes of the block to pinned memory, in stream order.
-    pub(super) fn read(&self, stream: &Stream, at: u64, to: &mut ImportedSlice<u8>) -> Result<(), RemoteError> {
-        let lease = lock(&self.lease);
-        let lease = lease.as_ref().ok_or_else(|| no_such_block(self.number))?;
-        let at = at as usize;
-        Ok(stream.copy(&lease.view(at..at + to.len())?, to)?)
-    }
-
-    /// The block as an argument of a launch, from a byte offset on.
-    pub(super) fn argument(&self, caller: &Caller, offset: u64) -> Result<Argument<'static>, RemoteError> {
-        let lease = lock(&self.lease);
-        let lease = lease.as_ref().ok_or_else(|| no_such_block(self.number))?;
-        // SAFETY: the block belongs to the client, whose copies and launches use it in the order that the client chose:
-        // it may change under each of them.
-        Ok(unsafe { caller.argument(lease.id(), offset) })
-    }
-
-    fn take_lease(&self) -> Result<Lease<u8>, RemoteError> {
-        lock(&self.lease).take().ok_or_else(|| no_such_block(self.number))
     }
 }

@@ -3,16 +3,17 @@
 
 use std::sync::{Arc, Mutex};
 
+use freehold::Stream;
 use tokio::sync::mpsc;
 use tonic::Code;
 
-use super::lock;
+use super::block::SessionBlock;
 use super::pinned_pool::TransferBuffer;
-use super::session::{SessionBlock, SessionGuard};
-use crate::CHUNK_BYTES_MAX;
 use crate::error::{ErrorOrigin, Executed, RemoteError};
 use crate::proto::upload_message::Part;
 use crate::proto::{Chunk, UploadBegin, Uploaded};
+use crate::sync::lock;
+use crate::transport::CHUNK_BYTES_MAX;
 
 pub(super) struct Upload {
     block: Arc<SessionBlock>,
@@ -91,20 +92,21 @@ impl Progress {
 }
 
 impl UploadSender {
-    /// Writes what the connection brings, until the upload is complete or the connection ends.
-    pub(super) fn write_all(
+    /// Writes what the connection brings, until the upload is complete or the connection ends. `stream` returns the stream
+    /// of uploads, after all launches so far.
+    pub(super) fn write_all<'a>(
         self,
-        guard: &SessionGuard,
+        stream: impl Fn() -> Result<&'a Stream, RemoteError>,
         mut buffer: TransferBuffer,
         mut parts: mpsc::Receiver<Part>,
     ) -> Result<Uploaded, RemoteError> {
         while let Some(part) = parts.blocking_recv() {
             match part {
-                Part::Chunk(chunk) => self.write(guard, &mut buffer, &chunk)?,
+                Part::Chunk(chunk) => self.write(&stream, &mut buffer, &chunk)?,
                 Part::End(end) => {
                     buffer.wait_all()?;
                     // Including what earlier senders sent.
-                    guard.upload_stream()?.event()?.synchronize()?;
+                    stream()?.event()?.synchronize()?;
                     return self.complete(end.crc32c);
                 }
                 Part::Begin(_) => {
@@ -118,7 +120,12 @@ impl UploadSender {
         Err(RemoteError::connection(message).with_received(told.bytes))
     }
 
-    fn write(&self, guard: &SessionGuard, buffer: &mut TransferBuffer, chunk: &Chunk) -> Result<(), RemoteError> {
+    fn write<'a>(
+        &self,
+        stream: impl Fn() -> Result<&'a Stream, RemoteError>,
+        buffer: &mut TransferBuffer,
+        chunk: &Chunk,
+    ) -> Result<(), RemoteError> {
         let Upload { block, offset, bytes, progress } = &*self.upload;
         let length = chunk.data.len() as u64;
         if length == 0 || length > CHUNK_BYTES_MAX as u64 {
@@ -141,7 +148,7 @@ impl UploadSender {
                 format!("the chunk at byte {at} has the checksum {crc32c:08x} and not {said:08x}: send it again");
             return Err(data_loss(message).with_received(at));
         }
-        let stream = guard.upload_stream()?;
+        let stream = stream()?;
         buffer.upload(stream, &chunk.data, |part| block.write(stream, offset + chunk.at, part))?;
         progress.crc32c = crc32c::crc32c_combine(progress.crc32c, crc32c, chunk.data.len());
         progress.received_bytes += length;

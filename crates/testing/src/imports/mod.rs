@@ -14,6 +14,7 @@ mod read;
 const LAYERS: &[(&str, &[&str])] = &[
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
     ("testing", &["random", "effort", "child", "misuse"]),
+    ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server", "baseline"]),
     ("softcuda", &["base", "memory", "ffi", "engine", "objects", "space", "modules", "state", "api"]),
 ];
 
