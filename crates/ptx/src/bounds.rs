@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::program::PointerProvenance;
+use crate::ir::PointerProvenance;
 
 /// What a launch may do with a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,13 @@
 
 use std::fmt;
 
-use crate::syntax::tree::Position;
+/// A position in the text, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    pub line: u32,
+    /// In bytes.
+    pub column: u32,
+}
 
 /// The first error in a text.
 #[non_exhaustive]

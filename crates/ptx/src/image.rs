@@ -5,9 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::exec::Builtin;
+use crate::ir::{Builtin, Code, FUNCTION_BYTES, FUNCTION_WINDOW, Kernel, Signature};
 use crate::lower::{self, LoweredUnit, Symbol, SymbolKind, VariableSpace};
-use crate::program::{Code, FUNCTION_BYTES, FUNCTION_WINDOW, Signature};
 use crate::syntax;
 use crate::syntax::tree::Linkage;
 
@@ -89,44 +88,6 @@ pub struct GlobalVariable {
     pub align: u64,
     /// In constant memory: kernels do not write it.
     pub constant: bool,
-}
-
-/// The properties of a kernel that the host needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kernel {
-    /// Its name.
-    pub name: String,
-    /// What it takes, in its order.
-    pub parameters: Vec<KernelParameter>,
-    /// The size of all parameters, with padding.
-    pub parameter_bytes: u64,
-    /// Static shared memory.
-    pub shared_bytes: u64,
-    /// Local variables of one thread.
-    pub local_bytes: u64,
-    /// An estimate of the 32-bit registers of one thread.
-    pub registers: u32,
-    /// `.maxntid`
-    pub max_threads: Option<[u32; 3]>,
-    /// `.reqntid`
-    pub required_threads: Option<[u32; 3]>,
-    /// `.minnctapersm`
-    pub min_blocks: Option<u32>,
-    /// `.maxnreg`
-    pub max_registers: Option<u32>,
-    /// The version of the text: 86 for 8.6.
-    pub ptx_version: u32,
-    /// The target: 90 for `sm_90`.
-    pub target: u32,
-}
-
-/// Where a parameter lies among those of its kernel, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KernelParameter {
-    /// Where it begins.
-    pub offset: u64,
-    /// How long it is.
-    pub bytes: u64,
 }
 
 /// Several texts linked into one. Its variables have no addresses yet.

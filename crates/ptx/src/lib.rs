@@ -12,16 +12,15 @@
 //!   block.
 //! - `arith`: what instructions compute, as pure functions on bits. `arith/hardware` compares them with an H200.
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
-//! - `program`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
-//!   `program/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the blocks
+//! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
+//!   `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the blocks
 //!   behind them.
 //! - `lower`: tree to program, a file for each family of instructions. What has no meaning is rejected here, with line and
 //!   column.
 //! - `image`: linking and relocation.
 //! - `exec`: `block` runs the warps of a block in turn, `warp` groups lanes, `run` executes control flow, `alu` and `float`
-//!   compute all lanes at once, `access` does memory, `barrier` does `bar` and `mbarrier`, `call`, `builtin` and `print` do
-//!   functions.
-//! - `grid`: the public types of a launch.
+//!   compute all lanes at once, `access` does memory, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
+//!   `print` do functions, and `launch` and `grid` have the public types of a launch.
 //!
 //! # Divergence
 //!
@@ -52,26 +51,18 @@ mod error;
 mod exec;
 #[cfg(feature = "interpreter")]
 mod fault;
-#[cfg(feature = "interpreter")]
-mod grid;
-#[cfg(feature = "interpreter")]
 mod image;
-#[cfg(feature = "interpreter")]
+mod ir;
 mod lower;
 #[cfg(feature = "interpreter")]
 mod memory;
-#[cfg(feature = "interpreter")]
-mod program;
 pub mod syntax;
 
 #[cfg(feature = "interpreter")]
 pub use bounds::{Access, Extent, Pointer};
 pub use error::{Error, ErrorKind};
-#[cfg(feature = "interpreter")]
+pub use exec::{Block, Grid, Launch, Progress, Slice};
 pub use fault::{Fault, FaultKind};
-#[cfg(feature = "interpreter")]
-pub use grid::{Block, Grid, Launch, Progress, Slice};
-#[cfg(feature = "interpreter")]
-pub use image::{GlobalVariable, Image, Kernel, KernelParameter, LinkError, Program, Unit};
-#[cfg(feature = "interpreter")]
+pub use image::{GlobalVariable, Image, LinkError, Program, Unit};
+pub use ir::{Kernel, KernelParameter};
 pub use memory::{LANES, Memory, OutOfBounds, Width};

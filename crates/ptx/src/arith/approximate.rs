@@ -1,7 +1,7 @@
 //! The approximations of f32. The PTX ISA bounds their error and leaves the bits open; these are the exact values,
 //! computed in f64 and rounded to nearest, with the special values of the PTX ISA.
 
-use super::{NAN, SIGN, canonical, operand};
+use super::single::{NAN, SIGN, canonical, flush, operand};
 
 /// If |b| is above 2^126, the hardware flushes 1/b: the quotient is 0, and NaN if `a` is infinite.
 pub(crate) fn div_approx(a: u32, b: u32, ftz: bool) -> u32 {
@@ -36,7 +36,7 @@ pub(crate) fn sqrt_approx(a: u32, ftz: bool) -> u32 {
 
 /// A subnormal is treated as a zero of its sign, with `ftz` and without, as the table of the PTX ISA states.
 pub(crate) fn sin_approx(a: u32, ftz: bool) -> u32 {
-    approximate(super::flush(a), ftz, f64::sin)
+    approximate(flush(a), ftz, f64::sin)
 }
 
 pub(crate) fn cos_approx(a: u32, ftz: bool) -> u32 {

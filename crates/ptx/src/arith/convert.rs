@@ -1,14 +1,11 @@
 //! `cvt`: from any type to any other.
 
-mod packed;
 #[cfg(test)]
 mod tests;
 
 use super::Rounding;
 use super::half::Half;
 use super::softfloat::{self, Finite, Layout, Number};
-
-pub(crate) use packed::{Fp8, pack_fp8, pack_fp8_from_halves, pack_halves, tf32, unpack_fp8};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Format {

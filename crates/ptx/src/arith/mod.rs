@@ -3,12 +3,14 @@
 //! Results follow the PTX ISA. Where it leaves bits open (the payload of a NaN, a quotient by zero), the result is that
 //! of an sm_90 GPU, and a comment says so. Nothing here knows instructions, registers or lanes.
 
+pub(crate) mod approximate;
 pub(crate) mod convert;
 pub(crate) mod double;
 pub(crate) mod half;
 #[cfg(test)]
 mod hardware;
 pub(crate) mod integer;
+pub(crate) mod packed;
 #[cfg(test)]
 mod random;
 pub(crate) mod single;

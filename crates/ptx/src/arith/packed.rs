@@ -1,8 +1,8 @@
 //! Conversions with an operand or result that is not a plain type: pairs, 8-bit floats, tf32.
 
-use super::{Convert, Format, convert};
-use crate::arith::Rounding;
-use crate::arith::softfloat::{self, Finite, Layout, Number};
+use super::Rounding;
+use super::convert::{Convert, Format, convert};
+use super::softfloat::{self, Finite, Layout, Number};
 
 /// An 8-bit float.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

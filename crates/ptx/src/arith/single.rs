@@ -3,7 +3,6 @@
 //! A NaN result is always 0x7fffffff: payloads are not propagated. Rounding to nearest uses the CPU's instructions,
 //! without branches that depend on the values, so that a loop over lanes can be vectorized.
 
-mod approximate;
 #[cfg(test)]
 mod tests;
 
@@ -12,16 +11,11 @@ use std::cmp::Ordering;
 use super::softfloat::{self, Layout};
 use super::{MinMax, Mode, Property, Rounding};
 
-pub(crate) use approximate::{
-    cos_approx, div_approx, div_full, ex2_approx, lg2_approx, rcp_approx, rsqrt_approx, sin_approx, sqrt_approx,
-    tanh_approx,
-};
-
 /// The result of an operation that has no value.
 pub(crate) const NAN: u32 = 0x7fff_ffff;
 
 const LAYOUT: Layout = Layout::F32;
-const SIGN: u32 = 0x8000_0000;
+pub(super) const SIGN: u32 = 0x8000_0000;
 const SMALLEST_NORMAL: u32 = 0x0080_0000;
 const ONE: u32 = 0x3f80_0000;
 
@@ -145,7 +139,7 @@ pub(crate) fn flush(a: u32) -> u32 {
 }
 
 #[inline]
-fn operand(a: u32, ftz: bool) -> u32 {
+pub(super) fn operand(a: u32, ftz: bool) -> u32 {
     if ftz { flush(a) } else { a }
 }
 
@@ -167,7 +161,7 @@ fn saturate(a: u32) -> u32 {
 }
 
 #[inline]
-fn canonical(value: f32) -> u32 {
+pub(super) fn canonical(value: f32) -> u32 {
     if value.is_nan() { NAN } else { value.to_bits() }
 }
 

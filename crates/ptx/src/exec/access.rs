@@ -7,11 +7,11 @@ use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
 use crate::bounds::AllowedBlocks;
 use crate::fault::FaultKind;
-use crate::memory::{LANES, Width};
-use crate::program::{
+use crate::ir::{
     Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Reg, SHARED_WINDOW, WINDOW_BYTES,
     WINDOWS,
 };
+use crate::memory::{LANES, Width};
 
 /// The space of one lane's address, and the offset in it.
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use super::frame::Frame;
 use crate::arith::integer::{self, s16, s32, s64, u16 as u16s, u32 as u32s, u64 as u64s};
+use crate::ir::{Bits, BitsWide, CarryOp, Extend, Integer, Logic, Op, Reg, Shift};
 use crate::memory::LANES;
-use crate::program::{Bits, BitsWide, CarryOp, Extend, Integer, Logic, Op, Reg, Shift};
 
 /// One value of each lane.
 pub(super) type Lanes<T> = [T; LANES];

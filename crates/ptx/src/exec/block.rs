@@ -1,11 +1,11 @@
 //! A running block: runs its warps in turn, until all have ended or the slice is used up.
 
 use super::barrier::Barriers;
+use super::launch::{Launch, Progress, Slice};
 use super::run::{Run, Stop, WarpFault};
 use super::warp::Warp;
 use crate::bounds::Bounds;
 use crate::fault::{Fault, FaultKind};
-use crate::grid::{Launch, Progress, Slice};
 use crate::image::Program;
 use crate::memory::{LANES, Memory};
 

@@ -6,43 +6,11 @@ use super::print;
 use super::run::{LaneFault, Run};
 use super::warp::Warp;
 use crate::fault::FaultKind;
+use crate::ir::{Builtin, Call, MemorySpace};
 use crate::memory::{LANES, Width};
-use crate::program::{Call, MemorySpace};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Builtin {
-    /// `vprintf(format, arguments)`
-    Printf,
-    /// `__assertfail(message, file, line, function, character size)`
-    AssertFail,
-    Malloc,
-    Free,
-}
 
 /// The maximum length of a string; a longer one is truncated.
 const TEXT_BYTES_MAX: usize = 4096;
-
-impl Builtin {
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "vprintf" => Some(Self::Printf),
-            "__assertfail" => Some(Self::AssertFail),
-            "malloc" => Some(Self::Malloc),
-            "free" => Some(Self::Free),
-            _ => None,
-        }
-    }
-
-    /// Returns the sizes of the parameters and of the result.
-    pub(crate) fn signature(self) -> (&'static [u32], &'static [u32]) {
-        match self {
-            Self::Printf => (&[8, 8], &[4]),
-            Self::AssertFail => (&[8, 8, 4, 8, 8], &[]),
-            Self::Malloc => (&[8], &[8]),
-            Self::Free => (&[8], &[]),
-        }
-    }
-}
 
 impl Run<'_> {
     pub(super) fn builtin(

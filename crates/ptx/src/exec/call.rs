@@ -7,11 +7,11 @@ use super::run::{LaneFault, Next, Run, first};
 use super::warp::Warp;
 use crate::fault::FaultKind;
 use crate::image::Resolved;
-use crate::memory::LANES;
-use crate::program::{
+use crate::ir::{
     Argument, Call, Constant, FUNCTION_BYTES, FUNCTION_WINDOW, FormalParameter, LOCAL_WINDOW, LaneMask, Op, Reg,
     SHARED_WINDOW, Special, Target,
 };
+use crate::memory::LANES;
 
 /// The maximum call depth of a thread: beyond it, the recursion is taken to be endless.
 const DEPTH_MAX: u32 = 16_384;

@@ -6,8 +6,8 @@ use super::alu::{Lanes, logic, map1, map2, map3};
 use super::frame::Frame;
 use crate::arith::convert::{self, Convert, Format};
 use crate::arith::half::{Half, HalfMode, pairs};
-use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::program::{Compare, CompareKind, Float, Op, Reg, Relation};
+use crate::arith::{MinMax, Mode, Rounding, approximate, double, packed, single};
+use crate::ir::{Compare, CompareKind, Float, Op, Reg, Relation};
 
 /// Executes an instruction on floating-point numbers. Returns `false` if it is of another kind.
 pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
@@ -41,24 +41,24 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
                 Half::Bf16 => Format::Bf16,
             };
             let file = &frame.narrow;
-            let values = map2(&file[a as usize], &file[b as usize], |a, b| convert::pack_halves(format, a, b, how));
+            let values = map2(&file[a as usize], &file[b as usize], |a, b| packed::pack_halves(format, a, b, how));
             frame.write_narrow(to, lanes, values);
         }
         Op::ConvertTf32 { how, to, a } => {
-            let values = map1(&frame.narrow[a as usize], |a| convert::tf32(a, how));
+            let values = map1(&frame.narrow[a as usize], |a| packed::tf32(a, how));
             frame.write_narrow(to, lanes, values);
         }
         Op::PackEighths { format, relu, to, a, b: Some(b) } => {
             let file = &frame.narrow;
-            let values = map2(&file[a as usize], &file[b as usize], |a, b| convert::pack_fp8(format, a, b, relu));
+            let values = map2(&file[a as usize], &file[b as usize], |a, b| packed::pack_fp8(format, a, b, relu));
             frame.write_narrow(to, lanes, values.map(u32::from));
         }
         Op::PackEighths { format, relu, to, a, b: None } => {
-            let values = map1(&frame.narrow[a as usize], |a| convert::pack_fp8_from_halves(format, a, relu));
+            let values = map1(&frame.narrow[a as usize], |a| packed::pack_fp8_from_halves(format, a, relu));
             frame.write_narrow(to, lanes, values.map(u32::from));
         }
         Op::UnpackEighths { format, relu, to, a } => {
-            let values = map1(&frame.narrow[a as usize], |a| convert::unpack_fp8(format, a as u16, relu));
+            let values = map1(&frame.narrow[a as usize], |a| packed::unpack_fp8(format, a as u16, relu));
             frame.write_narrow(to, lanes, values);
         }
         Op::Compare(ref compare) => compare_lanes(frame, lanes, compare),
@@ -91,18 +91,18 @@ fn singles(op: Float, mode: Mode, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>
         Float::Mul => map2(a, b, |a, b| single::mul(a, b, mode)),
         Float::Fma => map3(a, b, c, |a, b, c| single::fma(a, b, c, mode)),
         Float::Div => map2(a, b, |a, b| single::div(a, b, mode)),
-        Float::DivApprox => map2(a, b, |a, b| single::div_approx(a, b, ftz)),
-        Float::DivFull => map2(a, b, |a, b| single::div_full(a, b, ftz)),
+        Float::DivApprox => map2(a, b, |a, b| approximate::div_approx(a, b, ftz)),
+        Float::DivFull => map2(a, b, |a, b| approximate::div_full(a, b, ftz)),
         Float::Sqrt => map1(a, |a| single::sqrt(a, mode)),
-        Float::SqrtApprox => map1(a, |a| single::sqrt_approx(a, ftz)),
+        Float::SqrtApprox => map1(a, |a| approximate::sqrt_approx(a, ftz)),
         Float::Rcp => map1(a, |a| single::rcp(a, mode)),
-        Float::RcpApprox => map1(a, |a| single::rcp_approx(a, ftz)),
-        Float::RsqrtApprox => map1(a, |a| single::rsqrt_approx(a, ftz)),
-        Float::Sin => map1(a, |a| single::sin_approx(a, ftz)),
-        Float::Cos => map1(a, |a| single::cos_approx(a, ftz)),
-        Float::Exp2 => map1(a, |a| single::ex2_approx(a, ftz)),
-        Float::Log2 => map1(a, |a| single::lg2_approx(a, ftz)),
-        Float::Tanh => map1(a, single::tanh_approx),
+        Float::RcpApprox => map1(a, |a| approximate::rcp_approx(a, ftz)),
+        Float::RsqrtApprox => map1(a, |a| approximate::rsqrt_approx(a, ftz)),
+        Float::Sin => map1(a, |a| approximate::sin_approx(a, ftz)),
+        Float::Cos => map1(a, |a| approximate::cos_approx(a, ftz)),
+        Float::Exp2 => map1(a, |a| approximate::ex2_approx(a, ftz)),
+        Float::Log2 => map1(a, |a| approximate::lg2_approx(a, ftz)),
+        Float::Tanh => map1(a, approximate::tanh_approx),
         Float::Min { nan, xorsign } => {
             let how = MinMax { ftz, nan, xorsign_abs: xorsign };
             map2(a, b, |a, b| single::min(a, b, how))

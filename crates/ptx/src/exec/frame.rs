@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::ir::{Code, Reg, Slot};
 use crate::memory::LANES;
-use crate::program::{Code, Reg, Slot};
 
 /// All lanes.
 pub(super) const ALL: u32 = u32::MAX;

@@ -2,8 +2,8 @@
 //! of one group.
 
 use super::frame::{Frame, lanes_of};
+use crate::ir::{Op, ReduceOp, ShuffleMode, VoteMode};
 use crate::memory::LANES;
-use crate::program::{Op, ReduceOp, ShuffleMode, VoteMode};
 
 /// Executes an instruction across the active lanes.
 pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {

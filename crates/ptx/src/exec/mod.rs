@@ -8,10 +8,13 @@ mod builtin;
 mod call;
 mod float;
 mod frame;
+mod grid;
 mod lanes;
+mod launch;
 mod print;
 mod run;
+mod run_barrier;
 mod warp;
 
-pub(crate) use block::BlockState;
-pub(crate) use builtin::Builtin;
+pub use grid::{Block, Grid};
+pub use launch::{Launch, Progress, Slice};

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::barrier::Barriers;
 use super::frame::{Frame, lanes_of};
+use super::launch::Launch;
 use super::warp::{Group, State, Warp};
 use super::{alu, float};
 use crate::bounds::Bounds;
 use crate::fault::FaultKind;
-use crate::grid::Launch;
 use crate::image::{KernelCode, Program};
+use crate::ir::{Op, Reg, Timer};
 use crate::memory::{LANES, Memory};
-use crate::program::{Op, Reg, Timer};
 
 /// The clock rate, in cycles per nanosecond.
 const CYCLES_PER_NANOSECOND: u64 = 2;
@@ -423,7 +423,7 @@ fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
     }
 }
 
-pub(super) fn address(frame: &Frame, at: &crate::program::Address) -> [u64; LANES] {
+pub(super) fn address(frame: &Frame, at: &crate::ir::Address) -> [u64; LANES] {
     match at.base {
         Reg::Narrow(slot) => frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32))),
         Reg::Wide(slot) => frame.wide[slot as usize].map(|base| base.wrapping_add_signed(at.offset)),

@@ -1,8 +1,10 @@
 //! An instruction: the operation and its slots.
 
-use super::*;
-use crate::arith::convert::{Convert, Format, Fp8};
+use super::operands::*;
+use super::reg::*;
+use crate::arith::convert::{Convert, Format};
 use crate::arith::half::Half;
+use crate::arith::packed::Fp8;
 use crate::arith::{Mode, Property};
 use crate::memory::Width;
 

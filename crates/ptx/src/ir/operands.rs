@@ -1,6 +1,6 @@
 //! The variants within each family of instructions: operations, comparisons, spaces and modes.
 
-use super::*;
+use super::reg::*;
 use crate::arith::half::Half;
 use crate::arith::integer::{FunnelMode, Permutation};
 

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::*;
+use super::instruction::*;
+use super::operands::*;
+use super::reg::*;
 use crate::arith::convert::Format;
 use crate::memory::Width;
 

@@ -5,7 +5,7 @@ use super::modifiers::Modifiers;
 use crate::arith::half::Half;
 use crate::arith::{Mode, Rounding};
 use crate::error::Error;
-use crate::program::{CarryOp, Extend, Float, Integer, Logic, Op, Slot};
+use crate::ir::{CarryOp, Extend, Float, Integer, Logic, Op, Slot};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {

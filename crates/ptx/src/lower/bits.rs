@@ -4,7 +4,7 @@ use super::function::Builder;
 use super::modifiers::Modifiers;
 use crate::arith::integer::{FunnelMode, Permutation};
 use crate::error::Error;
-use crate::program::{Bits, BitsWide, Compare, CompareKind, Integer, Op, Reg, Relation, Shift, Timer};
+use crate::ir::{Bits, BitsWide, Compare, CompareKind, Integer, Op, Reg, Relation, Shift, Timer};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {

@@ -5,7 +5,7 @@ use super::modifiers::Modifiers;
 use crate::arith::Property;
 use crate::arith::half::Half;
 use crate::error::Error;
-use crate::program::{Compare, CompareKind, Integer, Logic, Op, Reg, Relation, Slot};
+use crate::ir::{Compare, CompareKind, Integer, Logic, Op, Reg, Relation, Slot};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {

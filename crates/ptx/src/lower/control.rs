@@ -5,7 +5,7 @@ use super::function::Builder;
 use super::modifiers::Modifiers;
 use super::scope::Variable;
 use crate::error::Error;
-use crate::program::{Argument, Call, FormalParameter, Op, Signature, Target};
+use crate::ir::{Argument, Call, FormalParameter, Op, Signature, Target};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {

@@ -3,10 +3,11 @@
 use super::function::Builder;
 use super::modifiers::Modifiers;
 use crate::arith::Rounding;
-use crate::arith::convert::{Convert, Format, Fp8};
+use crate::arith::convert::{Convert, Format};
 use crate::arith::half::Half;
+use crate::arith::packed::Fp8;
 use crate::error::Error;
-use crate::program::{Bits, Constant, MemorySpace, Op};
+use crate::ir::{Bits, Constant, MemorySpace, Op};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -193,7 +194,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn constant_of(&mut self, constant: Constant, ty: Type) -> crate::program::Reg {
+    fn constant_of(&mut self, constant: Constant, ty: Type) -> crate::ir::Reg {
         match ty.bits() {
             64 => self.constant_wide(constant),
             _ => self.constant_in_narrow(constant),

@@ -1,7 +1,7 @@
 //! Lowers the initial values of variables.
 
-use super::unit::{Data, Relocation};
-use super::{Lowering, SymbolKind, Variable, semantic_error};
+use super::module::{Lowering, semantic_error, size};
+use super::unit::{Data, Relocation, SymbolKind, Variable};
 use crate::error::Error;
 use crate::syntax::tree::{Initial, Position, Type, Variable as Declared};
 
@@ -16,7 +16,7 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn initialise_symbol(&mut self, symbol: u32, declared: &Declared<'m>) -> Result<(), Error> {
         let Some(initial) = &declared.initial else { return Ok(()) };
-        let (bytes, _) = super::size(declared)?;
+        let (bytes, _) = size(declared)?;
         if bytes > INITIAL_BYTES_MAX {
             return Err(semantic_error(declared.at, format!("'{}' is too large to be initialised", declared.name)));
         }

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::modifiers::{MODIFIERS_MAX, Modifiers};
+use super::module::{Lowering, semantic_error, signature, size};
 use super::scope::{Label, Register, RegisterRange, Scope, Variable};
-use super::{Lowering, semantic_error, signature, size};
 use crate::error::{Error, ErrorKind};
-use crate::program::{
+use crate::ir::{
     Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex, analyze,
 };
 use crate::syntax::tree::{

@@ -3,7 +3,7 @@
 use super::function::Builder;
 use super::modifiers::Modifiers;
 use crate::error::Error;
-use crate::program::{Mbarrier, MbarrierOp, MemorySpace, Op};
+use crate::ir::{Mbarrier, MbarrierOp, MemorySpace, Op};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -74,7 +74,7 @@ impl<'m> Builder<'_, 'm> {
     fn emit_mbarrier(&mut self, space: MemorySpace, at: Option<&Operand<'m>>, op: MbarrierOp) -> Result<(), Error> {
         let at = match at {
             Some(at) => self.address(at, space)?,
-            None => crate::program::Address { base: self.constant_wide(crate::program::Constant::Bits(0)), offset: 0 },
+            None => crate::ir::Address { base: self.constant_wide(crate::ir::Constant::Bits(0)), offset: 0 },
         };
         self.emit(Op::BarrierWord(Box::new(Mbarrier { space, at, op })));
         Ok(())

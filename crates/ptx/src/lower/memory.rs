@@ -5,7 +5,7 @@ use super::modifiers::Modifiers;
 use super::scope::Variable;
 use crate::arith::half::Half;
 use crate::error::Error;
-use crate::program::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op};
+use crate::ir::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op};
 use crate::syntax::tree::{Base, Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -126,15 +126,15 @@ impl<'m> Builder<'_, 'm> {
         &mut self,
         at: &Operand<'m>,
         space: MemorySpace,
-    ) -> Result<(MemorySpace, crate::program::Address), Error> {
+    ) -> Result<(MemorySpace, crate::ir::Address), Error> {
         if space == MemorySpace::Param
             && let Operand::Address { base: Base::Name(name), .. } = at
             && !self.is_register(name)
             && let Some(Variable::Frame { offset, is_param: true, .. }) = self.find_variable(name)
         {
-            let base = self.constant_wide(crate::program::Constant::Local { offset, generic: false });
+            let base = self.constant_wide(crate::ir::Constant::Local { offset, generic: false });
             let Operand::Address { offset, .. } = *at else { unreachable!("not an address") };
-            return Ok((MemorySpace::Local, crate::program::Address { base, offset }));
+            return Ok((MemorySpace::Local, crate::ir::Address { base, offset }));
         }
         let at = self.address(at, space)?;
         Ok((if space == MemorySpace::Param { MemorySpace::Generic } else { space }, at))

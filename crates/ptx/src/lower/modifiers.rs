@@ -1,7 +1,7 @@
 //! The modifiers of an opcode: each is taken once, and a remaining one is an error.
 
 use crate::arith::Rounding;
-use crate::program::{MemorySpace, Relation};
+use crate::ir::{MemorySpace, Relation};
 use crate::syntax::tree::Type;
 
 #[derive(Debug)]

@@ -1,33 +1,13 @@
-//! Lowers a syntax tree to a program: names become slots and symbols, opcodes and modifiers become instructions.
-//! Anything without a meaning is rejected, with its position in the text.
-
-mod arithmetic;
-mod bits;
-mod compare;
-mod control;
-mod convert;
-mod data;
-mod function;
-mod mbarrier;
-mod memory;
-mod modifiers;
-mod operand;
-mod scope;
-mod select;
-mod unit;
-mod warp;
+//! A unit that is being lowered: its symbols, and the sizes and layouts of what it declares.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
+use super::unit::{self, Symbol, SymbolKind, Variable, VariableSpace};
 use crate::error::{Error, ErrorKind};
-use crate::image::{Kernel, KernelParameter};
-use crate::program::{FormalParameter, Signature, SymbolIndex};
+use crate::ir::{FormalParameter, Kernel, KernelParameter, Signature, SymbolIndex};
 use crate::syntax::tree::{
     Function, FunctionKind, Item, Linkage, Module, Parameter, Position, Space, Type, Variable as Declared,
 };
-
-pub(crate) use unit::{LoweredUnit, Relocation, Symbol, SymbolKind, Variable, VariableSpace};
 
 /// The maximum size of a kernel's parameters.
 const PARAMETER_BYTES_MAX: u64 = 32_764;
@@ -36,60 +16,20 @@ const SHARED_BYTES_MAX: u64 = 227 << 10;
 /// The maximum size of a variable.
 const VARIABLE_BYTES_MAX: u64 = 1 << 40;
 
-/// Lowers a whole text.
-///
-/// # Errors
-/// Returns the first error.
-pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
-    let mut lowering = Lowering { module, symbols: Vec::new(), names: HashMap::new() };
-    lowering.declare_all()?;
-    let mut functions = Vec::new();
-    let mut kernels = Vec::new();
-    for item in &module.items {
-        let Item::Function(function) = item else { continue };
-        let Some(body) = &function.body else { continue };
-        let kernel = (function.kind == FunctionKind::Kernel).then(|| lowering.kernel(function)).transpose()?;
-        let (code, local_bytes) = function::lower(&mut lowering, function, body)?;
-        if let Some(mut kernel) = kernel {
-            kernel.local_bytes = u64::from(local_bytes);
-            kernel.registers = estimate_registers(&code);
-            kernels.push((kernel, functions.len()));
-        }
-        let symbol = lowering.names[function.name];
-        if let SymbolKind::Function { code: index, .. } = &mut lowering.symbols[symbol as usize].kind {
-            *index = Some(functions.len());
-        }
-        functions.push(Arc::new(code));
-    }
-    for item in &module.items {
-        if let Item::Variable(variable) = item {
-            lowering.initialise(variable)?;
-        }
-    }
-    Ok(LoweredUnit { symbols: lowering.symbols, functions, kernels })
-}
-
-/// Estimates the number of registers that a compiler would use: it grows with the declared registers, up to the maximum
-/// of a thread.
-fn estimate_registers(code: &crate::program::Code) -> u32 {
-    let modifiers = code.narrow + 2 * code.wide;
-    (8 + modifiers / 4).next_multiple_of(2).clamp(8, 255)
-}
-
 /// A unit that is being lowered.
 #[derive(Debug)]
-struct Lowering<'m> {
-    module: &'m Module<'m>,
-    symbols: Vec<Symbol>,
-    names: HashMap<&'m str, SymbolIndex>,
+pub(super) struct Lowering<'m> {
+    pub(super) module: &'m Module<'m>,
+    pub(super) symbols: Vec<Symbol>,
+    pub(super) names: HashMap<&'m str, SymbolIndex>,
 }
 
-fn semantic_error(at: Position, message: impl Into<String>) -> Error {
+pub(super) fn semantic_error(at: Position, message: impl Into<String>) -> Error {
     Error::new(at, ErrorKind::Semantic, message)
 }
 
 impl<'m> Lowering<'m> {
-    fn declare_all(&mut self) -> Result<(), Error> {
+    pub(super) fn declare_all(&mut self) -> Result<(), Error> {
         let module = self.module;
         for item in &module.items {
             match item {
@@ -134,7 +74,7 @@ impl<'m> Lowering<'m> {
         self.check_single_definition()
     }
 
-    fn check_single_definition(&self) -> Result<(), Error> {
+    pub(super) fn check_single_definition(&self) -> Result<(), Error> {
         let mut seen = HashMap::new();
         for item in &self.module.items {
             if let Item::Function(function) = item
@@ -148,7 +88,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Adds a symbol; a declaration and a definition of the same name are merged.
-    fn declare(&mut self, at: Position, name: &'m str, symbol: Symbol) -> Result<(), Error> {
+    pub(super) fn declare(&mut self, at: Position, name: &'m str, symbol: Symbol) -> Result<(), Error> {
         let Some(&index) = self.names.get(name) else {
             self.names.insert(name, self.symbols.len() as SymbolIndex);
             self.symbols.push(symbol);
@@ -178,7 +118,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers a variable of the unit, which may be declared inside a function.
-    fn variable(&mut self, variable: &Declared<'m>) -> Result<Symbol, Error> {
+    pub(super) fn variable(&mut self, variable: &Declared<'m>) -> Result<Symbol, Error> {
         let (bytes, align) = size(variable)?;
         let home = match variable.space {
             Space::Global => VariableSpace::Global,
@@ -204,7 +144,7 @@ impl<'m> Lowering<'m> {
         Ok(Symbol { name: variable.name.to_owned(), linkage: variable.linkage, kind })
     }
 
-    fn kernel(&self, function: &Function<'_>) -> Result<Kernel, Error> {
+    pub(super) fn kernel(&self, function: &Function<'_>) -> Result<Kernel, Error> {
         let mut parameters = Vec::new();
         let mut end = 0u64;
         for parameter in &function.parameters {
@@ -241,7 +181,7 @@ impl<'m> Lowering<'m> {
 }
 
 /// Returns the size and the alignment of a variable.
-fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
+pub(super) fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
     if variable.ty == Type::Pred {
         return Err(semantic_error(
             variable.at,
@@ -273,7 +213,7 @@ fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
 }
 
 /// Returns the layout of a function's results and parameters in its frame.
-fn signature(returns: &[Parameter<'_>], parameters: &[Parameter<'_>]) -> Result<Signature, Error> {
+pub(super) fn signature(returns: &[Parameter<'_>], parameters: &[Parameter<'_>]) -> Result<Signature, Error> {
     let mut end = 0u64;
     let mut reg = |parameter: &Parameter<'_>| {
         let (at, (bytes, align)) = match parameter {

@@ -5,10 +5,10 @@ use super::modifiers::Modifiers;
 use super::scope::{FoundRegister, Label, Register, Variable};
 use super::{SymbolKind, VariableSpace};
 use crate::error::Error;
-use crate::memory::Width;
-use crate::program::{
+use crate::ir::{
     Address, Constant, Integer, LaneMask, MemorySpace, Op, PARAM_WINDOW, Reg, Signature, Slot, Special, SymbolIndex,
 };
+use crate::memory::Width;
 use crate::syntax::tree::{Base, Operand, Type};
 
 impl<'m> Builder<'_, 'm> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Reg, Signature, SymbolIndex};
+use crate::ir::{Reg, Signature, SymbolIndex};
 use crate::syntax::tree::Type;
 
 /// The number of a label in a function.

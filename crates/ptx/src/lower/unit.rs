@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::image::Kernel;
-use crate::program::{Code, Signature, SymbolIndex};
+use crate::ir::{Code, Kernel, Signature, SymbolIndex};
 use crate::syntax::tree::Linkage;
 
 /// One lowered text.

@@ -3,7 +3,7 @@
 use super::function::Builder;
 use super::modifiers::Modifiers;
 use crate::error::Error;
-use crate::program::{Barrier, BarrierKind, BarrierReduce, Op, ReduceOp, ShuffleMode, Slot, VoteMode};
+use crate::ir::{Barrier, BarrierKind, BarrierReduce, Op, ReduceOp, ShuffleMode, Slot, VoteMode};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -65,7 +65,7 @@ impl<'m> Builder<'_, 'm> {
                 let op = op.ok_or_else(|| self.error("expected an operation"))?;
                 let to = match op {
                     BarrierReduce::Count => self.target(to, Type::U32)?,
-                    _ => crate::program::Reg::Predicate(self.written_predicate(to)?),
+                    _ => crate::ir::Reg::Predicate(self.written_predicate(to)?),
                 };
                 let _type = modifiers.ty();
                 let (predicate, negated) = self.predicate(predicate)?;

@@ -2,14 +2,7 @@
 //!
 //! It borrows from the text. Instructions are kept as words: only the lowering knows which words make an instruction.
 
-/// A position in the text, counted from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Position {
-    /// The line.
-    pub line: u32,
-    /// In bytes.
-    pub column: u32,
-}
+pub use crate::error::Position;
 
 /// A whole text.
 #[derive(Debug, Clone, PartialEq)]

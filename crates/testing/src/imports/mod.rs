@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
     ("testing", &["random", "effort", "child", "misuse"]),
     ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server", "baseline"]),
+    ("ptx", &["error", "fault", "memory", "arith", "syntax", "ir", "bounds", "lower", "image", "exec"]),
     ("softcuda", &["base", "memory", "ffi", "engine", "objects", "space", "modules", "state", "api"]),
 ];
 

@@ -7,6 +7,7 @@ use rustc_apfloat::{Float, FloatConvert, Round};
 
 use super::Format::*;
 use super::*;
+use crate::arith::packed::{Fp8, pack_fp8, pack_halves, tf32, unpack_fp8};
 use crate::arith::random::cases;
 
 const PLAIN: Convert = Convert { rounding: None, integral: false, ftz: false, sat: false, finite: false, relu: false };

@@ -2,12 +2,11 @@
 
 use std::cmp::Ordering;
 
-use crate::arith::convert::{
-    Convert, Format, Fp8, convert, pack_fp8, pack_fp8_from_halves, pack_halves, tf32, unpack_fp8,
-};
+use crate::arith::convert::{Convert, Format, convert};
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::integer::{self, FunnelMode, Permutation};
-use crate::arith::{MinMax, Mode, Property, Rounding, double, single};
+use crate::arith::packed::{Fp8, pack_fp8, pack_fp8_from_halves, pack_halves, tf32, unpack_fp8};
+use crate::arith::{MinMax, Mode, Property, Rounding, approximate, double, single};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -161,19 +160,19 @@ fn eval_f32(name: &Name, values: [u64; 3]) -> Option<u64> {
         ("sub", _) => single::sub(a, b, mode),
         ("mul", _) => single::mul(a, b, mode),
         ("fma", _) => single::fma(a, b, c, mode),
-        ("div", true) => single::div_approx(a, b, ftz),
-        ("div", false) if name.has("full") => single::div_full(a, b, ftz),
+        ("div", true) => approximate::div_approx(a, b, ftz),
+        ("div", false) if name.has("full") => approximate::div_full(a, b, ftz),
         ("div", false) => single::div(a, b, mode),
-        ("rcp", true) => single::rcp_approx(a, ftz),
+        ("rcp", true) => approximate::rcp_approx(a, ftz),
         ("rcp", false) => single::rcp(a, mode),
-        ("sqrt", true) => single::sqrt_approx(a, ftz),
+        ("sqrt", true) => approximate::sqrt_approx(a, ftz),
         ("sqrt", false) => single::sqrt(a, mode),
-        ("rsqrt", _) => single::rsqrt_approx(a, ftz),
-        ("sin", _) => single::sin_approx(a, ftz),
-        ("cos", _) => single::cos_approx(a, ftz),
-        ("ex2", _) => single::ex2_approx(a, ftz),
-        ("lg2", _) => single::lg2_approx(a, ftz),
-        ("tanh", _) => single::tanh_approx(a),
+        ("rsqrt", _) => approximate::rsqrt_approx(a, ftz),
+        ("sin", _) => approximate::sin_approx(a, ftz),
+        ("cos", _) => approximate::cos_approx(a, ftz),
+        ("ex2", _) => approximate::ex2_approx(a, ftz),
+        ("lg2", _) => approximate::lg2_approx(a, ftz),
+        ("tanh", _) => approximate::tanh_approx(a),
         ("min", _) => single::min(a, b, name.min_max()),
         ("max", _) => single::max(a, b, name.min_max()),
         ("abs", _) => single::abs(a, ftz),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arith::approximate::*;
 use crate::arith::random::cases;
 
 const MINUS_ZERO: u32 = 0x8000_0000;

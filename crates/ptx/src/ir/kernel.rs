@@ -1,0 +1,30 @@
+//! What the host needs to know of a kernel.
+
+/// The properties of a kernel that the host needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    pub name: String,
+    pub parameters: Vec<KernelParameter>,
+    /// The size of all parameters, with padding.
+    pub parameter_bytes: u64,
+    /// Static shared memory.
+    pub shared_bytes: u64,
+    /// Local variables of one thread.
+    pub local_bytes: u64,
+    /// An estimate of the 32-bit registers of one thread.
+    pub registers: u32,
+    pub max_threads: Option<[u32; 3]>,
+    pub required_threads: Option<[u32; 3]>,
+    pub min_blocks: Option<u32>,
+    pub max_registers: Option<u32>,
+    /// The version of the text: 86 for 8.6.
+    pub ptx_version: u32,
+    /// The target: 90 for `sm_90`.
+    pub target: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelParameter {
+    pub offset: u64,
+    pub bytes: u64,
+}

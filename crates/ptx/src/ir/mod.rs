@@ -1,0 +1,21 @@
+//! The executable form of a function: instructions whose operands are slots of register files.
+//!
+//! A frame has three files: 32-bit registers (also for 8 and 16 bits, zero-extended), 64-bit registers, and predicates
+//! (one bit per lane). Constants, addresses and special registers that do not change are slots too, filled when a frame
+//! is made: an operand is always a slot.
+
+mod builtin;
+mod code;
+mod instruction;
+mod kernel;
+mod operands;
+mod provenance;
+mod reg;
+
+pub(crate) use builtin::Builtin;
+pub(crate) use code::Code;
+pub(crate) use instruction::*;
+pub use kernel::{Kernel, KernelParameter};
+pub(crate) use operands::*;
+pub(crate) use provenance::{PointerProvenance, analyze};
+pub(crate) use reg::*;

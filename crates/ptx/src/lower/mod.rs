@@ -1,0 +1,69 @@
+//! Lowers a syntax tree to a program: names become slots and symbols, opcodes and modifiers become instructions.
+//! Anything without a meaning is rejected, with its position in the text.
+
+mod arithmetic;
+mod bits;
+mod compare;
+mod control;
+mod convert;
+mod data;
+mod function;
+mod mbarrier;
+mod memory;
+mod modifiers;
+mod module;
+mod operand;
+mod scope;
+mod select;
+mod unit;
+mod warp;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use self::module::Lowering;
+use crate::error::Error;
+use crate::ir::Code;
+use crate::syntax::tree::{FunctionKind, Item, Module};
+
+pub(crate) use unit::{LoweredUnit, Relocation, Symbol, SymbolKind, VariableSpace};
+
+/// Lowers a whole text.
+///
+/// # Errors
+/// Returns the first error.
+pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
+    let mut lowering = Lowering { module, symbols: Vec::new(), names: HashMap::new() };
+    lowering.declare_all()?;
+    let mut functions = Vec::new();
+    let mut kernels = Vec::new();
+    for item in &module.items {
+        let Item::Function(function) = item else { continue };
+        let Some(body) = &function.body else { continue };
+        let kernel = (function.kind == FunctionKind::Kernel).then(|| lowering.kernel(function)).transpose()?;
+        let (code, local_bytes) = function::lower(&mut lowering, function, body)?;
+        if let Some(mut kernel) = kernel {
+            kernel.local_bytes = u64::from(local_bytes);
+            kernel.registers = estimate_registers(&code);
+            kernels.push((kernel, functions.len()));
+        }
+        let symbol = lowering.names[function.name];
+        if let SymbolKind::Function { code: index, .. } = &mut lowering.symbols[symbol as usize].kind {
+            *index = Some(functions.len());
+        }
+        functions.push(Arc::new(code));
+    }
+    for item in &module.items {
+        if let Item::Variable(variable) = item {
+            lowering.initialise(variable)?;
+        }
+    }
+    Ok(LoweredUnit { symbols: lowering.symbols, functions, kernels })
+}
+
+/// Estimates the number of registers that a compiler would use: it grows with the declared registers, up to the maximum
+/// of a thread.
+fn estimate_registers(code: &Code) -> u32 {
+    let modifiers = code.narrow + 2 * code.wide;
+    (8 + modifiers / 4).next_multiple_of(2).clamp(8, 255)
+}
