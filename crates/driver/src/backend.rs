@@ -29,7 +29,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::cuda;
+use crate::cuda::api::Api;
 use crate::error::{CallError, LoadError};
 use crate::handle::{Event, Kernel, Memory, Module, Stream};
 
@@ -233,9 +233,9 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Returns the driver's table of functions, if it is a CUDA driver.
     ///
     /// # Safety
-    /// As for [`cuda::load::load`]: the caller answers for every call through the table. It does not destroy what this
-    /// value made.
-    unsafe fn cuda(&self) -> Option<&cuda::Api> {
+    /// As for [`cuda::load::load`](crate::cuda::load::load): the caller answers for every call through the table. It does
+    /// not destroy what this value made.
+    unsafe fn cuda(&self) -> Option<&Api> {
         None
     }
 

@@ -26,11 +26,12 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `error`, [`handle`], `backend`: what all drivers have in common.
-//! - [`cuda`]: `types`, `code` and `api` are the C interface. `api` has the one list of functions, and `with_functions!`
+//! - `error`, [`handle`]: what all drivers have in common.
+//! - In [`cuda`]: `types`, `code` and `api` are the C interface. `api` has the one list of functions, and `with_functions!`
 //!   hands it to whatever needs an entry for each: the table, the names, the loading (`load`), the failing table for tests
-//!   ([`cuda::faults`]), the observed table ([`cuda::watch`]), and the software driver. `current_context` and `backend` turn
-//!   a context into a [`Backend`].
+//!   ([`cuda::faults`]), the observed table ([`cuda::watch`]), and the software driver.
+//! - `backend`: the trait [`Backend`], which may return CUDA's table and so is above it.
+//! - The rest of [`cuda`]: a module for each noun. `current_context` and `cuda/backend` turn a context into a [`Backend`].
 //! - [`opencl`]: the same over the crate `opencl3`, which finds the library at run time. [`opencl::discovery`] lists what is
 //!   installed; `backend/address_space` gives addresses to buffers that have none.
 //!

@@ -441,3 +441,6 @@ impl fmt::Debug for Api {
         f.debug_struct("Api").finish_non_exhaustive()
     }
 }
+
+// The other modules import it from here, not from the crate root.
+pub(crate) use with_functions;

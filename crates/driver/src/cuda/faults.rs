@@ -20,7 +20,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::api::{Api, Function, Vouched};
+use super::api::{Api, Function, Vouched, with_functions};
 use super::code::{CUerror, CUresult};
 use super::graph_types::*;
 use super::kernel_types::*;
@@ -210,4 +210,4 @@ macro_rules! wrappers {
     };
 }
 
-crate::with_functions!(wrappers);
+with_functions!(wrappers);

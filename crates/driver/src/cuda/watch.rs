@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use super::api::{Api, Function, Vouched};
+use super::api::{Api, Function, Vouched, with_functions};
 use super::code::CUresult;
 use super::graph_types::*;
 use super::kernel_types::*;
@@ -296,4 +296,4 @@ macro_rules! wrappers {
     };
 }
 
-crate::with_functions!(wrappers);
+with_functions!(wrappers);

@@ -7,17 +7,20 @@
 
 mod address_space;
 mod kernels;
+mod lock;
+mod module_table;
 mod streams;
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 pub use address_space::MemoryModel;
 pub use streams::Latch;
 
 use self::address_space::AddressSpace;
-use self::kernels::ModuleTable;
+use self::lock::{Result, locked};
+use self::module_table::ModuleTable;
 use self::streams::Streams;
 use super::discovery::InstalledDevice;
 use super::handle::{ContextId, Memory, Queue};
@@ -28,8 +31,6 @@ use crate::backend::{
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
-
-type Result<T> = std::result::Result<T, CallError>;
 
 /// An OpenCL context on one device.
 #[derive(Debug)]
@@ -272,9 +273,4 @@ fn unmap(service: Queue, buffer: Memory, start: usize) -> Result<()> {
     memory::unmap(service, buffer, start)?;
     queue::flush(service)?;
     memory::release(buffer)
-}
-
-/// Locks a mutex. Nothing panics while one of these is held.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,6 +16,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("testing", &["random", "effort", "child", "misuse"]),
     ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server", "baseline"]),
     ("ptx", &["error", "fault", "memory", "arith", "syntax", "ir", "bounds", "lower", "image", "exec"]),
+    (
+        "driver",
+        &[
+            "error",
+            "handle",
+            "cuda::code",
+            "cuda::types",
+            "cuda::graph_types",
+            "cuda::kernel_types",
+            "cuda::managed_types",
+            "cuda::mapping_types",
+            "cuda::api",
+            "cuda::symbols",
+            "backend",
+            "cuda",
+            "opencl",
+        ],
+    ),
     ("softcuda", &["base", "memory", "ffi", "engine", "objects", "space", "modules", "state", "api"]),
 ];
 

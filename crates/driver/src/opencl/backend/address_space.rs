@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::super::device::DeviceInfo;
 use super::super::handle::{ContextId, Event, Kernel, Memory, Queue};
 use super::super::{call, kernel, memory, svm};
-use super::Result;
+use super::lock::Result;
 use crate::error::CallError;
 
 /// How device memory is allocated.

@@ -1,13 +1,13 @@
 //! Programs as modules, and launches that set the arguments and enqueue the kernel under one lock.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::kernel::{self, AddressQualifier};
-use super::super::{handle, memory, program};
-use super::{Context, Result, call, locked};
+use super::super::{call, handle, memory, program};
+use super::Context;
+use super::lock::{Result, locked};
+use super::module_table::{KernelEntry, LoadedProgram, ParameterKind};
 use crate::backend::{ArgKind, Arguments, ImageKind, Kernels, LaunchConfig, LaunchLimits, Parameter};
 use crate::error::LoadError;
 use crate::handle::{Kernel, Module, Stream};
@@ -15,83 +15,6 @@ use crate::handle::{Kernel, Module, Stream};
 /// The option that makes the parameters of kernels known, and its absence.
 const ARG_INFO: &CStr = c"-cl-kernel-arg-info";
 const NO_ARG_INFO: &CStr = c"";
-
-/// The loaded modules.
-#[derive(Debug, Default)]
-pub(super) struct ModuleTable {
-    last_id: AtomicU64,
-    modules: Mutex<HashMap<u64, LoadedProgram>>,
-    kernels: RwLock<HashMap<u64, Arc<KernelEntry>>>,
-}
-
-/// A module.
-#[derive(Debug)]
-struct LoadedProgram {
-    program: handle::Program,
-    /// The program that describes kernels of the same names, if `program` itself does not.
-    arg_info_program: Option<handle::Program>,
-    /// The kernels that were looked up.
-    kernels: Vec<Kernel>,
-}
-
-/// A kernel.
-#[derive(Debug)]
-struct KernelEntry {
-    /// Locked while arguments are set and the launch is enqueued: there is one set of arguments.
-    raw: Mutex<handle::Kernel>,
-    parameters: Vec<ParameterKind>,
-}
-
-/// The kind of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ParameterKind {
-    /// An address of memory.
-    Address,
-    /// Local memory, which is not an argument of a launch: its configuration states the size.
-    Local,
-    /// A value, and its size if known.
-    Value(Option<usize>),
-    /// The driver does not report it.
-    Unknown,
-}
-
-impl ModuleTable {
-    pub(super) fn close(&self) -> Result<()> {
-        let modules: Vec<_> = locked(&self.modules).drain().collect();
-        modules.into_iter().try_for_each(|(_, unit)| self.unload(unit))
-    }
-
-    fn unload(&self, unit: LoadedProgram) -> Result<()> {
-        let gone: Vec<_> = {
-            let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
-            unit.kernels.iter().filter_map(|kernel| kernels.remove(&kernel.0)).collect()
-        };
-        // OpenCL keeps what is pending: launches of these kernels still run.
-        gone.iter().try_for_each(|entry| kernel::release(*locked(&entry.raw)))?;
-        unit.arg_info_program.map_or(Ok(()), program::release)?;
-        program::release(unit.program)
-    }
-
-    fn entry(&self, kernel: Kernel) -> Result<Arc<KernelEntry>> {
-        let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
-        kernels.get(&kernel.0).cloned().ok_or_else(|| call::invalid_kernel("clEnqueueNDRangeKernel"))
-    }
-
-    fn next_id(&self) -> u64 {
-        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    fn program(&self, module: Module) -> Result<handle::Program> {
-        self.programs(module).map(|(program, _)| program)
-    }
-
-    /// Returns the program of a module, and the one that describes its kernels.
-    fn programs(&self, module: Module) -> Result<(handle::Program, Option<handle::Program>)> {
-        let modules = locked(&self.modules);
-        let unit = modules.get(&module.0).ok_or_else(|| call::invalid_program("clGetProgramInfo"))?;
-        Ok((unit.program, unit.arg_info_program))
-    }
-}
 
 impl Kernels for Context {
     fn supports(&self, kind: ImageKind) -> bool {
@@ -360,6 +283,7 @@ mod tests {
     use crate::opencl::MemoryModel;
     use crate::opencl::discovery;
     use std::sync::OnceLock;
+    use std::sync::atomic::Ordering;
 
     const KERNELS: &str = "
         __kernel void add(__global uint *x, uint more) { *x += more; }

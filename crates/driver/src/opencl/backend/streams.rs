@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::super::event::Status;
 use super::super::handle::{self, ContextId, DeviceId, Queue};
 use super::super::{call, event, queue};
-use super::{Result, locked};
+use super::lock::{Result, locked};
 use crate::handle::{Event, Stream};
 
 #[derive(Debug)]
