@@ -1,12 +1,11 @@
-//! Element types that have an MPI datatype, and the operations that reduce them.
-
-use std::fmt;
+//! What transfers are of: elements that MPI has a name for.
 
 use freehold::Pod;
 use mpi::ffi;
 
 use self::sealed::Sealed;
 use crate::error::{Error, Result};
+use crate::op::Op;
 
 mod sealed {
     pub trait Sealed {}
@@ -60,18 +59,6 @@ elements! {
     f64, false, RSMPI_DOUBLE;
 }
 
-/// How elements of several ranks are combined into one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    Sum,
-    Product,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
-}
-
 impl Op {
     /// Rejects bitwise operations on types that are not integers.
     pub(crate) fn check<T: Element>(self) -> Result<()> {
@@ -81,38 +68,5 @@ impl Op {
         } else {
             Ok(())
         }
-    }
-
-    pub(crate) fn raw(self) -> ffi::MPI_Op {
-        match self {
-            // SAFETY: a constant of the library, set before the program starts.
-            Self::Sum => unsafe { ffi::RSMPI_SUM },
-            // SAFETY: as above.
-            Self::Product => unsafe { ffi::RSMPI_PROD },
-            // SAFETY: as above.
-            Self::Min => unsafe { ffi::RSMPI_MIN },
-            // SAFETY: as above.
-            Self::Max => unsafe { ffi::RSMPI_MAX },
-            // SAFETY: as above.
-            Self::And => unsafe { ffi::RSMPI_BAND },
-            // SAFETY: as above.
-            Self::Or => unsafe { ffi::RSMPI_BOR },
-            // SAFETY: as above.
-            Self::Xor => unsafe { ffi::RSMPI_BXOR },
-        }
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sum => "sum",
-            Self::Product => "product",
-            Self::Min => "minimum",
-            Self::Max => "maximum",
-            Self::And => "bitwise and",
-            Self::Or => "bitwise or",
-            Self::Xor => "bitwise exclusive or",
-        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::element::Op;
+use crate::op::Op;
 
 /// An error of a call.
 #[derive(Clone, thiserror::Error)]

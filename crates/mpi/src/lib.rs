@@ -28,7 +28,7 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `error`, `element`, `raw` (every MPI call), `settings` (the environment).
+//! - `op`, `error`, `element`, `raw` (every MPI call), `settings` (the environment).
 //! - `staging`: copy streams and pinned buffers. `liveness`: which ranks of this machine have died.
 //! - `probe`, `probe_child`, `path`: whether MPI takes device memory, tried in processes that may crash, and the path that
 //!   all ranks use.
@@ -36,7 +36,7 @@
 //! - `transfer`: messages as state machines that advance when polled: `send`, `receive`, `envelope`, `chunks`, `shared`,
 //!   `control`.
 //! - `request`, `progress`: what a caller holds, and the thread that polls transfers nobody waits for.
-//! - `world`, `collective`, `halo`, `window`: the public calls.
+//! - `world`, `collective`, `halo`, `window`: the public calls. Below `world` is `collective/chunked`, a collective call in chunks.
 //!
 //! A message is sent directly from device memory, through memory that both ranks have mapped, or through pinned buffers.
 //! `isend` lends the block to the transfer (`Stream::lend`): later uses wait for the transfer on the device. `docs/mpi.md`
@@ -56,6 +56,7 @@ mod error;
 mod halo;
 mod liveness;
 mod node_peers;
+mod op;
 mod path;
 mod probe;
 mod probe_child;
@@ -69,9 +70,10 @@ mod window;
 mod world;
 mod world_inner;
 
-pub use element::{Element, Op};
+pub use element::Element;
 pub use error::{Error, Result, TransferError};
 pub use halo::{Edge, Exchange, Rows};
+pub use op::Op;
 pub use path::PathChoice;
 #[doc(hidden)]
 pub use probe::{Attempt, AttemptOutcome, Probe};

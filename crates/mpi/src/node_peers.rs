@@ -17,6 +17,7 @@ use rustix::net::{
 
 use crate::error::Result;
 use crate::raw::{Comm, Library};
+use crate::settings::Slots;
 use crate::staging::SharedAddress;
 
 /// How long a rank tries to send its descriptor to another.
@@ -42,13 +43,6 @@ pub(crate) enum SharedMemoryKind {
     Device,
     /// Host memory.
     Host,
-}
-
-/// The slots of a rank, which hold parts of messages. All its messages share them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slots {
-    pub(crate) bytes: usize,
-    pub(crate) count: usize,
 }
 
 #[derive(Debug)]

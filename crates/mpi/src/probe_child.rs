@@ -2,8 +2,9 @@
 
 use freehold::{Block, Device, Stream};
 
-use crate::element::{Element, Op};
+use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::op::Op;
 use crate::probe::{ACCEPTED, STARTED};
 use crate::raw::{self, Comm, Library, RawRequest, Redistribution, Span};
 use crate::settings::Settings;

@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mpi::ffi;
 
-use crate::element::{Datatype, Op};
+use crate::element::Datatype;
 use crate::error::{Error, Result};
+use crate::op::Op;
 
 /// The longest message that one count of bytes can express; longer ones consist of pieces of `PIECE_BYTES`.
 const COUNT_BYTES_MAX: usize = c_int::MAX as usize;

@@ -3,7 +3,6 @@
 use std::env;
 
 use crate::error::{Error, Result};
-use crate::node_peers::Slots;
 use crate::raw::Threads;
 
 /// The environment variable that forces a path.
@@ -52,6 +51,13 @@ impl Path {
             Self::Staged => "in chunks through pinned host memory",
         }
     }
+}
+
+/// What a rank shares: places for pieces of messages, of all its messages together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots {
+    pub(crate) bytes: usize,
+    pub(crate) count: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

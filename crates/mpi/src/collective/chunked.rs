@@ -5,16 +5,19 @@ use std::collections::VecDeque;
 
 use freehold::{Event, ExternalAccess};
 
-use super::Endpoints;
-use crate::element::{Datatype, Op};
+use crate::element::Datatype;
 use crate::error::{Error, Result, TransferError};
+use crate::op::Op;
 use crate::raw::{CallError, RawRequest, Redistribution, Span};
 use crate::settings::Path;
 use crate::staging::{CopySegment, StagingBuffer};
 use crate::transfer::{MatchOrder, Operation, Received};
 use crate::world_inner::WorldInner;
 
-/// How many chunks are in flight.
+/// Memory that a rank gives, and memory that it is given; either may be none.
+pub(super) type Endpoints = (Option<ExternalAccess>, Option<ExternalAccess>);
+
+/// How many chunks are on their way.
 const DEPTH: usize = 4;
 
 /// The longest chunk of device memory per call: counts have 31 bits.

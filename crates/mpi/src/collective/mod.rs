@@ -3,20 +3,18 @@
 
 mod chunked;
 
-use freehold::{ExternalAccess, Pod, Source, Stream, Target};
+use freehold::{Pod, Source, Stream, Target};
 
 pub(crate) use self::chunked::{Barrier, Collective, CollectiveKind};
-use crate::element::{Element, Op};
+use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::op::Op;
 use crate::raw::Redistribution;
 use crate::request::Request;
 use crate::world::World;
 
-/// The memory that a rank sends, and the memory that it receives into.
-type Endpoints = (Option<ExternalAccess>, Option<ExternalAccess>);
-
-/// Each call has a form that waits until this rank's part is done, and one that returns at once: later work with the
-/// blocks then waits on the device.
+/// Each call has a form that waits until this rank's part is done, and one that does not: then later work with the blocks waits on
+/// the device.
 ///
 /// # Errors
 /// [`Error::Transfer`] and [`Error::RankDied`]: the block to write is unchanged, or reads of it fail until it is
