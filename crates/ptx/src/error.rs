@@ -5,6 +5,7 @@ use std::fmt;
 /// A position in the text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
+    /// The line.
     pub line: u32,
     /// In bytes.
     pub column: u32,

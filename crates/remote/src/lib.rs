@@ -40,7 +40,14 @@ mod client;
 mod convert;
 mod error;
 /// `proto/freehold.proto` as Rust, for clients that do not use [`Remote`].
-#[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
+#[allow(
+    clippy::all,
+    clippy::unwrap_used,
+    missing_debug_implementations,
+    missing_docs,
+    unreachable_pub,
+    reason = "it is generated"
+)]
 pub mod proto;
 mod server;
 mod sync;

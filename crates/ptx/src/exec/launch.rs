@@ -7,7 +7,9 @@ use crate::bounds::Pointer;
 pub struct Launch {
     /// The index of the kernel in the program.
     pub kernel: usize,
+    /// The number of blocks.
     pub grid: [u32; 3],
+    /// The number of threads of a block.
     pub block: [u32; 3],
     /// The dynamic shared memory of each block.
     pub shared_bytes: u32,
@@ -33,6 +35,7 @@ pub struct Slice {
     pub seed: Option<u64>,
 }
 
+/// How far a block has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Every thread has ended.
@@ -40,5 +43,8 @@ pub enum Progress {
     /// The slice is used up.
     Running,
     /// No thread can run before this time, when the first sleeping one (`nanosleep`) wakes.
-    Sleeping { until_nanoseconds: u64 },
+    Sleeping {
+        /// On the clock of [`Slice::nanoseconds`].
+        until_nanoseconds: u64,
+    },
 }

@@ -3,7 +3,9 @@
 /// The properties of a kernel that the host needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
+    /// Its name.
     pub name: String,
+    /// Its parameters, in order.
     pub parameters: Vec<KernelParameter>,
     /// The size of all parameters, with padding.
     pub parameter_bytes: u64,
@@ -13,9 +15,13 @@ pub struct Kernel {
     pub local_bytes: u64,
     /// An estimate of the 32-bit registers of one thread.
     pub registers: u32,
+    /// `.maxntid`
     pub max_threads: Option<[u32; 3]>,
+    /// `.reqntid`
     pub required_threads: Option<[u32; 3]>,
+    /// `.minnctapersm`
     pub min_blocks: Option<u32>,
+    /// `.maxnreg`
     pub max_registers: Option<u32>,
     /// The version of the text: 86 for 8.6.
     pub ptx_version: u32,
@@ -23,8 +29,11 @@ pub struct Kernel {
     pub target: u32,
 }
 
+/// The place of a parameter among those of its kernel, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelParameter {
+    /// Where it begins.
     pub offset: u64,
+    /// How long it is.
     pub bytes: u64,
 }
