@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::fd_channel::{self, FdKey, FdMessage, FdTable};
-use crate::role::{Config, Role};
-use crate::seqpacket::ReceiveError;
-use crate::signals::{Signals, ignore_sigchld, raise_fd_limit};
+use crate::os::seqpacket::ReceiveError;
+use crate::os::signals::{Signals, ignore_sigchld, raise_fd_limit};
+use crate::process::{Config, Role};
+use crate::protocol::fd_channel::{self, FdKey, FdMessage, FdTable};
 
 /// A broker that exits sooner counts as a failed start.
 const LIFE_MIN: Duration = Duration::from_secs(1);
@@ -218,7 +218,7 @@ impl FdStore<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::role::BrokerLimits;
+    use crate::process::BrokerLimits;
 
     #[test]
     fn a_fdstore_that_has_half_of_everything_starts_no_broker() {

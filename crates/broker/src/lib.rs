@@ -42,35 +42,20 @@
 //! - One scrubber writes at a time: the next starts when the last process has ended, whichever broker started it.
 //! - A forked child of a tenant can use nothing that it inherits.
 
-#![warn(missing_docs)]
-
-mod call_codec;
-mod call_failure;
-mod call_ring;
 mod client;
 mod daemon;
-mod driver_thread;
-mod fd_channel;
 pub mod fdstore;
 mod gpu;
-mod journal;
-mod name;
-mod request_error;
-mod ring;
-mod role;
+mod os;
+mod process;
+mod protocol;
 mod scrubber;
-mod seqpacket;
-mod shared_memory;
-pub mod signals;
 #[cfg(any(test, fuzzing))]
 pub mod simulation;
-pub mod socket_path;
 #[forbid(unsafe_code)]
 mod state;
-pub mod wire;
 mod worker;
 
-pub use call_codec::{Argument, Content};
 pub use client::{
     Answer, Broker, Call, CallError, Caller, Code, Error, ErrorOrigin, Executed, Given, Granted, Host, HostGuard,
     Kernel, Launch, Lease, Link, LinkError, ListedModule, MODULE_BYTES_MAX, Module, NamedLease, Result, SpinPolicy,
@@ -78,9 +63,12 @@ pub use client::{
 };
 pub use freehold::signature::{Kind, Parameter, Signature, kernels};
 pub use gpu::{Buffer, Gpu, GpuBackend, GpuError, GpuKernel, GpuResult};
-pub use name::{Name, NameError};
-pub use role::{BrokerLimits, Config, DeviceInfo, Role, run_role};
-pub use wire::{Access, Policy};
+pub use os::{signals, socket_path};
+pub use process::{BrokerLimits, Config, DeviceInfo, Role, run_role};
+pub use protocol::call_codec::{Argument, Content};
+pub use protocol::message as wire;
+pub use protocol::message::{Access, Policy};
+pub use protocol::name::{Name, NameError};
 
 /// The pages of the documentation whose programs need this crate; doctests compile them.
 #[cfg(doctest)]

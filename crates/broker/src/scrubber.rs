@@ -12,8 +12,8 @@ use freehold_driver::cuda::{
 };
 use rustix::net::RecvFlags;
 
-use crate::ring::Slot;
-use crate::seqpacket::{self, ReceiveError};
+use crate::os::seqpacket::{self, ReceiveError};
+use crate::protocol::ring::Slot;
 
 /// Serves scrub requests until the broker closes the socket.
 ///

@@ -4,10 +4,10 @@
 
 use std::collections::VecDeque;
 
-use crate::journal::Journal;
+use crate::daemon::journal::Journal;
+use crate::protocol::message::{Frame, Id, Request};
 use crate::state::tests::{COMPLETE, FakeEnvironment, MemoryJournal, OPERATOR, check, limits};
 use crate::state::{Effect, Peer, Resource, ScrubTarget, State};
-use crate::wire::{Frame, Id, Request};
 
 /// Decisions, one byte each. The run ends when they are used up.
 struct Choices<'a>(&'a [u8]);

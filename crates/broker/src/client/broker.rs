@@ -19,12 +19,12 @@ use freehold::{
 use super::calls::SharedSession;
 use super::link::{Given, Granted, LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
 use super::unmapper;
-use crate::call_codec::Owner;
-use crate::call_ring::PROCESS_ENDED;
-use crate::name::{Name, NameError};
-use crate::ring::{Sleeper, SpinWait, Waiter};
-use crate::socket_path;
-use crate::wire::{Access, BrokerStats, Fence, Id, Policy, Reply, Request, RequestError};
+use crate::os::socket_path;
+use crate::protocol::call_codec::Owner;
+use crate::protocol::call_ring::PROCESS_ENDED;
+use crate::protocol::message::{Access, BrokerStats, Fence, Id, Policy, Reply, Request, RequestError};
+use crate::protocol::name::{Name, NameError};
+use crate::protocol::ring::{Sleeper, SpinWait, Waiter};
 
 /// Streams that write semaphores after the work with leases. A long kernel delays only the semaphores of its own
 /// stream.

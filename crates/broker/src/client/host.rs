@@ -12,8 +12,8 @@ use freehold::{ForkGuard, HostMemory, ImportedSlice, Pod, Stream};
 use super::broker::{Broker, Error, Result};
 use super::link::LinkError;
 use super::robust_lock::{HEADER_BYTES, LockTicket, RobustLock, TimedOut};
-use crate::name::Name;
-use crate::wire::{Request, RequestError};
+use crate::protocol::message::{Request, RequestError};
+use crate::protocol::name::Name;
 
 /// Named host memory. A handle: the memory stays mapped until the last handle and the last slice are dropped. Once it
 /// is open it needs no broker.

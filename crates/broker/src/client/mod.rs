@@ -1,10 +1,12 @@
 //! The tenant's side: the connection to the broker, leases that are used like blocks, and calls to workers.
 
 mod broker;
+mod call_error;
 mod calls;
 mod host;
 mod link;
 mod robust_lock;
+mod session;
 mod unmapper;
 
 pub use broker::{Broker, Error, Lease, Result};

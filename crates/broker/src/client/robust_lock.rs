@@ -203,7 +203,7 @@ fn wake(word: &AtomicU32, count: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared_memory::SharedMemory;
+    use crate::os::shared_memory::SharedMemory;
 
     const WORDS: usize = HEADER_BYTES as usize / 4;
 

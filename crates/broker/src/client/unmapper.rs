@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::broker::{Broker, BrokerInner};
-use crate::ring::{Sleeper, Waiter};
+use crate::protocol::ring::{Sleeper, Waiter};
 
 /// How long no message must come before it sleeps on the ring.
 const BUSY_WAIT: Duration = Duration::from_millis(10);

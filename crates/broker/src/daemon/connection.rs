@@ -23,13 +23,13 @@ use super::effects::{Route, TenantConnections};
 use super::event_source::EventSource;
 use super::workers::module_file;
 use super::{Daemon, REPLIES_MAX};
-use crate::call_ring::PROCESS_ENDED;
-use crate::fd_channel::{FdKey, FdTable};
-use crate::ring::{BrokerRing, CorruptRing, RING_BYTES, SLOTS, Slot};
-use crate::seqpacket::{self, ReceiveError};
-use crate::shared_memory::SharedMemory;
+use crate::os::seqpacket::{self, ReceiveError};
+use crate::os::shared_memory::SharedMemory;
+use crate::protocol::call_ring::PROCESS_ENDED;
+use crate::protocol::fd_channel::{FdKey, FdTable};
+use crate::protocol::message::{Fence, Frame, Id, Reply, Request, RequestError, VERSION, is_notification};
+use crate::protocol::ring::{BrokerRing, CorruptRing, RING_BYTES, SLOTS, Slot};
 use crate::state::{Peer, SEMAPHORES};
-use crate::wire::{Fence, Frame, Id, Reply, Request, RequestError, VERSION, is_notification};
 
 /// How many similar names the reply to an unknown name lists.
 const NEAREST_NAMES_MAX: usize = 3;

@@ -9,11 +9,11 @@ use std::time::Instant;
 use super::connection::Connection;
 use super::scrub_queue::ScrubJob;
 use super::{Daemon, NOTIFY_ROOM_MIN};
-use crate::fd_channel::FdKey;
-use crate::shared_memory::SharedMemory;
+use crate::os::shared_memory::SharedMemory;
+use crate::protocol::fd_channel::FdKey;
+use crate::protocol::message::{Fence, Frame, Id, Reply, Request, RequestError};
 use crate::state::slot_map::index;
 use crate::state::{Effect, Environment, Resource, SEMAPHORES};
-use crate::wire::{Fence, Frame, Id, Reply, Request, RequestError};
 
 /// The way of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,14 +61,14 @@ impl Daemon {
     pub(super) fn send(
         &mut self,
         at: u32,
-        slot: &crate::ring::Slot,
+        slot: &crate::protocol::ring::Slot,
         tail: &[u8],
         beside: Option<FdKey>,
     ) -> io::Result<()> {
         let Some(connection) = self.connections.get(&at) else { return Ok(()) };
         let descriptor = beside.and_then(|what| self.fds.get(&what));
         let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_fd()).collect();
-        match crate::seqpacket::send(&connection.socket, slot, tail, &descriptors) {
+        match crate::os::seqpacket::send(&connection.socket, slot, tail, &descriptors) {
             Ok(()) => Ok(()),
             Err(_) => self.disconnect(at),
         }
@@ -195,7 +195,7 @@ impl Environment for TenantConnections<'_> {
     fn has_room(&self, tenant: Id) -> Result<(), u32> {
         match self.0.get(&(index(tenant) as u32)).map(Connection::room) {
             Some(room) if room >= NOTIFY_ROOM_MIN => Ok(()),
-            Some(room) => Err(crate::ring::SLOTS - room),
+            Some(room) => Err(crate::protocol::ring::SLOTS - room),
             None => Err(0),
         }
     }

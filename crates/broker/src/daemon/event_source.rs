@@ -3,8 +3,8 @@
 
 use rustix::event::epoll;
 
+use crate::protocol::message::Id;
 use crate::state::slot_map::{generation, id, index};
-use crate::wire::Id;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventSource {

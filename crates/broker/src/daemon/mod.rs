@@ -4,8 +4,10 @@
 
 mod backoff;
 mod connection;
+pub(crate) mod driver_thread;
 mod effects;
 mod event_source;
+pub(crate) mod journal;
 mod scrub_queue;
 mod workers;
 
@@ -27,16 +29,16 @@ use self::effects::{Route, TenantConnections, fd_key};
 use self::event_source::EventSource;
 use self::scrub_queue::ScrubQueue;
 use self::workers::Workers;
-use crate::driver_thread::DriverThread;
-use crate::fd_channel::{self, FdKey, FdMessage, FdTable, Outbox};
-use crate::journal::Journal;
-use crate::ring::SpinWait;
-use crate::role::{Config, Role};
-use crate::seqpacket::ReceiveError;
-use crate::signals;
+use crate::daemon::driver_thread::DriverThread;
+use crate::daemon::journal::Journal;
+use crate::os::seqpacket::ReceiveError;
+use crate::os::signals;
+use crate::process::{Config, Role};
+use crate::protocol::fd_channel::{self, FdKey, FdMessage, FdTable, Outbox};
+use crate::protocol::message::{Id, Reply};
+use crate::protocol::ring::SpinWait;
 use crate::state::slot_map::index;
 use crate::state::{Effect, Limits, State};
-use crate::wire::{Id, Reply};
 
 /// Requests of one tenant that are served before the next tenant.
 const REQUESTS_PER_TURN: usize = 32;
@@ -366,7 +368,7 @@ impl Daemon {
                     }
                 }
                 Ok(None) => break,
-                Err(crate::ring::CorruptRing) => {
+                Err(crate::protocol::ring::CorruptRing) => {
                     self.disconnect(at)?;
                     break;
                 }

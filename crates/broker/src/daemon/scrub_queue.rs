@@ -13,12 +13,12 @@ use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::backoff::Backoff;
-use crate::fd_channel::{FdKey, FdTable};
-use crate::ring::Slot;
-use crate::role::{Config, Role};
-use crate::seqpacket::{self, ReceiveError};
+use crate::os::seqpacket::{self, ReceiveError};
+use crate::process::{Config, Role};
+use crate::protocol::fd_channel::{FdKey, FdTable};
+use crate::protocol::message::Id;
+use crate::protocol::ring::Slot;
 use crate::state::ScrubTarget;
-use crate::wire::Id;
 
 /// A job at which this many scrubbers have died is not given to another.
 const ATTEMPTS_MAX: u32 = 3;

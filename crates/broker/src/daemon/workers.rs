@@ -14,16 +14,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::Daemon;
 use super::connection::{Connection, NewTenant};
 use super::effects::{Route, TenantConnections};
-use crate::call_ring::CallRing;
 use crate::client::MODULE_BYTES_MAX;
-use crate::fd_channel::FdKey;
-use crate::ring::RING_BYTES;
-use crate::role::{Role, socket_pair};
-use crate::seqpacket;
-use crate::shared_memory::SharedMemory;
+use crate::os::seqpacket;
+use crate::os::shared_memory::SharedMemory;
+use crate::process::{Role, socket_pair};
+use crate::protocol::call_ring::CallRing;
+use crate::protocol::fd_channel::FdKey;
+use crate::protocol::message::{Frame, Id, Reply, RequestError};
+use crate::protocol::ring::RING_BYTES;
 use crate::state::slot_map::index;
 use crate::state::{Resource, SEMAPHORES};
-use crate::wire::{Frame, Id, Reply, RequestError};
 use crate::worker::{WorkerOrder, launch_limit};
 
 /// How long a worker has to exit, and how much longer than a launch its heartbeat may be late.

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use freehold::{Grid, Stream};
 
 use super::{GpuBackend, GpuKernel, GpuResult};
-use crate::call_codec::{Argument, Content};
 use crate::client::{Broker, Call, Caller, Launch, Lease, Module, digest};
-use crate::wire::Id;
+use crate::protocol::call_codec::{Argument, Content};
+use crate::protocol::message::Id;
 use freehold::signature::Signature;
 
 /// At this many calls, completed ones are forgotten.

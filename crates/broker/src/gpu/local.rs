@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use freehold::{Block, Device, DynArg, Grid, Image, Stream};
 
 use super::{GpuBackend, GpuKernel, GpuResult};
-use crate::call_codec::{Argument, Content};
 use crate::client::CallError;
-use crate::wire::Id;
+use crate::protocol::call_codec::{Argument, Content};
+use crate::protocol::message::Id;
 use freehold::signature::{Kind, Parameter, Signature, kernels};
 
 #[derive(Debug)]

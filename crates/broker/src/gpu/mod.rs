@@ -17,10 +17,10 @@ use zerocopy::IntoBytes;
 
 use self::broker::BrokerBackend;
 use self::local::LocalBackend;
-use crate::call_codec::{Argument, Owner};
 use crate::client::{Broker, CallError, Error};
-use crate::socket_path;
-use crate::wire::Id;
+use crate::os::socket_path;
+use crate::protocol::call_codec::{Argument, Owner};
+use crate::protocol::message::Id;
 use freehold::signature::Signature;
 
 /// Why an operation of [`Gpu`] failed.

@@ -3,7 +3,7 @@
 
 use super::slot_map::index;
 use super::{DirtyRecord, Effect, Environment, PreviousVersion, SEMAPHORES, State, Tenant};
-use crate::wire::{Fence, Id, Policy, Reply, RequestError};
+use crate::protocol::message::{Fence, Id, Policy, Reply, RequestError};
 
 /// What waits for a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

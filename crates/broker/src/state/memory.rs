@@ -9,7 +9,7 @@ use super::{
     Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, PendingReserve, Resource, ScrubTarget, Segment,
     SegmentStage, State,
 };
-use crate::wire::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
+use crate::protocol::message::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
 
 /// The unit in which a driver creates and maps memory.
 const PAGE_BYTES: u64 = 2 << 20;

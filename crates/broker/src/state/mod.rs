@@ -30,8 +30,8 @@ pub(crate) use self::limits::Limits;
 use self::modules::{ModuleEntry, ModuleLoad, ModuleNames};
 use self::slot_map::{SlotMap, index};
 use self::workers::{CallSession, WorkerState};
-use crate::name::Name;
-use crate::wire::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
+use crate::protocol::message::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
+use crate::protocol::name::Name;
 
 /// Semaphores of a tenant.
 pub(crate) const SEMAPHORES: u32 = 512;

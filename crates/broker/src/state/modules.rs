@@ -13,8 +13,8 @@ use super::memory::check_count;
 use super::names::nearest_of;
 use super::slot_map::index;
 use super::{DirtyRecord, Effect, Resource, State};
-use crate::name::Name;
-use crate::wire::{Hash, Id, Reply, RequestError, TAIL_BYTES_MAX};
+use crate::protocol::message::{Hash, Id, Reply, RequestError, TAIL_BYTES_MAX};
+use crate::protocol::name::Name;
 
 /// A module of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use super::{
     Attachment, Block, CallSession, DirtyRecord, FenceWaiter, Host, Lease, Limits, ModuleEntry, ModuleLoad, NameEntry,
     NameTarget, Peer, PreviousVersion, Quota, Resource, Segment, SegmentStage, State, Tenant, WorkerState,
 };
-use crate::call_ring::SESSIONS_MAX;
-use crate::name::{NAME_BYTES_MAX, Name};
-use crate::wire::{Access, Fence, Id, MemoryKind, Policy};
+use crate::protocol::call_ring::SESSIONS_MAX;
+use crate::protocol::message::{Access, Fence, Id, MemoryKind, Policy};
+use crate::protocol::name::{NAME_BYTES_MAX, Name};
 
 /// The kinds of records, in the order of their tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::modules::ModuleEntry;
 use super::names::Publication;
 use super::slot_map::index;
 use super::{DirtyRecord, Effect, Environment, Lease, PendingReserve, Quota, Resource, SEMAPHORES, State};
-use crate::wire::{BrokerStats, Frame, Id, MemoryKind, QuotaChange, Reply, Request, RequestError};
+use crate::protocol::message::{BrokerStats, Frame, Id, MemoryKind, QuotaChange, Reply, Request, RequestError};
 
 impl State {
     /// Handles a request of a tenant.

@@ -1,6 +1,6 @@
 //! A slot map: values by index and generation.
 
-use crate::wire::Id;
+use crate::protocol::message::Id;
 
 /// Values by [`Id`]. An id is never reused for another value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::accounting::Change;
 use super::memory::check_count;
 use super::slot_map::index;
 use super::{Attachment, Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, Resource, State, Tenant};
-use crate::wire::{Access, Fence, Id, Reply, Request, RequestError};
+use crate::protocol::message::{Access, Fence, Id, Reply, Request, RequestError};
 
 impl State {
     /// Sends the descriptor of a segment to a tenant that has a lease in it.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::accounting::Change;
 use super::slot_map::index;
 use super::{Block, DirtyRecord, Effect, Environment, Fence, FenceWaiter, Lease, Peer, Resource, State, Tenant};
-use crate::call_ring::SESSIONS_MAX;
-use crate::wire::{Id, Reply, RequestError};
+use crate::protocol::call_ring::SESSIONS_MAX;
+use crate::protocol::message::{Id, Reply, RequestError};
 
 /// The part of a tenant that is a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

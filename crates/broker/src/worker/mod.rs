@@ -25,13 +25,13 @@ use rustix::process::{Signal, getpid, kill_process};
 use self::resources::{Resources, faulted};
 use self::session::{CallSession, ServeOutcome};
 use self::watchdog::Watchdog;
-use crate::call_failure::{CallFailure, FailureReport};
-use crate::call_ring::CallRing;
 use crate::client::{Broker, Link};
-use crate::ring::{Sleeper, Slot, SpinWait, Waiter};
-use crate::role::Config;
-use crate::seqpacket::{self, ReceiveError, Received};
-use crate::wire::Id;
+use crate::os::seqpacket::{self, ReceiveError, Received};
+use crate::process::Config;
+use crate::protocol::call_failure::{CallFailure, FailureReport};
+use crate::protocol::call_ring::CallRing;
+use crate::protocol::message::Id;
+use crate::protocol::ring::{Sleeper, Slot, SpinWait, Waiter};
 
 /// How long a kernel may run, by default.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(10);

@@ -13,11 +13,11 @@ use freehold_driver::Code;
 use freehold_driver::cuda::CUerror;
 
 use super::kill_self;
-use crate::call_failure::{CallFailure, SuspectCount};
-use crate::call_ring::CallRing;
 use crate::client::{Answer, Broker, Error, Lease, LinkError, read_text};
-use crate::ring::Waiter;
-use crate::wire::{Fence, Hash, Id, Reply, Request, RequestError};
+use crate::protocol::call_failure::{CallFailure, SuspectCount};
+use crate::protocol::call_ring::CallRing;
+use crate::protocol::message::{Fence, Hash, Id, Reply, Request, RequestError};
+use crate::protocol::ring::Waiter;
 
 /// How long a load waits for unloads to free memory. If it takes longer, kernels are running.
 const UNLOAD_TIMEOUT: Duration = Duration::from_millis(20);

@@ -8,11 +8,11 @@ use freehold_driver::cuda::CUerror;
 
 use super::resources::{FailureText, LoadedKernel, Resources, device_failure, faulted};
 use super::watchdog::{EXIT_REPORTS_RESERVED, TenantProgress, Watchdog};
-use crate::call_codec::{ArgRef, CallBody, CallHeader, CallKind, decode};
-use crate::call_failure::{CallFailure, FailureReport};
-use crate::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing, STREAMS};
 use crate::client::{Error, LinkError};
-use crate::wire::{Fence, Id, RequestError};
+use crate::protocol::call_codec::{ArgRef, CallBody, CallHeader, CallKind, decode};
+use crate::protocol::call_failure::{CallFailure, FailureReport};
+use crate::protocol::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing, STREAMS};
+use crate::protocol::message::{Fence, Id, RequestError};
 use freehold::signature::Kind;
 
 /// Calls of one tenant that are taken in one turn, and the most between two signals of a stream.

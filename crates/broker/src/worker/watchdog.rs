@@ -16,11 +16,11 @@ use freehold::{Device, SharedSemaphores, Stream};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::kill_self;
-use crate::call_failure::{CallFailure, FailureReport, SuspectCount};
-use crate::call_ring::{CallRing, STREAMS, semaphore_of};
-use crate::ring::Waiter;
+use crate::protocol::call_failure::{CallFailure, FailureReport, SuspectCount};
+use crate::protocol::call_ring::{CallRing, STREAMS, semaphore_of};
+use crate::protocol::message::Id;
+use crate::protocol::ring::Waiter;
 use crate::state::SEMAPHORES;
-use crate::wire::Id;
 
 /// The longest time between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(100);
@@ -325,8 +325,8 @@ impl StreamProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::{RING_BYTES, TenantRing};
-    use crate::shared_memory::SharedMemory;
+    use crate::os::shared_memory::SharedMemory;
+    use crate::protocol::ring::{RING_BYTES, TenantRing};
 
     const LIMIT: Duration = Duration::from_secs(4);
     const MOMENT: Duration = Duration::from_millis(1);

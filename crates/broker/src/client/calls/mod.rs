@@ -4,10 +4,8 @@
 //! A call goes into a ring that tenant and worker share, and completes when the worker's stream writes a semaphore. So
 //! neither a call nor the wait for it involves the system or the broker while both sides spin.
 
-mod error;
 mod modules;
 mod named_lease;
-mod session;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,17 +14,17 @@ use std::time::Duration;
 use freehold::{ForkGuard, Grid};
 use sha2::{Digest, Sha256};
 
-pub use self::error::{CallError, Code, ErrorOrigin, Executed};
 pub use self::modules::{Kernel, ListedModule, MODULE_BYTES_MAX, Module};
 pub(crate) use self::modules::{digest, read_text};
 pub use self::named_lease::NamedLease;
-use self::session::{CallId, CallSession};
 use super::broker::{Broker, Lease};
+pub use super::call_error::{CallError, Code, ErrorOrigin, Executed};
 use super::link::{Link, LinkError, SpinPolicy};
-use crate::call_codec::{Argument, BODY_WORDS, CallHeader, CallKind, Content, FENCES_MAX, Owner};
-use crate::call_ring::STREAMS;
-use crate::socket_path;
-use crate::wire::{Fence, Id};
+use super::session::{CallId, CallSession};
+use crate::os::socket_path;
+use crate::protocol::call_codec::{Argument, BODY_WORDS, CallHeader, CallKind, Content, FENCES_MAX, Owner};
+use crate::protocol::call_ring::STREAMS;
+use crate::protocol::message::{Fence, Id};
 
 /// The launch of a kernel.
 #[derive(Clone, Copy, Debug)]

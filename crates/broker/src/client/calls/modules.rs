@@ -10,10 +10,10 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use sha2::{Digest, Sha256};
 
 use super::{CallError, Caller};
-use crate::call_codec::{CallHeader, CallKind};
 use crate::client::link::LinkError;
-use crate::name::Name;
-use crate::wire::{Hash, Id, Reply, Request, RequestError};
+use crate::protocol::call_codec::{CallHeader, CallKind};
+use crate::protocol::message::{Hash, Id, Reply, Request, RequestError};
+use crate::protocol::name::Name;
 use freehold::signature::{Parameter, Signature, device_bytes, kernels};
 
 /// The longest text of a module, in bytes.

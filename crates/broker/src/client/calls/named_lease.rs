@@ -7,10 +7,10 @@ use freehold::Grid;
 
 use super::modules::digest;
 use super::{CallError, Caller, Channel, Launch};
-use crate::call_codec::Argument;
 use crate::client::link::{Granted, LinkError};
-use crate::name::Name;
-use crate::wire::{Access, Fence, Id, Policy, Reply, Request, RequestError};
+use crate::protocol::call_codec::Argument;
+use crate::protocol::message::{Access, Fence, Id, Policy, Reply, Request, RequestError};
+use crate::protocol::name::Name;
 
 /// PTX of a kernel that copies.
 const COPY: &str = include_str!("copy.ptx");

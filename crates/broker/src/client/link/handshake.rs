@@ -11,12 +11,12 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::{Link, LinkError, SpinPolicy};
-use crate::ring::{RING_BYTES, SpinWait, TenantRing};
-use crate::seqpacket;
-use crate::shared_memory::SharedMemory;
-use crate::socket_path;
+use crate::os::seqpacket;
+use crate::os::shared_memory::SharedMemory;
+use crate::os::socket_path;
+use crate::protocol::message::{Frame, Id, Reply, Request, VERSION};
+use crate::protocol::ring::{RING_BYTES, SpinWait, TenantRing};
 use crate::state::SEMAPHORES;
-use crate::wire::{Frame, Id, Reply, Request, VERSION};
 
 /// How many brokers in a row may die during the handshake.
 const HANDSHAKES_MAX: u32 = 8;

@@ -7,7 +7,7 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 
 use super::{Link, LinkError};
-use crate::wire::{Reply, Request};
+use crate::protocol::message::{Reply, Request};
 
 /// What was published at a broker that was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ impl Link {
     /// the path. If names are published, this must be forced.
     ///
     /// # Errors
-    /// [`NamesPublished`](crate::wire::RequestError::NamesPublished),
-    /// [`NotAllowed`](crate::wire::RequestError::NotAllowed); [`LinkError::TimedOut`] if one of the two is still
+    /// [`NamesPublished`](crate::protocol::message::RequestError::NamesPublished),
+    /// [`NotAllowed`](crate::protocol::message::RequestError::NotAllowed); [`LinkError::TimedOut`] if one of the two is still
     /// running.
     pub fn stop(mut self, is_forced: bool, longest: Duration) -> Result<StopReport, LinkError> {
         let Reply::Number { id, bytes } = self.call(Request::Stop { is_forced })?.reply else {

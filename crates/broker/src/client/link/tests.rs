@@ -6,7 +6,7 @@ use rustix::net::{
 };
 
 use super::*;
-use crate::ring::{BrokerRing, RING_BYTES};
+use crate::protocol::ring::{BrokerRing, RING_BYTES};
 
 /// A connection, and the broker's side of its ring and its socket.
 fn connected() -> (Link, BrokerRing, OwnedFd) {

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 
 use super::{Granted, Link, LinkError};
-use crate::wire::{Id, Request};
+use crate::protocol::message::{Id, Request};
 
 impl Link {
     /// The connection of a worker, from its socket, ring, semaphores and doorbell.

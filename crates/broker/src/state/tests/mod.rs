@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::record::{Record, RecordKind};
 use super::*;
-use crate::wire::{Frame, Request};
+use crate::protocol::message::{Frame, Request};
 
 /// The journal as a list of records: the last one written wins.
 #[derive(Clone, Default)]

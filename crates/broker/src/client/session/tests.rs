@@ -1,7 +1,7 @@
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::*;
-use crate::call_codec::CallKind;
+use crate::protocol::call_codec::CallKind;
 
 /// A session, and the side of its worker.
 fn session() -> (CallSession, CallRing) {

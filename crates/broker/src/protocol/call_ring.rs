@@ -12,7 +12,7 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use crate::shared_memory::SharedMemory;
+use crate::os::shared_memory::SharedMemory;
 
 /// Calls that a ring holds.
 pub(crate) const CALL_SLOTS: u32 = 256;

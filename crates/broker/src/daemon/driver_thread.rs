@@ -11,7 +11,7 @@ use freehold_driver::cuda::{
     CUerror, CUmemAllocationHandleType, CUmemAllocationProp, CallError, allocation, context, primary,
 };
 
-use crate::wire::Id;
+use crate::protocol::message::Id;
 
 /// A task of the thread.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Failures of calls as a worker reports them: a kind and numbers. `client/calls` adds the names and makes messages of
 //! them.
 
-use crate::call_ring::FAILURE_WORDS;
-use crate::wire::RequestError;
+use crate::protocol::call_ring::FAILURE_WORDS;
+use crate::protocol::message::RequestError;
 
 /// Why a call was not executed, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

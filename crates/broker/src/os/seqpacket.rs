@@ -12,8 +12,8 @@ use rustix::net::{
 };
 use zerocopy::IntoBytes;
 
-use crate::ring::Slot;
-use crate::wire::TAIL_BYTES_MAX;
+use crate::protocol::message::TAIL_BYTES_MAX;
+use crate::protocol::ring::Slot;
 
 /// The most descriptors in one message.
 pub(crate) const DESCRIPTORS_MAX: usize = 4;

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use freehold::ForkGuard;
 
-use super::error::{CallError, Code, Executed};
-use super::modules::Kernel;
-use crate::call_codec::{Argument, CallHeader, encode};
-use crate::call_failure::{CallFailure, FailureReport, SuspectCount};
-use crate::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing, PROCESS_ENDED, STREAMS, semaphore_of};
+use super::call_error::{CallError, Code, Executed};
+use super::calls::Kernel;
 use crate::client::link::{LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
-use crate::ring::SpinWait;
-use crate::shared_memory::SharedMemory;
+use crate::os::shared_memory::SharedMemory;
+use crate::protocol::call_codec::{Argument, CallHeader, encode};
+use crate::protocol::call_failure::{CallFailure, FailureReport, SuspectCount};
+use crate::protocol::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing, PROCESS_ENDED, STREAMS, semaphore_of};
+use crate::protocol::message::{Fence, Id, Reply, Request, RequestError};
+use crate::protocol::ring::SpinWait;
 use crate::state::SEMAPHORES;
-use crate::wire::{Fence, Id, Reply, Request, RequestError};
 
 /// Failures of calls that nobody waited for: how many are kept.
 const FAILURES_MAX: usize = 1 << 16;

@@ -16,7 +16,7 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use crate::shared_memory::SharedMemory;
+use crate::os::shared_memory::SharedMemory;
 
 /// Spins for another process. On machines with few processors it yields instead: giver, broker and receiver all spin,
 /// and their work needs a processor too.

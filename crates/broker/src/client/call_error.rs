@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use freehold_driver::cuda::CUerror;
 
-use crate::call_codec::BODY_WORDS;
 use crate::client::link::LinkError;
-use crate::name::NameError;
-use crate::wire::RequestError;
+use crate::protocol::call_codec::BODY_WORDS;
+use crate::protocol::message::RequestError;
+use crate::protocol::name::NameError;
 use freehold::signature::Parameter;
 
 /// Whether the kernel of a failed call has run.

@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::call_ring::{CALL_WORDS, HEADER_WORDS, STREAMS};
-use crate::wire::{Fence, Id};
+use crate::protocol::call_ring::{CALL_WORDS, HEADER_WORDS, STREAMS};
+use crate::protocol::message::{Fence, Id};
 use freehold::signature::{Kind, Parameter};
 
 /// The most fences that a call waits for.

@@ -7,10 +7,10 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::io::Errno;
 
-use crate::shared_memory::SharedMemory;
+use crate::os::shared_memory::SharedMemory;
+use crate::protocol::message::Id;
 use crate::state::record::{Record, RecordKind};
 use crate::state::{Limits, State};
-use crate::wire::Id;
 
 /// `FRHJ`, and the version of this layout.
 const MAGIC: u64 = u32::from_le_bytes(*b"FRHJ") as u64 | 6 << 32;

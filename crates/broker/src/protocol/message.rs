@@ -3,10 +3,10 @@
 //! A message is 64 bytes: eight little-endian words. On the ring that is all; on the socket text and descriptors may
 //! follow. The decoder trusts nothing: bytes are a valid message or an error.
 
-use crate::name::{Name, NameError};
-use crate::ring::Slot;
+use crate::protocol::name::{Name, NameError};
+use crate::protocol::ring::Slot;
 
-pub use crate::request_error::RequestError;
+pub use crate::protocol::request_error::RequestError;
 
 const _: () = assert!(cfg!(target_endian = "little"), "words are sent in native byte order");
 

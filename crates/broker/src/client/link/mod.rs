@@ -20,12 +20,12 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::ring::{SpinWait, TenantRing, Waiter};
-use crate::seqpacket::{self, ReceiveError};
-use crate::shared_memory::SharedMemory;
-use crate::socket_path;
+use crate::os::seqpacket::{self, ReceiveError};
+use crate::os::shared_memory::SharedMemory;
+use crate::os::socket_path;
+use crate::protocol::message::{Access, Fence, Frame, Id, Reply, Request, RequestError, is_notification};
+use crate::protocol::ring::{SpinWait, TenantRing, Waiter};
 use crate::state::SEMAPHORES;
-use crate::wire::{Access, Fence, Frame, Id, Reply, Request, RequestError, is_notification};
 
 /// How long a tenant sleeps before it checks whether the broker is alive.
 pub(super) const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -412,7 +412,7 @@ impl Link {
         None
     }
 
-    fn dispatch(&mut self, slot: &crate::ring::Slot) {
+    fn dispatch(&mut self, slot: &crate::protocol::ring::Slot) {
         let Ok(framed) = Frame::<Reply>::decode(slot) else { return };
         match framed.message {
             Reply::Given { lease, segment, offset, bytes, fence, from } => {

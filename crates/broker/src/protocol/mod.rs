@@ -1,0 +1,10 @@
+//! What the processes say to each other: messages as bytes, and the rings and sockets that carry them.
+
+pub(crate) mod call_codec;
+pub(crate) mod call_failure;
+pub(crate) mod call_ring;
+pub(crate) mod fd_channel;
+pub mod message;
+pub(crate) mod name;
+pub(crate) mod request_error;
+pub(crate) mod ring;
