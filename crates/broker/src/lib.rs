@@ -49,6 +49,7 @@ mod gpu;
 mod os;
 mod process;
 mod protocol;
+mod role;
 mod scrubber;
 #[cfg(any(test, fuzzing))]
 pub mod simulation;
@@ -58,17 +59,25 @@ mod worker;
 
 pub use client::{
     Answer, Broker, Call, CallError, Caller, Code, Error, ErrorOrigin, Executed, Given, Granted, Host, HostGuard,
-    Kernel, Launch, Lease, Link, LinkError, ListedModule, MODULE_BYTES_MAX, Module, NamedLease, Result, SpinPolicy,
-    StopReport,
+    Kernel, Launch, Lease, Link, LinkError, ListedModule, Module, NamedLease, Result, SpinPolicy, StopReport,
 };
 pub use freehold::signature::{Kind, Parameter, Signature, kernels};
 pub use gpu::{Buffer, Gpu, GpuBackend, GpuError, GpuKernel, GpuResult};
 pub use os::{signals, socket_path};
-pub use process::{BrokerLimits, Config, DeviceInfo, Role, run_role};
+pub use process::{BrokerLimits, Config, DeviceInfo, Role};
 pub use protocol::call_codec::{Argument, Content};
-pub use protocol::message as wire;
-pub use protocol::message::{Access, Policy};
+pub use protocol::module_text::MODULE_BYTES_MAX;
 pub use protocol::name::{Name, NameError};
+pub use protocol::types::{Access, Policy};
+pub use role::run_role;
+
+/// The messages between tenants and broker.
+pub mod wire {
+    pub use crate::os::seqpacket::TAIL_BYTES_MAX;
+    pub use crate::protocol::message::{BrokerStats, Frame, Reply, Request};
+    pub use crate::protocol::request_error::RequestError;
+    pub use crate::protocol::types::{Access, DecodeError, Fence, Hash, Id, MemoryKind, Policy, QuotaChange, VERSION};
+}
 
 /// The pages of the documentation whose programs need this crate; doctests compile them.
 #[cfg(doctest)]

@@ -2,17 +2,16 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use crate::os::seqpacket::socket_pair;
 
-use freehold::open;
-use freehold_driver::cuda::device;
-
-use crate::{daemon, fdstore, scrubber, worker};
+/// How long a kernel may run, by default.
+const LAUNCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +138,11 @@ impl Config {
         }
     }
 
+    /// How long a kernel may run in a worker.
+    pub(crate) fn launch_limit(&self) -> Duration {
+        self.limits.launch_ms_max.map_or(LAUNCH_LIMIT, Duration::from_millis)
+    }
+
     /// Starts a process with the other end of the socket as its standard input.
     pub(crate) fn spawn(&self, role: Role) -> io::Result<(Child, OwnedFd)> {
         let (ours, theirs) = socket_pair()?;
@@ -167,36 +171,6 @@ impl DeviceInfo {
         let (total_bytes, uuid) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         Some(Self { description: words.next()?.to_owned(), total_bytes, uuid })
     }
-}
-
-/// Runs a role until it ends. Standard input is the socket to the process that started this one.
-///
-/// # Errors
-/// Those of the role.
-pub fn run_role(role: Role, config: Config) -> io::Result<()> {
-    let control_socket = io::stdin().as_fd().try_clone_to_owned()?;
-    match role {
-        Role::FdStore => fdstore::run(&config, Some(control_socket), || {}),
-        Role::Broker => daemon::run(config, control_socket),
-        Role::Scrubber => scrubber::run(config.device.as_deref(), control_socket),
-        Role::Worker => worker::run(&config, control_socket),
-        Role::Probe => probe(config.device.as_deref()),
-    }
-}
-
-/// Prints the memory, UUID and description of the device.
-fn probe(device: Option<&str>) -> io::Result<()> {
-    // SAFETY: the driver is only asked about the device.
-    let opened = unsafe { open::open(device) }.map_err(io::Error::other)?;
-    let total = device::total_bytes(&opened.api, opened.device).map_err(io::Error::other)?;
-    let uuid = device::uuid(&opened.api, opened.device).map_err(io::Error::other)?;
-    println!("{total} {} {}", u128::from_le_bytes(uuid.bytes), opened.why);
-    Ok(())
-}
-
-/// Creates a pair of `SOCK_SEQPACKET` sockets.
-pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 #[cfg(test)]

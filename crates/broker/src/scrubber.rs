@@ -13,7 +13,7 @@ use freehold_driver::cuda::{
 use rustix::net::RecvFlags;
 
 use crate::os::seqpacket::{self, ReceiveError};
-use crate::protocol::ring::Slot;
+use crate::protocol::scrub::{ScrubReply, ScrubRequest};
 
 /// Serves scrub requests until the broker closes the socket.
 ///
@@ -32,8 +32,11 @@ pub(crate) fn run(device: Option<&str>, control_socket: impl AsFd) -> io::Result
             Err(ReceiveError::System(error)) => return Err(error.into()),
             Err(ReceiveError::WouldBlock | ReceiveError::Malformed) => continue,
         };
-        let Some(descriptor) = received.descriptors.pop() else { continue };
-        let [_, _, whole, offset, bytes, ..] = received.slot.map(|word| word as usize);
+        let (Some(descriptor), Some(request)) = (received.descriptors.pop(), ScrubRequest::from_words(&received.slot))
+        else {
+            continue;
+        };
+        let [whole, offset, bytes] = [request.whole_bytes, request.offset, request.bytes].map(|word| word as usize);
         let is_zeroed = match scrub(&api, device, &descriptor, whole, offset..offset + bytes) {
             Ok(()) => true,
             Err(error) => {
@@ -42,10 +45,8 @@ pub(crate) fn run(device: Option<&str>, control_socket: impl AsFd) -> io::Result
             }
         };
         drop(descriptor);
-        let mut reply = Slot::default();
-        reply[..2].copy_from_slice(&received.slot[..2]);
-        reply[2] = u64::from(is_zeroed);
-        match seqpacket::send(&control_socket, &reply, &[], &[]) {
+        let reply = ScrubReply { target: request.target, is_zeroed };
+        match seqpacket::send(&control_socket, &reply.to_words(), &[], &[]) {
             Ok(()) => {}
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Ok(()),
             Err(error) => return Err(error.into()),

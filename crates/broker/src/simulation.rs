@@ -5,9 +5,11 @@
 use std::collections::VecDeque;
 
 use crate::daemon::journal::Journal;
-use crate::protocol::message::{Frame, Id, Request};
+use crate::protocol::message::{Frame, Request};
+use crate::protocol::scrub::ScrubTarget;
+use crate::protocol::types::Id;
 use crate::state::tests::{COMPLETE, FakeEnvironment, MemoryJournal, OPERATOR, check, limits};
-use crate::state::{Effect, Peer, Resource, ScrubTarget, State};
+use crate::state::{Effect, Peer, Resource, State};
 
 /// Decisions, one byte each. The run ends when they are used up.
 struct Choices<'a>(&'a [u8]);

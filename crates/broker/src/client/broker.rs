@@ -21,10 +21,13 @@ use super::link::{Given, Granted, LIVENESS_INTERVAL, Link, LinkError, SpinPolicy
 use super::unmapper;
 use crate::os::socket_path;
 use crate::protocol::call_codec::Owner;
-use crate::protocol::call_ring::PROCESS_ENDED;
-use crate::protocol::message::{Access, BrokerStats, Fence, Id, Policy, Reply, Request, RequestError};
+use crate::protocol::message::{BrokerStats, Reply, Request};
 use crate::protocol::name::{Name, NameError};
-use crate::protocol::ring::{Sleeper, SpinWait, Waiter};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::ring::{Sleeper, Waiter};
+use crate::protocol::spin::SpinWait;
+use crate::protocol::types::PROCESS_ENDED;
+use crate::protocol::types::{Access, Fence, Id, Policy};
 
 /// Streams that write semaphores after the work with leases. A long kernel delays only the semaphores of its own
 /// stream.

@@ -8,8 +8,8 @@ use freehold_driver::cuda::CUerror;
 
 use crate::client::link::LinkError;
 use crate::protocol::call_codec::BODY_WORDS;
-use crate::protocol::message::RequestError;
 use crate::protocol::name::NameError;
+use crate::protocol::request_error::RequestError;
 use freehold::signature::Parameter;
 
 /// Whether the kernel of a failed call has run.

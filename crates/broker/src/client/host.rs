@@ -12,8 +12,9 @@ use freehold::{ForkGuard, HostMemory, ImportedSlice, Pod, Stream};
 use super::broker::{Broker, Error, Result};
 use super::link::LinkError;
 use super::robust_lock::{HEADER_BYTES, LockTicket, RobustLock, TimedOut};
-use crate::protocol::message::{Request, RequestError};
+use crate::protocol::message::Request;
 use crate::protocol::name::Name;
+use crate::protocol::request_error::RequestError;
 
 /// Named host memory. A handle: the memory stays mapped until the last handle and the last slice are dropped. Once it
 /// is open it needs no broker.

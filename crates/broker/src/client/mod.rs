@@ -11,9 +11,7 @@ mod unmapper;
 
 pub use broker::{Broker, Error, Lease, Result};
 pub use calls::{
-    Call, CallError, Caller, Code, ErrorOrigin, Executed, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module,
-    NamedLease,
+    Call, CallError, Caller, Code, ErrorOrigin, Executed, Kernel, Launch, ListedModule, Module, NamedLease,
 };
-pub(crate) use calls::{digest, read_text};
 pub use host::{Host, HostGuard};
 pub use link::{Answer, Given, Granted, Link, LinkError, SpinPolicy, StopReport};

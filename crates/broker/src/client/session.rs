@@ -15,10 +15,13 @@ use crate::client::link::{LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
 use crate::os::shared_memory::SharedMemory;
 use crate::protocol::call_codec::{Argument, CallHeader, encode};
 use crate::protocol::call_failure::{CallFailure, FailureReport, SuspectCount};
-use crate::protocol::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing, PROCESS_ENDED, STREAMS, semaphore_of};
-use crate::protocol::message::{Fence, Id, Reply, Request, RequestError};
-use crate::protocol::ring::SpinWait;
-use crate::state::SEMAPHORES;
+use crate::protocol::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing, semaphore_of};
+use crate::protocol::message::{Reply, Request};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::spin::SpinWait;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Fence, Id};
+use crate::protocol::types::{PROCESS_ENDED, STREAMS};
 
 /// Failures of calls that nobody waited for: how many are kept.
 const FAILURES_MAX: usize = 1 << 16;

@@ -23,13 +23,17 @@ use super::effects::{Route, TenantConnections};
 use super::event_source::EventSource;
 use super::workers::module_file;
 use super::{Daemon, REPLIES_MAX};
+use crate::os::seqpacket::Slot;
 use crate::os::seqpacket::{self, ReceiveError};
 use crate::os::shared_memory::SharedMemory;
-use crate::protocol::call_ring::PROCESS_ENDED;
 use crate::protocol::fd_channel::{FdKey, FdTable};
-use crate::protocol::message::{Fence, Frame, Id, Reply, Request, RequestError, VERSION, is_notification};
-use crate::protocol::ring::{BrokerRing, CorruptRing, RING_BYTES, SLOTS, Slot};
-use crate::state::{Peer, SEMAPHORES};
+use crate::protocol::message::{Frame, Reply, Request, is_notification};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::ring::{BrokerRing, CorruptRing, RING_BYTES, SLOTS};
+use crate::protocol::types::PROCESS_ENDED;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Fence, Id, VERSION};
+use crate::state::Peer;
 
 /// How many similar names the reply to an unknown name lists.
 const NEAREST_NAMES_MAX: usize = 3;

@@ -11,7 +11,7 @@ use freehold_driver::cuda::{
     CUerror, CUmemAllocationHandleType, CUmemAllocationProp, CallError, allocation, context, primary,
 };
 
-use crate::protocol::message::Id;
+use crate::protocol::types::Id;
 
 /// A task of the thread.
 #[derive(Debug)]

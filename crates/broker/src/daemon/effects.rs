@@ -11,9 +11,12 @@ use super::scrub_queue::ScrubJob;
 use super::{Daemon, NOTIFY_ROOM_MIN};
 use crate::os::shared_memory::SharedMemory;
 use crate::protocol::fd_channel::FdKey;
-use crate::protocol::message::{Fence, Frame, Id, Reply, Request, RequestError};
+use crate::protocol::message::{Frame, Reply, Request};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Fence, Id};
 use crate::state::slot_map::index;
-use crate::state::{Effect, Environment, Resource, SEMAPHORES};
+use crate::state::{Effect, Environment, Resource};
 
 /// The way of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ impl Daemon {
     pub(super) fn send(
         &mut self,
         at: u32,
-        slot: &crate::protocol::ring::Slot,
+        slot: &crate::os::seqpacket::Slot,
         tail: &[u8],
         beside: Option<FdKey>,
     ) -> io::Result<()> {

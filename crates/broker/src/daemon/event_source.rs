@@ -3,7 +3,7 @@
 
 use rustix::event::epoll;
 
-use crate::protocol::message::Id;
+use crate::protocol::types::Id;
 use crate::state::slot_map::{generation, id, index};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

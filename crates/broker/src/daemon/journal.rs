@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::io::Errno;
 
 use crate::os::shared_memory::SharedMemory;
-use crate::protocol::message::Id;
+use crate::protocol::types::Id;
 use crate::state::record::{Record, RecordKind};
 use crate::state::{Limits, State};
 

@@ -35,8 +35,9 @@ use crate::os::seqpacket::ReceiveError;
 use crate::os::signals;
 use crate::process::{Config, Role};
 use crate::protocol::fd_channel::{self, FdKey, FdMessage, FdTable, Outbox};
-use crate::protocol::message::{Id, Reply};
-use crate::protocol::ring::SpinWait;
+use crate::protocol::message::Reply;
+use crate::protocol::spin::SpinWait;
+use crate::protocol::types::Id;
 use crate::state::slot_map::index;
 use crate::state::{Effect, Limits, State};
 

@@ -16,9 +16,8 @@ use super::backoff::Backoff;
 use crate::os::seqpacket::{self, ReceiveError};
 use crate::process::{Config, Role};
 use crate::protocol::fd_channel::{FdKey, FdTable};
-use crate::protocol::message::Id;
-use crate::protocol::ring::Slot;
-use crate::state::ScrubTarget;
+use crate::protocol::scrub::{ScrubReply, ScrubRequest, ScrubTarget};
+use crate::protocol::types::Id;
 
 /// A job at which this many scrubbers have died is not given to another.
 const ATTEMPTS_MAX: u32 = 3;
@@ -53,8 +52,8 @@ pub(super) struct ScrubQueue {
     process: Option<Arc<OwnedFd>>,
     /// Jobs that were not sent yet.
     waiting: VecDeque<QueuedJob>,
-    /// Jobs that were sent, by the words of their reply.
-    in_flight: BTreeMap<[u64; 2], QueuedJob>,
+    /// Jobs that were sent.
+    in_flight: BTreeMap<ScrubTarget, QueuedJob>,
     backoff: Backoff,
     /// When it last answered, or got a job while it had none.
     last_reply: Instant,
@@ -129,16 +128,14 @@ impl ScrubQueue {
         {
             let Some(descriptor) = fds.get(&FdKey::Segment(task.job.segment)) else { continue };
             let ScrubJob { whole_bytes, offset, bytes, .. } = task.job;
-            let mut slot = Slot::default();
-            slot[..2].copy_from_slice(&words(task.target));
-            slot[2..5].copy_from_slice(&[whole_bytes, offset, bytes]);
+            let request = ScrubRequest { target: task.target, whole_bytes, offset, bytes };
             // A full socket is retried later, and a dead scrubber is noticed as an event.
-            if seqpacket::send(socket, &slot, &[], &[descriptor.as_fd()]).is_err() {
+            if seqpacket::send(socket, &request.to_words(), &[], &[descriptor.as_fd()]).is_err() {
                 self.waiting.push_front(task);
                 return;
             }
             task.attempts += 1;
-            self.in_flight.insert(words(task.target), task);
+            self.in_flight.insert(task.target, task);
         }
     }
 
@@ -157,8 +154,8 @@ impl ScrubQueue {
         };
         self.last_reply = now;
         self.backoff.reset();
-        let task = self.in_flight.remove(&[received.slot[0], received.slot[1]]);
-        Ok(task.map(|task| (task.target, received.slot[2] == 1)))
+        let Some(ScrubReply { target, is_zeroed }) = ScrubReply::from_words(&received.slot) else { return Ok(None) };
+        Ok(self.in_flight.remove(&target).map(|task| (task.target, is_zeroed)))
     }
 
     /// The scrubber has closed its socket. Returns the jobs that none can do; the others are queued again.
@@ -204,12 +201,4 @@ impl ScrubQueue {
 fn has_ended(process: &OwnedFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(1))
-}
-
-/// The words that identify a job in both directions.
-fn words(what: ScrubTarget) -> [u64; 2] {
-    match what {
-        ScrubTarget::Segment(id) => [1, id.0],
-        ScrubTarget::Block(id) => [2, id.0],
-    }
 }

@@ -14,17 +14,21 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::Daemon;
 use super::connection::{Connection, NewTenant};
 use super::effects::{Route, TenantConnections};
-use crate::client::MODULE_BYTES_MAX;
 use crate::os::seqpacket;
+use crate::os::seqpacket::socket_pair;
 use crate::os::shared_memory::SharedMemory;
-use crate::process::{Role, socket_pair};
+use crate::process::Role;
 use crate::protocol::call_ring::CallRing;
 use crate::protocol::fd_channel::FdKey;
-use crate::protocol::message::{Frame, Id, Reply, RequestError};
+use crate::protocol::message::{Frame, Reply};
+use crate::protocol::module_text::MODULE_BYTES_MAX;
+use crate::protocol::request_error::RequestError;
 use crate::protocol::ring::RING_BYTES;
+use crate::protocol::types::Id;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::worker_order::WorkerOrder;
+use crate::state::Resource;
 use crate::state::slot_map::index;
-use crate::state::{Resource, SEMAPHORES};
-use crate::worker::{WorkerOrder, launch_limit};
 
 /// How long a worker has to exit, and how much longer than a launch its heartbeat may be late.
 const GRACE: Duration = Duration::from_secs(2);
@@ -99,7 +103,7 @@ impl Daemon {
             semaphores: SharedMemory::create("freehold-clock", SEMAPHORES as usize * 8)?,
             doorbell: doorbell()?,
         };
-        let begin = WorkerOrder::Begin { worker, device: self.config.device_uuid, limit: launch_limit(&self.config) };
+        let begin = WorkerOrder::Begin { worker, device: self.config.device_uuid, limit: self.config.launch_limit() };
         let files = [new_tenant.ring.shared_fd(), new_tenant.semaphores.shared_fd()];
         let beside = [theirs.as_fd(), files[0].as_fd(), files[1].as_fd(), new_tenant.doorbell.as_fd()];
         seqpacket::send(&control_socket, &begin.to_words(), &[], &beside)?;
@@ -198,7 +202,7 @@ impl Daemon {
             return;
         }
         self.workers.last_check = Some(now);
-        let patience = launch_limit(&self.config) + GRACE;
+        let patience = self.config.launch_limit() + GRACE;
         let mut silent = Vec::new();
         for (&worker, beat) in &mut self.workers.heartbeats {
             let Some(connection) = self.connections.get(&(index(worker) as u32)) else { continue };

@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use freehold::{Grid, Stream};
 
 use super::{GpuBackend, GpuKernel, GpuResult};
-use crate::client::{Broker, Call, Caller, Launch, Lease, Module, digest};
+use crate::client::{Broker, Call, Caller, Launch, Lease, Module};
 use crate::protocol::call_codec::{Argument, Content};
-use crate::protocol::message::Id;
+use crate::protocol::module_text::digest;
+use crate::protocol::types::Id;
 use freehold::signature::Signature;
 
 /// At this many calls, completed ones are forgotten.

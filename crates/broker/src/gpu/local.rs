@@ -8,7 +8,7 @@ use freehold::{Block, Device, DynArg, Grid, Image, Stream};
 use super::{GpuBackend, GpuKernel, GpuResult};
 use crate::client::CallError;
 use crate::protocol::call_codec::{Argument, Content};
-use crate::protocol::message::Id;
+use crate::protocol::types::Id;
 use freehold::signature::{Kind, Parameter, Signature, kernels};
 
 #[derive(Debug)]

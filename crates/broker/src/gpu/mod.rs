@@ -20,7 +20,7 @@ use self::local::LocalBackend;
 use crate::client::{Broker, CallError, Error};
 use crate::os::socket_path;
 use crate::protocol::call_codec::{Argument, Owner};
-use crate::protocol::message::Id;
+use crate::protocol::types::Id;
 use freehold::signature::Signature;
 
 /// Why an operation of [`Gpu`] failed.

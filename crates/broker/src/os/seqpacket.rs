@@ -7,13 +7,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use zerocopy::IntoBytes;
 
-use crate::protocol::message::TAIL_BYTES_MAX;
-use crate::protocol::ring::Slot;
+/// The fixed part of a message: eight words.
+pub(crate) type Slot = [u64; SLOT_WORDS];
+
+pub(crate) const SLOT_WORDS: usize = 8;
+
+/// The longest text after a message, in bytes.
+pub const TAIL_BYTES_MAX: usize = 4096 - 64;
 
 /// The most descriptors in one message.
 pub(crate) const DESCRIPTORS_MAX: usize = 4;
@@ -51,6 +56,11 @@ pub(crate) enum ReceiveError {
     /// Too short, too long, or with too many descriptors. The descriptors are closed.
     Malformed,
     System(Errno),
+}
+
+/// Creates a pair of `SOCK_SEQPACKET` sockets.
+pub(crate) fn socket_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Sends a message without waiting. [`Errno::AGAIN`] if the peer does not read.

@@ -4,8 +4,9 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::protocol::call_ring::{CALL_WORDS, HEADER_WORDS, STREAMS};
-use crate::protocol::message::{Fence, Id};
+use crate::protocol::call_ring::{CALL_WORDS, HEADER_WORDS};
+use crate::protocol::types::STREAMS;
+use crate::protocol::types::{Fence, Id, halves, pair};
 use freehold::signature::{Kind, Parameter};
 
 /// The most fences that a call waits for.
@@ -163,14 +164,6 @@ pub(crate) struct CallHeader {
     pub(crate) blocks: [u32; 3],
     pub(crate) threads: [u32; 3],
     pub(crate) shared_bytes: u32,
-}
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-fn halves(word: u64) -> [u32; 2] {
-    [word as u32, (word >> 32) as u32]
 }
 
 fn kind_tag(kind: Kind) -> u32 {

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::protocol::call_ring::FAILURE_WORDS;
-use crate::protocol::message::RequestError;
+use crate::protocol::request_error::RequestError;
 
 /// Why a call was not executed, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

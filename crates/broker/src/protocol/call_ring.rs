@@ -5,6 +5,7 @@
 //! after the kernel. Only failures have messages. The worker trusts nothing that it reads here: a slot is copied before
 //! it is decoded, and the worker keeps its own counts in private memory. A tenant can only corrupt its own ring.
 
+use crate::protocol::types::STREAMS;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
@@ -29,16 +30,6 @@ pub(crate) const FAILURE_WORDS: usize = 8;
 
 /// The longest text of a failure message, such as a compiler's log.
 pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
-
-/// Streams of a tenant at its worker.
-pub(crate) const STREAMS: u32 = 16;
-
-/// The most tenants of one worker. Each has one of the worker's semaphores per stream, after those that the worker uses
-/// as a tenant itself.
-pub(crate) const SESSIONS_MAX: u32 = 31;
-
-/// Bit of a semaphore: its process has ended. The bits below keep the last value.
-pub(crate) const PROCESS_ENDED: u64 = 1 << 62;
 
 /// The phase bit in the first word of a slot.
 const PHASE: u64 = 1 << 63;
@@ -280,6 +271,7 @@ impl CallRing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::types::{SEMAPHORES, SESSIONS_MAX};
 
     fn ring() -> (CallRing, CallRing) {
         let one = CallRing::create().unwrap();
@@ -372,6 +364,6 @@ mod tests {
     #[test]
     fn each_session_and_stream_has_its_own_semaphore() {
         assert_eq!(semaphore_of(0, 0), 16);
-        assert_eq!(semaphore_of(SESSIONS_MAX - 1, STREAMS - 1), crate::state::SEMAPHORES - 1);
+        assert_eq!(semaphore_of(SESSIONS_MAX - 1, STREAMS - 1), SEMAPHORES - 1);
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use crate::os::seqpacket::Slot;
 use crate::os::seqpacket::{self, ReceiveError};
-use crate::protocol::message::Id;
-use crate::protocol::ring::Slot;
+use crate::protocol::types::Id;
 
 /// What a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_side_that_does_not_read_gets_everything_later_and_in_order() {
-        let (ours, theirs) = crate::process::socket_pair().unwrap();
+        let (ours, theirs) = crate::os::seqpacket::socket_pair().unwrap();
         let mut outbox = Outbox::default();
         for number in 0..2000 {
             outbox.hold(FdKey::Segment(Id(number)), descriptor());
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_comes_and_goes_while_nobody_reads_is_never_sent() {
-        let (ours, theirs) = crate::process::socket_pair().unwrap();
+        let (ours, theirs) = crate::os::seqpacket::socket_pair().unwrap();
         let mut outbox = Outbox::default();
         outbox.drop(FdKey::Host(Id(3)));
         for number in 0..1000 {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn nobody_to_read_is_told() {
-        let (ours, theirs) = crate::process::socket_pair().unwrap();
+        let (ours, theirs) = crate::os::seqpacket::socket_pair().unwrap();
         drop(theirs);
         let mut outbox = Outbox::default();
         outbox.complete();

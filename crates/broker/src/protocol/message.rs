@@ -3,81 +3,15 @@
 //! A message is 64 bytes: eight little-endian words. On the ring that is all; on the socket text and descriptors may
 //! follow. The decoder trusts nothing: bytes are a valid message or an error.
 
+use crate::os::seqpacket::Slot;
 use crate::protocol::name::{Name, NameError};
-use crate::protocol::ring::Slot;
-
-pub use crate::protocol::request_error::RequestError;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::{Access, DecodeError, Fence, Hash, Id, MemoryKind, Policy, QuotaChange, high, low, pair};
 
 const _: () = assert!(cfg!(target_endian = "little"), "words are sent in native byte order");
 
-/// Version of the protocol. Both sides send theirs, which must be equal.
-pub const VERSION: u32 = 3;
-
 /// The first four bytes of a hello: `FRHD`.
 const MAGIC: u32 = u32::from_le_bytes(*b"FRHD");
-
-/// The longest text after a message, in bytes.
-pub const TAIL_BYTES_MAX: usize = 4096 - 64;
-
-/// Identifies one object for its lifetime: an index into its table and a generation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id(pub u64);
-
-/// What a lease allows its holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read.
-    Read,
-    /// Read and write.
-    Write,
-}
-
-/// Device memory or host memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MemoryKind {
-    /// Memory of the device.
-    Device,
-    /// Memory of the host.
-    Host,
-}
-
-/// A change of a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuotaChange {
-    /// No change: the quota is only read.
-    Keep,
-    /// It becomes this.
-    Set {
-        /// The quota.
-        bytes: u64,
-    },
-    /// Remove the quota, so that the default applies.
-    Clear,
-}
-
-/// What happens to a name when its writer dies before it has published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// A writer gets new memory, which replaces the old when it is published. Readers keep the old version, and the
-    /// death of a writer changes nothing.
-    Restore,
-    /// One writer or many readers, in place. The death of a writer drops the name.
-    Drop,
-    /// Every lease reads and writes in place, together with others. A death changes nothing.
-    Open,
-}
-
-/// A fence in the work of a process: one of its semaphores, and the value that its stream writes there. The value 0
-/// means that there is nothing to wait for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fence {
-    /// The owner of the semaphore. Fences of a tenant that is gone are complete.
-    pub tenant: Id,
-    /// 16 bits.
-    pub semaphore: u32,
-    /// 48 bits.
-    pub value: u64,
-}
 
 /// A request of a tenant.
 #[allow(missing_docs, reason = "docs/protocol.md describes the words of each message")]
@@ -138,9 +72,6 @@ pub enum Request {
     /// From a worker: every call of a closing tenant was executed or refused. The worker holds nothing of it any more.
     Drained { tenant: Id },
 }
-
-/// The SHA-256 of a module's bytes, the first byte lowest in the first word.
-pub type Hash = [u64; 4];
 
 /// A reply or a notification of the broker.
 #[allow(missing_docs, reason = "docs/protocol.md describes the words of each message")]
@@ -251,13 +182,6 @@ pub struct Frame<M> {
     pub message: M,
 }
 
-/// The bytes are not a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecodeError;
-
-const VALUE_BITS: u32 = 48;
-const VALUE_MAX: u64 = (1 << VALUE_BITS) - 1;
-
 const RETRY: u64 = 1 << 16;
 
 /// Whether a message of the broker, given its first word, is a notification.
@@ -277,89 +201,6 @@ impl SlotBuilder {
     fn with(mut self, words: &[u64]) -> Slot {
         self.0[1..=words.len()].copy_from_slice(words);
         self.0
-    }
-}
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-fn low(word: u64) -> u32 {
-    word as u32
-}
-
-fn high(word: u64) -> u32 {
-    (word >> 32) as u32
-}
-
-impl Fence {
-    pub(crate) fn to_words(self) -> [u64; 2] {
-        [self.tenant.0, u64::from(self.semaphore) << VALUE_BITS | self.value & VALUE_MAX]
-    }
-
-    pub(crate) fn from_words(words: [u64; 2]) -> Self {
-        Self { tenant: Id(words[0]), semaphore: (words[1] >> VALUE_BITS) as u32, value: words[1] & VALUE_MAX }
-    }
-}
-
-impl Access {
-    fn to_word(self) -> u64 {
-        match self {
-            Self::Read => 0,
-            Self::Write => 1,
-        }
-    }
-
-    fn from_word(word: u64) -> Result<Self, DecodeError> {
-        match word {
-            0 => Ok(Self::Read),
-            1 => Ok(Self::Write),
-            _ => Err(DecodeError),
-        }
-    }
-}
-
-impl MemoryKind {
-    /// The smallest useful quota: one segment of the device, or a header and a page of the host.
-    pub const fn least_bytes(self) -> u64 {
-        match self {
-            Self::Device => 2 << 20,
-            Self::Host => 8 << 10,
-        }
-    }
-
-    pub(crate) fn to_word(self) -> u64 {
-        match self {
-            Self::Device => 0,
-            Self::Host => 1,
-        }
-    }
-
-    pub(crate) fn from_word(word: u64) -> Result<Self, DecodeError> {
-        match word {
-            0 => Ok(Self::Device),
-            1 => Ok(Self::Host),
-            _ => Err(DecodeError),
-        }
-    }
-}
-
-impl Policy {
-    pub(crate) fn to_word(self) -> u64 {
-        match self {
-            Self::Restore => 0,
-            Self::Drop => 1,
-            Self::Open => 2,
-        }
-    }
-
-    pub(crate) fn from_word(word: u64) -> Result<Self, DecodeError> {
-        match word {
-            0 => Ok(Self::Restore),
-            1 => Ok(Self::Drop),
-            2 => Ok(Self::Open),
-            _ => Err(DecodeError),
-        }
     }
 }
 

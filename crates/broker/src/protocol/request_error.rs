@@ -1,7 +1,7 @@
 //! Why the broker did not execute a request: a number for each reason on the wire, and a message that says what to do.
 
-use crate::protocol::message::{DecodeError, MemoryKind, VERSION};
 use crate::protocol::name::NameError;
+use crate::protocol::types::{DecodeError, MemoryKind, VERSION};
 use std::fmt;
 
 /// Why the broker refused a request. [`std::fmt::Display`] explains the fields.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Block, Host, ModuleEntry, ModuleLoad, PendingReserve, Segment, SegmentStage, State, Tenant};
-use crate::protocol::message::Id;
+use crate::protocol::types::Id;
 
 /// Usage of a user or a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,11 @@
 //! however many wait for it.
 
 use super::slot_map::index;
-use super::{DirtyRecord, Effect, Environment, PreviousVersion, SEMAPHORES, State, Tenant};
-use crate::protocol::message::{Fence, Id, Policy, Reply, RequestError};
+use super::{DirtyRecord, Effect, Environment, PreviousVersion, State, Tenant};
+use crate::protocol::message::Reply;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Fence, Id, Policy};
 
 /// What waits for a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,6 +21,7 @@ pub(crate) mod tests;
 mod transfers;
 mod workers;
 
+use crate::protocol::scrub::ScrubTarget;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::accounting::{Accounting, Change};
@@ -30,11 +31,10 @@ pub(crate) use self::limits::Limits;
 use self::modules::{ModuleEntry, ModuleLoad, ModuleNames};
 use self::slot_map::{SlotMap, index};
 use self::workers::{CallSession, WorkerState};
-use crate::protocol::message::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError};
+use crate::protocol::message::Reply;
 use crate::protocol::name::Name;
-
-/// Semaphores of a tenant.
-pub(crate) const SEMAPHORES: u32 = 512;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::{Access, Fence, Id, MemoryKind, Policy};
 
 /// The other end of a connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,13 +264,6 @@ pub(crate) enum Effect {
     },
     /// Stop the broker and its fdstore.
     Stop,
-}
-
-/// What is zeroed: a whole segment, or a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ScrubTarget {
-    Segment(Id),
-    Block(Id),
 }
 
 /// What has a descriptor.

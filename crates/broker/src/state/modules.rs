@@ -13,8 +13,11 @@ use super::memory::check_count;
 use super::names::nearest_of;
 use super::slot_map::index;
 use super::{DirtyRecord, Effect, Resource, State};
-use crate::protocol::message::{Hash, Id, Reply, RequestError, TAIL_BYTES_MAX};
+use crate::os::seqpacket::TAIL_BYTES_MAX;
+use crate::protocol::message::Reply;
 use crate::protocol::name::Name;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::{Hash, Id};
 
 /// A module of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]

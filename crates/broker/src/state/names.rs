@@ -10,8 +10,11 @@ use super::{
     DirtyRecord, Effect, Environment, FenceWaiter, Host, NameEntry, NameTarget, PendingReserve, PreviousVersion,
     Resource, State,
 };
-use crate::protocol::message::{Access, Fence, Id, MemoryKind, Policy, Reply, RequestError, TAIL_BYTES_MAX};
+use crate::os::seqpacket::TAIL_BYTES_MAX;
+use crate::protocol::message::Reply;
 use crate::protocol::name::{Name, edit_distance};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::{Access, Fence, Id, MemoryKind, Policy};
 
 /// The limit of character comparisons in a search for similar names, which bounds its time.
 const COMPARISONS_MAX: usize = 1 << 19;

@@ -11,9 +11,9 @@ use super::{
     Attachment, Block, CallSession, DirtyRecord, FenceWaiter, Host, Lease, Limits, ModuleEntry, ModuleLoad, NameEntry,
     NameTarget, Peer, PreviousVersion, Quota, Resource, Segment, SegmentStage, State, Tenant, WorkerState,
 };
-use crate::protocol::call_ring::SESSIONS_MAX;
-use crate::protocol::message::{Access, Fence, Id, MemoryKind, Policy};
 use crate::protocol::name::{NAME_BYTES_MAX, Name};
+use crate::protocol::types::SESSIONS_MAX;
+use crate::protocol::types::{Access, Fence, Id, MemoryKind, Policy, halves, pair};
 
 /// The kinds of records, in the order of their tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,14 +107,6 @@ const SUM_BYTES_MAX: u64 = 1 << 60;
 fn add(sum: &mut u64, bytes: u64, most: u64) -> Option<()> {
     *sum = sum.checked_add(bytes).filter(|&sum| sum <= most)?;
     Some(())
-}
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-fn halves(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
 }
 
 fn name_words(name: &Name) -> [u64; NAME_WORDS] {
@@ -246,12 +238,12 @@ impl State {
     ) -> Self {
         let mut state = Self::new(limits, own_user);
         state.quotas = restore_slot_map(records(RecordKind::Quota), |_, words| {
-            let (user, memory) = halves(words[0]);
+            let [user, memory] = halves(words[0]);
             Some(Quota { user, memory: MemoryKind::from_word(u64::from(memory)).ok()?, bytes: words[1] })
         });
         state.tenants = restore_slot_map(records(RecordKind::Tenant), |id, words| {
-            let (user, process) = halves(words[0]);
-            let (session_index, is_worker) = halves(words[4]);
+            let [user, process] = halves(words[0]);
+            let [session_index, is_worker] = halves(words[4]);
             has(Resource::Semaphores(id)).then(|| Tenant {
                 last_drop: words[2] as u32,
                 is_disconnected: words[1] != 0,
@@ -293,7 +285,7 @@ impl State {
             let stage = *stage.get(usize::try_from(words[1]).ok()?)?;
             // The request for a segment that was being created is repeated.
             let is_there = stage != SegmentStage::Creating && has(Resource::Segment(id));
-            let (user, is_exposed) = halves(words[3]);
+            let [user, is_exposed] = halves(words[3]);
             is_there.then_some(Segment {
                 bytes: words[0],
                 stage,
@@ -325,7 +317,7 @@ impl State {
         let (mut taken_bytes, most_bytes) = (made_bytes, self.limits.budget_bytes.min(SUM_BYTES_MAX));
         let mut module_bytes = 0;
         self.modules = restore_slot_map(records(RecordKind::Module), |id, words| {
-            let (user, is_proved) = halves(words[1]);
+            let [user, is_proved] = halves(words[1]);
             add(&mut module_bytes, words[0], SUM_BYTES_MAX)?;
             add(&mut module_bytes, words[8], SUM_BYTES_MAX)?;
             has(Resource::Module(id)).then_some(ModuleEntry {

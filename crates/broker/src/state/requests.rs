@@ -3,8 +3,11 @@
 use super::modules::ModuleEntry;
 use super::names::Publication;
 use super::slot_map::index;
-use super::{DirtyRecord, Effect, Environment, Lease, PendingReserve, Quota, Resource, SEMAPHORES, State};
-use crate::protocol::message::{BrokerStats, Frame, Id, MemoryKind, QuotaChange, Reply, Request, RequestError};
+use super::{DirtyRecord, Effect, Environment, Lease, PendingReserve, Quota, Resource, State};
+use crate::protocol::message::{BrokerStats, Frame, Reply, Request};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Id, MemoryKind, QuotaChange};
 
 impl State {
     /// Handles a request of a tenant.

@@ -1,6 +1,6 @@
 //! A slot map: values by index and generation.
 
-use crate::protocol::message::Id;
+use crate::protocol::types::Id;
 
 /// Values by [`Id`]. An id is never reused for another value.
 #[derive(Clone, Debug, PartialEq, Eq)]

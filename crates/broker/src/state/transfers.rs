@@ -5,7 +5,9 @@ use super::accounting::Change;
 use super::memory::check_count;
 use super::slot_map::index;
 use super::{Attachment, Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, Resource, State, Tenant};
-use crate::protocol::message::{Access, Fence, Id, Reply, Request, RequestError};
+use crate::protocol::message::{Reply, Request};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::{Access, Fence, Id};
 
 impl State {
     /// Sends the descriptor of a segment to a tenant that has a lease in it.

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::accounting::Change;
 use super::slot_map::index;
 use super::{Block, DirtyRecord, Effect, Environment, Fence, FenceWaiter, Lease, Peer, Resource, State, Tenant};
-use crate::protocol::call_ring::SESSIONS_MAX;
-use crate::protocol::message::{Id, Reply, RequestError};
+use crate::protocol::message::Reply;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::Id;
+use crate::protocol::types::SESSIONS_MAX;
 
 /// The part of a tenant that is a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

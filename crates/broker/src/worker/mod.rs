@@ -4,6 +4,7 @@
 //! One thread takes calls from the rings, launches kernels and polls their progress (`session`); another kills the
 //! process when a kernel runs too long (`watchdog`). `resources` has the loaded modules and the borrowed leases.
 
+mod exit;
 mod resources;
 mod session;
 mod watchdog;
@@ -20,8 +21,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::{Signal, getpid, kill_process};
 
+use self::exit::kill_self;
 use self::resources::{Resources, faulted};
 use self::session::{CallSession, ServeOutcome};
 use self::watchdog::Watchdog;
@@ -30,11 +31,9 @@ use crate::os::seqpacket::{self, ReceiveError, Received};
 use crate::process::Config;
 use crate::protocol::call_failure::{CallFailure, FailureReport};
 use crate::protocol::call_ring::CallRing;
-use crate::protocol::message::Id;
-use crate::protocol::ring::{Sleeper, Slot, SpinWait, Waiter};
-
-/// How long a kernel may run, by default.
-const LAUNCH_LIMIT: Duration = Duration::from_secs(10);
+use crate::protocol::ring::{Sleeper, Waiter};
+use crate::protocol::spin::SpinWait;
+use crate::protocol::worker_order::WorkerOrder;
 
 /// Unfinished launches of one tenant, by default. Beyond that no more calls are taken, because a driver blocks a thread
 /// that queues too many.
@@ -51,52 +50,6 @@ const ROUNDS_PER_POLL: u32 = 16;
 
 /// While busy, orders are polled after this many turns at the latest.
 const BUSY_TURNS_PER_POLL: u32 = 64;
-
-/// How long a kernel may run in a broker's workers.
-pub(crate) fn launch_limit(config: &Config) -> Duration {
-    config.limits.launch_ms_max.map_or(LAUNCH_LIMIT, Duration::from_millis)
-}
-
-/// A message of the broker to a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkerOrder {
-    /// Its identity. Descriptors: its socket, ring, semaphores and doorbell.
-    Begin { worker: Id, device: u128, limit: Duration },
-    /// A tenant to serve. Descriptors: the call ring, and the doorbell for calls.
-    Serve { tenant: Id, session_index: u32 },
-    /// A tenant that is closing: the worker finishes its calls and reports that.
-    Drain { tenant: Id },
-    /// No tenant is left: exit.
-    Stop,
-}
-
-impl WorkerOrder {
-    pub(crate) fn to_words(self) -> Slot {
-        match self {
-            Self::Begin { worker, device, limit } => {
-                let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-                [1, worker.0, device as u64, (device >> 64) as u64, limit_ms, 0, 0, 0]
-            }
-            Self::Serve { tenant, session_index } => [2, tenant.0, u64::from(session_index), 0, 0, 0, 0, 0],
-            Self::Drain { tenant } => [3, tenant.0, 0, 0, 0, 0, 0, 0],
-            Self::Stop => [4, 0, 0, 0, 0, 0, 0, 0],
-        }
-    }
-
-    fn from_words(words: &Slot) -> Option<Self> {
-        Some(match words[0] {
-            1 => Self::Begin {
-                worker: Id(words[1]),
-                device: u128::from(words[2]) | u128::from(words[3]) << 64,
-                limit: Duration::from_millis(words[4]),
-            },
-            2 => Self::Serve { tenant: Id(words[1]), session_index: words[2] as u32 },
-            3 => Self::Drain { tenant: Id(words[1]) },
-            4 => Self::Stop,
-            _ => return None,
-        })
-    }
-}
 
 /// Serves until no tenant is left, or the broker is gone.
 ///
@@ -358,31 +311,5 @@ fn forward_replies(ring: &Waiter, doorbell: &OwnedFd) {
             // If the counter is full, the doorbell rings already.
             let _ = rustix::io::write(doorbell.as_fd(), &1_u64.to_ne_bytes());
         }
-    }
-}
-
-/// Kills this process: any other exit could block in a failed driver or behind a kernel that hangs.
-fn kill_self() -> ! {
-    loop {
-        // A process may always kill itself.
-        let _ = kill_process(getpid(), Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_order_is_read_as_it_was_written() {
-        for order in [
-            WorkerOrder::Begin { worker: Id(7 << 32), device: 3 << 64 | 1, limit: Duration::from_millis(250) },
-            WorkerOrder::Serve { tenant: Id(9), session_index: 30 },
-            WorkerOrder::Drain { tenant: Id(9) },
-            WorkerOrder::Stop,
-        ] {
-            assert_eq!(WorkerOrder::from_words(&order.to_words()), Some(order));
-        }
-        assert_eq!(WorkerOrder::from_words(&[5, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

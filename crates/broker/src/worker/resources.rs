@@ -12,12 +12,15 @@ use freehold::{Device, Image, PendingUnload, Stream};
 use freehold_driver::Code;
 use freehold_driver::cuda::CUerror;
 
-use super::kill_self;
-use crate::client::{Answer, Broker, Error, Lease, LinkError, read_text};
+use super::exit::kill_self;
+use crate::client::{Answer, Broker, Error, Lease, LinkError};
 use crate::protocol::call_failure::{CallFailure, SuspectCount};
 use crate::protocol::call_ring::CallRing;
-use crate::protocol::message::{Fence, Hash, Id, Reply, Request, RequestError};
+use crate::protocol::message::{Reply, Request};
+use crate::protocol::module_text::read_text;
+use crate::protocol::request_error::RequestError;
 use crate::protocol::ring::Waiter;
+use crate::protocol::types::{Fence, Hash, Id};
 
 /// How long a load waits for unloads to free memory. If it takes longer, kernels are running.
 const UNLOAD_TIMEOUT: Duration = Duration::from_millis(20);

@@ -11,8 +11,10 @@ use super::watchdog::{EXIT_REPORTS_RESERVED, TenantProgress, Watchdog};
 use crate::client::{Error, LinkError};
 use crate::protocol::call_codec::{ArgRef, CallBody, CallHeader, CallKind, decode};
 use crate::protocol::call_failure::{CallFailure, FailureReport};
-use crate::protocol::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing, STREAMS};
-use crate::protocol::message::{Fence, Id, RequestError};
+use crate::protocol::call_ring::{CALL_SLOTS, CALL_WORDS, CallRing};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::STREAMS;
+use crate::protocol::types::{Fence, Id};
 use freehold::signature::Kind;
 
 /// Calls of one tenant that are taken in one turn, and the most between two signals of a stream.

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use freehold::{Device, SharedSemaphores, Stream};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::kill_self;
+use super::exit::kill_self;
 use crate::protocol::call_failure::{CallFailure, FailureReport, SuspectCount};
-use crate::protocol::call_ring::{CallRing, STREAMS, semaphore_of};
-use crate::protocol::message::Id;
+use crate::protocol::call_ring::{CallRing, semaphore_of};
 use crate::protocol::ring::Waiter;
-use crate::state::SEMAPHORES;
+use crate::protocol::types::Id;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::STREAMS;
 
 /// The longest time between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(100);

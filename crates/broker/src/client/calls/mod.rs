@@ -14,8 +14,7 @@ use std::time::Duration;
 use freehold::{ForkGuard, Grid};
 use sha2::{Digest, Sha256};
 
-pub use self::modules::{Kernel, ListedModule, MODULE_BYTES_MAX, Module};
-pub(crate) use self::modules::{digest, read_text};
+pub use self::modules::{Kernel, ListedModule, Module};
 pub use self::named_lease::NamedLease;
 use super::broker::{Broker, Lease};
 pub use super::call_error::{CallError, Code, ErrorOrigin, Executed};
@@ -23,8 +22,8 @@ use super::link::{Link, LinkError, SpinPolicy};
 use super::session::{CallId, CallSession};
 use crate::os::socket_path;
 use crate::protocol::call_codec::{Argument, BODY_WORDS, CallHeader, CallKind, Content, FENCES_MAX, Owner};
-use crate::protocol::call_ring::STREAMS;
-use crate::protocol::message::{Fence, Id};
+use crate::protocol::types::STREAMS;
+use crate::protocol::types::{Fence, Id};
 
 /// The launch of a kernel.
 #[derive(Clone, Copy, Debug)]

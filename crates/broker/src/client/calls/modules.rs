@@ -1,23 +1,20 @@
 //! The tenant's side of the module registry: putting, finding and listing modules, and the signatures of their kernels.
 
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use freehold::Grid;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use sha2::{Digest, Sha256};
 
 use super::{CallError, Caller};
 use crate::client::link::LinkError;
 use crate::protocol::call_codec::{CallHeader, CallKind};
-use crate::protocol::message::{Hash, Id, Reply, Request, RequestError};
+use crate::protocol::message::{Reply, Request};
+use crate::protocol::module_text::{MODULE_BYTES_MAX, hash_bytes, hash_words, read_text, sealed_memfd};
 use crate::protocol::name::Name;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::Id;
 use freehold::signature::{Parameter, Signature, device_bytes, kernels};
-
-/// The longest text of a module, in bytes.
-pub const MODULE_BYTES_MAX: usize = 16 << 20;
 
 /// How often a put is repeated while other processes put and drop the same text.
 const PUT_ATTEMPTS_MAX: u32 = 8;
@@ -101,7 +98,7 @@ impl Module {
 impl Kernel {
     /// A kernel without parameters, of any module.
     #[cfg(test)]
-    pub(super) fn for_test(name: &str, module: &str) -> Self {
+    pub(crate) fn for_test(name: &str, module: &str) -> Self {
         let signature = Signature { name: name.into(), parameters: [].into() };
         Self { module_id: Id(1), module: module.into(), index: 0, signature }
     }
@@ -158,7 +155,7 @@ impl Caller {
             return Err(CallError::ModuleTooLong { bytes: text.len(), most: MODULE_BYTES_MAX });
         }
         let hash: [u8; 32] = Sha256::digest(text).into();
-        let file = sealed_memfd(text).map_err(CallError::Link)?;
+        let file = sealed_memfd(text).map_err(LinkError::from_system)?;
         // A text that does not parse is left to the driver to refuse.
         let (bytes, device_bytes) = (text.len() as u64, device_bytes(text).unwrap_or(0));
         let request = Request::PutModule { bytes, device_bytes, hash: hash_words(&hash), name };
@@ -264,41 +261,4 @@ fn no_module(error: LinkError, name: &Name) -> CallError {
         }
         error => error.into(),
     }
-}
-
-/// A sealed memfd with a text, which nobody can change.
-fn sealed_memfd(text: &str) -> Result<OwnedFd, LinkError> {
-    let file = File::from(memfd_create("freehold-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-    file.write_all_at(text.as_bytes(), 0).map_err(LinkError::from_system)?;
-    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    Ok(file.into())
-}
-
-/// Reads the text of a module. `None` if it does not match its hash.
-pub(crate) fn read_text(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String> {
-    let mut text = vec![0; usize::try_from(bytes).ok().filter(|&bytes| bytes <= MODULE_BYTES_MAX)?];
-    File::from(file).read_exact_at(&mut text, 0).ok()?;
-    let is_same = Sha256::digest(&text)[..] == hash_bytes(hash);
-    String::from_utf8(text).ok().filter(|_| is_same)
-}
-
-/// The first half of a text's SHA-256, in 32 hexadecimal digits.
-pub(crate) fn digest(text: &str) -> String {
-    Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn hash_words(hash: &[u8; 32]) -> Hash {
-    let mut words = [0; 4];
-    for (word, bytes) in words.iter_mut().zip(hash.as_chunks().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    words
-}
-
-fn hash_bytes(hash: &Hash) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(hash) {
-        *to = word.to_le_bytes();
-    }
-    bytes
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use freehold::Grid;
 
-use super::modules::digest;
 use super::{CallError, Caller, Channel, Launch};
 use crate::client::link::{Granted, LinkError};
 use crate::protocol::call_codec::Argument;
-use crate::protocol::message::{Access, Fence, Id, Policy, Reply, Request, RequestError};
+use crate::protocol::message::{Reply, Request};
+use crate::protocol::module_text::digest;
 use crate::protocol::name::Name;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::types::{Access, Fence, Id, Policy};
 
 /// PTX of a kernel that copies.
 const COPY: &str = include_str!("copy.ptx");

@@ -1,7 +1,8 @@
 //! Many leases at once: their requests are in the ring together, and the broker answers one while the next is sent.
 
 use super::{Granted, Link, LinkError};
-use crate::protocol::message::{Access, Fence, Id, Request};
+use crate::protocol::message::Request;
+use crate::protocol::types::{Access, Fence, Id};
 
 /// Requests in flight at a time. The ring holds more.
 const BATCH_MAX: usize = 64;

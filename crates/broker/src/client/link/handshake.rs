@@ -14,9 +14,11 @@ use super::{Link, LinkError, SpinPolicy};
 use crate::os::seqpacket;
 use crate::os::shared_memory::SharedMemory;
 use crate::os::socket_path;
-use crate::protocol::message::{Frame, Id, Reply, Request, VERSION};
-use crate::protocol::ring::{RING_BYTES, SpinWait, TenantRing};
-use crate::state::SEMAPHORES;
+use crate::protocol::message::{Frame, Reply, Request};
+use crate::protocol::ring::{RING_BYTES, TenantRing};
+use crate::protocol::spin::SpinWait;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Id, VERSION};
 
 /// How many brokers in a row may die during the handshake.
 const HANDSHAKES_MAX: u32 = 8;

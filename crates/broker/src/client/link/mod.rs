@@ -23,9 +23,12 @@ use rustix::net::RecvFlags;
 use crate::os::seqpacket::{self, ReceiveError};
 use crate::os::shared_memory::SharedMemory;
 use crate::os::socket_path;
-use crate::protocol::message::{Access, Fence, Frame, Id, Reply, Request, RequestError, is_notification};
-use crate::protocol::ring::{SpinWait, TenantRing, Waiter};
-use crate::state::SEMAPHORES;
+use crate::protocol::message::{Frame, Reply, Request, is_notification};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::ring::{TenantRing, Waiter};
+use crate::protocol::spin::SpinWait;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Access, Fence, Id};
 
 /// How long a tenant sleeps before it checks whether the broker is alive.
 pub(super) const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -412,7 +415,7 @@ impl Link {
         None
     }
 
-    fn dispatch(&mut self, slot: &crate::protocol::ring::Slot) {
+    fn dispatch(&mut self, slot: &crate::os::seqpacket::Slot) {
         let Ok(framed) = Frame::<Reply>::decode(slot) else { return };
         match framed.message {
             Reply::Given { lease, segment, offset, bytes, fence, from } => {

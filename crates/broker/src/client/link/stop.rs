@@ -23,8 +23,8 @@ impl Link {
     /// the path. If names are published, this must be forced.
     ///
     /// # Errors
-    /// [`NamesPublished`](crate::protocol::message::RequestError::NamesPublished),
-    /// [`NotAllowed`](crate::protocol::message::RequestError::NotAllowed); [`LinkError::TimedOut`] if one of the two is still
+    /// [`NamesPublished`](crate::protocol::request_error::RequestError::NamesPublished),
+    /// [`NotAllowed`](crate::protocol::request_error::RequestError::NotAllowed); [`LinkError::TimedOut`] if one of the two is still
     /// running.
     pub fn stop(mut self, is_forced: bool, longest: Duration) -> Result<StopReport, LinkError> {
         let Reply::Number { id, bytes } = self.call(Request::Stop { is_forced })?.reply else {

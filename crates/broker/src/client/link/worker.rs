@@ -4,7 +4,8 @@
 use std::os::fd::OwnedFd;
 
 use super::{Granted, Link, LinkError};
-use crate::protocol::message::{Id, Request};
+use crate::protocol::message::Request;
+use crate::protocol::types::Id;
 
 impl Link {
     /// The connection of a worker, from its socket, ring, semaphores and doorbell.

@@ -1,7 +1,7 @@
 //! Users and their limits: what is counted, and who may do what with whose names.
 
 use super::*;
-use crate::protocol::message::QuotaChange;
+use crate::protocol::types::QuotaChange;
 
 #[test]
 fn a_tenant_has_no_more_than_its_own_quota() {

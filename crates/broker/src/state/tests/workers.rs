@@ -1,7 +1,7 @@
 //! Workers, what they borrow, and modules.
 
 use super::*;
-use crate::protocol::call_ring::SESSIONS_MAX;
+use crate::protocol::types::SESSIONS_MAX;
 
 /// The session of a tenant, as the reply describes it.
 fn hired(state: &mut State, tenant: Id, label: u64) -> (Id, u32, bool) {
