@@ -16,11 +16,11 @@ use freehold::{
     Stream, ViewMut,
 };
 
-use super::calls::SharedSession;
 use super::link::{Given, Granted, LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
+use super::session::SharedSession;
 use super::unmapper;
 use crate::os::socket_path;
-use crate::protocol::call_codec::Owner;
+use crate::protocol::call_codec::{Argument, Owner};
 use crate::protocol::message::{BrokerStats, Reply, Request};
 use crate::protocol::name::{Name, NameError};
 use crate::protocol::request_error::RequestError;
@@ -182,7 +182,12 @@ impl Broker {
             mappings,
         };
         let inner = Arc::new(inner);
-        unmapper::start(&inner, waiter).map_err(LinkError::from_system)?;
+        let tenant = Arc::downgrade(&inner);
+        let unmap = move || {
+            let broker = Self { inner: tenant.upgrade()? };
+            Some(broker.begin_unmaps().and_then(|()| broker.finish_unmaps()))
+        };
+        unmapper::start(waiter, unmap).map_err(LinkError::from_system)?;
         Ok(Self { inner })
     }
 
@@ -744,5 +749,21 @@ impl<T: Pod> Drop for Lease<T> {
         if let Err(error) = self.return_lease() {
             tracing::warn!(target: "freehold", %error, "could not return a lease: it ends with this process");
         }
+    }
+}
+
+impl<T: Pod> Lease<T> {
+    /// Returns the lease as a read-only argument of a call, from an element on.
+    pub fn argument(&self, element: usize) -> Argument<'_> {
+        self.argument_at(element)
+    }
+
+    /// Returns the lease as a read-write argument of a call, from an element on.
+    pub fn argument_mut(&mut self, element: usize) -> Argument<'_> {
+        self.argument_at(element)
+    }
+
+    fn argument_at(&self, element: usize) -> Argument<'_> {
+        Argument::memory(self.owner(), self.id(), (element as u64).saturating_mul(size_of::<T>() as u64))
     }
 }

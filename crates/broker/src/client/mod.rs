@@ -4,14 +4,15 @@ mod broker;
 mod call_error;
 mod calls;
 mod host;
+mod kernel;
 mod link;
 mod robust_lock;
 mod session;
 mod unmapper;
 
 pub use broker::{Broker, Error, Lease, Result};
-pub use calls::{
-    Call, CallError, Caller, Code, ErrorOrigin, Executed, Kernel, Launch, ListedModule, Module, NamedLease,
-};
+pub use call_error::{CallError, Code, ErrorOrigin, Executed};
+pub use calls::{Call, Caller, Launch, NamedLease};
 pub use host::{Host, HostGuard};
+pub use kernel::{Kernel, ListedModule, Module};
 pub use link::{Answer, Given, Granted, Link, LinkError, SpinPolicy, StopReport};

@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use freehold::ForkGuard;
 
 use super::call_error::{CallError, Code, Executed};
-use super::calls::Kernel;
+use super::kernel::Kernel;
 use crate::client::link::{LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
 use crate::os::shared_memory::SharedMemory;
 use crate::protocol::call_codec::{Argument, CallHeader, encode};
@@ -339,6 +339,16 @@ fn call_error(failure: &ReceivedFailure, of: &Kernel) -> CallError {
         }
         CallFailure::Device { code } => CallError::Device { kernel, module, code: Code(code) },
         CallFailure::NoDevice => CallError::NoDevice { said: failure.text.to_string() },
+    }
+}
+
+/// The session of a tenant, which all of its callers share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedSession(Arc<Mutex<Option<Arc<CallSession>>>>);
+
+impl SharedSession {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Arc<CallSession>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,12 +2,12 @@
 //! wait for the memory. It sleeps on the ring only after a pause, so that it does not slow down a busy tenant or its
 //! broker.
 
+use std::fmt::Display;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::broker::{Broker, BrokerInner};
 use crate::protocol::ring::{Sleeper, Waiter};
 
 /// How long no message must come before it sleeps on the ring.
@@ -19,19 +19,19 @@ const UNMAP_RETRY: Duration = Duration::from_millis(1);
 /// How long it sleeps before it checks whether its tenant still exists.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Starts the thread. It ends with the last handle, or with the connection.
-pub(super) fn start(inner: &Arc<BrokerInner>, ring: Arc<Waiter>) -> io::Result<()> {
-    let tenant = Arc::downgrade(inner);
-    thread::Builder::new().name("freehold-unmap".into()).spawn(move || run(&tenant, &ring)).map(drop)
+/// Starts the thread. `unmap` unmaps what it can and returns whether nothing is left to unmap: the thread ends when it
+/// returns `None`, because the last handle is gone, or an error of the connection.
+pub(super) fn start<E: Display>(
+    ring: Arc<Waiter>,
+    unmap: impl FnMut() -> Option<Result<bool, E>> + Send + 'static,
+) -> io::Result<()> {
+    thread::Builder::new().name("freehold-unmap".into()).spawn(move || run(&ring, unmap)).map(drop)
 }
 
-fn run(tenant: &Weak<BrokerInner>, ring: &Waiter) {
+fn run<E: Display>(ring: &Waiter, mut unmap: impl FnMut() -> Option<Result<bool, E>>) {
     loop {
         let seen = ring.replied();
-        let Some(inner) = tenant.upgrade() else { return };
-        let broker = Broker { inner };
-        let left = broker.begin_unmaps().and_then(|()| broker.finish_unmaps());
-        drop(broker);
+        let Some(left) = unmap() else { return };
         match left {
             Ok(true) => {
                 thread::park_timeout(BUSY_WAIT);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use freehold::{Grid, Stream};
 
-use super::{GpuBackend, GpuKernel, GpuResult};
+use super::backend::{GpuBackend, GpuKernel, GpuResult};
 use crate::client::{Broker, Call, Caller, Launch, Lease, Module};
 use crate::protocol::call_codec::{Argument, Content};
 use crate::protocol::module_text::digest;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use freehold::{Block, Device, DynArg, Grid, Image, Stream};
 
-use super::{GpuBackend, GpuKernel, GpuResult};
+use super::backend::{GpuBackend, GpuKernel, GpuResult};
 use crate::client::CallError;
 use crate::protocol::call_codec::{Argument, Content};
 use crate::protocol::types::Id;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use freehold::Grid;
 use sha2::{Digest, Sha256};
 
-use super::{CallError, Caller};
+use super::caller::Caller;
+use crate::client::call_error::CallError;
+use crate::client::kernel::{Kernel, ListedModule, Module};
 use crate::client::link::LinkError;
 use crate::protocol::call_codec::{CallHeader, CallKind};
 use crate::protocol::message::{Reply, Request};
@@ -14,133 +16,10 @@ use crate::protocol::module_text::{MODULE_BYTES_MAX, hash_bytes, hash_words, rea
 use crate::protocol::name::Name;
 use crate::protocol::request_error::RequestError;
 use crate::protocol::types::Id;
-use freehold::signature::{Parameter, Signature, device_bytes, kernels};
+use freehold::signature::{Signature, device_bytes, kernels};
 
 /// How often a put is repeated while other processes put and drop the same text.
 const PUT_ATTEMPTS_MAX: u32 = 8;
-
-/// A module of the registry, and the signatures of its kernels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
-    id: Id,
-    name: Arc<str>,
-    hash: [u8; 32],
-    bytes: u64,
-    kernels: Arc<[Signature]>,
-}
-
-/// A kernel of a module of the registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kernel {
-    module_id: Id,
-    module: Arc<str>,
-    index: u32,
-    signature: Signature,
-}
-
-impl Module {
-    /// The broker's number of it.
-    pub fn id(&self) -> Id {
-        self.id
-    }
-
-    /// The name that it was put under.
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    /// SHA-256 of the text.
-    pub fn hash(&self) -> &[u8; 32] {
-        &self.hash
-    }
-
-    /// The length of its text.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Its kernels, and what they take.
-    pub fn kernels(&self) -> &[Signature] {
-        &self.kernels
-    }
-
-    /// Returns the kernel with this name, for calls.
-    ///
-    /// # Safety
-    /// A worker runs it, and the worker reaches whatever the processes that it serves have leased. In every call that
-    /// is made with the handle, whatever the grid, the numbers and the contents of memory, the kernel
-    /// - reads only memory of its arguments, each from where it begins to the end of its lease, and variables of its
-    ///   module;
-    /// - writes only those variables, and memory that it is given by
-    ///   [`Lease::argument_mut`](crate::Lease::argument_mut), by [`NamedLease::argument`](super::NamedLease::argument)
-    ///   of a lease for writing, or by [`Caller::argument`];
-    /// - does so even if others write the same memory meanwhile: an argument is borrowed until the call is submitted,
-    ///   and not until it is complete. Calls that use one lease are executed one after the other; streams of this
-    ///   process wait for a call only by [`Broker::wait_fence`](crate::Broker::wait_fence) or
-    ///   [`Call::wait`](super::Call::wait), and read incomplete data otherwise.
-    ///
-    /// A kernel that faults or does not end breaks no promise: its worker ends.
-    ///
-    /// # Errors
-    /// [`CallError::NoKernel`], with the names of those that exist.
-    pub unsafe fn kernel(&self, name: &str) -> Result<Kernel, CallError> {
-        let found = self.kernels.iter().position(|kernel| &*kernel.name == name);
-        let index = found.ok_or_else(|| CallError::NoKernel {
-            module: self.name.clone(),
-            kernel: name.to_owned(),
-            known: self.kernels.iter().map(|kernel| kernel.name.clone()).collect(),
-        })?;
-        let signature = self.kernels[index].clone();
-        Ok(Kernel { module_id: self.id, module: self.name.clone(), index: index as u32, signature })
-    }
-}
-
-impl Kernel {
-    /// A kernel without parameters, of any module.
-    #[cfg(test)]
-    pub(crate) fn for_test(name: &str, module: &str) -> Self {
-        let signature = Signature { name: name.into(), parameters: [].into() };
-        Self { module_id: Id(1), module: module.into(), index: 0, signature }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &Arc<str> {
-        &self.signature.name
-    }
-
-    /// The name of its module.
-    pub fn module(&self) -> &Arc<str> {
-        &self.module
-    }
-
-    /// What it takes.
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.signature.parameters
-    }
-
-    pub(super) fn module_id(&self) -> Id {
-        self.module_id
-    }
-
-    pub(super) fn index(&self) -> u32 {
-        self.index
-    }
-}
-
-/// A module as the broker lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedModule {
-    /// Its name.
-    pub name: String,
-    /// The length of its text.
-    pub bytes: u64,
-    /// The user that put it there.
-    pub user: u32,
-    /// SHA-256 of the text, in hexadecimal.
-    pub hash: String,
-    /// How long ago, in seconds.
-    pub age_s: u64,
-}
 
 impl Caller {
     /// Stores a PTX text under a name, after the worker's driver has compiled it. The same text under the same name
@@ -237,20 +116,6 @@ impl Caller {
         let request = Request::DropModule { name: name.clone() };
         self.connection()?.call(request).map_err(|error| no_module(error, &name))?;
         Ok(())
-    }
-}
-
-impl ListedModule {
-    fn parse(line: &str) -> Option<Self> {
-        let fields: Vec<&str> = line.split('\t').collect();
-        let [name, bytes, user, hash, age_s] = fields[..] else { return None };
-        Some(Self {
-            name: name.to_owned(),
-            bytes: bytes.parse().ok()?,
-            user: user.parse().ok()?,
-            hash: hash.to_owned(),
-            age_s: age_s.parse().ok()?,
-        })
     }
 }
 

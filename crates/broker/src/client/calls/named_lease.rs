@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use freehold::Grid;
 
-use super::{CallError, Caller, Channel, Launch};
+use super::caller::{Caller, Channel, Launch};
+use crate::client::call_error::CallError;
 use crate::client::link::{Granted, LinkError};
 use crate::protocol::call_codec::Argument;
 use crate::protocol::message::{Reply, Request};

@@ -1,6 +1,6 @@
 //! Many leases at once: their requests are in the ring together, and the broker answers one while the next is sent.
 
-use super::{Granted, Link, LinkError};
+use super::connection::{Granted, Link, LinkError};
 use crate::protocol::message::Request;
 use crate::protocol::types::{Access, Fence, Id};
 

@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 
-use super::{Link, LinkError};
+use super::connection::{Link, LinkError};
 use crate::protocol::message::{Reply, Request};
 
 /// What was published at a broker that was stopped.

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Granted, Link, LinkError};
+use super::connection::{Granted, Link, LinkError};
 use crate::protocol::message::Request;
 use crate::protocol::types::Id;
 

@@ -1,0 +1,590 @@
+//! A connection to the broker: requests over the ring and the socket, and notifications. Knows no device.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use freehold::ForkGuard;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use crate::os::seqpacket::{self, ReceiveError};
+use crate::os::shared_memory::SharedMemory;
+use crate::os::socket_path;
+use crate::protocol::message::{Frame, Reply, Request, is_notification};
+use crate::protocol::request_error::RequestError;
+use crate::protocol::ring::{TenantRing, Waiter};
+use crate::protocol::spin::SpinWait;
+use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Access, Fence, Id};
+
+/// How long a tenant sleeps before it checks whether the broker is alive.
+pub(in crate::client) const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Errors that are kept for a later [`Link::take_errors`].
+const ERRORS_MAX: usize = 64;
+
+/// How long to poll for a reply before sleeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpinPolicy {
+    /// Forever: lowest latency, at the cost of a processor.
+    Forever,
+    /// For this long.
+    For(Duration),
+}
+
+/// Why a request failed.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
+    NoBroker { path: PathBuf },
+    #[error(transparent)]
+    PathTooLong(#[from] socket_path::PathTooLong),
+    #[error("the broker at {} belongs to another user, or does not serve this one", .path.display())]
+    NotAllowed { path: PathBuf },
+    #[error("the broker closed the connection: it was stopped, or both of its processes were killed")]
+    Closed,
+    #[error("the broker does not answer: its processes are stopped or hang, see `pgrep -af freehold`")]
+    TimedOut,
+    #[error("the broker sent an invalid message: update the program or the broker")]
+    Malformed,
+    #[error("{error}{}", nearest(.detail))]
+    Request { error: RequestError, detail: String },
+    #[error(
+        "this process is a fork of the one that connected to the broker: connect again, or start a new program instead of forking"
+    )]
+    ForkedChild,
+    #[error("system error: {0}")]
+    System(Errno),
+}
+
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
+impl fmt::Debug for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn nearest(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!("; nearest: {}", detail.replace('\n', ", ")) }
+}
+
+impl LinkError {
+    pub(in crate::client) fn from_system(error: std::io::Error) -> Self {
+        Self::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+impl From<RequestError> for LinkError {
+    fn from(error: RequestError) -> Self {
+        Self::Request { error, detail: String::new() }
+    }
+}
+
+impl From<Errno> for LinkError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::PIPE | Errno::CONNRESET => Self::Closed,
+            error => Self::System(error),
+        }
+    }
+}
+
+impl From<ReceiveError> for LinkError {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Closed => Self::Closed,
+            ReceiveError::WouldBlock => Self::TimedOut,
+            ReceiveError::Malformed => Self::Malformed,
+            ReceiveError::System(error) => Self::System(error),
+        }
+    }
+}
+
+/// A lease as the broker granted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    pub lease: Id,
+    pub segment: Id,
+    pub offset: u64,
+    pub bytes: u64,
+    pub access: Access,
+    /// The fence that must be complete before it is used.
+    pub fence: Fence,
+}
+
+impl TryFrom<Reply> for Granted {
+    type Error = LinkError;
+
+    fn try_from(reply: Reply) -> Result<Self, LinkError> {
+        match reply {
+            Reply::Granted { lease, segment, offset, bytes, fence, access } => {
+                Ok(Self { lease, segment, offset, bytes, access, fence })
+            }
+            Reply::Error(error) => Err(error.into()),
+            _ => Err(LinkError::Malformed),
+        }
+    }
+}
+
+/// A lease that another tenant gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub granted: Granted,
+    /// The tenant that gave it.
+    pub from: Id,
+}
+
+/// An answer over the socket: a reply, its text and its descriptors.
+#[derive(Debug)]
+pub struct Answer {
+    pub reply: Reply,
+    pub text: String,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// The broker chooses the ids, so no attacker can make them collide, and little mixing is enough.
+#[derive(Debug, Default)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A connection. Over the socket one request is in flight at a time, over the ring as many as it holds.
+#[derive(Debug)]
+pub struct Link {
+    pub(super) socket: OwnedFd,
+    pub(super) ring: TenantRing,
+    pub(super) doorbell: OwnedFd,
+    pub(super) semaphores: SharedMemory,
+    pub(super) tenant: Id,
+    pub(super) device: u128,
+    pub(super) number: u32,
+    pub spin_policy: SpinPolicy,
+    pub(super) spin: SpinWait,
+    /// A forked child inherits the ring and the socket, and must not use them.
+    pub(super) fork_guard: ForkGuard,
+    pub(super) given: VecDeque<Given>,
+    /// Given leases that were handed out, until they end: a broker that took over may announce them again.
+    pub(super) received: HashSet<Id, BuildHasherDefault<IdHasher>>,
+    /// Those of them that may be incomplete: the giver ended before its work did.
+    pub(super) unfinished: HashSet<Id, BuildHasherDefault<IdHasher>>,
+    /// Leases that were returned, with the number of the request that has no reply yet.
+    pub(super) returned: VecDeque<(u32, Id)>,
+    pub(super) unmaps: VecDeque<Id>,
+    /// Borrowed leases that must be returned.
+    pub(super) recalled: VecDeque<Id>,
+    /// Dropped modules that must be unloaded.
+    pub(super) dropped_modules: VecDeque<Id>,
+    /// The last errors of requests that nobody waited for.
+    pub(super) errors: VecDeque<RequestError>,
+    /// Replies that are outstanding and that nobody waits for.
+    pub(super) unanswered: u32,
+    /// Whether the broker was told of the end.
+    pub(super) is_closed: bool,
+}
+
+impl Link {
+    /// Returns the UUID of the broker's device, or 0 if it is not known.
+    pub fn device(&self) -> u128 {
+        self.device
+    }
+
+    /// Returns the id of this tenant.
+    pub fn tenant(&self) -> Id {
+        self.tenant
+    }
+
+    /// The descriptor of this tenant's semaphores, and their number.
+    pub(in crate::client) fn semaphores(&self) -> (impl AsFd + '_, usize) {
+        (self.semaphores.file(), SEMAPHORES as usize)
+    }
+
+    /// Leases new memory.
+    pub fn reserve(&mut self, bytes: u64) -> Result<Granted, LinkError> {
+        self.request_lease(Request::Reserve { bytes })
+    }
+
+    /// Leases a name.
+    pub fn lease(&mut self, name: Id, access: Access) -> Result<Granted, LinkError> {
+        self.request_lease(Request::Lease { name, access })
+    }
+
+    pub(super) fn request_lease(&mut self, request: Request) -> Result<Granted, LinkError> {
+        self.request(request)?.try_into()
+    }
+
+    /// Gives a lease to another tenant, ready when the fence is complete.
+    pub fn give(&mut self, lease: Id, to: Id, fence: Fence) -> Result<(), LinkError> {
+        match self.request(Request::Give { lease, to, fence })? {
+            Reply::Done => {
+                self.received.remove(&lease);
+                self.unfinished.remove(&lease);
+                Ok(())
+            }
+            _ => Err(LinkError::Malformed),
+        }
+    }
+
+    /// Ends a lease when the fence is complete. Does not wait.
+    pub fn return_lease(&mut self, lease: Id, fence: Fence) -> Result<(), LinkError> {
+        let number = self.push_request(Request::Return { lease, fence })?;
+        if !self.received.is_empty() && self.received.remove(&lease) {
+            self.unfinished.remove(&lease);
+            self.returned.push_back((number, lease));
+        }
+        self.note_posted();
+        Ok(())
+    }
+
+    /// Reports that a segment is unmapped. Does not wait.
+    pub fn detach(&mut self, segment: Id) -> Result<(), LinkError> {
+        self.push_request(Request::Detach { segment })?;
+        self.note_posted();
+        Ok(())
+    }
+
+    /// Returns the next lease that another tenant gave, if there is one.
+    pub fn next_given(&mut self) -> Option<Given> {
+        self.drain();
+        let given = self.given.pop_front()?;
+        self.received.insert(given.granted.lease);
+        Some(given)
+    }
+
+    /// Whether the giver of a lease ended before its work with it did, so that the contents may be incomplete. The
+    /// notification precedes everything that waits for that work.
+    pub fn is_unfinished(&mut self, lease: Id) -> bool {
+        self.drain();
+        self.unfinished.contains(&lease)
+    }
+
+    /// Waits for a lease that another tenant gives.
+    pub fn wait_given(&mut self) -> Result<Given, LinkError> {
+        let mut given = None;
+        self.wait(|link| {
+            given = link.next_given();
+            given.is_some()
+        })?;
+        Ok(given.expect("it was waited for"))
+    }
+
+    /// Returns a handle with which threads wait that do not hold the connection.
+    pub(in crate::client) fn waiter(&self) -> Result<(Waiter, SpinWait), LinkError> {
+        Ok((self.ring.waiter()?, self.spin))
+    }
+
+    /// Returns the next segment that must be unmapped and then detached.
+    pub fn next_unmap(&mut self) -> Option<Id> {
+        self.drain();
+        self.unmaps.pop_front()
+    }
+
+    /// Takes the errors of requests that nobody waited for.
+    pub fn take_errors(&mut self) -> Vec<RequestError> {
+        self.drain();
+        std::mem::take(&mut self.errors).into()
+    }
+
+    /// Counts a request over the ring that nobody waits for.
+    fn note_posted(&mut self) {
+        self.unanswered += 1;
+        self.drain();
+    }
+
+    /// Sends a request over the ring, and waits for the reply.
+    fn request(&mut self, request: Request) -> Result<Reply, LinkError> {
+        let number = self.push_request(request)?;
+        match self.reply_to(number)? {
+            Reply::Error(error) => Err(error.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Waits for the reply to a request.
+    #[inline]
+    pub(super) fn reply_to(&mut self, number: u32) -> Result<Reply, LinkError> {
+        let mut reply = None;
+        self.wait(|link| {
+            reply = link.drain_until(number);
+            reply.is_some()
+        })?;
+        Ok(reply.expect("it was waited for"))
+    }
+
+    /// Puts a request into the ring, when there is room. Returns its number.
+    pub(super) fn push_request(&mut self, request: Request) -> Result<u32, LinkError> {
+        self.check_fork()?;
+        let framed = Frame { number: 0, is_retry: false, message: request };
+        let (slot, _) = framed.encode();
+        let fill = |number: u32| {
+            let mut slot = slot;
+            slot[0] = slot[0] & 0xffff_ffff | u64::from(number) << 32;
+            slot
+        };
+        loop {
+            if let Some((number, is_to_wake)) = self.ring.push_request(fill) {
+                if is_to_wake {
+                    self.wake()?;
+                }
+                return Ok(number);
+            }
+            let before = self.unanswered;
+            self.wait(|link| {
+                link.drain();
+                link.unanswered < before
+            })?;
+        }
+    }
+
+    #[cold]
+    fn wake(&self) -> Result<(), LinkError> {
+        match rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()) {
+            // The counter is full, so the doorbell rings already.
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fails if this process is a fork of the one that connected.
+    #[inline]
+    fn check_fork(&self) -> Result<(), LinkError> {
+        if self.fork_guard.is_child() { Err(LinkError::ForkedChild) } else { Ok(()) }
+    }
+
+    /// Takes messages that nobody waits for.
+    pub(super) fn drain(&mut self) {
+        // They belong to the parent process.
+        if self.fork_guard.is_child() {
+            return;
+        }
+        while let Some(slot) = self.ring.pop_reply() {
+            self.dispatch(&slot);
+        }
+    }
+
+    /// Takes messages, up to the reply to a request.
+    #[inline]
+    fn drain_until(&mut self, number: u32) -> Option<Reply> {
+        while let Some(slot) = self.ring.pop_reply() {
+            if (slot[0] >> 32) as u32 == number
+                && !is_notification(slot[0])
+                && let Ok(framed) = Frame::<Reply>::decode(&slot)
+            {
+                return Some(framed.message);
+            }
+            self.dispatch(&slot);
+        }
+        None
+    }
+
+    fn dispatch(&mut self, slot: &crate::os::seqpacket::Slot) {
+        let Ok(framed) = Frame::<Reply>::decode(slot) else { return };
+        match framed.message {
+            Reply::Given { lease, segment, offset, bytes, fence, from } => {
+                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, fence };
+                // A broker that took over may announce it again.
+                let is_known = self.given.iter().any(|given| given.granted.lease == lease)
+                    || self.received.contains(&lease)
+                    || self.returned.iter().any(|&(_, ended)| ended == lease);
+                if !is_known {
+                    self.given.push_back(Given { granted, from });
+                }
+            }
+            Reply::Unfinished { lease } => {
+                // A lease that was returned meanwhile is of no interest.
+                if self.received.contains(&lease) || self.given.iter().any(|given| given.granted.lease == lease) {
+                    self.unfinished.insert(lease);
+                }
+            }
+            Reply::Unmap { segment } => self.unmaps.push_back(segment),
+            Reply::Recall { lease } => self.recalled.push_back(lease),
+            Reply::Unload { module } => self.dropped_modules.push_back(module),
+            reply => self.note_reply(framed.number, reply),
+        }
+    }
+
+    /// Handles a reply that nobody waits for.
+    fn note_reply(&mut self, number: u32, reply: Reply) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if self.returned.front().is_some_and(|&(asked, _)| asked == number) {
+            self.returned.pop_front();
+        }
+        if let Reply::Error(error) = reply {
+            if self.errors.len() == ERRORS_MAX {
+                self.errors.pop_front();
+            }
+            self.errors.push_back(error);
+        }
+    }
+
+    /// Waits until a condition holds.
+    #[inline]
+    pub(super) fn wait(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) -> Result<(), LinkError> {
+        self.check_fork()?;
+        let mut since = None;
+        let mut turns = 0u32;
+        loop {
+            if is_so(self) {
+                return Ok(());
+            }
+            if self.spin_policy != SpinPolicy::For(Duration::ZERO) {
+                self.spin.spin_once();
+                turns = turns.wrapping_add(1);
+                if !turns.is_multiple_of(self.spin.spins_max()) {
+                    continue;
+                }
+            }
+            let began = *since.get_or_insert_with(Instant::now);
+            let may_spin = match self.spin_policy {
+                SpinPolicy::Forever => true,
+                SpinPolicy::For(longest) => began.elapsed() < longest,
+            };
+            if may_spin {
+                // A broker that is gone for good never answers.
+                if turns.is_multiple_of(1 << 20) {
+                    self.check_alive()?;
+                }
+                continue;
+            }
+            self.ring.sleep(LIVENESS_INTERVAL);
+            if began.elapsed() > LIVENESS_INTERVAL {
+                self.check_alive()?;
+            }
+        }
+    }
+
+    /// Checks whether the broker is alive, or another one is coming.
+    #[cold]
+    pub(in crate::client) fn check_alive(&self) -> Result<(), LinkError> {
+        let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        match poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Err(LinkError::Closed),
+            Err(error) => return Err(error.into()),
+        }
+        // A new broker may have missed the doorbell.
+        self.wake()
+    }
+
+    /// Sends a request over the socket, and waits for the answer. It is repeated to a broker that takes over.
+    pub fn call(&mut self, request: Request) -> Result<Answer, LinkError> {
+        self.call_with(request, &[])
+    }
+
+    /// Like [`call`](Self::call), with descriptors.
+    pub(in crate::client) fn call_with(
+        &mut self,
+        request: Request,
+        beside: &[BorrowedFd<'_>],
+    ) -> Result<Answer, LinkError> {
+        self.check_fork()?;
+        self.number = self.number.wrapping_add(1);
+        let mut framed = Frame { number: self.number, is_retry: false, message: request };
+        self.send(&framed, beside)?;
+        loop {
+            let received = seqpacket::receive(&self.socket, RecvFlags::empty())?;
+            let reply = Frame::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
+            match reply.message {
+                Reply::Resumed => {
+                    framed.is_retry = true;
+                    self.send(&framed, beside)?;
+                }
+                // The answer of a broker that has died since, to an earlier request.
+                _ if reply.number != framed.number => {}
+                Reply::Error(error) => {
+                    let detail = String::from_utf8_lossy(&received.tail).into_owned();
+                    return Err(LinkError::Request { error, detail });
+                }
+                reply => {
+                    let text = String::from_utf8(received.tail).map_err(|_| LinkError::Malformed)?;
+                    return Ok(Answer { reply, text, descriptors: received.descriptors });
+                }
+            }
+        }
+    }
+
+    fn send(&self, framed: &Frame<Request>, beside: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        let (slot, tail) = framed.encode();
+        loop {
+            match seqpacket::send(&self.socket, &slot, tail.as_bytes(), beside) {
+                // Brokers that restart do not read for a moment.
+                Err(Errno::AGAIN) => {
+                    let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
+                    match poll(&mut ready, None) {
+                        Ok(_) | Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// Returns the descriptor of a segment in which this tenant has a lease, and its size in bytes.
+    ///
+    /// # Safety
+    /// Leases of others lie in the same segment. Whatever imports the descriptor uses only what this tenant has leased
+    /// there, as the access of the lease permits and until the lease is returned, and has unmapped it when the segment
+    /// is detached.
+    pub unsafe fn attach(&mut self, segment: Id) -> Result<(OwnedFd, u64), LinkError> {
+        self.file(Request::Attach { segment })
+    }
+
+    /// Returns a descriptor and its size in bytes.
+    ///
+    /// # Safety
+    /// For a segment, as for [`attach`](Self::attach). Semaphores are not written: they say which work is complete.
+    pub unsafe fn descriptor(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
+        self.file(request)
+    }
+
+    pub(in crate::client) fn file(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
+        let mut answer = self.call(request)?;
+        match (answer.reply, answer.descriptors.pop()) {
+            (Reply::Descriptor { bytes }, Some(descriptor)) => Ok((descriptor, bytes)),
+            _ => Err(LinkError::Malformed),
+        }
+    }
+
+    /// Returns everything and closes the connection. Attached segments must be unmapped before.
+    pub fn close(mut self) -> Result<(), LinkError> {
+        let outcome = self.call(Request::Bye).map(drop);
+        self.is_closed = true;
+        outcome
+    }
+}
+
+impl Drop for Link {
+    /// Like [`close`](Self::close), without waiting for the broker.
+    fn drop(&mut self) {
+        // The connection belongs to the parent process.
+        if !self.is_closed && !self.fork_guard.is_child() {
+            let (slot, _) = Frame { number: u32::MAX, is_retry: false, message: Request::Bye }.encode();
+            // If this fails, the broker sees the connection end.
+            let _ = seqpacket::send(&self.socket, &slot, &[], &[]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
