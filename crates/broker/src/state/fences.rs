@@ -2,22 +2,11 @@
 //! however many wait for it.
 
 use super::slot_map::index;
-use super::{DirtyRecord, Effect, Environment, PreviousVersion, State, Tenant};
+use super::store::State;
+use super::types::{DirtyRecord, Effect, Environment, FenceWaiter, PreviousVersion, Tenant};
 use crate::protocol::message::Reply;
 use crate::protocol::request_error::RequestError;
-use crate::protocol::types::SEMAPHORES;
-use crate::protocol::types::{Fence, Id, Policy};
-
-/// What waits for a fence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum FenceWaiter {
-    /// A returned lease: its memory can be reused then.
-    Lease(Id),
-    /// A name: its current version is complete then.
-    Name(Id),
-    /// A given lease: its contents are complete then. The giver is kept until then.
-    Given(Id),
-}
+use crate::protocol::types::{Fence, Id, Policy, SEMAPHORES};
 
 impl State {
     /// Accepts a fence of the tenant's own semaphores or of its worker's: no tenant may name those of another.

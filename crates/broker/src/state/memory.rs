@@ -1,16 +1,17 @@
 //! Segments and the blocks in them: where a request finds memory, and how memory comes back.
 
-use crate::protocol::scrub::ScrubTarget;
 use std::collections::BTreeSet;
 
 use super::accounting::{BlockCount, Change, SegmentCount};
 use super::free_list::{FreeList, span_bytes};
 use super::slot_map::index;
-use super::{
-    Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, PendingReserve, Resource, Segment, SegmentStage, State,
+use super::store::State;
+use super::types::{
+    Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, PendingReserve, Resource, Segment, SegmentStage,
 };
 use crate::protocol::message::Reply;
 use crate::protocol::request_error::RequestError;
+use crate::protocol::scrub::ScrubTarget;
 use crate::protocol::types::{Access, Fence, Id, MemoryKind, Policy};
 
 /// The unit in which a driver creates and maps memory.

@@ -4,7 +4,6 @@
 //! The variables of a module take device memory in each worker that has loaded it. They count against the worker's user
 //! from before the load until the worker reports the unload, whether or not the module still has a name.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
 
@@ -12,43 +11,13 @@ use super::accounting::Change;
 use super::memory::check_count;
 use super::names::nearest_of;
 use super::slot_map::index;
-use super::{DirtyRecord, Effect, Resource, State};
+use super::store::State;
+use super::types::{DirtyRecord, Effect, ModuleEntry, ModuleLoad, Resource};
 use crate::os::seqpacket::TAIL_BYTES_MAX;
 use crate::protocol::message::Reply;
 use crate::protocol::name::Name;
 use crate::protocol::request_error::RequestError;
 use crate::protocol::types::{Hash, Id};
-
-/// A module of the registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ModuleEntry {
-    pub(crate) name: Name,
-    pub(crate) bytes: u64,
-    /// Device memory of its variables, in each worker. A worker does not load a module that has more.
-    pub(crate) device_bytes: u64,
-    /// As declared by the tenant that put it. Whoever reads the text must verify it.
-    pub(crate) hash: Hash,
-    pub(crate) user: u32,
-    /// The tenant that put it. Until it is compiled, only that tenant sees it, and it ends with that tenant.
-    pub(crate) by: Id,
-    /// Unix time in seconds.
-    pub(crate) since: u64,
-    /// Whether a driver has compiled it.
-    pub(crate) is_compiled: bool,
-}
-
-/// A module that a worker has loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ModuleLoad {
-    pub(crate) worker: Id,
-    pub(crate) module: Id,
-    /// Device memory of its variables.
-    pub(crate) bytes: u64,
-    /// It was dropped, and the worker must unload it.
-    pub(crate) is_unloading: bool,
-}
-
-pub(super) type ModuleNames = BTreeMap<Name, Id>;
 
 impl State {
     /// Stores a text under a name. The same text again is not an error, and one that was not compiled is replaced.

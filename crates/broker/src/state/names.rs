@@ -6,9 +6,10 @@ use std::ops::Bound;
 use super::accounting::Change;
 use super::memory::check_count;
 use super::slot_map::index;
-use super::{
+use super::store::State;
+use super::types::{
     DirtyRecord, Effect, Environment, FenceWaiter, Host, NameEntry, NameTarget, PendingReserve, PreviousVersion,
-    Resource, State,
+    Resource,
 };
 use crate::os::seqpacket::TAIL_BYTES_MAX;
 use crate::protocol::message::Reply;

@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 
 use super::free_list::{FreeList, span_bytes};
+use super::limits::Limits;
 use super::slot_map::{SlotMap, index};
-use super::{
-    Attachment, Block, CallSession, DirtyRecord, FenceWaiter, Host, Lease, Limits, ModuleEntry, ModuleLoad, NameEntry,
-    NameTarget, Peer, PreviousVersion, Quota, Resource, Segment, SegmentStage, State, Tenant, WorkerState,
+use super::store::State;
+use super::types::{
+    Attachment, Block, CallSession, DirtyRecord, FenceWaiter, Host, Lease, ModuleEntry, ModuleLoad, NameEntry,
+    NameTarget, Peer, PreviousVersion, Quota, Resource, Segment, SegmentStage, Tenant, WorkerState,
 };
 use crate::protocol::name::{NAME_BYTES_MAX, Name};
-use crate::protocol::types::SESSIONS_MAX;
-use crate::protocol::types::{Access, Fence, Id, MemoryKind, Policy, halves, pair};
+use crate::protocol::types::{Access, Fence, Id, MemoryKind, Policy, SESSIONS_MAX, halves, pair};
 
 /// The kinds of records, in the order of their tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

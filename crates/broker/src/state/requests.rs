@@ -1,13 +1,12 @@
 //! Dispatches the requests of tenants to the other modules. Quotas, totals and the stop of the broker are here.
 
-use super::modules::ModuleEntry;
 use super::names::Publication;
 use super::slot_map::index;
-use super::{DirtyRecord, Effect, Environment, Lease, PendingReserve, Quota, Resource, State};
+use super::store::State;
+use super::types::{DirtyRecord, Effect, Environment, Lease, ModuleEntry, PendingReserve, Quota, Resource};
 use crate::protocol::message::{BrokerStats, Frame, Reply, Request};
 use crate::protocol::request_error::RequestError;
-use crate::protocol::types::SEMAPHORES;
-use crate::protocol::types::{Id, MemoryKind, QuotaChange};
+use crate::protocol::types::{Id, MemoryKind, QuotaChange, SEMAPHORES};
 
 impl State {
     /// Handles a request of a tenant.

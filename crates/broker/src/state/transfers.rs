@@ -4,7 +4,8 @@
 use super::accounting::Change;
 use super::memory::check_count;
 use super::slot_map::index;
-use super::{Attachment, Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, Resource, State, Tenant};
+use super::store::State;
+use super::types::{Attachment, Block, DirtyRecord, Effect, Environment, FenceWaiter, Lease, Resource, Tenant};
 use crate::protocol::message::{Reply, Request};
 use crate::protocol::request_error::RequestError;
 use crate::protocol::types::{Access, Fence, Id};

@@ -4,62 +4,15 @@
 //! A borrowed lease is a second lease of the same block with the same access, without a name. So the block lives until
 //! both are returned, and the fences of both returns say when it can be reused.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::accounting::Change;
 use super::slot_map::index;
-use super::{Block, DirtyRecord, Effect, Environment, Fence, FenceWaiter, Lease, Peer, Resource, State, Tenant};
+use super::store::State;
+use super::types::{
+    Block, CallSession, DirtyRecord, Effect, Environment, FenceWaiter, Lease, Peer, Resource, Tenant, WorkerState,
+};
 use crate::protocol::message::Reply;
 use crate::protocol::request_error::RequestError;
-use crate::protocol::types::Id;
-use crate::protocol::types::SESSIONS_MAX;
-
-/// The part of a tenant that is a worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WorkerState {
-    /// Processes of its user with the same label share it. 0: it serves one tenant only.
-    pub(crate) label: u64,
-    /// The tenants that it serves, and their session indexes.
-    pub(crate) serves: BTreeMap<Id, u32>,
-    /// Session indexes handed out. None is used twice, because the worker's semaphores keep counting.
-    pub(super) sessions_opened: u32,
-    /// Leases that it has borrowed: the tenant's lease and its own.
-    pub(super) borrowed: BTreeMap<Id, Id>,
-    /// Modules that it has loaded, and the record of each.
-    pub(super) loaded: BTreeMap<Id, Id>,
-    /// It serves no tenant any more, and is exiting.
-    pub(super) is_stopping: bool,
-}
-
-/// A tenant's session at the worker that runs its kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallSession {
-    pub(crate) worker: Id,
-    pub(crate) session_index: u32,
-}
-
-impl Tenant {
-    pub(super) fn new(peer: Peer) -> Self {
-        Self {
-            peer,
-            attached: BTreeMap::new(),
-            leases: BTreeSet::new(),
-            segments: BTreeSet::new(),
-            fence_waiters: BTreeSet::new(),
-            last_drop: 0,
-            is_disconnected: false,
-            is_closing: false,
-            has_exited: false,
-            session: None,
-            worker_state: None,
-        }
-    }
-
-    /// Whether nothing is left to do for a closing tenant.
-    pub(super) fn is_drained(&self) -> bool {
-        self.session.is_none() && (self.has_exited || self.fence_waiters.is_empty())
-    }
-}
+use crate::protocol::types::{Fence, Id, SESSIONS_MAX};
 
 impl State {
     /// Opens a session: at the worker that the tenant has, at a shared one, or at a new one.

@@ -9,11 +9,18 @@ mod users;
 #[cfg(test)]
 mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::free_list::{self, FreeList};
+use super::limits::Limits;
 use super::record::{Record, RecordKind};
-use super::*;
-use crate::protocol::message::{Frame, Request};
+use super::store::State;
+use super::types::*;
+use crate::protocol::message::{Frame, Reply, Request};
+use crate::protocol::name::Name;
+use crate::protocol::request_error::RequestError;
+use crate::protocol::scrub::ScrubTarget;
+use crate::protocol::types::{Access, Fence, Id, MemoryKind, Policy};
 
 /// The journal as a list of records: the last one written wins.
 #[derive(Clone, Default)]
