@@ -1,29 +1,22 @@
 //! Executes the effects of the state: replies, descriptors, and memory that is created, scrubbed and closed. The
 //! journal is written first.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use super::connection::Connection;
+use super::connection::{Route, TenantConnections};
+use super::fd_set::fd_key;
 use super::scrub_queue::ScrubJob;
-use super::{Daemon, NOTIFY_ROOM_MIN};
+use super::server::Daemon;
+use crate::os::seqpacket::{self, Slot};
 use crate::os::shared_memory::SharedMemory;
 use crate::protocol::fd_channel::FdKey;
 use crate::protocol::message::{Frame, Reply, Request};
 use crate::protocol::request_error::RequestError;
-use crate::protocol::types::SEMAPHORES;
-use crate::protocol::types::{Fence, Id};
+use crate::protocol::types::{Id, SEMAPHORES};
 use crate::state::slot_map::index;
-use crate::state::{Effect, Environment, Resource};
-
-/// The way of a request and its reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
-    Ring,
-    Socket,
-}
+use crate::state::{Effect, Resource};
 
 impl Daemon {
     pub(super) fn serve_request(&mut self, from: Id, asked: Frame<Request>, route: Route) -> io::Result<()> {
@@ -52,7 +45,7 @@ impl Daemon {
 
     /// Sends replies that waited until the fdstore has the descriptor.
     pub(super) fn reply_stored(&mut self) -> io::Result<()> {
-        if self.outbox.is_empty() {
+        if self.fds.is_flushed() {
             for (to, number, reply) in std::mem::take(&mut self.unstored_replies) {
                 self.reply(to, number, reply, Route::Socket)?;
             }
@@ -61,17 +54,11 @@ impl Daemon {
     }
 
     /// Sends over a tenant's socket. A tenant that does not read is disconnected.
-    pub(super) fn send(
-        &mut self,
-        at: u32,
-        slot: &crate::os::seqpacket::Slot,
-        tail: &[u8],
-        beside: Option<FdKey>,
-    ) -> io::Result<()> {
+    pub(super) fn send(&mut self, at: u32, slot: &Slot, tail: &[u8], beside: Option<FdKey>) -> io::Result<()> {
         let Some(connection) = self.connections.get(&at) else { return Ok(()) };
         let descriptor = beside.and_then(|what| self.fds.get(&what));
         let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_fd()).collect();
-        match crate::os::seqpacket::send(&connection.socket, slot, tail, &descriptors) {
+        match seqpacket::send(&connection.socket, slot, tail, &descriptors) {
             Ok(()) => Ok(()),
             Err(_) => self.disconnect(at),
         }
@@ -90,7 +77,7 @@ impl Daemon {
             match effect {
                 Effect::Reply { to, number, reply } => {
                     let route = asked.filter(|&(from, _)| from == to).map_or(Route::Ring, |(_, route)| route);
-                    match has_kept && !self.outbox.is_empty() {
+                    match has_kept && !self.fds.is_flushed() {
                         true => self.unstored_replies.push((to, number, reply)),
                         false => self.reply(to, number, reply, route)?,
                     }
@@ -141,7 +128,7 @@ impl Daemon {
                 Effect::Scrub { what, segment, offset, bytes } => {
                     let whole_bytes = self.state.segments.get(segment).map_or(0, |segment| segment.bytes);
                     self.scrub_queue.push(what, ScrubJob { segment, whole_bytes, offset, bytes });
-                    self.scrub_queue.dispatch(&self.fds, Instant::now());
+                    self.scrub_queue.dispatch(self.fds.table(), Instant::now());
                 }
                 Effect::CloseFd { what } => self.close_resource(what),
                 Effect::Stop => self.stop()?,
@@ -188,33 +175,5 @@ impl Daemon {
             Resource::CallRing(tenant) => self.close_call_ring(tenant),
             what => self.drop_fd(fd_key(what)),
         }
-    }
-}
-
-/// The state's view of tenants' rings and semaphores.
-pub(super) struct TenantConnections<'a>(pub(super) &'a BTreeMap<u32, Connection>);
-
-impl Environment for TenantConnections<'_> {
-    fn has_room(&self, tenant: Id) -> Result<(), u32> {
-        match self.0.get(&(index(tenant) as u32)).map(Connection::room) {
-            Some(room) if room >= NOTIFY_ROOM_MIN => Ok(()),
-            Some(room) => Err(crate::protocol::ring::SLOTS - room),
-            None => Err(0),
-        }
-    }
-
-    fn is_complete(&self, fence: Fence) -> bool {
-        let connection = self.0.get(&(index(fence.tenant) as u32)).filter(|known| known.tenant == fence.tenant);
-        connection.is_none_or(|connection| connection.is_complete(fence))
-    }
-}
-
-pub(super) fn fd_key(resource: Resource) -> FdKey {
-    match resource {
-        Resource::Segment(id) => FdKey::Segment(id),
-        Resource::Semaphores(id) => FdKey::Semaphores(id),
-        Resource::Host(id) => FdKey::Host(id),
-        Resource::CallRing(id) => FdKey::CallRing(id),
-        Resource::Module(id) => FdKey::Module(id),
     }
 }

@@ -1,80 +1,30 @@
 //! The broker's side of workers: starts them, assigns tenants, checks heartbeats, and ends them.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::Daemon;
-use super::connection::{Connection, NewTenant};
-use super::effects::{Route, TenantConnections};
-use crate::os::seqpacket;
-use crate::os::seqpacket::socket_pair;
+use super::connection::{Connection, NewTenant, Route, TenantConnections};
+use super::fd_set::fd_key;
+use super::server::Daemon;
+use super::worker_checks::{CHECK_INTERVAL, GRACE, Heartbeat};
+use crate::os::seqpacket::{self, socket_pair};
 use crate::os::shared_memory::SharedMemory;
 use crate::process::Role;
 use crate::protocol::call_ring::CallRing;
 use crate::protocol::fd_channel::FdKey;
 use crate::protocol::message::{Frame, Reply};
-use crate::protocol::module_text::MODULE_BYTES_MAX;
 use crate::protocol::request_error::RequestError;
 use crate::protocol::ring::RING_BYTES;
-use crate::protocol::types::Id;
-use crate::protocol::types::SEMAPHORES;
+use crate::protocol::types::{Id, SEMAPHORES};
 use crate::protocol::worker_order::WorkerOrder;
 use crate::state::Resource;
 use crate::state::slot_map::index;
-
-/// How long a worker has to exit, and how much longer than a launch its heartbeat may be late.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// How long a worker has until its first heartbeat, before which it opens a device.
-const START: Duration = Duration::from_secs(30);
-
-/// How often heartbeats are checked.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The last heartbeat count of a worker, and when it was first seen.
-#[derive(Clone, Copy, Debug)]
-struct Heartbeat {
-    count: u32,
-    since: Instant,
-}
-
-impl Heartbeat {
-    /// Records the heartbeat count. Returns whether the worker was silent for too long.
-    fn is_silent(&mut self, count: u32, now: Instant, patience: Duration) -> bool {
-        let patience = if count == 0 { patience.max(START) } else { patience };
-        let is_silent = count == self.count && now > self.since + patience;
-        if count != self.count || is_silent {
-            *self = Self { count, since: now };
-        }
-        is_silent
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Workers {
-    /// When workers that serve no tenant are killed.
-    deadlines: BTreeMap<Id, Instant>,
-    /// By worker.
-    heartbeats: BTreeMap<Id, Heartbeat>,
-    last_check: Option<Instant>,
-}
-
-impl Workers {
-    /// How long the event loop may sleep.
-    pub(super) fn timeout(&self, now: Instant) -> Option<Duration> {
-        let beat = self.last_check.filter(|_| !self.heartbeats.is_empty()).map(|looked| looked + CHECK_INTERVAL);
-        let first = self.deadlines.values().copied().chain(beat).min();
-        first.map(|first| first.saturating_duration_since(now))
-    }
-}
 
 impl Daemon {
     /// Starts the process of a worker. If that fails, the worker is removed.
@@ -232,37 +182,7 @@ impl Daemon {
     /// Stores the descriptor that came with a request.
     pub(super) fn store_received_fd(&mut self, what: Resource) {
         if let Some(arrived) = self.received_fd.take() {
-            self.store_fd(super::effects::fd_key(what), Arc::new(arrived));
+            self.store_fd(fd_key(what), Arc::new(arrived));
         }
-    }
-}
-
-/// Checks the descriptor of a module: a sealed memfd, which nobody can change.
-pub(super) fn module_file(mut descriptors: Vec<OwnedFd>, bytes: u64) -> Result<OwnedFd, RequestError> {
-    let bad = RequestError::InvalidModule { limit_bytes: MODULE_BYTES_MAX as u64 };
-    let (Some(file), true) = (descriptors.pop(), (1..=MODULE_BYTES_MAX as u64).contains(&bytes)) else {
-        return Err(bad);
-    };
-    let wanted = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-    let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(wanted));
-    let has_bytes = fstat(&file).is_ok_and(|file| file.st_size as u64 == bytes);
-    if is_sealed && has_bytes { Ok(file) } else { Err(bad) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_may_take_longer_to_start_than_between_two_beats() {
-        let (begun, patience) = (Instant::now(), Duration::from_secs(3));
-        let mut beat = Heartbeat { count: 0, since: begun };
-        assert!(!beat.is_silent(0, begun + START, patience));
-        assert!(beat.is_silent(0, begun + START + Duration::from_millis(1), patience), "no first heartbeat");
-        let began = begun + 2 * START;
-        assert!(!beat.is_silent(1, began, patience));
-        assert!(!beat.is_silent(1, began + patience, patience));
-        assert!(!beat.is_silent(2, began + patience, patience), "silence counts from when a heartbeat is seen");
-        assert!(beat.is_silent(2, began + 2 * patience + Duration::from_millis(1), patience));
     }
 }
