@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FlockOperation, Mode, OFlags, Timespec, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::os::seqpacket::ReceiveError;
 use crate::os::signals::{Signals, ignore_sigchld, raise_fd_limit};
+use crate::os::time::timespec;
 use crate::process::{Config, Role};
 use crate::protocol::fd_channel::{self, FdKey, FdMessage, FdTable};
 
@@ -207,7 +208,7 @@ impl FdStore<'_> {
             Err(error) => return Err(error.into()),
         }
         // Its socket path is free once it is dead, not when the signal is sent.
-        let longest = Timespec { tv_sec: KILL_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
+        let longest = timespec(KILL_TIMEOUT);
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => Err(io::Error::other("the broker did not exit and was killed")),
             Err(error) => Err(error.into()),

@@ -14,15 +14,22 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `shared_memory`, `seqpacket`, [`signals`], [`socket_path`]: the operating system.
-//! - `name`, [`wire`], `request_error`: messages as bytes. `ring`: requests and replies in shared memory, without system
-//!   calls while both sides spin. `call_ring`, `call_codec`, `call_failure`: the same between tenant and worker.
-//!   `fd_channel`: broker and fdstore.
-//! - `state`: what the broker knows, without I/O: a message in, effects out. `journal`: the same as records in memory that
+//! A folder imports only folders above it in this list, and imports never form a cycle; a test of `freehold-testing` checks
+//! both. Daemon, worker, fdstore and scrubber do not import each other, and only the worker imports the client.
+//!
+//! - `os`: the operating system. `shared_memory`, `seqpacket`, `eventfd`, [`signals`], [`socket_path`].
+//! - `protocol`: what the processes say to each other. `types`, `name`, `request_error`, `message`: messages as bytes, public
+//!   as [`wire`]. `ring`: requests and replies in shared memory, without system calls while both sides spin. `call_ring`,
+//!   `call_codec`, `call_failure`: the same between tenant and worker. `fd_channel`, `scrub`, `worker_order`: the broker and
+//!   its other processes.
+//! - `state`: what the broker knows, without I/O: a message in, effects out.
+//! - `client`: the tenant's side. `link`, `session`, `broker`, `calls`, `unmapper`, `host` (named host memory),
+//!   `robust_lock`.
+//! - `process`: the configuration of the processes, and how one starts another.
+//! - `fdstore`, `scrubber`, `worker`, `daemon`: the processes. `daemon::journal`: the state as records in memory that
 //!   outlives it.
-//! - `client`: the tenant's side. `link`, `broker`, `calls`, `unmapper`, `host` (named host memory), `robust_lock`.
-//! - `fdstore`, `scrubber`, `worker`, `driver_thread`, `daemon`: the processes. `role`: how one starts another.
-//! - `gpu`: [`Gpu`] over all of this. `simulation`: the state under random requests and deaths, for tests and fuzzing.
+//! - `role`: runs one of them. `gpu`: [`Gpu`] over all of this. `simulation`: the state under random requests and deaths,
+//!   for tests and fuzzing.
 //!
 //! A lease request goes into the tenant's ring. The broker asks the state, writes the changed records, then the reply. A call
 //! goes into the ring that tenant and worker share; the worker checks every argument, launches, and lets the stream write the

@@ -10,9 +10,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, Timespec, open};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::thread::futex;
+
+use crate::os::time::timespec;
 
 /// Bytes before the data.
 pub(crate) const HEADER_BYTES: u64 = 4096;
@@ -187,7 +189,7 @@ impl<'a> RobustLock<'a> {
 }
 
 fn sleep(word: &AtomicU32, found: u32, longest: Duration) {
-    let longest = Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: i64::from(longest.subsec_nanos()) };
+    let longest = timespec(longest);
     match futex::wait(word, futex::Flags::empty(), found, Some(&longest)) {
         // Woken, changed already, or timed out: the caller checks again in each case.
         Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}

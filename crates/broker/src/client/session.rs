@@ -12,6 +12,7 @@ use freehold::ForkGuard;
 use super::call_error::{CallError, Code, Executed};
 use super::kernel::Kernel;
 use crate::client::link::{LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
+use crate::os::eventfd;
 use crate::os::shared_memory::SharedMemory;
 use crate::protocol::call_codec::{Argument, CallHeader, encode};
 use crate::protocol::call_failure::{CallFailure, FailureReport, SuspectCount};
@@ -176,7 +177,7 @@ impl CallSession {
     #[cold]
     fn wake(&self) {
         // If the counter is full, the doorbell rings already; the end of a worker shows in its semaphores.
-        let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+        let _ = eventfd::notify(&self.doorbell);
     }
 
     /// Waits until a call is complete. Returns whether it was in time. `look` checks from time to time whether the

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_passcred, socket_peercred};
 use rustix::net::{RecvFlags, SocketFlags, accept_with};
@@ -14,6 +13,7 @@ use super::connection::{Connection, NewTenant, TenantConnections};
 use super::event_source::EventSource;
 use super::listener::{HANDSHAKES_MAX, peer_pidfd, process_of};
 use super::server::Daemon;
+use crate::os::eventfd;
 use crate::os::seqpacket::{self, ReceiveError};
 use crate::os::shared_memory::SharedMemory;
 use crate::protocol::fd_channel::FdKey;
@@ -100,7 +100,7 @@ impl Daemon {
             process: Arc::new(peer_pidfd(socket, peer.pid).map_err(|_| RequestError::NoDescriptors)?),
             ring: SharedMemory::create("freehold-ring", RING_BYTES).map_err(none_left)?,
             semaphores: SharedMemory::create("freehold-clock", SEMAPHORES as usize * 8).map_err(none_left)?,
-            doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(none_left)?),
+            doorbell: Arc::new(eventfd::create().map_err(none_left)?),
         };
         Ok((Peer { user, process: process_of(peer) }, new_tenant))
     }

@@ -11,6 +11,7 @@ use freehold_driver::cuda::{
     CUerror, CUmemAllocationHandleType, CUmemAllocationProp, CallError, allocation, context, primary,
 };
 
+use crate::os::eventfd;
 use crate::protocol::types::Id;
 
 /// A task of the thread.
@@ -30,8 +31,8 @@ pub(crate) struct DriverThread {
 }
 
 impl DriverThread {
-    /// Starts the thread, which notifies `eventfd` for each segment that it has created.
-    pub(crate) fn start(device: Option<String>, eventfd: Arc<OwnedFd>) -> Self {
+    /// Starts the thread, which notifies `doorbell` for each segment that it has created.
+    pub(crate) fn start(device: Option<String>, doorbell: Arc<OwnedFd>) -> Self {
         let (tasks, todo) = channel::<DriverTask>();
         let (done, made) = channel();
         thread::spawn(move || {
@@ -43,7 +44,7 @@ impl DriverThread {
                             return;
                         }
                         // The counter of an eventfd does not fill up.
-                        let _ = rustix::io::write(&*eventfd, &1u64.to_ne_bytes());
+                        let _ = eventfd::notify(&doorbell);
                     }
                     DriverTask::Close(descriptor) => drop(descriptor),
                 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::fs::Timespec;
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -22,8 +21,10 @@ use super::server::Daemon;
 use super::worker_checks::Workers;
 use crate::daemon::driver_thread::DriverThread;
 use crate::daemon::journal::Journal;
+use crate::os::eventfd;
 use crate::os::seqpacket::ReceiveError;
 use crate::os::signals;
+use crate::os::time::timespec;
 use crate::process::{Config, Role};
 use crate::protocol::fd_channel::{self, FdKey, FdMessage, FdTable};
 use crate::protocol::ring::CorruptRing;
@@ -70,7 +71,7 @@ pub(crate) fn run(config: Config, control_socket: OwnedFd) -> io::Result<()> {
 impl Daemon {
     fn new(config: Config, fdstore: OwnedFd, fds: FdTable) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let driver_eventfd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let driver_eventfd = Arc::new(eventfd::create()?);
         let driver = DriverThread::start(config.device.clone(), driver_eventfd.clone());
         let own_user = rustix::process::getuid().as_raw();
         let (journal, state) = match fds.get(&FdKey::Journal) {
@@ -188,7 +189,7 @@ impl Daemon {
         self.scrub_queue.dispatch(self.fds.table(), now);
         self.check_workers(now);
         self.reply_stored()?;
-        self.spare_fd = self.spare_fd.take().or_else(|| eventfd(0, EventfdFlags::CLOEXEC).ok());
+        self.spare_fd = self.spare_fd.take().or_else(|| eventfd::create().ok());
         if self.listen_backoff.remaining(now).is_none() && self.spare_fd.is_some() && !self.handshakes.is_listening {
             self.handshakes.is_listening = true;
             self.watch(&self.fds[&FdKey::Listener], EventSource::Listener)?;
@@ -284,8 +285,7 @@ impl Daemon {
     fn serve_events(&mut self, events: &mut Vec<epoll::Event>, is_awake: bool) -> io::Result<bool> {
         let has_request = !is_awake && self.connections.values().any(|one| one.set_asleep(true));
         let wait = if is_awake || has_request { Some(Duration::ZERO) } else { self.timeout() };
-        let timeout =
-            wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) });
+        let timeout = wait.map(timespec);
         events.clear();
         match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -317,7 +317,7 @@ impl Daemon {
             EventSource::Handshake(at) => self.handshake(at),
             EventSource::FdStore => self.receive_fdstore(),
             EventSource::DriverThread => {
-                drain(&self.driver_eventfd);
+                eventfd::drain(&self.driver_eventfd);
                 let made: Vec<_> = self.driver.created().collect();
                 for (segment, outcome) in made {
                     let outcome = match outcome {
@@ -407,11 +407,4 @@ impl Daemon {
         }
         self.apply_effects(None)
     }
-}
-
-/// Resets the eventfd of the driver thread, which no tenant shares.
-fn drain(doorbell: impl AsFd) {
-    let mut count = [0; 8];
-    // If this fails, the count was 0.
-    let _ = rustix::io::read(doorbell, &mut count);
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::backoff::Backoff;
 use crate::os::seqpacket::{self, ReceiveError};
+use crate::os::time::timespec;
 use crate::process::{Config, Role};
 use crate::protocol::fd_channel::{FdKey, FdTable};
 use crate::protocol::scrub::{ScrubReply, ScrubRequest, ScrubTarget};
@@ -199,6 +199,6 @@ impl ScrubQueue {
 }
 
 fn has_ended(process: &OwnedFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = timespec(Duration::ZERO);
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(1))
 }

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -13,6 +12,7 @@ use super::connection::{Connection, NewTenant, Route, TenantConnections};
 use super::fd_set::fd_key;
 use super::server::Daemon;
 use super::worker_checks::{CHECK_INTERVAL, GRACE, Heartbeat};
+use crate::os::eventfd;
 use crate::os::seqpacket::{self, socket_pair};
 use crate::os::shared_memory::SharedMemory;
 use crate::process::Role;
@@ -45,7 +45,7 @@ impl Daemon {
         let (ours, theirs) = socket_pair()?;
         // Every message carries the id of its sender.
         set_socket_passcred(&ours, true)?;
-        let doorbell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
+        let doorbell = || eventfd::create().map(Arc::new);
         let new_tenant = NewTenant {
             socket: Arc::new(ours),
             process,

@@ -1,7 +1,9 @@
-//! The operating system: shared memory, sockets, signals, and where the socket of a broker is. It knows nothing of the
+//! The operating system: shared memory, sockets, event counters, signals, and where the socket of a broker is. It knows nothing of the
 //! broker.
 
+pub(crate) mod eventfd;
 pub(crate) mod seqpacket;
 pub(crate) mod shared_memory;
 pub mod signals;
 pub mod socket_path;
+pub(crate) mod time;

@@ -5,15 +5,15 @@
 //! after the kernel. Only failures have messages. The worker trusts nothing that it reads here: a slot is copied before
 //! it is decoded, and the worker keeps its own counts in private memory. A tenant can only corrupt its own ring.
 
-use crate::protocol::types::STREAMS;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
-use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::os::shared_memory::SharedMemory;
+use crate::os::time::timespec;
+use crate::protocol::types::STREAMS;
 
 /// Calls that a ring holds.
 pub(crate) const CALL_SLOTS: u32 = 256;
@@ -180,7 +180,7 @@ impl CallRing {
             wake();
         }
         if !is_so() {
-            let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+            let longest = timespec(longest);
             match futex::wait(self.count(at::PROGRESS), futex::Flags::empty(), seen, Some(&longest)) {
                 // Woken, progress was made already, or timed out: the caller checks again in each case.
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}

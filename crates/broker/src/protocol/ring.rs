@@ -8,16 +8,16 @@
 //! The broker trusts nothing that it reads here: an impossible count is an error, and a slot is copied before it is
 //! decoded. A tenant can only corrupt its own ring.
 
-use crate::os::seqpacket::{SLOT_WORDS, Slot};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
-use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
+use crate::os::seqpacket::{SLOT_WORDS, Slot};
 use crate::os::shared_memory::SharedMemory;
+use crate::os::time::timespec;
 
 const SLOT_BYTES: usize = 64;
 
@@ -294,7 +294,7 @@ fn sleep(shared: &SharedMemory, sleeper: Sleeper, seen: u32, is_there: impl FnOn
     asleep.fetch_or(sleeper as u32, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     if !is_there() {
-        let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+        let longest = timespec(longest);
         match futex::wait(shared.u32_at(at::REPLIED), futex::Flags::empty(), seen, Some(&longest)) {
             // Woken, a reply was there already, or timed out: the caller checks again in each case.
             Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}

@@ -10,7 +10,7 @@ mod session;
 mod watchdog;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use freehold::{Device, open};
 use freehold_driver::cuda::{context, primary};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -27,7 +26,9 @@ use self::resources::{Resources, faulted};
 use self::session::{CallSession, ServeOutcome};
 use self::watchdog::Watchdog;
 use crate::client::{Broker, Link};
+use crate::os::eventfd;
 use crate::os::seqpacket::{self, ReceiveError, Received};
+use crate::os::time::timespec;
 use crate::process::Config;
 use crate::protocol::call_failure::{CallFailure, FailureReport};
 use crate::protocol::call_ring::CallRing;
@@ -231,7 +232,7 @@ impl Worker {
             self.sessions.iter().for_each(CallSession::wake);
             return Ok(true);
         }
-        let timeout = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+        let timeout = timespec(longest);
         let mut ready = vec![PollFd::new(&self.control_socket, PollFlags::IN)];
         ready.extend(self.doorbell.as_ref().map(|doorbell| PollFd::new(doorbell, PollFlags::IN)));
         let came = match poll(&mut ready, Some(&timeout)) {
@@ -245,8 +246,7 @@ impl Worker {
             self.sessions.iter().for_each(CallSession::wake);
         }
         if let (true, Some(doorbell)) = (has_rung, &self.doorbell) {
-            // If this fails, the count was 0.
-            let _ = rustix::io::read(doorbell, &mut [0; 8]);
+            eventfd::drain(doorbell);
         }
         if has_order {
             self.receive_order()?;
@@ -309,7 +309,7 @@ fn forward_replies(ring: &Waiter, doorbell: &OwnedFd) {
         let now = ring.replied();
         if std::mem::replace(&mut seen, now) != now {
             // If the counter is full, the doorbell rings already.
-            let _ = rustix::io::write(doorbell.as_fd(), &1_u64.to_ne_bytes());
+            let _ = eventfd::notify(doorbell);
         }
     }
 }

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use freehold::ForkGuard;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use crate::os::eventfd;
 use crate::os::seqpacket::{self, ReceiveError};
 use crate::os::shared_memory::SharedMemory;
 use crate::os::socket_path;
+use crate::os::time::timespec;
 use crate::protocol::message::{Frame, Reply, Request, is_notification};
 use crate::protocol::request_error::RequestError;
 use crate::protocol::ring::{TenantRing, Waiter};
@@ -358,9 +359,9 @@ impl Link {
 
     #[cold]
     fn wake(&self) -> Result<(), LinkError> {
-        match rustix::io::write(&self.doorbell, &1u64.to_ne_bytes()) {
+        match eventfd::notify(&self.doorbell) {
             // The counter is full, so the doorbell rings already.
-            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Ok(()) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -477,7 +478,7 @@ impl Link {
     #[cold]
     pub(in crate::client) fn check_alive(&self) -> Result<(), LinkError> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        match poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        match poll(&mut ready, Some(&timespec(Duration::ZERO))) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Err(LinkError::Closed),
             Err(error) => return Err(error.into()),

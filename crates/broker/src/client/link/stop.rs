@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Timespec;
 use rustix::io::Errno;
 
 use super::connection::{Link, LinkError};
+use crate::os::time::timespec;
 use crate::protocol::message::{Reply, Request};
 
 /// What was published at a broker that was stopped.
@@ -32,7 +32,7 @@ impl Link {
         };
         self.is_closed = true;
         // Both processes hold the socket: it closes when the last of them exits.
-        let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+        let longest = timespec(longest);
         loop {
             match poll(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)], Some(&longest)) {
                 Ok(0) => return Err(LinkError::TimedOut),
