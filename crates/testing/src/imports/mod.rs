@@ -12,6 +12,10 @@ mod read;
 /// layers that contain a file, the one with the longer path counts. The crate root, `lib.rs` or
 /// `main.rs`, is above all layers.
 const LAYERS: &[(&str, &[&str])] = &[
+    (
+        "broker",
+        &["os", "protocol", "state", "client", "process", "fdstore", "scrubber", "worker", "daemon", "role", "gpu"],
+    ),
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
     ("testing", &["random", "effort", "child", "misuse"]),
     ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server", "baseline"]),
