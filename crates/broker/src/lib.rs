@@ -15,7 +15,8 @@
 //! # Modules, from bottom to top
 //!
 //! A folder imports only folders above it in this list, and imports never form a cycle; a test of `freehold-testing` checks
-//! both. Daemon, worker, fdstore and scrubber do not import each other, and only the worker imports the client.
+//! both. The daemon, the worker, the fdstore and the scrubber do not import each other; of the four, only the
+//! worker imports the client.
 //!
 //! - `os`: the operating system. `shared_memory`, `seqpacket`, `eventfd`, [`signals`], [`socket_path`].
 //! - `protocol`: what the processes say to each other. `types`, `name`, `request_error`, `message`: messages as bytes, public

@@ -13,14 +13,14 @@ use rustix::net::RecvFlags;
 
 use super::backoff::Backoff;
 use super::connection::{Connection, Route, TenantConnections};
+use super::driver_thread::DriverThread;
 use super::event_source::EventSource;
 use super::fd_set::{FdSet, fd_key};
+use super::journal::Journal;
 use super::listener::{self, Handshakes};
 use super::scrub_queue::ScrubQueue;
 use super::server::Daemon;
 use super::worker_checks::Workers;
-use crate::daemon::driver_thread::DriverThread;
-use crate::daemon::journal::Journal;
 use crate::os::eventfd;
 use crate::os::seqpacket::ReceiveError;
 use crate::os::signals;

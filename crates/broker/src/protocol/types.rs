@@ -1,5 +1,5 @@
-//! The values that messages carry: ids, fences, kinds of memory, and the limits that both sides know. As words of a
-//! message, and nothing about who sends them.
+//! The values that messages carry, with their encoding as words: ids, fences, kinds of memory, and the limits that both
+//! sides know.
 
 /// Version of the protocol. Both sides send theirs, which must be equal.
 pub const VERSION: u32 = 3;
@@ -81,7 +81,7 @@ pub struct DecodeError;
 const VALUE_BITS: u32 = 48;
 const VALUE_MAX: u64 = (1 << VALUE_BITS) - 1;
 
-/// Two halves of a word.
+/// A word of two halves.
 pub(crate) fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
