@@ -1,6 +1,7 @@
 //! Many leases at once: their requests are in the ring together, and the broker answers one while the next is sent.
 
-use super::connection::{Granted, Link, LinkError};
+use super::connection::{Granted, Link};
+use super::error::LinkError;
 use crate::protocol::message::Request;
 use crate::protocol::types::{Access, Fence, Id};
 

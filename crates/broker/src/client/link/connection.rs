@@ -1,10 +1,8 @@
 //! A connection to the broker: requests over the ring and the socket, and notifications. Knows no device.
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use freehold::ForkGuard;
@@ -12,17 +10,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use super::error::LinkError;
 use crate::os::eventfd;
-use crate::os::seqpacket::{self, ReceiveError};
+use crate::os::seqpacket;
 use crate::os::shared_memory::SharedMemory;
-use crate::os::socket_path;
 use crate::os::time::timespec;
 use crate::protocol::message::{Frame, Reply, Request, is_notification};
 use crate::protocol::request_error::RequestError;
 use crate::protocol::ring::{TenantRing, Waiter};
 use crate::protocol::spin::SpinWait;
-use crate::protocol::types::SEMAPHORES;
-use crate::protocol::types::{Access, Fence, Id};
+use crate::protocol::types::{Access, Fence, Id, SEMAPHORES};
 
 /// How long a tenant sleeps before it checks whether the broker is alive.
 pub(in crate::client) const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -37,74 +34,6 @@ pub enum SpinPolicy {
     Forever,
     /// For this long.
     For(Duration),
-}
-
-/// Why a request failed.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
-    #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
-    NoBroker { path: PathBuf },
-    #[error(transparent)]
-    PathTooLong(#[from] socket_path::PathTooLong),
-    #[error("the broker at {} belongs to another user, or does not serve this one", .path.display())]
-    NotAllowed { path: PathBuf },
-    #[error("the broker closed the connection: it was stopped, or both of its processes were killed")]
-    Closed,
-    #[error("the broker does not answer: its processes are stopped or hang, see `pgrep -af freehold`")]
-    TimedOut,
-    #[error("the broker sent an invalid message: update the program or the broker")]
-    Malformed,
-    #[error("{error}{}", nearest(.detail))]
-    Request { error: RequestError, detail: String },
-    #[error(
-        "this process is a fork of the one that connected to the broker: connect again, or start a new program instead of forking"
-    )]
-    ForkedChild,
-    #[error("system error: {0}")]
-    System(Errno),
-}
-
-/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
-impl fmt::Debug for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-fn nearest(detail: &str) -> String {
-    if detail.is_empty() { String::new() } else { format!("; nearest: {}", detail.replace('\n', ", ")) }
-}
-
-impl LinkError {
-    pub(in crate::client) fn from_system(error: std::io::Error) -> Self {
-        Self::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    }
-}
-
-impl From<RequestError> for LinkError {
-    fn from(error: RequestError) -> Self {
-        Self::Request { error, detail: String::new() }
-    }
-}
-
-impl From<Errno> for LinkError {
-    fn from(error: Errno) -> Self {
-        match error {
-            Errno::PIPE | Errno::CONNRESET => Self::Closed,
-            error => Self::System(error),
-        }
-    }
-}
-
-impl From<ReceiveError> for LinkError {
-    fn from(error: ReceiveError) -> Self {
-        match error {
-            ReceiveError::Closed => Self::Closed,
-            ReceiveError::WouldBlock => Self::TimedOut,
-            ReceiveError::Malformed => Self::Malformed,
-            ReceiveError::System(error) => Self::System(error),
-        }
-    }
 }
 
 /// A lease as the broker granted it.

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::connection::{Link, LinkError, SpinPolicy};
+use super::connection::{Link, SpinPolicy};
+use super::error::LinkError;
 use crate::os::seqpacket;
 use crate::os::shared_memory::SharedMemory;
 use crate::os::socket_path;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::connection::{Link, LinkError};
+use super::connection::Link;
+use super::error::LinkError;
 use crate::os::time::timespec;
 use crate::protocol::message::{Reply, Request};
 
@@ -23,8 +24,8 @@ impl Link {
     /// the path. If names are published, this must be forced.
     ///
     /// # Errors
-    /// [`NamesPublished`](crate::protocol::request_error::RequestError::NamesPublished),
-    /// [`NotAllowed`](crate::protocol::request_error::RequestError::NotAllowed); [`LinkError::TimedOut`] if one of the two is still
+    /// [`NamesPublished`](crate::wire::RequestError::NamesPublished),
+    /// [`NotAllowed`](crate::wire::RequestError::NotAllowed); [`LinkError::TimedOut`] if one of the two is still
     /// running.
     pub fn stop(mut self, is_forced: bool, longest: Duration) -> Result<StopReport, LinkError> {
         let Reply::Number { id, bytes } = self.call(Request::Stop { is_forced })?.reply else {

@@ -3,7 +3,8 @@
 
 use std::os::fd::OwnedFd;
 
-use super::connection::{Granted, Link, LinkError};
+use super::connection::{Granted, Link};
+use super::error::LinkError;
 use crate::protocol::message::Request;
 use crate::protocol::types::Id;
 

@@ -1,5 +1,7 @@
 //! A connection whose other end is this test.
 
+use std::path::PathBuf;
+
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with, socketpair,
