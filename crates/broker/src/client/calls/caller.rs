@@ -134,7 +134,7 @@ impl Caller {
     ///
     /// # Safety
     /// As for [`Broker::link`], whose connection it is for a caller made by [`from_broker`](Self::from_broker). No
-    /// lease of a live [`NamedLease`] is returned or given away over it.
+    /// lease of a live [`NamedLease`](crate::NamedLease) is returned or given away over it.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
