@@ -179,7 +179,7 @@ fn bad_input_is_one_sentence_with_the_expected_form() {
     let (sentence, status) = said(&["--workers", "5000000000"]);
     assert!(sentence.contains("expected a number from 1 to 4294967295") && status == Some(2), "{sentence}");
     let (sentence, status) = said(&["--device", "opencl"]);
-    assert!(sentence.contains("say soft, cuda or cuda:N") && status == Some(2), "{sentence}");
+    assert!(sentence.contains("expected soft, cuda or cuda:N") && status == Some(2), "{sentence}");
     assert_eq!(sentence.lines().count(), 1, "{sentence}");
     let (sentence, status) = said(&["--remote", "--workers", "2"]);
     assert!(sentence.contains("cannot be used with '--workers") && status == Some(2), "{sentence}");

@@ -1,5 +1,5 @@
 //! The list of the CUDA driver's functions, and what is generated from it: the table [`Api`], the names [`Function`],
-//! and, in other modules and crates through [`with_functions`](crate::with_functions), everything else that needs one
+//! and, in other modules and crates through [`with_functions`](crate::with_functions!), everything else that needs one
 //! entry per function.
 //!
 //! A symbol is spelled with its version. Where a library lacks one (`cuCtxCreate_v4` came with CUDA 12.5), the table's
