@@ -51,8 +51,11 @@ mod error;
 mod exec;
 #[cfg(feature = "interpreter")]
 mod fault;
+#[cfg(feature = "interpreter")]
 mod image;
+#[cfg(feature = "interpreter")]
 mod ir;
+#[cfg(feature = "interpreter")]
 mod lower;
 #[cfg(feature = "interpreter")]
 mod memory;
@@ -61,8 +64,13 @@ pub mod syntax;
 #[cfg(feature = "interpreter")]
 pub use bounds::{Access, Extent, Pointer};
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "interpreter")]
 pub use exec::{Block, Grid, Launch, Progress, Slice};
+#[cfg(feature = "interpreter")]
 pub use fault::{Fault, FaultKind};
+#[cfg(feature = "interpreter")]
 pub use image::{GlobalVariable, Image, LinkError, Program, Unit};
+#[cfg(feature = "interpreter")]
 pub use ir::{Kernel, KernelParameter};
+#[cfg(feature = "interpreter")]
 pub use memory::{LANES, Memory, OutOfBounds, Width};
