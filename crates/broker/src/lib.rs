@@ -50,6 +50,8 @@
 //! - One scrubber writes at a time: the next starts when the last process has ended, whichever broker started it.
 //! - A forked child of a tenant can use nothing that it inherits.
 
+#![warn(missing_docs)]
+
 mod client;
 mod daemon;
 pub mod fdstore;

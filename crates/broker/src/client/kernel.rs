@@ -27,10 +27,12 @@ pub struct Kernel {
 }
 
 impl Module {
+    /// Returns its id at the broker.
     pub fn id(&self) -> Id {
         self.id
     }
 
+    /// The name under which it was published.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -40,10 +42,12 @@ impl Module {
         &self.hash
     }
 
+    /// The length of its text.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    /// Its kernels, and what they take.
     pub fn kernels(&self) -> &[Signature] {
         &self.kernels
     }
@@ -87,6 +91,7 @@ impl Kernel {
         Self { module_id: Id(1), module: module.into(), index: 0, signature }
     }
 
+    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.signature.name
     }
@@ -96,6 +101,7 @@ impl Kernel {
         &self.module
     }
 
+    /// What it takes.
     pub fn parameters(&self) -> &[Parameter] {
         &self.signature.parameters
     }
@@ -112,11 +118,15 @@ impl Kernel {
 /// A module as the broker lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModule {
+    /// Its name.
     pub name: String,
+    /// The length of its text.
     pub bytes: u64,
+    /// The user that put it there.
     pub user: u32,
     /// SHA-256 of the text, in hexadecimal.
     pub hash: String,
+    /// How long ago, in seconds.
     pub age_s: u64,
 }
 

@@ -12,6 +12,8 @@ use crate::protocol::call_codec::Argument;
 use crate::protocol::types::Id;
 
 /// Why an operation of [`Gpu`](crate::Gpu) failed.
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(thiserror::Error)]
 pub enum GpuError {
     #[error(transparent)]
@@ -42,14 +44,17 @@ impl From<freehold::Error> for GpuError {
     }
 }
 
+/// The result of an operation of [`Gpu`].
 pub type GpuResult<T> = std::result::Result<T, GpuError>;
 
 /// Where memory lies and kernels run. A backend identifies memory and modules by ids of its own, and executes work in
 /// the order in which it is submitted.
 pub trait GpuBackend: Debug + Send + Sync {
+    /// Allocates memory and returns its id.
     fn alloc(&self, bytes: u64) -> GpuResult<Id>;
     /// Frees memory, after the work that was submitted with it.
     fn free(&self, memory: Id);
+    /// Copies from the host, after the work before it.
     fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()>;
     /// Waits for the work before it.
     fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()>;

@@ -24,14 +24,18 @@ pub struct Id(pub u64);
 /// What a lease allows its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// Read.
     Read,
+    /// Read and write.
     Write,
 }
 
 /// Device memory or host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemoryKind {
+    /// Memory of the device.
     Device,
+    /// Memory of the host.
     Host,
 }
 
@@ -40,7 +44,9 @@ pub enum MemoryKind {
 pub enum QuotaChange {
     /// No change: the quota is only read.
     Keep,
+    /// It becomes this.
     Set {
+        /// The quota.
         bytes: u64,
     },
     /// Remove the quota, so that the default applies.

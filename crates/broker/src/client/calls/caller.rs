@@ -20,8 +20,11 @@ use crate::protocol::types::{Fence, Id};
 /// The launch of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
+    /// The kernel.
     pub kernel: &'a Kernel,
+    /// Its blocks and threads.
     pub grid: Grid,
+    /// What it is given, in the order of its parameters.
     pub arguments: &'a [Argument<'a>],
     /// The stream at the worker, from 0 to 15. Calls of one stream are executed one after the other.
     pub stream: u32,
@@ -240,6 +243,7 @@ impl Caller {
 
 /// A submitted call. Dropping it does not cancel it, nor does the end of the process; but then its failure is not
 /// reported.
+#[must_use = "a call that is dropped goes on, but its errors are lost"]
 #[derive(Debug)]
 pub struct Call {
     channel: Arc<Channel>,

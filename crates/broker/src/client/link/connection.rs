@@ -39,10 +39,15 @@ pub enum SpinPolicy {
 /// A lease as the broker granted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
+    /// The lease.
     pub lease: Id,
+    /// The segment that it lies in.
     pub segment: Id,
+    /// Where it begins there, in bytes.
     pub offset: u64,
+    /// How long it is.
     pub bytes: u64,
+    /// What its holder may do.
     pub access: Access,
     /// The fence that must be complete before it is used.
     pub fence: Fence,
@@ -65,6 +70,7 @@ impl TryFrom<Reply> for Granted {
 /// A lease that another tenant gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
+    /// The lease.
     pub granted: Granted,
     /// The tenant that gave it.
     pub from: Id,
@@ -73,7 +79,9 @@ pub struct Given {
 /// An answer over the socket: a reply, its text and its descriptors.
 #[derive(Debug)]
 pub struct Answer {
+    /// The reply.
     pub reply: Reply,
+    /// Its text; empty for most.
     pub text: String,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
@@ -109,6 +117,7 @@ pub struct Link {
     pub(super) tenant: Id,
     pub(super) device: u128,
     pub(super) number: u32,
+    /// How long it polls the ring for a reply before it sleeps.
     pub spin_policy: SpinPolicy,
     pub(super) spin: SpinWait,
     /// A forked child inherits the ring and the socket, and must not use them.

@@ -10,6 +10,8 @@ use crate::os::socket_path;
 use crate::protocol::request_error::RequestError;
 
 /// Why a request failed.
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
