@@ -44,7 +44,7 @@ impl From<freehold::Error> for GpuError {
     }
 }
 
-/// The result of an operation of [`Gpu`].
+/// The result of an operation of [`Gpu`](crate::Gpu).
 pub type GpuResult<T> = std::result::Result<T, GpuError>;
 
 /// Where memory lies and kernels run. A backend identifies memory and modules by ids of its own, and executes work in
