@@ -4,7 +4,7 @@
 //! A cache belongs to its thread. A thread that needs another's cached blocks revokes it (`biased_lock`).
 
 use std::cell::{Cell, RefCell};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -432,26 +432,27 @@ thread_local! {
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A cache that was found by its key, or null with the key of no stream.
+/// A cache that was found by its key. An empty slot has the key of no stream and a dangling pointer: it is never null, so
+/// that a lookup compares the key and nothing else.
 #[repr(align(32))]
 struct CacheSlot {
     key: Cell<CacheKey>,
-    cache: Cell<*const ThreadCache>,
+    cache: Cell<NonNull<ThreadCache>>,
 }
 
 impl CacheSlot {
     const fn empty() -> Self {
-        Self { key: Cell::new(CacheKey::none()), cache: Cell::new(ptr::null()) }
+        Self { key: Cell::new(CacheKey::none()), cache: Cell::new(NonNull::dangling()) }
     }
 
     fn set(&self, key: CacheKey, cache: &ThreadCache) {
         self.key.set(key);
-        self.cache.set(cache);
+        self.cache.set(NonNull::from(cache));
     }
 
     fn clear(&self) {
         self.key.set(CacheKey::none());
-        self.cache.set(ptr::null());
+        self.cache.set(NonNull::dangling());
     }
 }
 
@@ -487,7 +488,7 @@ fn lookup<R>(key: CacheKey, act: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
     let slot = slots.map(|slots| &slots[key.slot()]).filter(|slot| slot.key.get() == key);
     // SAFETY: a slot with a stream's key has a cache that is in the list of the same thread, which keeps it, until it
     // is taken from both.
-    let cache = slot.map(|slot| unsafe { &*slot.cache.get() });
+    let cache = slot.map(|slot| unsafe { slot.cache.get().as_ref() });
     // Called in one place, so that it is inlined into the caller.
     act(cache)
 }
