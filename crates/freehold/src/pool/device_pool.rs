@@ -165,7 +165,7 @@ impl Pool {
     ) -> Option<bool> {
         thread_cache::try_with(key, |entered| {
             let cache = entered.cache;
-            let meta = cache.table.metas.at(meta);
+            let meta = entered.table.metas.at(meta);
             let state = meta.held_by(generation)?;
             if meta.stream() != cache.stream || !entered.try_free(meta, state) {
                 return None;
@@ -225,7 +225,7 @@ impl Pool {
     pub(crate) fn try_free_cached(key: CacheKey, address: u64) -> bool {
         thread_cache::try_with(key, |entered| {
             let cache = entered.cache;
-            let meta = cache.table.meta_at(address)?;
+            let meta = entered.table.meta_at(address)?;
             let state = meta.owned_at(address)?;
             (meta.stream() == cache.stream && entered.try_free(meta, state)).then_some(())
         })
@@ -237,7 +237,7 @@ impl Pool {
     pub(crate) fn try_free_local(key: CacheKey, address: u64) -> bool {
         let put = thread_cache::with(key, |entered| {
             let cache = entered.cache;
-            let meta = cache.table.meta_at(address)?;
+            let meta = entered.table.meta_at(address)?;
             let state = meta.owned_at(address)?;
             let is_here = meta.stream() == cache.stream && meta.disown_from(state);
             is_here.then(|| entered.free(meta))

@@ -70,6 +70,8 @@ struct Magazines {
 /// The exclusive access of the cache's thread.
 pub(crate) struct CacheGuard<'a> {
     pub(crate) cache: &'a ThreadCache,
+    /// The cache's table, loaded once: the compiler would load it again after the lock was entered.
+    pub(crate) table: &'a BlockTable,
     guard: biased_lock::BiasedGuard<'a, Magazines>,
 }
 
@@ -98,19 +100,21 @@ impl ThreadCache {
     /// may be held for ever. Only for the cache's thread, which must not be inside already.
     #[inline]
     fn try_enter(&self) -> Option<CacheGuard<'_>> {
-        if !self.table.fork_guard.is_well() {
+        let table = &*self.table;
+        if !table.fork_guard.is_well() {
             return None;
         }
-        Some(CacheGuard { cache: self, guard: self.magazines.try_enter()? })
+        Some(CacheGuard { cache: self, table, guard: self.magazines.try_enter()? })
     }
 
     /// Like [`try_enter`](Self::try_enter), but waits for a revoker. Returns `None` if the cache is closed; the caller
     /// looks for another.
     fn enter(&self) -> Option<CacheGuard<'_>> {
-        if !self.table.fork_guard.is_well() {
+        let table = &*self.table;
+        if !table.fork_guard.is_well() {
             return None;
         }
-        Some(CacheGuard { cache: self, guard: self.magazines.enter().ok()? })
+        Some(CacheGuard { cache: self, table, guard: self.magazines.enter().ok()? })
     }
 
     /// Returns a free block to its heap.
@@ -207,24 +211,24 @@ impl<'a> CacheGuard<'a> {
     /// Takes a block of a class.
     #[inline]
     fn pop_small(&mut self, class: SizeClass) -> Option<&'a BlockMeta> {
-        let cache = self.cache;
+        let table = self.table;
         let locked = self.magazines();
         let last = locked.counts[class.index()].checked_sub(1)?;
         locked.counts[class.index()] = last;
-        Some(cache.table.metas.at(locked.small[class.index()][usize::from(last) % MAGAZINE_MAX]))
+        Some(table.metas.at(locked.small[class.index()][usize::from(last) % MAGAZINE_MAX]))
     }
 
     /// Takes a block of exactly the length that a request needs.
     #[inline]
     fn pop_large(&mut self, bytes: u64) -> Option<&'a BlockMeta> {
-        let cache = self.cache;
+        let table = self.table;
         let locked = self.magazines();
         let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
         let index = locked.large_granules.iter().position(|&length| length == granules)?;
         locked.large_granules[index] = 0;
         // The next one goes into the free entry.
         locked.next_large = index;
-        Some(cache.table.metas.at(locked.large[index]))
+        Some(table.metas.at(locked.large[index]))
     }
 
     /// Takes a block from its owner and caches it, if its state is still `state` and there is space. Returns whether it
