@@ -80,8 +80,8 @@ pub unsafe extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, 
     if !IN_MAGAZINES.contains(&bytes) {
         return otherwise(bytes, ordinal, stream);
     }
-    match Pool::try_alloc_cached(CacheKey::foreign(ordinal, stream.0 as u64), bytes) {
-        Some(taken) => taken.base,
+    match Pool::try_alloc_cached(CacheKey::foreign(ordinal, stream.0 as u64), bytes, BlockMeta::base) {
+        Some(base) => base,
         None => alloc_fetched(bytes, ordinal, stream, otherwise),
     }
 }

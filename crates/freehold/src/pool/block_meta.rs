@@ -247,15 +247,17 @@ impl BlockMeta {
         self.state.store(owned, Ordering::Release);
     }
 
-    /// Like [`own`](Self::own), for an owner without a name that says where it allocates.
+    /// Like [`own`](Self::own), for an owner without a name that says where it allocates. Returns the generation of the
+    /// ownership.
     #[inline]
-    pub(crate) fn hold(&self, bytes: u64, allocated_at: &'static Location<'static>) {
+    pub(crate) fn hold(&self, bytes: u64, allocated_at: &'static Location<'static>) -> u64 {
         let state = StateWord(self.state.load(Ordering::Relaxed));
         fence(Ordering::Release);
         self.bytes.store(bytes, Ordering::Relaxed);
         self.describe(allocated_at, 0);
         let owned = (state.with(BlockState::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
         self.state.store(owned, Ordering::Release);
+        StateWord(owned).generation()
     }
 
     #[inline]

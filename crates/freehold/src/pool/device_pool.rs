@@ -133,10 +133,10 @@ impl Pool {
         CacheKey::own(self.table.number, stream_state.id.0)
     }
 
-    /// Allocates from this thread's magazines: the warm path. It makes no calls.
+    /// Allocates from this thread's magazines, and returns what `of` reads of the block: the warm path. It makes no calls.
     #[inline(always)]
-    pub(crate) fn try_alloc_cached(key: CacheKey, bytes: u64) -> Option<Allocated> {
-        thread_cache::try_with(key, |entered| entered.alloc(bytes, |meta| meta.own(bytes)).map(Allocated::of))
+    pub(crate) fn try_alloc_cached<R>(key: CacheKey, bytes: u64, of: impl FnOnce(&BlockMeta) -> R) -> Option<R> {
+        thread_cache::try_with(key, |entered| entered.alloc(bytes, |meta| meta.own(bytes)).map(of))
     }
 
     /// Like [`try_alloc_cached`](Self::try_alloc_cached), for an owner without a name that says where it allocates.
@@ -147,8 +147,10 @@ impl Pool {
         at: &'static Location<'static>,
     ) -> Option<CachedBlock> {
         thread_cache::try_with(key, |entered| {
-            let held = entered.alloc(bytes, |meta| meta.hold(bytes, at)).map(CachedBlock::of)?;
-            Some(CachedBlock { has_stream_ref: entered.take_stream_ref(), ..held })
+            let mut generation = 0;
+            let meta = entered.alloc(bytes, |meta| generation = meta.hold(bytes, at))?;
+            let has_stream_ref = entered.take_stream_ref();
+            Some(CachedBlock { meta: meta.number(), base: meta.base(), generation, seq: meta.seq(), has_stream_ref })
         })
     }
 
@@ -178,7 +180,7 @@ impl Pool {
 
     /// Allocates from this thread's magazines, or from the stream's heap. Calls no driver.
     pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64) -> Option<Allocated> {
-        Self::try_alloc_cached(key, bytes).or_else(|| Self::refill(key, bytes))
+        Self::try_alloc_cached(key, bytes, Allocated::of).or_else(|| Self::refill(key, bytes))
     }
 
     /// Allocates from the stream's heap. Calls no driver.
