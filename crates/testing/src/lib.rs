@@ -13,6 +13,7 @@
 //! - `effort`: [`Effort`], [`at_effort`], [`seed`], [`seeds`], [`HANG_TIMEOUT`], and [`report_covered`], whose counts `soak`
 //!   adds up.
 //! - [`child`]: a test binary that starts itself again for one test, in a process that the test may ruin.
+//! - `process`: [`wait_stopped`], after `SIGSTOP`.
 //! - [`misuse`]: programs that must not compile, with the error that each must get.
 //! - `source`: which bytes of a Rust file are code, for the two below.
 //! - `imports`: the test that the modules of a crate import each other only downward, layer by layer.
@@ -31,10 +32,12 @@ mod effort;
 #[cfg(test)]
 mod imports;
 pub mod misuse;
+mod process;
 mod random;
 #[cfg(test)]
 mod source;
 
 pub use child::command_for_test;
 pub use effort::{Effort, HANG_TIMEOUT, at_effort, env_seed, print_seed, report_covered, seed, seeds};
+pub use process::wait_stopped;
 pub use random::Random;
