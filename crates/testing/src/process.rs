@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::HANG_TIMEOUT;
 
-/// Waits until all threads of a process are stopped. `SIGSTOP` alone does not wait: a thread that runs on another
+/// Waits until all threads of a process are stopped, or the process has ended. `SIGSTOP` alone does not wait: a thread that runs on another
 /// processor, or that is inside a system call, goes on for a while.
 ///
 /// # Panics
-/// If the process does not exist, or is not stopped after [`HANG_TIMEOUT`].
+/// If it still runs after [`HANG_TIMEOUT`].
 pub fn wait_stopped(process: u32) {
     let begun = Instant::now();
     while !is_stopped(process) {
@@ -19,17 +19,16 @@ pub fn wait_stopped(process: u32) {
 }
 
 fn is_stopped(process: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
-    let threads = threads.unwrap_or_else(|error| panic!("process {process}: {error}"));
+    // A process or a thread without a file has ended.
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return true };
     let files: Vec<PathBuf> = threads.flatten().map(|thread| thread.path().join("stat")).collect();
-    // A thread that has ended meanwhile does nothing any more.
     files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).all(|stat| is_stopped_state(&stat))
 }
 
-/// Whether a line of `/proc/PID/stat` says that the thread is stopped. The state follows the name, which may contain
-/// parentheses.
+/// Whether a line of `/proc/PID/stat` says that the thread is stopped, or has ended and was not waited for. The state
+/// follows the name, which may contain parentheses.
 fn is_stopped_state(stat: &str) -> bool {
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 'Z', 'X']))
 }
 
 #[cfg(test)]
@@ -50,5 +49,6 @@ mod tests {
         assert!(!is_stopped(std::process::id()), "this process runs");
         child.kill().unwrap();
         child.wait().unwrap();
+        wait_stopped(child.id());
     }
 }

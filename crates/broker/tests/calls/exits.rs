@@ -5,7 +5,7 @@ use std::path::Path;
 use freehold::Grid;
 use freehold_broker::{Access, Broker, Caller, Launch, Lease, Policy};
 use freehold_testing::at_effort;
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::process::{Signal, getpid, kill_process};
 
 use super::{Tenant, said, stepped};
 use crate::harness::{self, Harness};
@@ -26,11 +26,6 @@ pub(crate) fn act(socket: &Path, task: &str, way: u64) -> Option<Outcome> {
     })
 }
 
-fn signal(process: u32, signal: Signal) {
-    kill_process(Pid::from_raw(process.cast_signed()).expect("a process has a number"), signal)
-        .expect("the signal is permitted");
-}
-
 pub(crate) fn what_was_called_is_carried_out_however_its_process_goes(harness: &Harness) {
     for way in 0..3 {
         said(harness, "call-make");
@@ -39,7 +34,7 @@ pub(crate) fn what_was_called_is_carried_out_however_its_process_goes(harness: &
         let [worker] = harness.processes("worker")[..] else { panic!("the tenant still has a worker") };
         let mut link = harness.link();
         assert!(harness::stats(&mut link).leases > 0, "no memory is reused before the calls are executed");
-        signal(worker, Signal::CONT);
+        harness::resume(worker);
         harness::until("the worker is gone", || harness.processes("worker").is_empty().then_some(()));
         harness::until("the tenant is gone", || {
             let stats = harness::stats(&mut link);
@@ -111,7 +106,7 @@ fn make(socket: &Path) -> Outcome {
 fn go(socket: &Path, way: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut lease: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Write)?;
-    harness::processes(socket, "worker").into_iter().for_each(|worker| signal(worker, Signal::STOP));
+    harness::processes(socket, "worker").into_iter().for_each(harness::stop);
     let kernel = super::vouched(&tenant.module, "step")?;
     let outside = [lease.argument_mut(1 << 20), 1_u32.into(), 100_u32.into()];
     for _ in 0..REFUSED {

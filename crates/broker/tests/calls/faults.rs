@@ -9,7 +9,7 @@ use freehold_testing::at_effort;
 
 use super::suspects::at_once;
 use super::{Tenant, far, said, stepped};
-use crate::harness::{Harness, SHORT_LAUNCH};
+use crate::harness::{self, Harness, SHORT_LAUNCH};
 use crate::leases::Outcome;
 
 pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
@@ -99,8 +99,7 @@ pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(_: &Harness) {
     let first = caller.call(&launch).unwrap();
     first.wait().unwrap();
     let [worker] = harness.processes("worker")[..] else { panic!("there is one worker") };
-    let process = rustix::process::Pid::from_raw(worker.cast_signed()).unwrap();
-    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+    harness::stop(worker);
     let error = caller.call(&launch).unwrap().wait().unwrap_err();
     assert_eq!(error.to_string(), "the worker of empty of test/kernels was ended from outside; it was not executed");
     assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Connection, Executed::No));

@@ -7,7 +7,6 @@ use std::time::Duration;
 use freehold::{Grid, SharedSemaphores};
 use freehold_broker::{Argument, Broker, Call, CallError, Caller, Executed, Launch, Lease, Module};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::{TEXT, Tenant, far, goes_on, said, stepped, succeeds_in_time};
 use crate::harness::{self, Harness};
@@ -56,10 +55,9 @@ pub(super) fn at_once<T>(
     put: impl FnOnce() -> Result<T, CallError>,
 ) -> Result<T, Box<dyn std::error::Error>> {
     let [worker] = harness::processes(socket, "worker")[..] else { panic!("there is one worker") };
-    let worker = Pid::from_raw(worker.cast_signed()).ok_or("a process has a number")?;
-    kill_process(worker, Signal::STOP)?;
+    harness::stop(worker);
     let calls = put();
-    kill_process(worker, Signal::CONT)?;
+    harness::resume(worker);
     Ok(calls?)
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use freehold_broker::wire::{BrokerStats, Reply, Request};
 use freehold_broker::{BrokerLimits, Config, Link};
 use freehold_testing::HANG_TIMEOUT;
+use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) use freehold_testing::Random;
 
@@ -263,9 +264,23 @@ pub(crate) fn kill_role(socket: &Path, part: &str) {
 }
 
 pub(crate) fn kill(process: u32) {
-    let process = rustix::process::Pid::from_raw(process.cast_signed()).expect("a process has a number");
     // It may be gone already.
-    let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    let _ = kill_process(pid(process), Signal::KILL);
+}
+
+/// Stops a process. Returns when all of its threads are stopped.
+pub(crate) fn stop(process: u32) {
+    kill_process(pid(process), Signal::STOP).expect("the signal is permitted");
+    freehold_testing::wait_stopped(process);
+}
+
+/// Lets a stopped process go on.
+pub(crate) fn resume(process: u32) {
+    kill_process(pid(process), Signal::CONT).expect("the signal is permitted");
+}
+
+fn pid(process: u32) -> Pid {
+    Pid::from_raw(process.cast_signed()).expect("a process has a number")
 }
 
 /// Polls until there is a value.

@@ -10,7 +10,7 @@ use freehold_broker::{Access, CallError, Caller, Launch, Link, LinkError, Name};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use crate::harness::{Harness, stats, until};
+use crate::harness::{self, Harness, stats, until};
 use crate::raw::{Raw, bytes_of, dial, hear, message, say};
 
 /// A user and a group id that are not in use.
@@ -31,7 +31,9 @@ struct Stopped<'a>(&'a Harness, &'static str);
 
 impl<'a> Stopped<'a> {
     fn new(harness: &'a Harness, part: &'static str) -> Self {
-        signal(harness, part, Signal::STOP);
+        let processes = harness.processes(part);
+        assert!(!processes.is_empty(), "the {part} is running");
+        processes.into_iter().for_each(harness::stop);
         Self(harness, part)
     }
 }

@@ -3,9 +3,8 @@
 //! error.
 
 use freehold_broker::wire::BrokerStats;
-use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Harness, stats, until};
+use crate::harness::{self, Harness, stats, until};
 use crate::raw::{Raw, message};
 
 const RESERVE: u64 = 2;
@@ -17,15 +16,9 @@ const NO_LEASE: u16 = 204;
 /// Kills the broker. It is stopped when `before` is called.
 fn kill_behind(harness: &Harness, before: impl FnOnce()) {
     let broker = harness.processes("broker")[0];
-    let pid = Pid::from_raw(broker.cast_signed()).expect("a process has a number");
-    kill_process(pid, Signal::STOP).expect("the signal is permitted");
-    until("the broker is stopped", || {
-        let stat = std::fs::read_to_string(format!("/proc/{broker}/stat")).expect("/proc has the broker");
-        let state = stat.rsplit(')').next().expect("the line has a state").trim_start();
-        state.starts_with('T').then_some(())
-    });
+    harness::stop(broker);
     before();
-    kill_process(pid, Signal::KILL).expect("the signal is permitted");
+    harness::kill(broker);
 }
 
 fn next_reply(raw: &Raw) -> [u64; 8] {
