@@ -36,8 +36,8 @@ use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
     // The caller's errors.
-    /// A block of zero bytes was requested.
-    #[error("a block has at least one byte, and none was asked for")]
+    /// Memory of zero bytes, where there must be some.
+    #[error("zero bytes: expected at least one")]
     NothingAsked,
     /// The length in bytes overflows 64 bits.
     #[error("{elements} elements of {element_bytes} bytes overflow a 64-bit length")]
@@ -63,7 +63,7 @@ pub enum Error {
     #[error(transparent)]
     NotEntered(#[from] NotEntered),
     /// A view would extend beyond the block.
-    #[error("elements {start}..{end} are outside a block of {elements}")]
+    #[error("range {start}..{end} is outside a block of {elements} {}", plural(*.elements, "element"))]
     OutsideOfBlock {
         /// The first element requested.
         start: usize,
@@ -172,9 +172,9 @@ pub enum Error {
         /// The first address.
         address: u64,
     },
-    /// A launch without threads.
-    #[error("a launch has at least one block of at least one thread")]
-    EmptyGrid,
+    /// A launch with blocks of no threads. A launch of no blocks is not an error: it does nothing.
+    #[error("0 threads per block: expected at least one")]
+    NoThreads,
     /// A write to memory that was imported read-only.
     #[error("the import at {base:#x} is read-only: import it with `Permission::ReadWrite` to write")]
     ReadOnly {

@@ -34,7 +34,7 @@ fn zero_or_negative_sizes_are_rejected() {
     let fixture = Fixture::new();
     assert!(freehold_alloc(0, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NothingAsked as i32);
-    assert_eq!(last_error(), "a block has at least one byte, and none was asked for");
+    assert_eq!(last_error(), "zero bytes: expected at least one");
     assert!(freehold_alloc(-5, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NothingAsked as i32);
     assert_eq!(last_error(), "-5 bytes were requested: a block has at least one");

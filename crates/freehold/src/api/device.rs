@@ -228,7 +228,7 @@ impl Device {
     }
 
     /// Releases a block by its address, for foreign code: one that [`Block::into_address`] leaked. Can be called on any
-    /// thread, whatever context is current there.
+    /// thread, whatever context is current there. Address 0, that of an empty block, is ignored.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -245,6 +245,9 @@ impl Device {
     /// [`Error::WrongRelease`], which explains the mistake; the block at the address is unchanged.
     #[track_caller]
     pub fn release(&self, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
         let mut raw = by_address::take_by_address(self.inner(), address)?;
         match raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
