@@ -97,7 +97,7 @@ fn code_of(error: &Error) -> FreeholdError {
     match error {
         Error::NothingAsked => FreeholdError::NothingAsked,
         Error::OutOfMemory { .. } | Error::Short { .. } | Error::TooManyBlocks { .. } => FreeholdError::OutOfMemory,
-        Error::WrongRelease(wrong) => match wrong {
+        Error::WrongRelease(wrong) | Error::WrongUse(wrong) => match wrong {
             WrongRelease::Interior { .. } => FreeholdError::Interior,
             WrongRelease::AlreadyReleased { .. } | WrongRelease::ContextDestroyed { .. } => {
                 FreeholdError::AlreadyReleased
@@ -142,18 +142,36 @@ impl fmt::Display for Failure {
 fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error) -> fmt::Result {
     match error {
         Error::Short { wanted_bytes } => write_out_of_memory(f, device, *wanted_bytes),
-        // A C caller has no line of Rust that the text could name.
-        Error::WrongRelease(WrongRelease::Interior { of, offset_bytes }) => {
-            let (bytes, base) = (of.bytes, of.base);
-            write!(f, "{offset_bytes} bytes into {bytes} bytes at {base:#x}: release the block by its first address")
+        Error::WrongRelease(wrong) => {
+            let advice = ["release the block by its first address", "release a block once"];
+            write_wrong(f, error, wrong, advice)
         }
-        Error::WrongRelease(WrongRelease::AlreadyReleased { base, bytes, offset_bytes, .. }) => {
+        Error::WrongUse(wrong) => {
+            let advice = ["pass the block's first address", "use a block before it is released"];
+            write_wrong(f, error, wrong, advice)
+        }
+        error => write!(f, "{error}"),
+    }
+}
+
+/// Writes what is wrong with an address, without lines of code: a C caller has no line of Rust that the text could name.
+fn write_wrong(
+    f: &mut fmt::Formatter<'_>,
+    error: &Error,
+    wrong: &WrongRelease,
+    [interior, released]: [&str; 2],
+) -> fmt::Result {
+    match wrong {
+        WrongRelease::Interior { of, offset_bytes } => {
+            write!(f, "{offset_bytes} bytes into {} bytes at {:#x}: {interior}", of.bytes, of.base)
+        }
+        WrongRelease::AlreadyReleased { base, bytes, offset_bytes, .. } => {
             if *offset_bytes > 0 {
                 write!(f, "{offset_bytes} bytes into a block that is gone: ")?;
             }
-            write!(f, "{bytes} bytes at {base:#x} are already released: release a block once")
+            write!(f, "{bytes} bytes at {base:#x} are already released: {released}")
         }
-        error => write!(f, "{error}"),
+        _ => write!(f, "{error}"),
     }
 }
 

@@ -15,7 +15,7 @@ use self::fault::Fault;
 use self::open_error::OpenError;
 use self::shortage::Shortage;
 use crate::base::signature::{Kind, Parameter};
-use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
+use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease, WrongUse};
 
 /// Why an operation failed. What it was called on is unchanged.
 ///
@@ -50,6 +50,9 @@ pub enum Error {
     /// An address cannot be released; the error explains why.
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
+    /// An address cannot be used; the error explains why.
+    #[error("{}", WrongUse(.0))]
+    WrongUse(WrongRelease),
     /// The stream is being captured: it accepts no work of the library, and cannot be retired.
     #[error("the stream is being captured: end the capture first")]
     StreamCaptured,
@@ -461,6 +464,16 @@ pub struct CloseError<T> {
     pub value: T,
     /// Why.
     pub error: Error,
+}
+
+impl Error {
+    /// Returns the error of a call that uses a block instead of releasing it.
+    pub(crate) fn into_use(self) -> Self {
+        match self {
+            Self::WrongRelease(wrong) => Self::WrongUse(wrong),
+            error => error,
+        }
+    }
 }
 
 impl<T> CloseError<T> {

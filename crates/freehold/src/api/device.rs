@@ -274,12 +274,15 @@ impl Device {
 
     /// Records that foreign code submitted work to `stream` that uses the block at an address: its memory is not reused
     /// before that work is complete.
+    ///
+    /// # Errors
+    /// [`Error::WrongUse`] if no block of foreign code begins at the address.
     pub fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
         self.inner().check()?;
         if !Arc::ptr_eq(&stream.inner.context.inner.device, self.inner()) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
-        by_address::note_use(self.inner(), address, &stream.inner)
+        by_address::note_use(self.inner(), address, &stream.inner).map_err(Error::into_use)
     }
 
     /// Records foreign memory in the ledger, with a name; the library does not release it.

@@ -106,6 +106,38 @@ pub enum WrongRelease {
     },
 }
 
+/// The same mistake in a call that uses a block by its address: the advice is another one.
+pub(crate) struct WrongUse<'a>(pub(crate) &'a WrongRelease);
+
+impl fmt::Display for WrongUse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            WrongRelease::Interior { of, offset_bytes } => {
+                write!(f, "{offset_bytes} bytes into {of}: pass the block's first address")
+            }
+            WrongRelease::AlreadyReleased { base, bytes, allocated_at, released_at, when, offset_bytes } => {
+                let span = Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at };
+                write!(
+                    f,
+                    "{span}already released{}{}: use a block before it is released",
+                    Place(*released_at),
+                    Moment(*when)
+                )
+            }
+            WrongRelease::NeverAllocated { address } => {
+                write!(f, "nothing was allocated at {address:#x}: expected the address of a block")
+            }
+            WrongRelease::Held { of } => {
+                write!(f, "{of}, are owned by a handle: pass the handle, or call `into_address` first")
+            }
+            WrongRelease::ForkedChild { address, process } => {
+                write!(f, "{address:#x} belongs to process {process}, which this process was forked from: use it there")
+            }
+            wrong => write!(f, "{wrong}"),
+        }
+    }
+}
+
 /// Prints the message, for a `main` that returns the error, and for `unwrap`.
 impl fmt::Debug for WrongRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
