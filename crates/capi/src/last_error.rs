@@ -1,8 +1,8 @@
 //! The last failed call of each thread: a code immediately, and a text when the caller asks for it.
 
 use std::any::Any;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 
 use crate::pools;
@@ -184,21 +184,27 @@ fn write_out_of_memory(f: &mut fmt::Formatter<'_>, device: Option<c_int>, wanted
     }
 }
 
-/// A thread's last failure, and its text once it was asked for.
+/// The longest text, with its NUL. The rest of a longer one is cut off.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// A thread's last failure, and whether its text is in the buffer.
 struct LastError {
     failure: Failure,
-    text: Option<CString>,
+    is_written: bool,
 }
 
 thread_local! {
     static LAST: RefCell<Option<LastError>> = const { RefCell::new(None) };
+    /// The text that the thread asked for last. It stays where it is until the thread ends, so a pointer to it never
+    /// dangles before.
+    static TEXT: OnceCell<Box<[Cell<u8>]>> = const { OnceCell::new() };
 }
 
 /// Stores a failure of this thread, and returns its code.
 #[cold]
 pub(crate) fn set(failure: Failure) -> FreeholdError {
     let code = failure.code();
-    replace(Some(LastError { failure, text: None }));
+    replace(Some(LastError { failure, is_written: false }));
     code
 }
 
@@ -218,17 +224,43 @@ pub(crate) fn last_code() -> FreeholdError {
     code.ok().flatten().unwrap_or(FreeholdError::None)
 }
 
-/// Returns the text of this thread's last failure, which is valid until the next one.
+/// Returns the text of this thread's last failure. It changes when this is called after another failure.
 pub(crate) fn last_text() -> *const c_char {
     const NOTHING: &CStr = c"";
     let text = LAST.try_with(|last| {
         let mut last = last.borrow_mut();
-        let LastError { failure, text } = last.as_mut()?;
-        let text = text.get_or_insert_with(|| {
-            let text = failure.to_string().replace('\0', " ");
-            CString::new(text).expect("the NULs were removed from the text")
-        });
-        Some(text.as_ptr())
+        let LastError { failure, is_written } = last.as_mut()?;
+        TEXT.try_with(|buffer| {
+            let buffer = buffer.get_or_init(|| vec![Cell::new(0); TEXT_BYTES_MAX].into_boxed_slice());
+            if !std::mem::replace(is_written, true) {
+                write_text(buffer, &failure.to_string());
+            }
+            buffer.as_ptr().cast()
+        })
+        .ok()
     });
     text.ok().flatten().unwrap_or(NOTHING.as_ptr())
+}
+
+/// Writes a text and a NUL to a buffer, as much as fits.
+fn write_text(buffer: &[Cell<u8>], text: &str) {
+    let end = text.floor_char_boundary(buffer.len() - 1);
+    let bytes = text[..end].bytes().map(|byte| if byte == 0 { b' ' } else { byte });
+    for (to, byte) in buffer.iter().zip(bytes.chain([0])) {
+        to.set(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_ends_in_a_nul() {
+        let buffer = vec![Cell::new(1); 8];
+        write_text(&buffer, "abcdef\u{e9}g");
+        assert_eq!(buffer.iter().map(Cell::get).collect::<Vec<_>>(), *b"abcdef\0\x01");
+        write_text(&buffer, "a\0b");
+        assert_eq!(buffer.iter().map(Cell::get).collect::<Vec<_>>(), *b"a b\0ef\0\x01");
+    }
 }

@@ -56,6 +56,24 @@ fn a_failure_stays_until_it_is_cleared() {
 }
 
 #[test]
+fn a_text_stays_where_it_is_when_other_calls_fail() {
+    let fixture = Fixture::new();
+    assert!(freehold_alloc(0, 0, handle(0)).is_null());
+    let first = freehold_last_error();
+    let text = || {
+        // SAFETY: the text ends in a NUL and lasts as long as this thread; it is copied before the next call.
+        unsafe { std::ffi::CStr::from_ptr(first) }.to_str().unwrap().to_owned()
+    };
+    assert!(freehold_alloc(-5, 0, handle(0)).is_null());
+    freehold_clear_error();
+    assert!(freehold_alloc(-6, 0, handle(0)).is_null());
+    assert_eq!(text(), "zero bytes: expected at least one");
+    assert_eq!(freehold_last_error(), first);
+    assert_eq!(text(), "-6 bytes were requested: a block has at least one");
+    drop(fixture);
+}
+
+#[test]
 fn null_is_freed_by_doing_nothing() {
     let fixture = Fixture::new();
     assert_eq!(freehold_try_free(ptr::null_mut(), 0, 0, handle(0)), NONE);
