@@ -328,7 +328,7 @@ pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -
 ///
 /// Returns a freehold_error. FREEHOLD_ERROR_NEVER_ALLOCATED means that there is no block, and `out` is unchanged.
 #[unsafe(no_mangle)]
-pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
+pub extern "C" fn freehold_owner_of(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
     to_code(|| {
         let out = out.ok_or(Failure::NullArgument { name: "out" })?;
         out.write(owner_of(ptr as u64)?);
@@ -336,8 +336,15 @@ pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUnini
     })
 }
 
-/// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. It is valid
-/// until this thread's next call. A successful call does not clear it.
+/// The former name of freehold_owner_of. The header declares it for C only: in C++ the structure has this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
+    freehold_owner_of(ptr, out)
+}
+
+/// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. The text is in a
+/// buffer of the thread, which lasts as long as the thread. The next call of this function overwrites it if another call
+/// has failed since. A successful call does not clear it.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_last_error() -> *const c_char {
     catch_unwind(last_error::last_text).unwrap_or(c"".as_ptr())

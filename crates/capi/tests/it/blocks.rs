@@ -22,7 +22,7 @@ fn free_error(block: *mut std::ffi::c_void, device: i32, stream: CUstream) -> i3
 
 fn owner(block: *const std::ffi::c_void) -> Result<FreeholdOwner, i32> {
     let mut out = MaybeUninit::uninit();
-    match freehold_owner(block, Some(&mut out)) {
+    match freehold_owner_of(block, Some(&mut out)) {
         // SAFETY: it was written, as the call succeeded.
         NONE => Ok(unsafe { out.assume_init() }),
         code => Err(code),

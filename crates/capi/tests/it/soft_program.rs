@@ -37,7 +37,7 @@ int main(void) {
     must(cuMemcpyDtoH(back, (CUdeviceptr)larger, sizeof back) == CUDA_SUCCESS, "cuMemcpyDtoH");
 
     struct freehold_owner owner;
-    must(freehold_owner((char *)larger + 7, &owner) == FREEHOLD_ERROR_NONE, "freehold_owner");
+    must(freehold_owner_of((char *)larger + 7, &owner) == FREEHOLD_ERROR_NONE, "freehold_owner_of");
     must(owner.base == larger && owner.is_live, "the owner is that of the block");
     printf("%s: %zu live\n", back, freehold_live_bytes(0));
     freehold_free(larger, 1 << 20, 0, stream);
@@ -181,7 +181,7 @@ fn the_library_exports_the_headers_functions_and_nothing_else() {
     let output = command.arg(built("libfreehold_capi.so")).output().expect("cannot start binutils");
     let text = String::from_utf8(output.stdout).unwrap();
     let header = include_str!("../../include/freehold.h");
-    assert_eq!(text.lines().count(), 27, "{text}");
+    assert_eq!(text.lines().count(), 28, "{text}");
     for name in text.lines() {
         assert!(header.contains(&format!("{name}(")), "{name}");
     }
