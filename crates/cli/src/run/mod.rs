@@ -33,6 +33,10 @@ enum RunError {
     Device(#[from] OpenError),
     #[error(transparent)]
     Place(#[from] LibraryDirError),
+    #[error(
+        "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
+    )]
+    OneOfSeveral(i32),
     #[error("failed to run {}: {source}", .program.display())]
     Program { program: OsString, source: io::Error },
 }
@@ -43,7 +47,7 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) => 2,
+            Self::Device(_) | Self::Place(_) | Self::OneOfSeveral(_) => 2,
         }
     }
 }
@@ -70,7 +74,8 @@ fn exec(arguments: &Arguments) -> RunError {
 /// Returns the environment variables that select the device. A GPU needs none, unless it is one of several.
 fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, RunError> {
     Ok(match open::target(selector)? {
-        Target::Soft => {
+        Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
+        Target::Soft { .. } => {
             let path = prepend_path(&library_dir::library()?, env::var_os(LIBRARY_PATH).as_deref());
             // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
             vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]

@@ -255,7 +255,7 @@ fn an_unknown_device_is_one_error() {
     let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
     let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
     std::fs::remove_dir_all(&folder).unwrap();
-    let expected = "error: unknown device \"foo\": expected soft, cuda, cuda:N, opencl or opencl:N\n";
+    let expected = "error: unknown device \"foo\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N\n";
     assert_eq!((text(&output.stderr), output.status.code()), (expected, Some(2)));
 }
 

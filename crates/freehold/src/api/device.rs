@@ -96,6 +96,17 @@ impl Device {
         self.inner().backend.uuid().map_err(|error| self.inner().failed(error))
     }
 
+    /// Whether this is the software device, not hardware.
+    ///
+    /// ```
+    /// let device = freehold::open::device(Some("soft"))?;
+    /// assert!(device.is_software()); // what something costs here says nothing about a GPU
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn is_software(&self) -> bool {
+        self.inner().backend.is_software()
+    }
+
     /// Whether the host can read and write blocks at their device addresses. Asks the driver once, about the memory of
     /// a block: a device may share addresses with the host and still not let it access device memory.
     pub fn is_host_visible(&self) -> Result<bool> {
