@@ -149,6 +149,27 @@ fn a_c_program_allocates_grows_asks_and_frees() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+/// Returns the first code block of a language in the documentation.
+fn documented<'a>(page: &'a str, language: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("```{language}\n")).expect("the page has such a block");
+    rest.split_once("```").expect("the block ends").0
+}
+
+#[test]
+fn the_documented_program_prints_what_the_documentation_says() {
+    let page = include_str!("../../../../docs/c.md");
+    let output = run("hello", documented(page, "c"), &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    // Addresses depend on what the process did before.
+    let without_address = |text: &str| {
+        let words = text.split_whitespace().map(|word| if word.starts_with("0x") { "ADDRESS" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(without_address(&said), without_address(documented(page, "text")));
+    assert_eq!(output.status.code(), Some(0));
+}
+
 #[test]
 fn a_kernel_of_a_c_program_that_leaves_its_block_is_reported() {
     let output = run("overrun", OVERRUN, &[("CUDA_LOG_FILE", "stderr")]);

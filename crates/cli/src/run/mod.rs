@@ -5,7 +5,8 @@ mod library_dir;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -22,8 +23,16 @@ pub(crate) struct Arguments {
     /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else the NVIDIA GPUs, else the software device]
     #[arg(long)]
     device: Option<String>,
+    /// Print the folder that has the software driver as libcuda.so and libcuda.so.1, for `cc -L`, and run nothing
+    #[arg(long, conflicts_with_all = ["device", "words"])]
+    print_libcuda: bool,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "PROGRAM",
+        required_unless_present = "print_libcuda",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     words: Vec<OsString>,
 }
 
@@ -37,6 +46,8 @@ enum RunError {
         "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
     )]
     OneOfSeveral(i32),
+    #[error("failed to print the folder: {0}")]
+    Print(io::Error),
     #[error("failed to run {}: {source}", .program.display())]
     Program { program: OsString, source: io::Error },
 }
@@ -48,15 +59,23 @@ impl RunError {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
             Self::Device(_) | Self::Place(_) | Self::OneOfSeveral(_) => 2,
+            Self::Print(_) => 1,
         }
     }
 }
 
-/// Returns only if the program could not be started.
+/// Returns if the program could not be started, or after printing the folder of the library.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let error = exec(arguments);
+    let outcome = if arguments.print_libcuda { print_libcuda() } else { Err(exec(arguments)) };
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
     eprintln!("error: {error}");
     ExitCode::from(error.status())
+}
+
+fn print_libcuda() -> Result<(), RunError> {
+    let folder = library_dir::library()?;
+    let mut out = io::stdout().lock();
+    out.write_all(folder.as_os_str().as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(RunError::Print)
 }
 
 fn exec(arguments: &Arguments) -> RunError {

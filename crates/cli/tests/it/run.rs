@@ -172,6 +172,18 @@ fn a_folder_creation_error_says_what_to_do() {
 }
 
 #[test]
+fn the_folder_of_the_library_is_printed_for_a_linker() {
+    let mut command = Command::new(binary());
+    command.env("XDG_CACHE_HOME", cache()).args(["run", "--print-libcuda"]).stdin(Stdio::null());
+    let folder = PathBuf::from(printed(&mut command).trim_end());
+    assert!(folder.join("libcuda.so").is_file() && folder.join("libcuda.so.1").is_file(), "{}", folder.display());
+    let mut command = Command::new(binary());
+    command.env("XDG_CACHE_HOME", cache()).args(["run", "--print-libcuda", "true"]).stdin(Stdio::null());
+    let output = output(&mut command);
+    assert_eq!((text(&output.stdout), output.status.code()), ("", Some(2)));
+}
+
+#[test]
 fn a_program_is_not_given_one_of_several_software_devices() {
     let mut command = Command::new(binary());
     command.env("XDG_CACHE_HOME", cache()).env("FREEHOLD_SOFT_DEVICES", "2").stdin(Stdio::null());
