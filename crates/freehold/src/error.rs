@@ -334,6 +334,9 @@ pub enum Error {
     /// The bytes are not an image of kernels.
     #[error("unknown image format: expected PTX, OpenCL C, SPIR-V, a cubin or a fat binary")]
     NotAnImage,
+    /// The text is not PTX.
+    #[error("not PTX: expected text that begins with .version, as written by `nvcc -ptx`")]
+    NotPtx,
     /// The device cannot load this kind of image.
     #[error("the device cannot load {kind}: load an image made for this device")]
     ImageNotTaken {
@@ -411,7 +414,7 @@ pub enum Error {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A file cannot be read or written.
-    #[error("{}: {kind}", .path.display())]
+    #[error("{}: {}", .path.display(), file_error(*.kind))]
     File {
         /// The file.
         path: PathBuf,
@@ -518,6 +521,15 @@ fn list(blocks: &[Owner]) -> String {
 
 fn names(names: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!("; it has {}", names.join(", ")) }
+}
+
+/// Names what is wrong with a file, as the system's tools do.
+fn file_error(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
+        kind => kind.to_string(),
+    }
 }
 
 fn below(log: &str) -> String {

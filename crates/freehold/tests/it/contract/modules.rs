@@ -108,7 +108,7 @@ fn a_module_that_is_closed_stays_until_its_launches_are_done_and_nobody_waits() 
 #[test]
 fn a_text_with_a_mistake_is_refused() {
     let rig = Rig::new();
-    let images = [Image::ptx("no ptx").unwrap(), Image::opencl("no opencl").unwrap()];
+    let images = [Image::ptx(".version 8.0 no ptx").unwrap(), Image::opencl("no opencl").unwrap()];
     let said = images.map(|image| match rig.device.module(&image).unwrap_err() {
         Error::ImageNotTaken { .. } => "not taken",
         Error::ImageRefused { .. } => "refused",
