@@ -230,7 +230,7 @@ fn a_budget_is_not_exceeded() {
     assert!(freehold_alloc(8 * MIB as isize, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::OutOfMemory as i32);
     let told = last_error();
-    assert!(told.starts_with("8.0 MiB requested, at most 4.0 MiB available: "), "{told}");
+    assert!(told.starts_with("out of memory: 8.0 MiB requested, at most 4.0 MiB available: "), "{told}");
     assert!(told.ends_with("; raise the pool's budget"), "{told}");
     assert!(freehold_reserved_bytes(0) <= before + 8 * MIB);
     assert_eq!(freehold_set_budget(0, usize::MAX), NONE);

@@ -372,7 +372,8 @@ impl Device {
         self.inner().trim(&self.primary.inner.state, keep_bytes)
     }
 
-    /// Limits the memory that the pool may have: requests beyond it fail. Memory that it has already stays.
+    /// Limits the memory that the pool may have: requests beyond it fail. Memory that it has already stays, and serves
+    /// requests, until [`trim`](Self::trim).
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -462,7 +463,7 @@ impl Device {
 ///
 /// let adopted = device.adopt(1 << 20, 4096, Adoption::Imported { process: 77 }, "shared")?;
 /// let error = device.release(1 << 20).expect_err("it is another process's");
-/// assert!(error.to_string().ends_with("is imported from process 77: close it instead"));
+/// assert!(error.to_string().ends_with("are imported from process 77: close the import instead"));
 /// # drop(adopted);
 /// # Ok::<(), freehold::Error>(())
 /// ```

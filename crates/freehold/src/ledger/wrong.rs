@@ -61,13 +61,13 @@ pub enum WrongRelease {
         address: u64,
     },
     /// Foreign memory that was recorded in the ledger.
-    #[error("{of} is foreign memory: release it where it was allocated")]
+    #[error("{of}, are foreign memory: release them where they were allocated")]
     Adopted {
         /// What lies there.
         of: Box<Owner>,
     },
     /// Memory of another process.
-    #[error("{of} is imported{}: close it instead", Origin(of.process))]
+    #[error("{of}, are imported{}: close the import instead", Origin(of.process))]
     Imported {
         /// What lies there.
         of: Box<Owner>,
@@ -91,7 +91,7 @@ pub enum WrongRelease {
         offset_bytes: u64,
     },
     /// The block is owned by a handle. Returned by callers that know of handles.
-    #[error("{of} is owned by a handle: drop the handle, or call `into_address` first")]
+    #[error("{of}, are owned by a handle: drop the handle, or call `into_address` first")]
     Held {
         /// The block.
         of: Box<Owner>,
