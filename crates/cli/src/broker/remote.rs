@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use freehold::Grid;
 use freehold_broker::wire::{MemoryKind, RequestError};
 use freehold_broker::{Access, Policy};
-use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, Token};
+use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, RemoteError, Token};
 use indicatif::ProgressBar;
 
 use super::call::CallArgument;
@@ -99,7 +99,7 @@ pub(super) fn put(remote: &Remote, name: &str, file: &File, bytes: u64, bar: &Pr
         Ok(())
     })?;
     bar.finish_and_clear();
-    remote.publish(name, block, Policy::Restore).map_err(|(_, failure)| failure.into())
+    Ok(remote.publish(name, block, Policy::Restore).map_err(RemoteError::from)?)
 }
 
 pub(super) fn lease(remote: &Remote, name: &str) -> Result<RemoteBlock, Failure> {

@@ -190,7 +190,7 @@ fn put_local(
     }
     stream.synchronize()?;
     bar.finish_and_clear();
-    broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error.into())
+    Ok(broker.publish(name.as_str(), lease, Policy::Restore).map_err(freehold_broker::Error::from)?)
 }
 
 fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
