@@ -47,8 +47,8 @@ pub(crate) struct QuotaArguments {
     /// Change the quota of published host memory instead of device memory
     #[arg(long, requires = "size")]
     host: bool,
-    /// The user's number [default: this user]
-    #[arg(long, value_parser = parse_user, value_name = "NUMBER")]
+    /// The user, by name or number [default: this user]
+    #[arg(long, value_parser = parse_user, value_name = "USER")]
     user: Option<u32>,
     #[command(flatten)]
     at: SocketOption,
@@ -245,7 +245,7 @@ pub(crate) fn quota(arguments: &QuotaArguments) -> ExitCode {
 }
 
 fn parse_user(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "expected a user's number, as printed by `id -u NAME`".to_owned())
+    socket_path::user_id(text).ok_or_else(|| format!("unknown user {text:?}: see `getent passwd`"))
 }
 
 /// Parses a size, or `none`.

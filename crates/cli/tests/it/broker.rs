@@ -193,6 +193,11 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
     assert_eq!(fixture.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
     assert_eq!(fixture.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
     assert_eq!(fixture.refused(&["quota", "8191", "--host"]), small("8191", "8KiB"));
+    assert_eq!(fixture.said(&["quota", "--user", "root"]).lines().next().unwrap().split(' ').nth(1), Some("0"));
+    let unknown =
+        "invalid value 'no-such-user' for '--user <USER>': unknown user \"no-such-user\": see `getent passwd`";
+    let refused = fixture.refused(&["quota", "--user", "no-such-user"]);
+    assert_eq!(refused, (format!("error: {unknown}; see `freehold quota --help`\n"), Some(2)));
 }
 
 #[test]
