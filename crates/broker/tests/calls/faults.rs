@@ -115,7 +115,7 @@ pub(crate) fn a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on(ha
     let error = caller.put_module("huge", &huge).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the user's quota is 268435456 bytes with 0 in use, 549755813888 requested: drop a name, or raise the quota with \
+        "huge: the user's quota is 256 MiB with 0 bytes in use, 512 GiB requested: drop a name, or raise the quota with \
          `freehold quota SIZE`"
     );
     caller.call(&Launch::new(&kernel, Grid::line(1, 1), &[])).unwrap().wait().unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use freehold_broker::wire::{MemoryKind, QuotaChange, Reply, Request};
+use freehold_broker::wire::{MemoryKind, QuotaChange, Reply, Request, RequestError};
 use freehold_broker::{Host, Link, LinkError, Name, socket_path};
 use serde::Serializer;
 
@@ -263,11 +263,8 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
     if let QuotaChange::Set { bytes } = change
         && bytes < memory.least_bytes()
     {
-        let least = memory.least_bytes() >> 10;
-        let sentence = format!(
-            "a quota of {bytes} bytes allows no allocation: expected {least}KiB or more, or none to remove the quota"
-        );
-        return Err(Failure::Wrong(sentence));
+        let error = RequestError::QuotaTooSmall { least_bytes: memory.least_bytes() };
+        return Err(Failure::Wrong(error.to_string()));
     }
     let mut link = arguments.at.connect()?;
     if change != QuotaChange::Keep {

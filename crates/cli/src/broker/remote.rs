@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use freehold::Grid;
 use freehold_broker::wire::{MemoryKind, RequestError};
-use freehold_broker::{Access, Policy};
+use freehold_broker::{Access, LinkError, Name, Policy};
 use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, RemoteError, Token};
 use indicatif::ProgressBar;
 
@@ -86,9 +86,9 @@ fn read_token(path: &Path) -> Result<String, Failure> {
 }
 
 /// Uploads a file, and publishes it under a name.
-pub(super) fn put(remote: &Remote, name: &str, file: &File, bytes: u64, bar: &ProgressBar) -> Result<(), Failure> {
-    match remote.find(name) {
-        Ok(_) => return Err(Failure::Broker(RequestError::NameTaken.into())),
+pub(super) fn put(remote: &Remote, name: &Name, file: &File, bytes: u64, bar: &ProgressBar) -> Result<(), Failure> {
+    match remote.find(name.as_str()) {
+        Ok(_) => return Err(LinkError::about(RequestError::NameTaken, name).into()),
         Err(failure) if failure.code == Code::NotFound => {}
         Err(failure) => return Err(failure.into()),
     }
@@ -99,7 +99,7 @@ pub(super) fn put(remote: &Remote, name: &str, file: &File, bytes: u64, bar: &Pr
         Ok(())
     })?;
     bar.finish_and_clear();
-    Ok(remote.publish(name, block, Policy::Restore).map_err(RemoteError::from)?)
+    Ok(remote.publish(name.as_str(), block, Policy::Restore).map_err(RemoteError::from)?)
 }
 
 pub(super) fn lease(remote: &Remote, name: &str) -> Result<RemoteBlock, Failure> {

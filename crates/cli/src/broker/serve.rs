@@ -116,7 +116,7 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
     };
     socket_path::prepare_dir(&config.socket, arguments.group).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::InvalidFilename => Failure::Wrong(error.to_string()),
-        _ => failed(error),
+        _ => Failure::Failed(format!("{}: {error}", config.socket.display())),
     })?;
     let DeviceInfo { description: device, total_bytes, uuid } =
         config.probe().map_err(|error| Failure::Wrong(error.to_string()))?;

@@ -116,7 +116,7 @@ fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), 
 fn expect_free(at: &SocketOption, name: &Name) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
         Ok(_) | Err(LinkError::Request { error: RequestError::WrongMemoryKind { .. }, .. }) => {
-            Err(Failure::Broker(RequestError::NameTaken.into()))
+            Err(LinkError::about(RequestError::NameTaken, name).into())
         }
         Err(LinkError::Request { error: RequestError::NoName, .. }) => Ok(()),
         Err(error) => Err(error.into()),
@@ -157,7 +157,7 @@ fn try_put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(
     let (mut file, total_bytes) = open_regular(path)?;
     let bar = if arguments.json { ProgressBar::hidden() } else { progress_bar(total_bytes) };
     match remote_options.connect()? {
-        Some(remote) => remote::put(&remote, name.as_str(), &file, total_bytes, &bar)?,
+        Some(remote) => remote::put(&remote, &name, &file, total_bytes, &bar)?,
         None => put_local(arguments, &name, (path, &mut file), total_bytes, &bar)?,
     }
     if arguments.json {
