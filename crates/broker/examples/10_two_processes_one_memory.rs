@@ -80,7 +80,7 @@ fn main() -> Outcome {
                 spin_us: 20,
                 limits: terms,
             };
-            Ok(fdstore::run(&config, None, || println!("ready"))?)
+            Ok(fdstore::run(&config, None, || println!("ready"), || true)?)
         }
         who @ ("producer" | "consumer") => side(who, Path::new(&words[1])),
         _ => together(&program),

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,13 +31,18 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keeps a broker running until a signal or a request stops it. A second signal kills a broker that hangs.
 /// `control_socket` is the socket of a broker that has lost its fdstore, if there is one. `is_ready` is called when
-/// tenants can connect.
+/// tenants can connect. `may_stop` is called for SIGINT, which is ignored if it returns false.
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another broker serves the socket; [`io::ErrorKind::AlreadyExists`] if something
 /// other than a socket exists at its path; the errors of starting a broker; [`io::ErrorKind::Other`] if brokers exit as
 /// soon as they start, or one did not exit when it was stopped.
-pub fn run(config: &Config, control_socket: Option<OwnedFd>, mut is_ready: impl FnMut()) -> io::Result<()> {
+pub fn run(
+    config: &Config,
+    control_socket: Option<OwnedFd>,
+    mut is_ready: impl FnMut(),
+    mut may_stop: impl FnMut() -> bool,
+) -> io::Result<()> {
     let signals = Signals::block()?;
     ignore_sigchld();
     raise_fd_limit()?;
@@ -58,10 +63,12 @@ pub fn run(config: &Config, control_socket: Option<OwnedFd>, mut is_ready: impl 
         }
     };
     loop {
-        match fdstore.store_until_exit(&broker, &signals, &mut is_ready)? {
+        match fdstore.store_until_exit(&broker, &signals, (&mut is_ready, &mut may_stop))? {
             BrokerExit::Died => broker = fdstore.restart()?,
             BrokerExit::Stopped => {
-                // A client that sees its connection end can serve this path at once.
+                // A client that sees its connection end can serve this path at once. Removed while it is held: another
+                // process that has opened it sees that it is not there any more.
+                let _ = std::fs::remove_file(lock_path(&config.socket));
                 fdstore.fds.remove(&FdKey::Lock);
                 return Ok(());
             }
@@ -76,13 +83,24 @@ fn lock_socket(socket: &Path) -> io::Result<OwnedFd> {
         let said = format!("{} exists and is not a socket: name another path with --socket", socket.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, said));
     }
-    let mut path = socket.as_os_str().to_owned();
-    path.push(".lock");
-    let lock = open(path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        io::Error::new(io::ErrorKind::AddrInUse, format!("a broker serves {} already", socket.display()))
-    })?;
-    Ok(lock)
+    let path = lock_path(socket);
+    loop {
+        let lock = open(&path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            io::Error::new(io::ErrorKind::AddrInUse, format!("a broker serves {} already", socket.display()))
+        })?;
+        // The one who held it may have removed the file after it was opened here.
+        let held = rustix::fs::fstat(&lock)?;
+        let is_there =
+            rustix::fs::stat(&path).is_ok_and(|found| (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino));
+        if is_there {
+            return Ok(lock);
+        }
+    }
+}
+
+fn lock_path(socket: &Path) -> PathBuf {
+    socket.with_added_extension("lock")
 }
 
 struct FdStore<'a> {
@@ -137,7 +155,7 @@ impl FdStore<'_> {
         &mut self,
         broker: &OwnedFd,
         signals: &Signals,
-        is_ready: &mut impl FnMut(),
+        (is_ready, may_stop): (&mut impl FnMut(), &mut impl FnMut() -> bool),
     ) -> io::Result<BrokerExit> {
         loop {
             let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
@@ -147,7 +165,10 @@ impl FdStore<'_> {
                 Err(error) => return Err(error.into()),
             }
             if !ready[1].revents().is_empty() {
-                signals.try_take();
+                let is_interrupt = signals.try_take() == Some(libc::SIGINT);
+                if is_interrupt && !may_stop() {
+                    continue;
+                }
                 return self.stop(broker, signals);
             }
             match fd_channel::receive(broker, RecvFlags::DONTWAIT) {
@@ -220,6 +241,24 @@ impl FdStore<'_> {
 mod tests {
     use super::*;
     use crate::process::BrokerLimits;
+
+    #[test]
+    fn a_lock_that_was_removed_is_taken_again_and_one_that_is_held_is_not() {
+        let folder = std::env::temp_dir().join(format!("freehold-lock-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let socket = folder.join("broker");
+        let first = lock_socket(&socket).unwrap();
+        assert_eq!(lock_socket(&socket).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // Opened before the file is removed, locked afterwards.
+        let late = open(lock_path(&socket), OFlags::RDWR, Mode::empty()).unwrap();
+        std::fs::remove_file(lock_path(&socket)).unwrap();
+        drop(first);
+        flock(&late, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let second = lock_socket(&socket).unwrap();
+        assert_eq!(lock_socket(&socket).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop((late, second));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_fdstore_that_has_half_of_everything_starts_no_broker() {

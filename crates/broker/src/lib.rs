@@ -69,7 +69,8 @@ mod worker;
 
 pub use client::{
     Answer, Broker, Call, CallError, Caller, Code, Error, ErrorOrigin, Executed, Given, Granted, Host, HostGuard,
-    Kernel, Launch, Lease, Link, LinkError, ListedModule, Module, NamedLease, Result, SpinPolicy, StopReport,
+    Kernel, Launch, Lease, LeaseError, Link, LinkError, ListedModule, Module, NamedLease, Result, SpinPolicy,
+    StopReport,
 };
 pub use freehold::signature::{Kind, Parameter, Signature, kernels};
 pub use gpu::{Buffer, Gpu, GpuBackend, GpuError, GpuKernel, GpuResult};

@@ -16,7 +16,7 @@ use crate::{daemon, fdstore, scrubber, worker};
 pub fn run_role(role: Role, config: Config) -> io::Result<()> {
     let control_socket = io::stdin().as_fd().try_clone_to_owned()?;
     match role {
-        Role::FdStore => fdstore::run(&config, Some(control_socket), || {}),
+        Role::FdStore => fdstore::run(&config, Some(control_socket), || {}, || true),
         Role::Broker => daemon::run(config, control_socket),
         Role::Scrubber => scrubber::run(config.device.as_deref(), control_socket),
         Role::Worker => worker::run(&config, control_socket),

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             config.limits.group = optional_number(&rest[1]);
             config.device_uuid = optional_number(&rest[2]).unwrap_or(0);
             config.limits.launch_ms_max = optional_number(&rest[3]);
-            outcome(fdstore::run(&config, None, || println!("ready")))
+            outcome(fdstore::run(&config, None, || println!("ready"), || true))
         }
         "stranger" => shortages::stranger(rest[0].as_ref(), number(&rest[1]) as u32, rest[2].to_str().expect("a task")),
         "tenant" => random_tenants::tenant(rest),

@@ -38,6 +38,12 @@
 typedef struct CUstream_st *CUstream;
 #endif
 
+/* The former name of freehold_owner_of. In C++ the structure has this name. */
+#ifndef __cplusplus
+struct freehold_owner;
+int freehold_owner(const void *ptr, struct freehold_owner *out);
+#endif
+
 
 // Why a call failed.
 enum freehold_error {
@@ -261,11 +267,12 @@ size_t freehold_tag_bytes(int device,
 // Describes the owner of the block that contains an address.
 //
 // Returns a freehold_error. FREEHOLD_ERROR_NEVER_ALLOCATED means that there is no block, and `out` is unchanged.
-int freehold_owner(const void *ptr,
-                   struct freehold_owner *out);
+int freehold_owner_of(const void *ptr,
+                      struct freehold_owner *out);
 
-// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. It is valid
-// until this thread's next call. A successful call does not clear it.
+// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. The text is in a
+// buffer of the thread, which lasts as long as the thread. The next call of this function overwrites it if another call
+// has failed since. A successful call does not clear it.
 const char *freehold_last_error(void);
 
 // Returns the freehold_error of this thread's last failed call.

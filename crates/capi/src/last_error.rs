@@ -1,8 +1,8 @@
 //! The last failed call of each thread: a code immediately, and a text when the caller asks for it.
 
 use std::any::Any;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 
 use crate::pools;
@@ -97,7 +97,7 @@ fn code_of(error: &Error) -> FreeholdError {
     match error {
         Error::NothingAsked => FreeholdError::NothingAsked,
         Error::OutOfMemory { .. } | Error::Short { .. } | Error::TooManyBlocks { .. } => FreeholdError::OutOfMemory,
-        Error::WrongRelease(wrong) => match wrong {
+        Error::WrongRelease(wrong) | Error::WrongUse(wrong) => match wrong {
             WrongRelease::Interior { .. } => FreeholdError::Interior,
             WrongRelease::AlreadyReleased { .. } | WrongRelease::ContextDestroyed { .. } => {
                 FreeholdError::AlreadyReleased
@@ -142,18 +142,36 @@ impl fmt::Display for Failure {
 fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error) -> fmt::Result {
     match error {
         Error::Short { wanted_bytes } => write_out_of_memory(f, device, *wanted_bytes),
-        // A C caller has no line of Rust that the text could name.
-        Error::WrongRelease(WrongRelease::Interior { of, offset_bytes }) => {
-            let (bytes, base) = (of.bytes, of.base);
-            write!(f, "{offset_bytes} bytes into {bytes} bytes at {base:#x}: release the block by its first address")
+        Error::WrongRelease(wrong) => {
+            let advice = ["release the block by its first address", "release a block once"];
+            write_wrong(f, error, wrong, advice)
         }
-        Error::WrongRelease(WrongRelease::AlreadyReleased { base, bytes, offset_bytes, .. }) => {
+        Error::WrongUse(wrong) => {
+            let advice = ["pass the block's first address", "use a block before it is released"];
+            write_wrong(f, error, wrong, advice)
+        }
+        error => write!(f, "{error}"),
+    }
+}
+
+/// Writes what is wrong with an address, without lines of code: a C caller has no line of Rust that the text could name.
+fn write_wrong(
+    f: &mut fmt::Formatter<'_>,
+    error: &Error,
+    wrong: &WrongRelease,
+    [interior, released]: [&str; 2],
+) -> fmt::Result {
+    match wrong {
+        WrongRelease::Interior { of, offset_bytes } => {
+            write!(f, "{offset_bytes} bytes into {} bytes at {:#x}: {interior}", of.bytes, of.base)
+        }
+        WrongRelease::AlreadyReleased { base, bytes, offset_bytes, .. } => {
             if *offset_bytes > 0 {
                 write!(f, "{offset_bytes} bytes into a block that is gone: ")?;
             }
-            write!(f, "{bytes} bytes at {base:#x} are already released: release a block once")
+            write!(f, "{bytes} bytes at {base:#x} are already released: {released}")
         }
-        error => write!(f, "{error}"),
+        _ => write!(f, "{error}"),
     }
 }
 
@@ -166,21 +184,27 @@ fn write_out_of_memory(f: &mut fmt::Formatter<'_>, device: Option<c_int>, wanted
     }
 }
 
-/// A thread's last failure, and its text once it was asked for.
+/// The longest text, with its NUL. The rest of a longer one is cut off.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// A thread's last failure, and whether its text is in the buffer.
 struct LastError {
     failure: Failure,
-    text: Option<CString>,
+    is_written: bool,
 }
 
 thread_local! {
     static LAST: RefCell<Option<LastError>> = const { RefCell::new(None) };
+    /// The text that the thread asked for last. It stays where it is until the thread ends, so a pointer to it never
+    /// dangles before.
+    static TEXT: OnceCell<Box<[Cell<u8>]>> = const { OnceCell::new() };
 }
 
 /// Stores a failure of this thread, and returns its code.
 #[cold]
 pub(crate) fn set(failure: Failure) -> FreeholdError {
     let code = failure.code();
-    replace(Some(LastError { failure, text: None }));
+    replace(Some(LastError { failure, is_written: false }));
     code
 }
 
@@ -200,17 +224,43 @@ pub(crate) fn last_code() -> FreeholdError {
     code.ok().flatten().unwrap_or(FreeholdError::None)
 }
 
-/// Returns the text of this thread's last failure, which is valid until the next one.
+/// Returns the text of this thread's last failure. It changes when this is called after another failure.
 pub(crate) fn last_text() -> *const c_char {
     const NOTHING: &CStr = c"";
     let text = LAST.try_with(|last| {
         let mut last = last.borrow_mut();
-        let LastError { failure, text } = last.as_mut()?;
-        let text = text.get_or_insert_with(|| {
-            let text = failure.to_string().replace('\0', " ");
-            CString::new(text).expect("the NULs were removed from the text")
-        });
-        Some(text.as_ptr())
+        let LastError { failure, is_written } = last.as_mut()?;
+        TEXT.try_with(|buffer| {
+            let buffer = buffer.get_or_init(|| vec![Cell::new(0); TEXT_BYTES_MAX].into_boxed_slice());
+            if !std::mem::replace(is_written, true) {
+                write_text(buffer, &failure.to_string());
+            }
+            buffer.as_ptr().cast()
+        })
+        .ok()
     });
     text.ok().flatten().unwrap_or(NOTHING.as_ptr())
+}
+
+/// Writes a text and a NUL to a buffer, as much as fits.
+fn write_text(buffer: &[Cell<u8>], text: &str) {
+    let end = text.floor_char_boundary(buffer.len() - 1);
+    let bytes = text[..end].bytes().map(|byte| if byte == 0 { b' ' } else { byte });
+    for (to, byte) in buffer.iter().zip(bytes.chain([0])) {
+        to.set(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_ends_in_a_nul() {
+        let buffer = vec![Cell::new(1); 8];
+        write_text(&buffer, "abcdef\u{e9}g");
+        assert_eq!(buffer.iter().map(Cell::get).collect::<Vec<_>>(), *b"abcdef\0\x01");
+        write_text(&buffer, "a\0b");
+        assert_eq!(buffer.iter().map(Cell::get).collect::<Vec<_>>(), *b"a b\0ef\0\x01");
+    }
 }

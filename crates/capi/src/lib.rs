@@ -149,7 +149,12 @@ pub extern "C" fn freehold_realloc(
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_int {
-    to_code(|| pool_at(ptr as u64)?.record_use(ptr as u64, stream_of(stream)).map_err(Failure::from))
+    let address = ptr as u64;
+    to_code(|| {
+        let never = || Error::WrongUse(WrongRelease::NeverAllocated { address });
+        pool_at(address).ok_or_else(never)?.record_use(address, stream_of(stream))?;
+        Ok(())
+    })
 }
 
 /// Tells the library that a stream is about to be destroyed, after which the driver may reuse its handle. Call it
@@ -323,7 +328,7 @@ pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -
 ///
 /// Returns a freehold_error. FREEHOLD_ERROR_NEVER_ALLOCATED means that there is no block, and `out` is unchanged.
 #[unsafe(no_mangle)]
-pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
+pub extern "C" fn freehold_owner_of(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
     to_code(|| {
         let out = out.ok_or(Failure::NullArgument { name: "out" })?;
         out.write(owner_of(ptr as u64)?);
@@ -331,8 +336,15 @@ pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUnini
     })
 }
 
-/// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. It is valid
-/// until this thread's next call. A successful call does not clear it.
+/// The former name of freehold_owner_of. The header declares it for C only: in C++ the structure has this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
+    freehold_owner_of(ptr, out)
+}
+
+/// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. The text is in a
+/// buffer of the thread, which lasts as long as the thread. The next call of this function overwrites it if another call
+/// has failed since. A successful call does not clear it.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_last_error() -> *const c_char {
     catch_unwind(last_error::last_text).unwrap_or(c"".as_ptr())
@@ -400,14 +412,14 @@ fn pool(device: c_int) -> Result<&'static ForeignPool, Failure> {
 }
 
 /// Returns the pool of the device that an address belongs to.
-fn pool_at(address: u64) -> Result<&'static ForeignPool, Failure> {
-    let never = || Failure::from(Error::from(WrongRelease::NeverAllocated { address }));
+fn pool_at(address: u64) -> Option<&'static ForeignPool> {
     let has = pools::known_pools().find(|pool| pool.has(address));
-    has.or_else(|| pools::known_pools().find(|pool| pool.had(address))).ok_or_else(never)
+    has.or_else(|| pools::known_pools().find(|pool| pool.had(address)))
 }
 
 fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
-    let pool = pool_at(address)?;
+    let never = || Error::WrongUse(WrongRelease::NeverAllocated { address });
+    let pool = pool_at(address).ok_or_else(never)?;
     let device = pool.ordinal();
     if let Some(owner) = pool.owner_of(address) {
         return Ok(FreeholdOwner {
@@ -428,7 +440,7 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
             process: std::process::id(),
             is_live: false,
         }),
-        wrong => Err(Error::from(wrong).into()),
+        wrong => Err(Error::WrongUse(wrong).into()),
     }
 }
 
@@ -481,9 +493,10 @@ fn free_unknown(address: u64, device: c_int) -> c_int {
 
 /// Returns the failure, or `WrongDevice` if the address belongs to another device.
 fn or_wrong_device(failure: Failure, asked: c_int) -> Failure {
-    let Failure::Library { error: Error::WrongRelease(WrongRelease::NeverAllocated { address }), .. } = failure else {
+    let Failure::Library { error: Error::WrongRelease(wrong) | Error::WrongUse(wrong), .. } = &failure else {
         return failure;
     };
+    let WrongRelease::NeverAllocated { address } = *wrong else { return failure };
     match pools::known_pools().find(|pool| pool.has(address)) {
         Some(pool) if pool.ordinal() != asked => Failure::WrongDevice { address, asked, of: pool.ordinal() },
         _ => failure,

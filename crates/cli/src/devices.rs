@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use freehold::open::list::{self, Listed, Missing};
+use freehold::open::{self, OpenError};
 use serde::Serialize;
 
 use crate::broker::size;
@@ -26,28 +27,46 @@ struct DeviceLine<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum DeviceStatus<'a> {
-    Found { name: &'a str, driver: &'a str, memory_bytes: u64, abilities: &'a [&'static str] },
+    Found { name: &'a str, driver: &'a str, memory_bytes: u64, abilities: &'a [&'static str], default: bool },
     Missing { missing: &'a str },
 }
 
-/// Exits with status 0 even without a GPU. The software device is always listed, unless its settings are invalid.
+/// Exits with status 0 even without a GPU. The software device is always listed, unless its settings are invalid. If
+/// `FREEHOLD_DEVICE` names none of the devices, the error comes after the list, with status 2.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (listed, missing) = list::devices();
-    let text = if arguments.json { json(&listed, &missing) } else { table(&listed, &missing) };
+    let chosen = default_selector();
+    let default = chosen.as_deref().unwrap_or_default();
+    let text = if arguments.json { json(&listed, &missing, default) } else { table(&listed, &missing, default) };
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: failed to print the devices: {error}");
-            ExitCode::from(1)
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        eprintln!("error: failed to print the devices: {error}");
+        return ExitCode::from(1);
+    }
+    match chosen {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
         }
-        _ => ExitCode::SUCCESS,
     }
 }
 
-fn json(listed: &[Listed], missing: &[Missing]) -> String {
+/// Returns the selector of the device that commands use without `--device`.
+fn default_selector() -> Result<String, OpenError> {
+    if let Some(opened) = open::opencl::open(None)? {
+        return Ok(opened.selector());
+    }
+    // SAFETY: nothing is called through the table.
+    Ok(unsafe { open::open(None) }?.selector())
+}
+
+fn json(listed: &[Listed], missing: &[Missing], default: &str) -> String {
     let found = listed.iter().map(|Listed { device, name, driver, memory_bytes, abilities }| DeviceLine {
         device,
-        said: DeviceStatus::Found { name, driver, memory_bytes: *memory_bytes, abilities },
+        said: DeviceStatus::Found { name, driver, memory_bytes: *memory_bytes, abilities, default: device == default },
     });
     let missing = missing
         .iter()
@@ -56,13 +75,17 @@ fn json(listed: &[Listed], missing: &[Missing]) -> String {
     found.chain(missing).map(line).collect()
 }
 
-fn table(listed: &[Listed], missing: &[Missing]) -> String {
+fn table(listed: &[Listed], missing: &[Missing], default: &str) -> String {
     let names = listed.iter().map(|listed| listed.device.as_str()).chain(missing.iter().map(|missing| missing.kind));
     let width = names.map(str::len).max().unwrap_or(0);
     let mut text = String::new();
     for Listed { device, name, driver, memory_bytes, abilities } in listed {
         let (memory, abilities) = (size::format(*memory_bytes), abilities.join(", "));
-        text.push_str(&format!("{device:width$}  {name}, {memory}\n{:width$}  {driver}; {abilities}\n", ""));
+        let is_default = if device == default { " (default)" } else { "" };
+        text.push_str(&format!(
+            "{device:width$}  {name}, {memory}{is_default}\n{:width$}  {driver}; {abilities}\n",
+            ""
+        ));
     }
     for Missing { kind, why } in missing {
         text.push_str(&format!("{kind:width$}  none: {why}\n"));
@@ -89,19 +112,20 @@ mod tests {
     fn a_device_prints_two_lines_and_a_missing_kind_its_reason() {
         let (listed, missing) = one_of_each();
         assert_eq!(
-            table(&listed, &missing),
+            table(&listed, &missing, "soft"),
             "opencl:0  pthread, 1.5 GiB\n          PoCL, OpenCL 3.0, 3.1; OpenCL C, fine SVM\n\
              cuda      none: libcuda.so.1 is not on this machine\n"
         );
+        assert!(table(&listed, &missing, "opencl:0").starts_with("opencl:0  pthread, 1.5 GiB (default)\n"));
     }
 
     #[test]
     fn a_json_line_is_a_device_or_a_missing_kind() {
         let (listed, missing) = one_of_each();
         assert_eq!(
-            json(&listed, &missing),
+            json(&listed, &missing, "opencl:0"),
             "{\"device\":\"opencl:0\",\"name\":\"pthread\",\"driver\":\"PoCL, OpenCL 3.0, 3.1\",\
-             \"memory_bytes\":1610612736,\"abilities\":[\"OpenCL C\",\"fine SVM\"]}\n\
+             \"memory_bytes\":1610612736,\"abilities\":[\"OpenCL C\",\"fine SVM\"],\"default\":true}\n\
              {\"device\":\"cuda\",\"missing\":\"libcuda.so.1 is not on this machine\"}\n"
         );
     }

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap_complete::Shell;
 
 #[derive(clap::Args)]
@@ -31,7 +30,7 @@ pub(crate) struct HelpArguments {
 
 pub(crate) fn complete(arguments: &CompletionArguments) -> ExitCode {
     let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut crate::Arguments::command(), "freehold", &mut text);
+    clap_complete::generate(arguments.shell, &mut crate::command(), "freehold", &mut text);
     print(&text)
 }
 
@@ -52,12 +51,12 @@ pub(crate) fn write_man_pages(arguments: &ManArguments) -> ExitCode {
 
 fn try_write_man_pages(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(crate::Arguments::command(), folder)
+    clap_mangen::generate_to(crate::command(), folder)
 }
 
 /// Prints what `--help` prints after the same words. Exits with status 2 for an unknown command.
 pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
-    let mut all = crate::Arguments::command();
+    let mut all = crate::command();
     all.build();
     let mut found = &mut all;
     let said: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
@@ -76,26 +75,94 @@ pub(crate) fn report_parse_error(error: &clap::Error) -> ExitCode {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if !matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
         let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
-        eprintln!("error: {}", sentence(&error.render().to_string(), words));
+        eprintln!("error: {}", sentence(error, words));
         return ExitCode::from(2);
     }
     let status = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     exit_code(error.print(), status)
 }
 
+/// Words that are not commands, and the commands that they usually mean, below a command.
+const SYNONYMS: &[(&str, &[&str], &str)] = &[
+    ("freehold", &["rm", "remove", "delete", "del", "unpublish"], "drop"),
+    ("freehold", &["status", "stat", "stats", "info", "usage", "df"], "totals"),
+    ("freehold", &["list", "names", "dir"], "ls"),
+    ("freehold", &["start", "server", "daemon", "broker", "up"], "serve"),
+    ("freehold", &["kill", "quit", "shutdown", "down"], "stop"),
+    ("freehold", &["upload", "publish", "push", "store", "load"], "put"),
+    ("freehold", &["download", "fetch", "pull", "cat", "save"], "get"),
+    ("freehold", &["launch", "invoke"], "call"),
+    ("freehold", &["exec"], "run"),
+    ("freehold", &["gpu", "gpus", "smi"], "devices"),
+    ("freehold", &["benchmark", "perf", "measure"], "bench"),
+    ("freehold", &["modules", "kernel", "kernels"], "module"),
+    ("freehold", &["limit", "budget"], "quota"),
+    ("freehold", &["watch", "monitor"], "top"),
+    ("freehold", &["test", "check", "experiments"], "lab"),
+    ("freehold", &["example", "mesh"], "demo"),
+    ("bench", &["alloc", "allocation", "malloc", "allocate"], "pool"),
+    ("bench", &["free", "drop"], "release"),
+    ("bench", &["broker", "ipc", "lease"], "share"),
+    ("bench", &["launch", "kernel"], "call"),
+    ("bench", &["network", "net", "grpc"], "remote"),
+    ("module", &["rm", "remove", "delete", "del"], "drop"),
+    ("module", &["list"], "ls"),
+    ("module", &["add", "upload", "publish", "load"], "put"),
+];
+
 /// Joins clap's error and tips into one line, and adds where to find help.
-fn sentence(told: &str, words: impl Iterator<Item = String>) -> String {
-    let told = told.strip_prefix("error: ").unwrap_or(told);
-    let own = told.split("\n\n").take_while(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
-    let parts: Vec<String> = own.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    let (mut command, mut said) = (crate::Arguments::command(), "freehold".to_owned());
+fn sentence(error: &clap::Error, words: impl Iterator<Item = String>) -> String {
+    let (mut command, mut said) = (crate::command(), "freehold".to_owned());
     for word in words {
         if let Some(within) = command.find_subcommand(&word) {
             said = format!("{said} {word}");
             command = within.clone();
         }
     }
-    format!("{}; see `{said} --help`", parts.join("; ").replace("; tip: ", "; "))
+    let text = match (error.kind(), argument(error)) {
+        (ErrorKind::InvalidSubcommand, Some(word)) => unknown_command(&command, word, error),
+        (ErrorKind::UnknownArgument, Some(option)) if command.has_subcommands() && option.starts_with('-') => {
+            let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+            let names: Vec<&str> = commands.map(clap::Command::get_name).collect();
+            format!("expected a command before '{option}': {}", names.join(", "))
+        }
+        _ => as_one_line(&error.render().to_string()),
+    };
+    format!("{text}; see `{said} --help`")
+}
+
+/// Returns what the error is about: a word in the place of a command, or an option.
+fn argument(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand).or_else(|| error.get(ContextKind::InvalidArg)) {
+        Some(ContextValue::String(word)) => Some(word),
+        _ => None,
+    }
+}
+
+/// Names the command that a word usually means, else those that are spelled like it.
+fn unknown_command(command: &clap::Command, word: &str, error: &clap::Error) -> String {
+    let mut similar = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::String(one)) => vec![one.as_str()],
+        Some(ContextValue::Strings(several)) => several.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    similar.retain(|name| command.find_subcommand(name).is_some_and(|found| !found.is_hide_set()));
+    let synonym = SYNONYMS.iter().find(|(of, words, _)| *of == command.get_name() && words.contains(&word));
+    if let Some((.., meant)) = synonym {
+        similar = vec![meant];
+    }
+    let tip = match similar[..] {
+        [] => String::new(),
+        _ => format!(": try {}", similar.join(" or ")),
+    };
+    format!("unknown command '{word}'{tip}")
+}
+
+fn as_one_line(told: &str) -> String {
+    let told = told.strip_prefix("error: ").unwrap_or(told);
+    let own = told.split("\n\n").take_while(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
+    let parts: Vec<String> = own.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    parts.join("; ").replace("; tip: ", "; ")
 }
 
 fn print(text: &[u8]) -> ExitCode {
@@ -130,7 +197,7 @@ mod tests {
                 walk(&format!("{words} {}", within.get_name()), within, found);
             }
         }
-        let (mut all, mut found) = (crate::Arguments::command(), Vec::new());
+        let (mut all, mut found) = (crate::command(), Vec::new());
         all.build();
         walk("freehold", &all, &mut found);
         found
@@ -147,19 +214,24 @@ mod tests {
     /// Returns the error for this command line.
     fn said(words: &str) -> String {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        let Err(error) = crate::Arguments::command().try_get_matches_from(&words) else {
+        let Err(error) = crate::command().try_get_matches_from(&words) else {
             panic!("the command line is valid");
         };
-        sentence(&error.render().to_string(), words.into_iter().skip(1))
+        sentence(&error, words.into_iter().skip(1))
     }
 
     #[test]
     fn a_usage_error_is_one_sentence_that_points_to_the_help() {
         for (words, sentence) in [
+            ("freehold lap", "unknown command 'lap': try lab; see `freehold --help`"),
+            ("freehold rm x", "unknown command 'rm': try drop; see `freehold --help`"),
+            ("freehold status", "unknown command 'status': try totals; see `freehold --help`"),
+            ("freehold start", "unknown command 'start': try serve; see `freehold --help`"),
+            ("freehold experimen", "unknown command 'experimen'; see `freehold --help`"),
+            ("freehold bench alloc", "unknown command 'alloc': try pool; see `freehold bench --help`"),
             (
-                "freehold lap",
-                "unrecognized subcommand 'lap'; a similar subcommand exists: 'lab'; \
-                 see `freehold --help`",
+                "freehold bench --quick",
+                "expected a command before '--quick': release, pool, share, call, remote; see `freehold bench --help`",
             ),
             (
                 "freehold lab --onyl 2",
@@ -188,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_clap_declaration_is_valid() {
-        crate::Arguments::command().debug_assert();
+        crate::command().debug_assert();
     }
 
     #[test]
@@ -199,15 +271,46 @@ mod tests {
             let example = example(&command).unwrap_or_else(|| panic!("{words} --help shows no example"));
             let of_itself = words.split(' ').all(|word| example.split(' ').any(|said| said == word));
             assert!(of_itself, "the example of {words} shows another command: {example}");
-            if let Err(error) = crate::Arguments::command().try_get_matches_from(example.split(' ')) {
+            if let Err(error) = crate::command().try_get_matches_from(example.split(' ')) {
                 panic!("{example}: {error}");
             }
         }
     }
 
     #[test]
+    fn synonyms_lead_to_commands_and_are_none_themselves() {
+        for (of, words, meant) in SYNONYMS {
+            let mut command = crate::command();
+            if *of != "freehold" {
+                command = command.find_subcommand(of).expect("it is a command").clone();
+            }
+            assert!(command.find_subcommand(meant).is_some_and(|found| !found.is_hide_set()), "{of} {meant}");
+            for word in *words {
+                assert!(command.find_subcommand(word).is_none(), "{of} {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_options_of_a_remote_broker_are_in_the_help_of_commands_that_use_them() {
+        for (words, mut command) in leaves() {
+            let help = command.render_long_help().to_string();
+            let named = |option: &str| help.contains(&format!("{option} <"));
+            let shown = crate::shown_remote_options(words.split(' ').nth(1).expect("a command"));
+            for (option, id) in [("--at", "at"), ("--token-file", "token_file"), ("--ca", "ca")] {
+                assert_eq!(named(option), shown.contains(&id), "{words} {option}");
+            }
+        }
+        for words in ["freehold --at http://[::1]:7 ls", "freehold ls --at http://[::1]:7", "freehold devices --at x"] {
+            let found = crate::command().try_get_matches_from(words.split(' ')).expect("it is accepted");
+            let parsed = <crate::Arguments as clap::FromArgMatches>::from_arg_matches(&found).expect("it is complete");
+            assert!(parsed.remote_options.is_on_command_line(), "{words}");
+        }
+    }
+
+    #[test]
     fn the_help_of_all_commands_fits_a_screen() {
-        let help = crate::Arguments::command().term_width(80).render_long_help().to_string();
+        let help = crate::command().term_width(80).render_long_help().to_string();
         let (lines, columns) = (help.lines().count(), help.lines().map(|line| line.chars().count()).max());
         assert!(lines <= 24, "{lines} lines:\n{help}");
         assert!(columns <= Some(80), "{columns:?} columns:\n{help}");

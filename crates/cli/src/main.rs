@@ -31,7 +31,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod allocators;
 mod bench;
@@ -168,6 +168,31 @@ enum Command {
     Partner(lab::child::Device),
 }
 
+/// The options of a remote broker that a command has, by its name. All commands accept all of them: what a command has
+/// no use for is not in its help, and refused if it is given.
+fn shown_remote_options(command: &str) -> &'static [&'static str] {
+    match command {
+        "put" | "get" | "ls" | "drop" | "totals" | "module" | "call" | "demo" => &["at", "token_file", "ca"],
+        // The token is that of its own clients.
+        "serve" => &["token_file"],
+        _ => &[],
+    }
+}
+
+/// Returns the declared commands, with only those options in their help that they use.
+pub(crate) fn command() -> clap::Command {
+    let mut all = Arguments::command();
+    let global: Vec<clap::Arg> = all.get_arguments().filter(|option| option.is_global_set()).cloned().collect();
+    let names: Vec<String> = all.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    for name in names {
+        let shown = shown_remote_options(&name);
+        let hidden = global.iter().filter(|option| !shown.contains(&option.get_id().as_str()));
+        let hidden: Vec<clap::Arg> = hidden.map(|option| option.clone().hide(true)).collect();
+        all = all.mut_subcommand(name, |command| command.args(hidden));
+    }
+    all
+}
+
 impl Command {
     /// Returns whether the command works with a remote broker.
     fn supports_remote(&self) -> bool {
@@ -186,7 +211,8 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let Arguments { remote_options, command } = match Arguments::try_parse() {
+    let parsed = command().try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
+    let Arguments { remote_options, command } = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return help::report_parse_error(&error),
     };

@@ -243,6 +243,11 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn is_cuda(&self) -> bool {
         false
     }
+
+    /// Returns whether this is the software driver.
+    fn is_software(&self) -> bool {
+        false
+    }
 }
 
 /// Returns the block that contains an address. It must not call the driver.

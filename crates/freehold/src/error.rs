@@ -15,7 +15,7 @@ use self::fault::Fault;
 use self::open_error::OpenError;
 use self::shortage::Shortage;
 use crate::base::signature::{Kind, Parameter};
-use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
+use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease, WrongUse};
 
 /// Why an operation failed. What it was called on is unchanged.
 ///
@@ -36,8 +36,8 @@ use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
     // The caller's errors.
-    /// A block of zero bytes was requested.
-    #[error("a block has at least one byte, and none was asked for")]
+    /// Memory of zero bytes, where there must be some.
+    #[error("zero bytes: expected at least one")]
     NothingAsked,
     /// The length in bytes overflows 64 bits.
     #[error("{elements} elements of {element_bytes} bytes overflow a 64-bit length")]
@@ -50,6 +50,9 @@ pub enum Error {
     /// An address cannot be released; the error explains why.
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
+    /// An address cannot be used; the error explains why.
+    #[error("{}", WrongUse(.0))]
+    WrongUse(WrongRelease),
     /// The stream is being captured: it accepts no work of the library, and cannot be retired.
     #[error("the stream is being captured: end the capture first")]
     StreamCaptured,
@@ -63,7 +66,7 @@ pub enum Error {
     #[error(transparent)]
     NotEntered(#[from] NotEntered),
     /// A view would extend beyond the block.
-    #[error("elements {start}..{end} are outside a block of {elements}")]
+    #[error("range {start}..{end} is outside a block of {elements} {}", plural(*.elements, "element"))]
     OutsideOfBlock {
         /// The first element requested.
         start: usize,
@@ -172,9 +175,9 @@ pub enum Error {
         /// The first address.
         address: u64,
     },
-    /// A launch without threads.
-    #[error("a launch has at least one block of at least one thread")]
-    EmptyGrid,
+    /// A launch with blocks of no threads. A launch of no blocks is not an error: it does nothing.
+    #[error("0 threads per block: expected at least one")]
+    NoThreads,
     /// A write to memory that was imported read-only.
     #[error("the import at {base:#x} is read-only: import it with `Permission::ReadWrite` to write")]
     ReadOnly {
@@ -331,6 +334,9 @@ pub enum Error {
     /// The bytes are not an image of kernels.
     #[error("unknown image format: expected PTX, OpenCL C, SPIR-V, a cubin or a fat binary")]
     NotAnImage,
+    /// The text is not PTX.
+    #[error("not PTX: expected text that begins with .version, as written by `nvcc -ptx`")]
+    NotPtx,
     /// The device cannot load this kind of image.
     #[error("the device cannot load {kind}: load an image made for this device")]
     ImageNotTaken {
@@ -408,7 +414,7 @@ pub enum Error {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A file cannot be read or written.
-    #[error("{}: {kind}", .path.display())]
+    #[error("{}: {}", .path.display(), file_error(*.kind))]
     File {
         /// The file.
         path: PathBuf,
@@ -463,6 +469,16 @@ pub struct CloseError<T> {
     pub error: Error,
 }
 
+impl Error {
+    /// Returns the error of a call that uses a block instead of releasing it.
+    pub(crate) fn into_use(self) -> Self {
+        match self {
+            Self::WrongRelease(wrong) => Self::WrongUse(wrong),
+            error => error,
+        }
+    }
+}
+
 impl<T> CloseError<T> {
     pub(crate) const fn new(value: T, error: Error) -> Self {
         Self { value, error }
@@ -505,6 +521,15 @@ fn list(blocks: &[Owner]) -> String {
 
 fn names(names: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!("; it has {}", names.join(", ")) }
+}
+
+/// Names what is wrong with a file, as the system's tools do.
+fn file_error(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
+        kind => kind.to_string(),
+    }
 }
 
 fn below(log: &str) -> String {

@@ -308,7 +308,10 @@ mod tests {
     fn a_refusal_of_the_broker_keeps_its_sentence_and_says_whose_fault() {
         let failure = RemoteError::from(LinkError::from(RequestError::NameTaken));
         assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
-        assert_eq!(failure.message, "the name is taken: drop it first, or lease it for writing");
+        assert_eq!(
+            failure.message,
+            "the name is taken: drop it first, lease it for writing, or use `freehold put --replace`"
+        );
         let failure = RemoteError::from(LinkError::from(RequestError::DeviceGone { code: 719 }));
         assert_eq!((failure.origin, failure.code), (ErrorOrigin::Device, Code::Unavailable));
     }

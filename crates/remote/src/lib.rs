@@ -53,7 +53,7 @@ mod server;
 mod sync;
 mod transport;
 
-pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteCall, RemoteModule};
+pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteBlockError, RemoteCall, RemoteModule};
 pub use error::{ErrorOrigin, Executed, RemoteError};
 pub use proto::{Name as ListedName, Sums as RemoteStats};
 pub use server::{Identity, RemoteServer, ServerLimits};

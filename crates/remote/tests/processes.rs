@@ -34,7 +34,7 @@ fn main() -> ExitCode {
                 Config::from_args(program, vec!["part".into()], rest).expect("the arguments of a role");
             outcome(run_role(part, config))
         }
-        "serve" => outcome(fdstore::run(&harness::config(rest), None, || println!("ready"))),
+        "serve" => outcome(fdstore::run(&harness::config(rest), None, || println!("ready"), || true)),
         "gate" => outcome(harness::run_server(rest)),
         "client" => chaos::client(rest),
         _ => run(),

@@ -115,7 +115,7 @@ impl Run<'_> {
         strip.look(stream, 0, (&even.view(..)?, 0), &mut part.view_mut(..)?)?;
         stream.synchronize()?;
         for (name, lease) in Task::generations(self.name).iter().zip([even, odd]) {
-            broker.publish(name, lease, Policy::Open).map_err(|(_, error)| error)?;
+            broker.publish(name, lease, Policy::Open).map_err(freehold_broker::Error::from)?;
         }
         Ok(())
     }

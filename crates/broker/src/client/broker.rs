@@ -72,6 +72,30 @@ impl From<freehold::Error> for Error {
 /// The result of an operation of [`Broker`].
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Why a lease was not published, given or returned, with the unchanged lease. `?` drops the lease, which returns it to
+/// the broker like any drop.
+#[derive(thiserror::Error)]
+#[error("{error}")]
+pub struct LeaseError<T: Pod> {
+    /// The lease.
+    pub lease: Lease<T>,
+    /// Why.
+    pub error: Error,
+}
+
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
+impl<T: Pod> fmt::Debug for LeaseError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl<T: Pod> From<LeaseError<T>> for Error {
+    fn from(failed: LeaseError<T>) -> Self {
+        failed.error
+    }
+}
+
 /// The size in bytes. `u64::MAX`, which the broker refuses, if it overflows.
 fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
@@ -275,16 +299,17 @@ impl Broker {
     /// the lease.
     ///
     /// # Errors
-    /// The lease and the error: the name is taken or invalid.
+    /// The name is taken or invalid. The error returns the lease.
+    #[allow(clippy::result_large_err, reason = "the error returns the lease, by value")]
     pub fn publish<T: Pod>(
         &self,
         name: &str,
         mut lease: Lease<T>,
         policy: Policy,
-    ) -> std::result::Result<(), (Lease<T>, Error)> {
+    ) -> std::result::Result<(), LeaseError<T>> {
         match self.try_publish(name, &mut lease, policy) {
             Ok(()) => Ok(()),
-            Err(error) => Err((lease, error)),
+            Err(error) => Err(LeaseError { lease, error }),
         }
     }
 
@@ -307,7 +332,7 @@ impl Broker {
     ) -> Result<()> {
         let mut lease = self.reserve::<T>(stream, from.len())?;
         stream.copy(from, &mut lease)?;
-        self.publish(name, lease, policy).map_err(|(_, error)| error)
+        Ok(self.publish(name, lease, policy)?)
     }
 
     /// Leases a name for use in a stream, which waits on the device for unfinished writes. A read lease is mapped
@@ -343,8 +368,9 @@ impl Broker {
     /// notified ([`Lease::is_unfinished`]).
     ///
     /// # Errors
-    /// The lease and the error.
-    pub fn give<T: Pod>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
+    /// There is no such process, or it has too many leases to accept. The error returns the lease.
+    #[allow(clippy::result_large_err, reason = "the error returns the lease, by value")]
+    pub fn give<T: Pod>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), LeaseError<T>> {
         let fence = self.wait_last_call(lease.id).and_then(|()| self.fence_after_uses(lease.slice(), lease.id));
         let given = fence.and_then(|fence| Ok(self.connection()?.give(lease.id, to, fence)?));
         match given {
@@ -352,7 +378,7 @@ impl Broker {
                 lease.mark_returned();
                 Ok(())
             }
-            Err(error) => Err((lease, error)),
+            Err(error) => Err(LeaseError { lease, error }),
         }
     }
 
@@ -694,11 +720,12 @@ impl<T: Pod> Lease<T> {
     /// Returns the lease to the broker. Nothing waits: the memory is reused when the work with it is complete.
     ///
     /// # Errors
-    /// The lease, and the error of the device or the broker.
-    pub fn close(mut self) -> std::result::Result<(), (Self, Error)> {
+    /// Those of the device and of the broker. The error returns the lease.
+    #[allow(clippy::result_large_err, reason = "the error returns the lease, by value")]
+    pub fn close(mut self) -> std::result::Result<(), LeaseError<T>> {
         match self.return_lease() {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(LeaseError { lease: self, error }),
         }
     }
 

@@ -51,7 +51,7 @@ pub enum CallError {
     // Caused by the caller.
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("there is no module {name}: `freehold module put FILE --name {name}` makes one{}", nearest(.near))]
+    #[error("there is no module {name}: `freehold module put {name} FILE` makes one{}", nearest(.near))]
     NoModule { name: Arc<str>, near: String },
     #[error("module {module} has no kernel {kernel}{}", list(.known))]
     NoKernel { module: Arc<str>, kernel: String, known: Vec<Arc<str>> },

@@ -66,8 +66,9 @@ impl Broker {
 /// Subtracts the header, which the caller did not ask for, from the sizes of an error.
 fn without_header(error: LinkError) -> LinkError {
     match error {
-        LinkError::Request { error: RequestError::SizeMismatch { bytes }, detail } => LinkError::Request {
+        LinkError::Request { error: RequestError::SizeMismatch { bytes }, name, detail } => LinkError::Request {
             error: RequestError::SizeMismatch { bytes: bytes.saturating_sub(HEADER_BYTES) },
+            name,
             detail,
         },
         error => error,

@@ -10,7 +10,7 @@ mod robust_lock;
 mod session;
 mod unmapper;
 
-pub use broker::{Broker, Error, Lease, Result};
+pub use broker::{Broker, Error, Lease, LeaseError, Result};
 pub use call_error::{CallError, Code, ErrorOrigin, Executed};
 pub use calls::{Call, Caller, Launch, NamedLease};
 pub use host::{Host, HostGuard};

@@ -114,6 +114,26 @@ pub fn group_id(text: &str) -> Option<u32> {
     Some(unsafe { found.assume_init() }.gr_gid)
 }
 
+/// Returns the id of a user, given its name or id. `None` if there is no such user.
+pub fn user_id(text: &str) -> Option<u32> {
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let name = CString::new(text).ok()?;
+    let mut room = vec![0; 1 << 16];
+    let mut found = MaybeUninit::<libc::passwd>::uninit();
+    let mut outcome = std::ptr::null_mut();
+    // SAFETY: `name` ends with a zero; `found` has room for a user, `room` for `room.len()` bytes of its text, and
+    // `outcome` for a pointer. All outlive the call.
+    let code =
+        unsafe { libc::getpwnam_r(name.as_ptr(), found.as_mut_ptr(), room.as_mut_ptr(), room.len(), &raw mut outcome) };
+    if code != 0 || outcome.is_null() {
+        return None;
+    }
+    // SAFETY: the call found the user and initialized it.
+    Some(unsafe { found.assume_init() }.pw_uid)
+}
+
 /// Returns the name of a user, given its id. `None` if it has none.
 pub fn user_name(user: u32) -> Option<String> {
     let mut room = vec![0; 1 << 16];
@@ -170,6 +190,14 @@ mod tests {
     fn a_user_has_a_name_or_none() {
         assert_eq!(user_name(0).as_deref(), Some("root"));
         assert_eq!(user_name(u32::MAX - 7), None);
+    }
+
+    #[test]
+    fn a_user_has_a_number() {
+        assert_eq!(user_id("root"), Some(0));
+        assert_eq!(user_id("1234"), Some(1234));
+        assert_eq!(user_id("no-such-user-here"), None);
+        assert_eq!(user_id("a\0b"), None);
     }
 
     #[test]

@@ -73,6 +73,22 @@ pub enum Request {
     Drained { tenant: Id },
 }
 
+impl Request {
+    /// Returns the name that the request is about.
+    pub(crate) fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Publish { name, .. }
+            | Self::Find { name }
+            | Self::Drop { name }
+            | Self::Host { name, .. }
+            | Self::PutModule { name, .. }
+            | Self::DropModule { name } => Some(name),
+            Self::Module { name, .. } => name.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// A reply or a notification of the broker.
 #[allow(missing_docs, reason = "docs/protocol.md describes the words of each message")]
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -68,6 +68,17 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether this may be meant by a name at a distance of so many edits: at most a third of the letters differ, or one
+    /// of the names is a part of the other.
+    pub(crate) fn is_similar(&self, other: &Self, distance: usize) -> bool {
+        let is_part = |part: &str, whole: &str| {
+            whole.strip_prefix(part).is_some_and(|rest| rest.starts_with('/'))
+                || whole.strip_suffix(part).is_some_and(|rest| rest.ends_with('/'))
+        };
+        let (own, theirs) = (self.as_str(), other.as_str());
+        3 * distance <= own.len().max(theirs.len()) || is_part(own, theirs) || is_part(theirs, own)
+    }
 }
 
 impl fmt::Display for Name {

@@ -21,7 +21,7 @@ pub enum RequestError {
     NoName,
     #[error("the name belongs to another user")]
     ForeignName,
-    #[error("the name is taken: drop it first, or lease it for writing")]
+    #[error("the name is taken: drop it first, lease it for writing, or use `freehold put --replace`")]
     NameTaken,
     #[error("the name is in use: {readers} readers, {writers} writers")]
     Busy { readers: u32, writers: u32 },
@@ -30,17 +30,18 @@ pub enum RequestError {
     #[error("the lease is read-only")]
     ReadOnly,
     #[error(
-        "the user's quota is {limit_bytes} bytes with {had_bytes} in use, {wanted_bytes} requested: drop a name, or raise the \
-        quota with `freehold quota SIZE`"
+        "the user's quota is {} with {} in use, {} requested: drop a name, or raise the quota with `freehold quota SIZE`",
+        Size(*.limit_bytes), Size(*.had_bytes), Size(*.wanted_bytes)
     )]
     UserQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error(
-        "the quota of this process is {limit_bytes} bytes with {had_bytes} in use, {wanted_bytes} requested: return a lease first"
+        "the quota of this process is {} with {} in use, {} requested: return a lease first",
+        Size(*.limit_bytes), Size(*.had_bytes), Size(*.wanted_bytes)
     )]
     TenantQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error(
-        "the broker has {free_bytes} of {budget_bytes} bytes free, {wanted_bytes} requested: drop a name, or serve with more \
-        --memory"
+        "the broker has {} of {} free, {} requested: drop a name, or serve with more --memory",
+        Size(*.free_bytes), Size(*.budget_bytes), Size(*.wanted_bytes)
     )]
     OutOfMemory { free_bytes: u64, budget_bytes: u64, wanted_bytes: u64 },
     #[error("limit of {limit} reached: return or drop some first")]
@@ -59,20 +60,21 @@ pub enum RequestError {
     NotAllowed { user: u32 },
     #[error("the broker has no descriptors left: end processes that use it, or start it with a higher `ulimit -n`")]
     NoDescriptors,
-    #[error("the host memory of that name has {bytes} bytes: open it with that size")]
+    #[error("the host memory of that name has {}: open it with that size", Size(*.bytes))]
     SizeMismatch { bytes: u64 },
     #[error("the name was dropped while this lease was being written: copy the data to a new lease and publish that")]
     NameDropped,
     #[error("{}", wrong_memory_text(*.memory))]
     WrongMemoryKind { memory: MemoryKind },
     #[error(
-        "the user's quota is {limit_bytes} bytes of host memory with {had_bytes} in use, {wanted_bytes} requested: drop a \
-        name, or raise the quota with `freehold quota SIZE --host`"
+        "the user's quota is {} of host memory with {} in use, {} requested: drop a name, or raise the quota with `freehold \
+        quota SIZE --host`",
+        Size(*.limit_bytes), Size(*.had_bytes), Size(*.wanted_bytes)
     )]
     HostQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
-    #[error("a quota below {least_bytes} bytes allows nothing: set a larger one, or remove it")]
+    #[error("a quota below {} allows no allocation: expected more, or none to remove the quota", Size(*.least_bytes))]
     QuotaTooSmall { least_bytes: u64 },
-    #[error("{bytes} bytes under {} would be lost: drop the names, or use `freehold stop --force`", names_text(*.names))]
+    #[error("{} under {} would be lost: drop the names, or use `freehold stop --force`", Size(*.bytes), names_text(*.names))]
     NamesPublished { names: u64, bytes: u64 },
     #[error("the lease belongs to another name: publish it under that one, or copy the data to a new lease")]
     WrongName,
@@ -94,6 +96,20 @@ pub enum RequestError {
 impl fmt::Debug for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A number of bytes for people: in a unit if it is whole there, otherwise exactly and in a unit.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.into_iter().find(|&(unit, _)| self.0 >= unit) {
+            Some((unit, name)) if self.0.is_multiple_of(unit) => write!(f, "{} {name}", self.0 / unit),
+            Some((unit, name)) => write!(f, "{} bytes ({:.1} {name})", self.0, self.0 as f64 / unit as f64),
+            None => write!(f, "{} {}", self.0, if self.0 == 1 { "byte" } else { "bytes" }),
+        }
     }
 }
 
@@ -210,5 +226,28 @@ impl RequestError {
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(DecodeError),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_readable_and_exact() {
+        let sizes = [0, 1, 8, 1024, 8193, 64 << 20, (64 << 20) + 1, 3 << 40].map(|bytes| Size(bytes).to_string());
+        assert_eq!(
+            sizes,
+            [
+                "0 bytes",
+                "1 byte",
+                "8 bytes",
+                "1 KiB",
+                "8193 bytes (8.0 KiB)",
+                "64 MiB",
+                "67108865 bytes (64.0 MiB)",
+                "3 TiB"
+            ]
+        );
     }
 }

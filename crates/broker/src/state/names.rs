@@ -259,7 +259,7 @@ impl State {
         !self.names.contains_key(name)
     }
 
-    /// The names that are most similar to an unknown one: among its neighbours in order, as many as [`COMPARISONS_MAX`]
+    /// The names that are similar to an unknown one, the most similar first: among its neighbours in order, as many as [`COMPARISONS_MAX`]
     /// allows.
     pub(crate) fn nearest(&self, name: &Name, count: usize) -> Vec<&Name> {
         nearest_of(&self.names, name, count)
@@ -309,7 +309,7 @@ impl State {
     }
 }
 
-/// The keys that are most similar to an unknown name.
+/// The keys that are similar to an unknown name, the most similar first.
 pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count: usize) -> Vec<&'a Name> {
     let mut before = names.range::<Name, _>(..name).rev().map(|(known, _)| known);
     let mut behind = names.range::<Name, _>(name..).map(|(known, _)| known);
@@ -331,5 +331,6 @@ pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count
             found.truncate(count);
         }
     }
-    found.into_iter().map(|(_, known)| known).collect()
+    let is_near = |&(distance, known): &(usize, &Name)| known.is_similar(name, distance);
+    found.into_iter().filter(is_near).map(|(_, known)| known).collect()
 }

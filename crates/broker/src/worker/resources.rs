@@ -322,7 +322,7 @@ fn image_failure(error: freehold::Error) -> FailureText {
     match error {
         freehold::Error::ImageRefused { log, code } if log.is_empty() => (CallFailure::CompileFailed, code.to_string()),
         freehold::Error::ImageRefused { log, .. } => (CallFailure::CompileFailed, log.into()),
-        freehold::Error::NotAnImage => (CallFailure::CompileFailed, error.to_string()),
+        freehold::Error::NotAnImage | freehold::Error::NotPtx => (CallFailure::CompileFailed, error.to_string()),
         error => without_text(device_failure(&error)),
     }
 }

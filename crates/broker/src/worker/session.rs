@@ -408,7 +408,7 @@ fn leases(rest: CallBody<'_>) -> impl Iterator<Item = Id> {
 /// Why a launch was refused: its shape, or the device.
 fn launch_failure(error: &freehold::Error) -> CallFailure {
     match error {
-        freehold::Error::EmptyGrid | freehold::Error::ShapeTooLarge { .. } => CallFailure::UnsupportedShape,
+        freehold::Error::NoThreads | freehold::Error::ShapeTooLarge { .. } => CallFailure::UnsupportedShape,
         freehold::Error::Call(call)
             if [CUerror::INVALID_VALUE, CUerror::LAUNCH_OUT_OF_RESOURCES]
                 .iter()

@@ -66,7 +66,7 @@ fn wrong(socket: &Path) -> Outcome {
     assert_eq!(tenant.read(&lease)?, [stepped(stepped(stepped(5, 1), 2), 7); 100]);
     // Memory that is leased for reading is not written.
     let wanted = stepped(stepped(stepped(5, 1), 2), 7);
-    tenant.broker.publish("words", lease, Policy::Restore).map_err(|(_, error)| error)?;
+    tenant.broker.publish("words", lease, Policy::Restore)?;
     let mut read: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Read)?;
     let error = tenant.step(&mut read, 9, 0)?.wait().unwrap_err();
     assert!(matches!(error, CallError::Faulted { .. }), "{error}");
@@ -114,7 +114,7 @@ pub(crate) fn a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on(ha
     let error = caller.put_module("huge", &huge).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the user's quota is 268435456 bytes with 0 in use, 549755813888 requested: drop a name, or raise the quota with \
+        "huge: the user's quota is 256 MiB with 0 bytes in use, 512 GiB requested: drop a name, or raise the quota with \
          `freehold quota SIZE`"
     );
     caller.call(&Launch::new(&kernel, Grid::line(1, 1), &[])).unwrap().wait().unwrap();

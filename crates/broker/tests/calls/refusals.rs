@@ -33,7 +33,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
     let lease = |lease: Id, offset_bytes: u64| unsafe { caller.argument(lease, offset_bytes) };
     assert_eq!(
         caller.module("blas/saxpi").unwrap_err().to_string(),
-        "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
+        "there is no module blas/saxpi: `freehold module put blas/saxpi FILE` makes one; nearest: blas/saxpy"
     );
     assert_eq!(
         super::vouched(&module, "saxpi").unwrap_err().to_string(),
@@ -95,7 +95,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
     let before: Vec<Call> = (0..100).map(|_| caller.call(&Launch::new(&empty, grid, &[])).unwrap()).collect();
     caller.drop_module("blas/saxpy").unwrap();
     before.iter().for_each(|call| call.wait().unwrap());
-    let gone = "there is no module blas/saxpy: `freehold module put FILE --name blas/saxpy` makes one";
+    let gone = "there is no module blas/saxpy: `freehold module put blas/saxpy FILE` makes one";
     let newcomer = Caller::connect_at(&harness.socket()).unwrap();
     assert_eq!(said(newcomer.call(&Launch::new(&empty, grid, &[]))), gone);
     let refused = until("the worker has unloaded it", || {
@@ -132,10 +132,10 @@ pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
     assert_eq!(caller.put_module("blas/saxpy", TEXT).unwrap(), module, "the same text again is not an error");
     assert_eq!(
         refused("blas/saxpy", &TEXT.replace("Never ends", "Ends never")),
-        "a module of that name exists with a different text: drop it first"
+        "blas/saxpy: a module of that name exists with a different text: drop it first"
     );
     assert_eq!(
         caller.drop_module("blas/saxpi").unwrap_err().to_string(),
-        "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy, broken"
+        "there is no module blas/saxpi: `freehold module put blas/saxpi FILE` makes one; nearest: blas/saxpy"
     );
 }

@@ -44,7 +44,7 @@ fn hold(socket: &Path) -> Outcome {
     stream.write(&mut own, &numbers(1))?;
     let mut named = broker.reserve::<u32>(&stream, NUMBERS)?;
     stream.write(&mut named, &numbers(1 << 20))?;
-    broker.publish("witness", named, Policy::Restore).map_err(|(_, error)| error)?;
+    broker.publish("witness", named, Policy::Restore)?;
     for line in std::io::stdin().lock().lines() {
         line?;
         let named: Lease<u32> = broker.lease(&stream, "witness", Access::Read)?;

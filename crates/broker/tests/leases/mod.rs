@@ -41,7 +41,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
         "publish-and-die" => {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut lease, &numbers(1))?;
-            broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
+            broker.publish("numbers", lease, Policy::Restore)?;
             // Published memory is ready when a signal stream of `broker` has reached it.
             device.synchronize()?;
             harness::kill(std::process::id());
@@ -63,18 +63,18 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
         "write" => {
             let mut lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
             stream.write(&mut lease, &numbers(2))?;
-            broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
+            broker.publish("numbers", lease, Policy::Restore)?;
         }
         "publish-what-was-written" => {
             let own = broker.reserve::<u32>(&stream, 1000)?;
-            broker.publish("numbers", own, Policy::Restore).map_err(|(_, error)| error)?;
+            broker.publish("numbers", own, Policy::Restore)?;
             let lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
             let is_dropped = to == 0;
             if is_dropped {
                 broker.drop_name("numbers")?;
             }
             let name = if is_dropped { "numbers" } else { "other" };
-            broker.publish(name, lease, Policy::Restore).map_err(|(_, error)| error)?;
+            broker.publish(name, lease, Policy::Restore)?;
         }
         "take" => {
             println!("{}", broker.tenant().0);
@@ -82,7 +82,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let lease: Lease<u32> = broker.receive(&stream)?;
             assert_eq!(stream.download(&*lease)?, numbers(3));
             // The giver exited long ago.
-            lease.close().map_err(|(_, error)| error)?;
+            lease.close()?;
         }
         "take-unfinished" => {
             println!("{}", broker.tenant().0);
@@ -91,7 +91,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             // Submitted work waits for the giver's work, or for its end.
             let first = stream.download(&lease.view(0..1)?)?;
             assert!(lease.is_unfinished()?, "the given memory was not written: {first:?}");
-            lease.close().map_err(|(_, error)| error)?;
+            lease.close()?;
             let lease: Lease<u32> = broker.receive(&stream)?;
             assert_eq!(stream.download(&*lease)?, numbers(3));
             assert!(!lease.is_unfinished()?, "the giver had finished writing before it gave the lease");
@@ -104,7 +104,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.wait_word(&gate, 0, 1)?;
             stream.write(&mut lease, &numbers(3))?;
-            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            broker.give(lease, Id(to))?;
             println!("{}", broker.tenant().0);
             std::io::stdout().flush()?;
             loop {
@@ -115,13 +115,13 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut lease, &numbers(3))?;
             stream.synchronize()?;
-            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            broker.give(lease, Id(to))?;
             harness::kill(std::process::id());
         }
         "give-and-die" => {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut lease, &numbers(3))?;
-            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            broker.give(lease, Id(to))?;
             stream.synchronize()?;
             harness::kill(std::process::id());
         }
@@ -130,7 +130,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut lease, &numbers(3))?;
             let _rest = broker.reserve::<u32>(&stream, 1)?;
-            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            broker.give(lease, Id(to))?;
             harness::until("the other process has returned it", || {
                 let stats = broker.stats().ok()?;
                 (stats.leases == 1 && stats.reclaiming_bytes == 0).then_some(())
@@ -168,12 +168,12 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
                 });
                 waits.wait();
                 for _ in 0..1000 {
-                    broker.reserve::<u32>(&stream, 1)?.close().map_err(|(_, error)| error)?;
+                    broker.reserve::<u32>(&stream, 1)?.close()?;
                 }
                 broker.stats()?;
                 assert!(!receiver.is_finished());
                 let lease = broker.reserve::<u32>(&stream, 77)?;
-                broker.give(lease, broker.tenant()).map_err(|(_, error)| error)?;
+                broker.give(lease, broker.tenant())?;
                 assert!(receiver.join().expect("the receiving thread does not panic")? >= 77);
                 Ok(())
             })?;
@@ -203,7 +203,7 @@ fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
         is_good &= broker.stats().is_err_and(|error| refused(&error));
         is_good &= broker.receive::<u32>(stream).is_err_and(|error| refused(&error));
         is_good &= host.lock(std::time::Duration::ZERO).is_err_and(|error| refused(&error));
-        is_good &= lease.close().is_err_and(|(_, error)| refused(&error));
+        is_good &= lease.close().is_err_and(|failed| refused(&failed.error));
         drop((kept, guard));
         // SAFETY: the process ends here.
         unsafe { libc::_exit(if is_good { 0 } else { 1 }) };
@@ -217,8 +217,8 @@ fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
     assert!(host.lock(std::time::Duration::ZERO).is_err(), "the child has not released the lock");
     drop(guard);
     drop(host.lock(std::time::Duration::ZERO)?);
-    kept.close().map_err(|(_, error)| error)?;
-    lease.close().map_err(|(_, error)| error)?;
+    kept.close()?;
+    lease.close()?;
     assert_eq!(broker.stats()?.leases, 0);
     Ok(())
 }

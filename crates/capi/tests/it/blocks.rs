@@ -22,7 +22,7 @@ fn free_error(block: *mut std::ffi::c_void, device: i32, stream: CUstream) -> i3
 
 fn owner(block: *const std::ffi::c_void) -> Result<FreeholdOwner, i32> {
     let mut out = MaybeUninit::uninit();
-    match freehold_owner(block, Some(&mut out)) {
+    match freehold_owner_of(block, Some(&mut out)) {
         // SAFETY: it was written, as the call succeeded.
         NONE => Ok(unsafe { out.assume_init() }),
         code => Err(code),
@@ -34,7 +34,7 @@ fn zero_or_negative_sizes_are_rejected() {
     let fixture = Fixture::new();
     assert!(freehold_alloc(0, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NothingAsked as i32);
-    assert_eq!(last_error(), "a block has at least one byte, and none was asked for");
+    assert_eq!(last_error(), "zero bytes: expected at least one");
     assert!(freehold_alloc(-5, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::NothingAsked as i32);
     assert_eq!(last_error(), "-5 bytes were requested: a block has at least one");
@@ -52,6 +52,24 @@ fn a_failure_stays_until_it_is_cleared() {
     std::thread::spawn(|| assert_eq!(freehold_last_error_code(), NONE)).join().unwrap();
     freehold_clear_error();
     assert_eq!(freehold_last_error_code(), NONE);
+    drop(fixture);
+}
+
+#[test]
+fn a_text_stays_where_it_is_when_other_calls_fail() {
+    let fixture = Fixture::new();
+    assert!(freehold_alloc(0, 0, handle(0)).is_null());
+    let first = freehold_last_error();
+    let text = || {
+        // SAFETY: the text ends in a NUL and lasts as long as this thread; it is copied before the next call.
+        unsafe { std::ffi::CStr::from_ptr(first) }.to_str().unwrap().to_owned()
+    };
+    assert!(freehold_alloc(-5, 0, handle(0)).is_null());
+    freehold_clear_error();
+    assert!(freehold_alloc(-6, 0, handle(0)).is_null());
+    assert_eq!(text(), "zero bytes: expected at least one");
+    assert_eq!(freehold_last_error(), first);
+    assert_eq!(text(), "-6 bytes were requested: a block has at least one");
     drop(fixture);
 }
 
@@ -212,7 +230,7 @@ fn a_budget_is_not_exceeded() {
     assert!(freehold_alloc(8 * MIB as isize, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::OutOfMemory as i32);
     let told = last_error();
-    assert!(told.starts_with("8.0 MiB requested, at most 4.0 MiB available: "), "{told}");
+    assert!(told.starts_with("out of memory: 8.0 MiB requested, at most 4.0 MiB available: "), "{told}");
     assert!(told.ends_with("; raise the pool's budget"), "{told}");
     assert!(freehold_reserved_bytes(0) <= before + 8 * MIB);
     assert_eq!(freehold_set_budget(0, usize::MAX), NONE);

@@ -21,7 +21,7 @@ fn calls_in_child(block: *mut std::ffi::c_void, stream: CUstream) -> u8 {
         last_error().ends_with("which this process was forked from: release it there"),
         freehold_record_use(block, stream) == FORKED && freehold_stream_retire(stream) == FORKED,
         freehold_trim(0, 0) == FORKED && freehold_live_bytes(0) == 0 && set_tag_budget() == FORKED,
-        freehold_owner(block, Some(&mut MaybeUninit::uninit())) == FORKED,
+        freehold_owner_of(block, Some(&mut MaybeUninit::uninit())) == FORKED,
     ];
     outcomes.iter().enumerate().map(|(index, &is_right)| u8::from(!is_right) << index).sum()
 }

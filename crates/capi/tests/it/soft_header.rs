@@ -48,7 +48,7 @@ fn the_header_has_every_exported_function() {
         .skip(1)
         .map(|rest| rest.split("extern \"C\" fn ").nth(1).unwrap().split('(').next().unwrap())
         .collect();
-    assert_eq!(exported.len(), 27);
+    assert_eq!(exported.len(), 28);
     for name in exported {
         assert!(HEADER.contains(&format!("{name}(")), "{name}");
     }
@@ -64,6 +64,16 @@ fn the_header_is_c_and_cpp() {
         &["-x", "c++", "-std=c++17"],
         "#include \"freehold.h\"\nint main() { return freehold_last_error_code(); }\n",
     );
+}
+
+#[test]
+fn the_owner_is_a_structure_in_c_and_in_cpp() {
+    let text = "#include \"freehold.h\"\nint main(void) { struct freehold_owner owner; return CALL(0, &owner); }\n";
+    assert_compiles("owner.c", &["-x", "c", "-std=c99"], &text.replace("CALL", "freehold_owner_of"));
+    assert_compiles("former.c", &["-x", "c", "-std=c99"], &text.replace("CALL", "freehold_owner"));
+    let text =
+        "#include \"freehold.h\"\nint main() { freehold_owner owner; return freehold_owner_of(nullptr, &owner); }\n";
+    assert_compiles("owner.cc", &["-x", "c++", "-std=c++17"], text);
 }
 
 #[test]

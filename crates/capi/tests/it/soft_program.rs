@@ -37,7 +37,7 @@ int main(void) {
     must(cuMemcpyDtoH(back, (CUdeviceptr)larger, sizeof back) == CUDA_SUCCESS, "cuMemcpyDtoH");
 
     struct freehold_owner owner;
-    must(freehold_owner((char *)larger + 7, &owner) == FREEHOLD_ERROR_NONE, "freehold_owner");
+    must(freehold_owner_of((char *)larger + 7, &owner) == FREEHOLD_ERROR_NONE, "freehold_owner_of");
     must(owner.base == larger && owner.is_live, "the owner is that of the block");
     printf("%s: %zu live\n", back, freehold_live_bytes(0));
     freehold_free(larger, 1 << 20, 0, stream);
@@ -149,6 +149,27 @@ fn a_c_program_allocates_grows_asks_and_frees() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+/// Returns the first code block of a language in the documentation.
+fn documented<'a>(page: &'a str, language: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("```{language}\n")).expect("the page has such a block");
+    rest.split_once("```").expect("the block ends").0
+}
+
+#[test]
+fn the_documented_program_prints_what_the_documentation_says() {
+    let page = include_str!("../../../../docs/c.md");
+    let output = run("hello", documented(page, "c"), &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    // Addresses depend on what the process did before.
+    let without_address = |text: &str| {
+        let words = text.split_whitespace().map(|word| if word.starts_with("0x") { "ADDRESS" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(without_address(&said), without_address(documented(page, "text")));
+    assert_eq!(output.status.code(), Some(0));
+}
+
 #[test]
 fn a_kernel_of_a_c_program_that_leaves_its_block_is_reported() {
     let output = run("overrun", OVERRUN, &[("CUDA_LOG_FILE", "stderr")]);
@@ -181,7 +202,7 @@ fn the_library_exports_the_headers_functions_and_nothing_else() {
     let output = command.arg(built("libfreehold_capi.so")).output().expect("cannot start binutils");
     let text = String::from_utf8(output.stdout).unwrap();
     let header = include_str!("../../include/freehold.h");
-    assert_eq!(text.lines().count(), 27, "{text}");
+    assert_eq!(text.lines().count(), 28, "{text}");
     for name in text.lines() {
         assert!(header.contains(&format!("{name}(")), "{name}");
     }

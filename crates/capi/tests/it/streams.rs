@@ -109,9 +109,14 @@ fn a_use_of_no_block_is_refused() {
     let stream = fixture.stream();
     let wild = ptr::without_provenance_mut(0x1234_5000);
     assert_eq!(freehold_record_use(wild, stream), FreeholdError::NeverAllocated as i32);
+    assert_eq!(last_error(), "nothing was allocated at 0x12345000: expected the address of a block");
     let block = alloc(512, stream);
     free(block, stream);
+    let released = format!("512 bytes at {block:p} are already released: use a block before it is released");
     assert_eq!(freehold_record_use(block, stream), FreeholdError::AlreadyReleased as i32);
+    assert_eq!(last_error(), released);
+    assert!(freehold_realloc(block, 1024, 0, stream).is_null());
+    assert_eq!(last_error(), released);
     fixture.end(stream);
 }
 

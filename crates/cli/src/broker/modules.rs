@@ -158,7 +158,7 @@ fn list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result<(),
         return super::print_line(serde_json::json!({ "modules": all }));
     }
     if modules.is_empty() {
-        return super::print_line("no modules; publish one with `freehold module put FILE --name NAME`");
+        return super::print_line("no modules; publish one with `freehold module put NAME FILE`");
     }
     let width = modules.iter().map(|(module, ..)| module.name.len()).max().unwrap_or(0).max(4);
     super::print_line(format_args!("{:width$}  {:>10}  {:12}  kernels", "name", "size", "hash"))?;

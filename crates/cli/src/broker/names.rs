@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use freehold_broker::wire::{MemoryKind, QuotaChange, Reply, Request};
+use freehold_broker::wire::{MemoryKind, QuotaChange, Reply, Request, RequestError};
 use freehold_broker::{Host, Link, LinkError, Name, socket_path};
 use serde::Serializer;
 
@@ -47,8 +47,8 @@ pub(crate) struct QuotaArguments {
     /// Change the quota of published host memory instead of device memory
     #[arg(long, requires = "size")]
     host: bool,
-    /// The user's number [default: this user]
-    #[arg(long, value_parser = parse_user, value_name = "NUMBER")]
+    /// The user, by name or number [default: this user]
+    #[arg(long, value_parser = parse_user, value_name = "USER")]
     user: Option<u32>,
     #[command(flatten)]
     at: SocketOption,
@@ -245,7 +245,7 @@ pub(crate) fn quota(arguments: &QuotaArguments) -> ExitCode {
 }
 
 fn parse_user(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "expected a user's number, as printed by `id -u NAME`".to_owned())
+    socket_path::user_id(text).ok_or_else(|| format!("unknown user {text:?}: see `getent passwd`"))
 }
 
 /// Parses a size, or `none`.
@@ -263,11 +263,8 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
     if let QuotaChange::Set { bytes } = change
         && bytes < memory.least_bytes()
     {
-        let least = memory.least_bytes() >> 10;
-        let sentence = format!(
-            "a quota of {bytes} bytes allows no allocation: expected {least}KiB or more, or none to remove the quota"
-        );
-        return Err(Failure::Wrong(sentence));
+        let error = RequestError::QuotaTooSmall { least_bytes: memory.least_bytes() };
+        return Err(Failure::Wrong(error.to_string()));
     }
     let mut link = arguments.at.connect()?;
     if change != QuotaChange::Keep {

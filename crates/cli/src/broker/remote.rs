@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use freehold::Grid;
 use freehold_broker::wire::{MemoryKind, RequestError};
-use freehold_broker::{Access, Policy};
-use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, Token};
+use freehold_broker::{Access, LinkError, Name, Policy};
+use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, RemoteError, Token};
 use indicatif::ProgressBar;
 
 use super::call::CallArgument;
-use super::{Failure, names};
+use super::{Failure, names, transfer};
 
 /// How much is written at once to anything but a regular file.
 const CHUNK_BYTES: usize = 16 << 20;
@@ -85,10 +85,18 @@ fn read_token(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(wrong)
 }
 
-/// Uploads a file, and publishes it under a name.
-pub(super) fn put(remote: &Remote, name: &str, file: &File, bytes: u64, bar: &ProgressBar) -> Result<(), Failure> {
-    match remote.find(name) {
-        Ok(_) => return Err(Failure::Broker(RequestError::NameTaken.into())),
+/// Uploads a file, and publishes it under a name, which may have to be free.
+pub(super) fn put(
+    remote: &Remote,
+    name: &Name,
+    file: &File,
+    bytes: u64,
+    is_replaced: bool,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    match remote.find(name.as_str()) {
+        Ok(_) if is_replaced => {}
+        Ok(_) => return Err(LinkError::about(RequestError::NameTaken, name).into()),
         Err(failure) if failure.code == Code::NotFound => {}
         Err(failure) => return Err(failure.into()),
     }
@@ -99,7 +107,14 @@ pub(super) fn put(remote: &Remote, name: &str, file: &File, bytes: u64, bar: &Pr
         Ok(())
     })?;
     bar.finish_and_clear();
-    remote.publish(name, block, Policy::Restore).map_err(|(_, failure)| failure.into())
+    // As late as possible: in between, the name does not exist.
+    if is_replaced {
+        match remote.drop_name(name.as_str()) {
+            Err(failure) if failure.code == Code::NotFound => {}
+            dropped => dropped?,
+        }
+    }
+    Ok(remote.publish(name.as_str(), block, Policy::Restore).map_err(RemoteError::from)?)
 }
 
 pub(super) fn lease(remote: &Remote, name: &str) -> Result<RemoteBlock, Failure> {
@@ -115,14 +130,14 @@ pub(super) fn get(
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", path.display()));
-    if file.metadata().map_err(failed)?.is_file() {
+    if !transfer::is_dash(path) && file.metadata().map_err(failed)?.is_file() {
         remote.download_with(block, 0, block.bytes(), |at, data| {
             bar.inc(data.len() as u64);
             file.write_all_at(data, at)
         })?;
         return Ok(());
     }
-    // A pipe accepts bytes only in order.
+    // A pipe accepts bytes only in order, and standard output may be appended to a file.
     let mut piece = vec![0; CHUNK_BYTES.min(block.bytes() as usize)];
     let mut at = 0;
     while at < block.bytes() {

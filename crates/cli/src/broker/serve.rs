@@ -2,15 +2,19 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use freehold_broker::signals::Signals;
-use freehold_broker::{BrokerLimits, Config, DeviceInfo, fdstore, socket_path};
+use freehold_broker::wire::{Request, RequestError};
+use freehold_broker::{BrokerLimits, Config, DeviceInfo, Link, LinkError, fdstore, socket_path};
 use rustix::process::Signal;
 
 use super::remote::RemoteOptions;
 use super::remote_server::ListenArguments;
 use super::{Failure, SocketOption, ephemeral, size};
+use crate::replay::report::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -47,6 +51,12 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true)]
     own_of: Option<u32>,
 }
+
+/// How long a second Ctrl-C confirms the first.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a broker may take to answer whether it can stop.
+const STOP_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The command that starts a broker's process.
 const ROLE_COMMAND: &str = "part";
@@ -106,7 +116,7 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
     };
     socket_path::prepare_dir(&config.socket, arguments.group).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::InvalidFilename => Failure::Wrong(error.to_string()),
-        _ => failed(error),
+        _ => Failure::Failed(format!("{}: {error}", config.socket.display())),
     })?;
     let DeviceInfo { description: device, total_bytes, uuid } =
         config.probe().map_err(|error| Failure::Wrong(error.to_string()))?;
@@ -141,11 +151,22 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
         );
     };
     let mut is_told = false;
-    let outcome = fdstore::run(&config, None, || {
+    let is_ready = || {
         if !std::mem::replace(&mut is_told, true) {
             is_ready();
         }
-    });
+    };
+    let mut asked = None::<Instant>;
+    let may_stop = || {
+        if asked.is_some_and(|asked| asked.elapsed() < CONFIRM_TIMEOUT) {
+            return true;
+        }
+        let Some(loss) = refused_stop(&config.socket) else { return true };
+        asked = Some(Instant::now());
+        eprintln!("{loss}; press Ctrl-C again within {} s to stop", CONFIRM_TIMEOUT.as_secs());
+        false
+    };
+    let outcome = fdstore::run(&config, None, is_ready, may_stop);
     outcome.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
             let at = arguments.at.description();
@@ -156,6 +177,18 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
         ErrorKind::AlreadyExists => Failure::Wrong(error.to_string()),
         _ => Failure::Failed(error.to_string()),
     })
+}
+
+/// Stops the broker if nothing is published there. Otherwise returns what would be lost. A broker that does not answer
+/// is stopped in any case, by its fd store.
+fn refused_stop(socket: &Path) -> Option<String> {
+    let mut link = Link::connect_timeout(socket, STOP_ANSWER_TIMEOUT).ok()?;
+    match link.call(Request::Stop { is_forced: false }) {
+        Err(LinkError::Request { error: RequestError::NamesPublished { names, bytes }, .. }) => {
+            Some(format!("{} published under {} would be lost", size::format(bytes), count(names, "name")))
+        }
+        _ => None,
+    }
 }
 
 /// Runs one of a broker's processes.

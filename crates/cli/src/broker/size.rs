@@ -1,25 +1,30 @@
-//! Sizes such as `8GiB`, `512MiB`, `4096`.
+//! Sizes such as `8GiB`, `1.5GiB`, `512MiB`, `4096`.
 
-/// Parses a size: digits, and a unit of powers of 1024 (`KiB`, `MiB`, `GiB`, `TiB`) or of 1000 (`kB`, `MB`, `GB`,
-/// `TB`).
+/// Parses a size: a number, and a unit of powers of 1024 (`KiB`, `K`) or of 1000 (`KB`), in any case.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit.trim_start() {
-        "" | "B" => 1,
-        "KiB" | "K" => 1 << 10,
-        "MiB" | "M" => 1 << 20,
-        "GiB" | "G" => 1 << 30,
-        "TiB" | "T" => 1 << 40,
-        "kB" => 1000,
-        "MB" => 1000 * 1000,
-        "GB" => 1000 * 1000 * 1000,
-        "TB" => 1000 * 1000 * 1000 * 1000,
-        _ => return Err(format!("expected a number and a unit such as 8GiB, found {text:?}")),
+    let wrong = || format!("expected a number and a unit such as 8GiB, found {text:?}");
+    let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let (number, unit) = text.split_at(text.find(|letter| !is_number(letter)).unwrap_or(text.len()));
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let (prefix, base) = match unit.strip_suffix('b').unwrap_or(&unit) {
+        "" => ("", 1),
+        short if short.len() == 2 && short.ends_with('i') && unit.ends_with('b') => (&short[..1], 1024_u64),
+        short if short.len() == 1 => (short, if unit.ends_with('b') { 1000 } else { 1024 }),
+        _ => return Err(wrong()),
     };
-    let number: u64 =
-        number.parse().map_err(|_| format!("expected a number and a unit such as 8GiB, found {text:?}"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} overflows u64"))
+    let power = if prefix.is_empty() { 0 } else { 1 + "kmgt".find(prefix).ok_or_else(wrong)? as u32 };
+    let factor = base.pow(power);
+    let overflows = || format!("{text:?} overflows u64");
+    match number.parse::<u64>() {
+        Ok(number) => number.checked_mul(factor).ok_or_else(overflows),
+        Err(_) if number.bytes().all(|byte| byte.is_ascii_digit()) && !number.is_empty() => Err(overflows()),
+        // A fraction of a unit. Less than a byte is cut off.
+        Err(_) if factor > 1 => {
+            let bytes = number.parse::<f64>().map_err(|_| wrong())? * factor as f64;
+            if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(overflows()) }
+        }
+        Err(_) => Err(wrong()),
+    }
 }
 
 /// Formats a size in the largest unit that it fills.
@@ -40,14 +45,18 @@ mod tests {
     fn sizes_are_read_with_their_units() {
         let sizes = ["0", "4096", "8GiB", "8 GiB", "1K", "2MB"].map(|text| parse(text).unwrap());
         assert_eq!(sizes, [0, 4096, 8 << 30, 8 << 30, 1024, 2_000_000]);
+        let sizes = ["8gib", "1g", "2kB", "7B", "1.5GiB", "0.5 t", ".5k"].map(|text| parse(text).unwrap());
+        assert_eq!(sizes, [8 << 30, 1 << 30, 2000, 7, 3 << 29, 1 << 39, 512]);
     }
 
     #[test]
     fn an_invalid_size_is_one_sentence() {
-        for text in ["", "GiB", "8 gigs", "-1", "1.5GiB"] {
+        for text in ["", "GiB", "8 gigs", "-1", "1.5", "1.2.3GiB", ".GiB", "8i", "8iB", "8xiB", "8\u{e9}"] {
             assert_eq!(parse(text).unwrap_err(), format!("expected a number and a unit such as 8GiB, found {text:?}"));
         }
-        assert_eq!(parse("99999999TiB").unwrap_err(), "\"99999999TiB\" overflows u64");
+        for text in ["99999999TiB", "99999999.5TiB", "99999999999999999999"] {
+            assert_eq!(parse(text).unwrap_err(), format!("{text:?} overflows u64"));
+        }
     }
 
     #[test]

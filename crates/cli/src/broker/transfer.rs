@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +37,9 @@ pub(super) struct FileAndName {
 pub(crate) struct PutArguments {
     #[command(flatten)]
     what: FileAndName,
+    /// Replace what has the name. Processes that have leased it keep the old memory
+    #[arg(long)]
+    replace: bool,
     #[command(flatten)]
     at: SocketOption,
     /// The broker's device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
@@ -51,7 +55,7 @@ pub(crate) struct PutArguments {
 pub(crate) struct GetArguments {
     /// The name, as `freehold ls` shows it
     name: String,
-    /// The file to write; an existing file is replaced
+    /// The file to write, or - for standard output; an existing file is replaced
     file: Option<PathBuf>,
     /// The same as FILE
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
@@ -81,9 +85,19 @@ impl FileAndName {
         let wrong = |sentence: String| Err(Failure::Wrong(sentence));
         let say = format!("use `freehold {command} FILE --name NAME`");
         let is_file = |path: &Path| !path.is_dir() && fs::symlink_metadata(path).is_ok();
+        if [Some(&self.first), self.second.as_ref()].into_iter().flatten().any(|path| is_dash(path)) {
+            return wrong("standard input cannot be published: expected a file".to_owned());
+        }
         let (file, name) = match (&self.first, &self.second, &self.name) {
             (file, None, Some(name)) => (file, name.as_str()),
-            (file, None, None) => return wrong(format!("{} needs a name: {say}", file.display())),
+            (file, None, None) if is_file(file) => {
+                let file = file.display();
+                return wrong(format!("{file} needs a name: use `freehold {command} NAME {file}`"));
+            }
+            (name, None, None) => {
+                let name = name.display();
+                return wrong(format!("{name} needs a file: use `freehold {command} {name} FILE`"));
+            }
             (one, Some(other), named) => {
                 let (file, name) = match (is_file(one), is_file(other)) {
                     (true, false) => (one, other),
@@ -112,13 +126,23 @@ fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), 
     Ok((device, broker))
 }
 
-/// Checks broker and name first, so that an error costs no device call.
-fn expect_free(at: &SocketOption, name: &Name) -> Result<(), Failure> {
+/// Checks broker and name first, so that an error costs no device call. Memory of the host is not replaced.
+fn expect_free(at: &SocketOption, name: &Name, is_replaced: bool) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
-        Ok(_) | Err(LinkError::Request { error: RequestError::WrongMemoryKind { .. }, .. }) => {
-            Err(Failure::Broker(RequestError::NameTaken.into()))
+        Ok(_) if is_replaced => Ok(()),
+        Ok(_) => Err(LinkError::about(RequestError::NameTaken, name).into()),
+        Err(LinkError::Request { error: RequestError::WrongMemoryKind { .. }, .. }) if !is_replaced => {
+            Err(LinkError::about(RequestError::NameTaken, name).into())
         }
         Err(LinkError::Request { error: RequestError::NoName, .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Drops a name, if there is one.
+fn drop_old(at: &SocketOption, name: &Name) -> Result<(), Failure> {
+    match at.connect()?.call(Request::Drop { name: name.clone() }) {
+        Ok(_) | Err(LinkError::Request { error: RequestError::NoName, .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
@@ -157,7 +181,7 @@ fn try_put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(
     let (mut file, total_bytes) = open_regular(path)?;
     let bar = if arguments.json { ProgressBar::hidden() } else { progress_bar(total_bytes) };
     match remote_options.connect()? {
-        Some(remote) => remote::put(&remote, name.as_str(), &file, total_bytes, &bar)?,
+        Some(remote) => remote::put(&remote, &name, &file, total_bytes, arguments.replace, &bar)?,
         None => put_local(arguments, &name, (path, &mut file), total_bytes, &bar)?,
     }
     if arguments.json {
@@ -175,7 +199,7 @@ fn put_local(
     total_bytes: u64,
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
-    expect_free(&arguments.at, name)?;
+    expect_free(&arguments.at, name, arguments.replace)?;
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.new_stream()?;
     let mut lease: Lease<u8> = broker.reserve(&stream, total_bytes as usize)?;
@@ -190,14 +214,22 @@ fn put_local(
     }
     stream.synchronize()?;
     bar.finish_and_clear();
-    broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error.into())
+    // As late as possible: in between, the name does not exist.
+    if arguments.replace {
+        drop_old(&arguments.at, name)?;
+    }
+    Ok(broker.publish(name.as_str(), lease, Policy::Restore).map_err(freehold_broker::Error::from)?)
 }
 
 fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let name = names::parse_name(&arguments.name)?;
     let path = arguments.file.as_ref().or(arguments.output.as_ref());
     let no_file = || Failure::Wrong("no file to write to: use `freehold get NAME FILE`".to_owned());
-    let (path, partial) = (path.ok_or_else(no_file)?, PartialFile::remove_on_signal()?);
+    let path = path.ok_or_else(no_file)?;
+    if is_dash(path) && arguments.json {
+        return Err(Failure::Wrong("--json and the file would share standard output: name a file".to_owned()));
+    }
+    let partial = PartialFile::remove_on_signal()?;
     let bar_of = |bytes| if arguments.json { ProgressBar::hidden() } else { progress_bar(bytes) };
     let total_bytes = match remote_options.connect()? {
         Some(remote) => {
@@ -220,10 +252,15 @@ fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(
     };
     if arguments.json {
         super::print_line(serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }))?;
-    } else {
+    } else if !is_dash(path) {
         super::print_line(format_args!("{}: {}", path.display(), size::format(total_bytes)))?;
     }
     Ok(())
+}
+
+/// Whether a path means standard output, or standard input.
+pub(super) fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 /// The incomplete file, which is removed if a signal ends this process.
@@ -250,13 +287,17 @@ impl PartialFile {
     }
 }
 
-/// Writes a temporary file and renames it, so that only a complete file replaces an existing one. Anything but a
-/// regular file, such as a device or a pipe, is written directly.
+/// Writes a temporary file and renames it, so that only a complete file replaces an existing one. Standard output, and
+/// anything but a regular file, such as a device or a pipe, is written directly.
 fn write_over(
     path: &Path,
     unfinished: &PartialFile,
     write: impl FnOnce(&mut File) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    if is_dash(path) {
+        let stdout = file_error(path, std::io::stdout().as_fd().try_clone_to_owned())?;
+        return write(&mut File::from(stdout));
+    }
     let before = fs::metadata(path).ok();
     if before.as_ref().is_some_and(fs::Metadata::is_dir) {
         return Err(Failure::Wrong(format!("{} is a folder: expected a file", path.display())));

@@ -124,6 +124,7 @@ fn bench(device: &Device, role: Role) -> Result<Fixture, ChildError> {
 fn driver(selector: &str) -> Option<(Api, CUdevice)> {
     let (kind, ordinal) = match selector.split_once(':') {
         None if selector == "soft" => (Kind::Soft, 0),
+        Some(("soft", ordinal)) => (Kind::Soft, ordinal.parse().ok()?),
         Some(("cuda", ordinal)) => (Kind::Cuda, ordinal.parse().ok()?),
         _ => return None,
     };

@@ -5,7 +5,8 @@ mod library_dir;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -22,8 +23,16 @@ pub(crate) struct Arguments {
     /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else the NVIDIA GPUs, else the software device]
     #[arg(long)]
     device: Option<String>,
+    /// Print the folder that has the software driver as libcuda.so and libcuda.so.1, for `cc -L`, and run nothing
+    #[arg(long, conflicts_with_all = ["device", "words"])]
+    print_libcuda: bool,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "PROGRAM",
+        required_unless_present = "print_libcuda",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     words: Vec<OsString>,
 }
 
@@ -33,6 +42,12 @@ enum RunError {
     Device(#[from] OpenError),
     #[error(transparent)]
     Place(#[from] LibraryDirError),
+    #[error(
+        "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
+    )]
+    OneOfSeveral(i32),
+    #[error("failed to print the folder: {0}")]
+    Print(io::Error),
     #[error("failed to run {}: {source}", .program.display())]
     Program { program: OsString, source: io::Error },
 }
@@ -43,16 +58,24 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) => 2,
+            Self::Device(_) | Self::Place(_) | Self::OneOfSeveral(_) => 2,
+            Self::Print(_) => 1,
         }
     }
 }
 
-/// Returns only if the program could not be started.
+/// Returns if the program could not be started, or after printing the folder of the library.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let error = exec(arguments);
+    let outcome = if arguments.print_libcuda { print_libcuda() } else { Err(exec(arguments)) };
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
     eprintln!("error: {error}");
     ExitCode::from(error.status())
+}
+
+fn print_libcuda() -> Result<(), RunError> {
+    let folder = library_dir::library()?;
+    let mut out = io::stdout().lock();
+    out.write_all(folder.as_os_str().as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(RunError::Print)
 }
 
 fn exec(arguments: &Arguments) -> RunError {
@@ -70,7 +93,8 @@ fn exec(arguments: &Arguments) -> RunError {
 /// Returns the environment variables that select the device. A GPU needs none, unless it is one of several.
 fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, RunError> {
     Ok(match open::target(selector)? {
-        Target::Soft => {
+        Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
+        Target::Soft { .. } => {
             let path = prepend_path(&library_dir::library()?, env::var_os(LIBRARY_PATH).as_deref());
             // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
             vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]

@@ -241,7 +241,7 @@ fn an_unknown_device_names_the_forms() {
         let output = bench(&[what, "--device", "gpu"]);
         assert_eq!(
             text(&output.stderr),
-            "error: unknown device \"gpu\": expected soft, cuda, cuda:N, opencl or opencl:N\n"
+            "error: unknown device \"gpu\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N\n"
         );
         assert_eq!(text(&output.stdout), "");
         assert_eq!(output.status.code(), Some(2));

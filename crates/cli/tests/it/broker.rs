@@ -3,11 +3,12 @@
 use crate::broker_fixture;
 use crate::common;
 
+use std::path::Path;
 use std::process::Stdio;
 
 use broker_fixture::{BrokerFixture, command, name, text, user};
 use common::binary;
-use freehold_broker::wire::{Fence, Policy, Request};
+use freehold_broker::wire::{Access, Fence, Policy, Reply, Request};
 
 #[test]
 fn a_file_goes_in_and_comes_out_again() {
@@ -51,7 +52,11 @@ fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
         refused(&["put", "one", "another"]),
         "error: neither one nor another is a file: expected NAME and FILE\n"
     );
-    assert_eq!(refused(&["put", &file]), format!("error: {file} needs a name: {say}\n"));
+    assert_eq!(refused(&["put", &file]), format!("error: {file} needs a name: use `freehold put NAME {file}`\n"));
+    assert_eq!(refused(&["put", "weights"]), "error: weights needs a file: use `freehold put weights FILE`\n");
+    for words in [["put", "-", "weights"], ["put", "weights", "-"]] {
+        assert_eq!(refused(&words), "error: standard input cannot be published: expected a file\n");
+    }
     assert_eq!(
         refused(&["put", "a", &file, "--name", "b"]),
         "error: a name was given twice: a and --name b\n",
@@ -80,14 +85,43 @@ fn a_name_that_is_taken_is_refused_before_anything_is_uploaded() {
     fixture.said(&["put", &file, "--name", "a"]);
     // The device is never opened: its name is invalid.
     let refused = fixture.refused(&["put", &file, "--name", "a", "--device", "none"]);
-    assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
+    let sentence = "the name is taken: drop it first, lease it for writing, or use `freehold put --replace`";
+    assert_eq!(refused, (format!("error: a: {sentence}\n"), Some(1)));
+}
+
+#[test]
+fn a_name_is_replaced_by_a_file_of_another_size_and_readers_keep_theirs() {
+    let fixture = BrokerFixture::new();
+    let (old, new) = (fixture.file("old", b"freehold"), fixture.file("new", b"other bytes"));
+    assert_eq!(fixture.said(&["put", "a", &old, "--replace"]), "a: 8 B\n", "the name may be new");
+    let mut link = fixture.link();
+    let Reply::Number { id, .. } = link.call(Request::Find { name: name("a") }).unwrap().reply else { panic!("no id") };
+    let reader = link.lease(id, Access::Read).unwrap();
+    assert_eq!(fixture.said(&["put", "--replace", "a", &new]), "a: 11 B\n");
+    assert_eq!(fixture.run(&["get", "a", "-"]).stdout, b"other bytes");
+    assert_eq!(reader.bytes, 8);
+    drop(link);
+}
+
+#[test]
+fn a_dash_is_standard_output_which_then_has_nothing_else() {
+    let fixture = BrokerFixture::new();
+    fixture.said(&["put", "a", &fixture.file("in", b"free\0hold")]);
+    for words in [["get", "a", "-"].as_slice(), &["get", "a", "-o", "-"]] {
+        let output = fixture.run(words);
+        assert_eq!((output.stdout.as_slice(), text(&output.stderr)), (b"free\0hold".as_slice(), ""));
+        assert_eq!(output.status.code(), Some(0));
+    }
+    let refused = fixture.refused(&["get", "a", "-", "--json"]);
+    assert_eq!(refused, ("error: --json and the file would share standard output: name a file\n".to_owned(), Some(2)));
+    assert!(!Path::new("-").exists());
 }
 
 #[test]
 fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
     let fixture = BrokerFixture::new();
     fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "model/weights"]);
-    let expected = ("error: there is no such name; nearest: model/weights\n".to_owned(), Some(1));
+    let expected = ("error: model/weigths: there is no such name; nearest: model/weights\n".to_owned(), Some(1));
     let out = fixture.folder.join("out");
     assert_eq!(fixture.refused(&["get", "model/weigths", "-o", out.to_str().unwrap()]), expected);
     assert_eq!(fixture.refused(&["drop", "model/weigths"]), expected);
@@ -130,12 +164,14 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     let top: serde_json::Value = serde_json::from_str(&fixture.said(&["top", "--json"])).unwrap();
     assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
     let refused = fixture.refused(&["drop", "shared/number"]);
-    assert_eq!(refused, ("error: there is no such name; nearest: shared/numbers, z\n".to_owned(), Some(1)));
+    assert_eq!(refused, ("error: shared/number: there is no such name; nearest: shared/numbers\n".to_owned(), Some(1)));
     let refused = fixture.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
     let sentence = "the name refers to host memory, which is not leased: open it with `Broker::open_host`";
-    assert_eq!(refused, (format!("error: {sentence}\n"), Some(1)));
+    assert_eq!(refused, (format!("error: shared/numbers: {sentence}\n"), Some(1)));
     let refused = fixture.refused(&["put", &fixture.file("in", b"freehold"), "--name", "shared/numbers"]);
-    assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
+    assert!(refused.0.starts_with("error: shared/numbers: the name is taken: "), "{}", refused.0);
+    let refused = fixture.refused(&["put", "--replace", &fixture.file("in", b"freehold"), "shared/numbers"]);
+    assert_eq!(refused, (format!("error: shared/numbers: {sentence}\n"), Some(1)));
     assert_eq!(fixture.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
     assert_eq!(fixture.said(&["ls"]).lines().count(), 2);
 }
@@ -174,25 +210,28 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
     let refused = fixture.link().call(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "the user's quota is 8192 bytes of host memory with 0 in use, 8193 requested: drop a name, or raise the quota with \
-         `freehold quota SIZE --host`"
+        "a: the user's quota is 8 KiB of host memory with 0 bytes in use, 8193 bytes (8.0 KiB) requested: drop a name, or \
+         raise the quota with `freehold quota SIZE --host`"
     );
     assert_eq!(fixture.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
-    let nothing =
-        "error: a quota of 0 bytes allows no allocation: expected 8KiB or more, or none to remove the quota\n";
-    assert_eq!(fixture.refused(&["quota", "0", "--host"]), (nothing.to_owned(), Some(2)));
+    let small = |least: &str| {
+        let sentence = "allows no allocation: expected more, or none to remove the quota";
+        (format!("error: a quota below {least} {sentence}\n"), Some(2))
+    };
+    assert_eq!(fixture.refused(&["quota", "0", "--host"]), small("8 KiB"));
     assert_eq!(fixture.said(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
     let json = format!(
         "{{\"host_quota_bytes\":68719476736,\"host_used_bytes\":0,\"quota_bytes\":67108864,\"used_bytes\":0,\"user\":{user}}}\n"
     );
     assert_eq!(fixture.said(&["quota", "--json"]), json);
-    let small = |wish: &str, least: &str| {
-        let sentence = "or more, or none to remove the quota";
-        (format!("error: a quota of {wish} bytes allows no allocation: expected {least} {sentence}\n"), Some(2))
-    };
-    assert_eq!(fixture.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
-    assert_eq!(fixture.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
-    assert_eq!(fixture.refused(&["quota", "8191", "--host"]), small("8191", "8KiB"));
+    assert_eq!(fixture.refused(&["quota", "2097151"]), small("2 MiB"));
+    assert_eq!(fixture.refused(&["quota", "1MiB"]), small("2 MiB"));
+    assert_eq!(fixture.refused(&["quota", "8191", "--host"]), small("8 KiB"));
+    assert_eq!(fixture.said(&["quota", "--user", "root"]).lines().next().unwrap().split(' ').nth(1), Some("0"));
+    let unknown =
+        "invalid value 'no-such-user' for '--user <USER>': unknown user \"no-such-user\": see `getent passwd`";
+    let refused = fixture.refused(&["quota", "--user", "no-such-user"]);
+    assert_eq!(refused, (format!("error: {unknown}; see `freehold quota --help`\n"), Some(2)));
 }
 
 #[test]
@@ -205,7 +244,8 @@ fn what_cannot_be_put_is_refused_with_what_to_do() {
     assert_eq!(refused, (format!("error: {empty} is empty: expected at least one byte\n"), Some(2)));
     let large = fixture.file("large", &vec![1; 65 << 20]);
     let refused = fixture.refused(&["put", &large, "--name", "a"]);
-    let said = "error: the broker has 67108864 of 67108864 bytes free, 68157440 requested: drop a name, or serve with more --memory\n";
+    let said =
+        "error: the broker has 64 MiB of 64 MiB free, 65 MiB requested: drop a name, or serve with more --memory\n";
     assert_eq!(refused, (said.to_owned(), Some(1)));
     let refused = fixture.refused(&["put", "/dev/zero", "--name", "a"]);
     assert_eq!(refused, ("error: /dev/zero is not a regular file: expected a file\n".to_owned(), Some(2)));
@@ -219,7 +259,7 @@ fn without_a_broker_the_error_says_how_to_start_one() {
     for words in [&["ls"][..], &["drop", "a"], &["get", "a", "-o", "b"], &["put", file, "--name", "a"]] {
         let output = command(&nowhere, "nowhere").args(words).output().expect("the binary starts");
         let socket = nowhere.join("broker");
-        let sentence = "start one with `freehold serve --memory 8GiB`";
+        let sentence = "start one with `freehold serve`";
         let expected = format!("error: no broker is running at {}: {sentence}\n", socket.display());
         assert_eq!((text(&output.stderr), output.status.code()), (expected.as_str(), Some(3)));
     }
@@ -255,7 +295,7 @@ fn an_unknown_device_is_one_error() {
     let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
     let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
     std::fs::remove_dir_all(&folder).unwrap();
-    let expected = "error: unknown device \"foo\": expected soft, cuda, cuda:N, opencl or opencl:N\n";
+    let expected = "error: unknown device \"foo\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N\n";
     assert_eq!((text(&output.stderr), output.status.code()), (expected, Some(2)));
 }
 

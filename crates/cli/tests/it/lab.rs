@@ -25,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
 fn an_unknown_device_names_the_forms() {
     refused_with(
         lab().args(["--device", "gpu"]),
-        r#"unknown device "gpu": expected soft, cuda, cuda:N, opencl or opencl:N"#,
+        r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#,
     );
 }
 
@@ -33,7 +33,7 @@ fn an_unknown_device_names_the_forms() {
 fn an_unknown_device_in_the_environment_is_refused_too() {
     refused_with(
         lab().env("FREEHOLD_DEVICE", "cuda:"),
-        r#"unknown device "cuda:": expected soft, cuda, cuda:N, opencl or opencl:N"#,
+        r#"unknown device "cuda:": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#,
     );
 }
 
@@ -163,11 +163,11 @@ fn no_line_of_the_table_is_wider_than_the_terminal() {
 fn the_table_starts_with_the_device_and_ends_with_a_summary() {
     let output = output(lab().args(["--only", "0.4.2,2.12.1"]).env("COLUMNS", "160"));
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
-    assert_eq!(lines[0], "software device: FREEHOLD_DEVICE says soft");
+    assert_eq!(lines[0], "software device (as FREEHOLD_DEVICE says)");
     assert_eq!(lines[2], "0 who owns device memory and who may free it");
     assert!(lines.contains(&"2 when a release really happens"));
     let summary =
-        "2 agree, 0 differ; software device: FREEHOLD_DEVICE says soft; recorded on NVIDIA H200, driver 580.159.04";
+        "2 agree, 0 differ; software device (as FREEHOLD_DEVICE says); recorded on NVIDIA H200, driver 580.159.04";
     assert_eq!(lines.last(), Some(&summary));
 }
 
@@ -228,7 +228,7 @@ fn one_other_answer_is_exit_status_1() {
     let output = output(lab().args(["--only", "0.4.2,0.4.4", "--reference"]).arg(&path).env("COLUMNS", "160"));
     assert_eq!(output.status.code(), Some(1));
     let last = text(&output.stdout).lines().last().unwrap();
-    assert_eq!(last, "1 agree, 1 differ; software device: FREEHOLD_DEVICE says soft; recorded on d, driver 1");
+    assert_eq!(last, "1 agree, 1 differ; software device (as FREEHOLD_DEVICE says); recorded on d, driver 1");
 }
 
 #[test]

@@ -54,6 +54,37 @@ fn the_software_device_has_the_configured_memory_and_all_capabilities() {
 }
 
 #[test]
+fn every_software_device_is_listed_and_can_be_selected() {
+    let two = |words: &[&str]| {
+        let mut command = freehold(words);
+        command.env("FREEHOLD_SOFT_DEVICES", "2").env("FREEHOLD_DEVICE", "soft:1");
+        command
+    };
+    let listed = lines(&output(&mut two(&["devices", "--json"])));
+    let soft = listed.iter().filter(|line| line["device"].as_str().is_some_and(|device| device.starts_with("soft")));
+    let soft: Vec<_> = soft.map(|line| (&line["device"], &line["name"], &line["default"])).collect();
+    let expected = [
+        (&"soft".into(), &"Freehold Software Device 0".into(), &false.into()),
+        (&"soft:1".into(), &"Freehold Software Device 1".into(), &true.into()),
+    ];
+    assert_eq!(soft, expected);
+    let output = output(&mut two(&["lab", "--only", "0.1.1"]));
+    assert!(text(&output.stdout).starts_with("software device 1 (as FREEHOLD_DEVICE says)\n"), "{output:?}");
+    assert_eq!(output.status.code(), Some(0));
+    let sentence = "soft:2 was requested, but there are 2 software devices: set FREEHOLD_SOFT_DEVICES";
+    refused_with(&mut two(&["lab", "--device", "soft:2"]), sentence);
+}
+
+#[test]
+fn a_default_device_that_is_not_there_is_an_error_below_the_list() {
+    let output = output(freehold(&["devices"]).env("FREEHOLD_DEVICE", "gpu"));
+    assert!(text(&output.stdout).contains("Freehold Software Device 0"), "{output:?}");
+    let sentence = "unknown device \"gpu\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N";
+    assert_eq!(text(&output.stderr), format!("error: {sentence}\n"));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn without_a_driver_opencl_is_missing_in_one_line() {
     let output = output(freehold(&["devices"]).env(NO_VENDORS.0, NO_VENDORS.1));
     let said = text(&output.stdout);

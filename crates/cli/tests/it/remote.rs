@@ -95,9 +95,13 @@ fn a_file_round_trips_through_a_remote_broker() {
         open.stdout_of(&["totals"]),
         "4.0 MiB of 64.0 MiB allocated, 0 B leased, 2.9 MiB published under 1 name\n"
     );
-    let taken = "error: the name is taken: drop it first, or lease it for writing\n".to_owned();
+    let sentence = "the name is taken: drop it first, lease it for writing, or use `freehold put --replace`";
+    let taken = format!("error: model/weights: {sentence}\n");
     assert_eq!(open.error_of(&["put", "in", "--name", "model/weights"]), (taken, Some(1)));
-    let none = "error: there is no such name; nearest: model/weights\n".to_owned();
+    std::fs::write(open.folder.join("new"), "other bytes").unwrap();
+    assert_eq!(open.stdout_of(&["put", "new", "model/weights", "--replace"]), "model/weights: 11 B\n");
+    assert_eq!(open.stdout_of(&["get", "model/weights", "-"]), "other bytes");
+    let none = "error: model/weigths: there is no such name; nearest: model/weights\n".to_owned();
     assert_eq!(open.error_of(&["get", "model/weigths", "-o", "none"]), (none, Some(1)));
     assert!(!open.folder.join("none").exists());
     assert_eq!(open.stdout_of(&["drop", "model/weights"]), "model/weights: dropped\n");
@@ -185,7 +189,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
         words
     };
     let (one, step) = (["1", "1"], ["lease:x", "u32:2", "u32:100"]);
-    let missing = "there is no module no/such: `freehold module put FILE --name no/such` makes one";
+    let missing = "there is no module no/such: `freehold module put no/such FILE` makes one";
     let table: Vec<(Vec<&str>, Expected, i32)> = vec![
         (vec!["call", "no/such", "step", "--grid", "1", "--block", "1"], Like(missing, ""), 1),
         (vec!["call", "/no", "step", "--grid", "1", "--block", "1"], Like("\"/no\": part 1 of the name", ""), 2),
@@ -215,7 +219,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
             2,
         ),
         (call("empty", ["1,70000", "1"], &[]), Like("a launch has 1 to 2147483647 blocks, ", "[1, 70000, 1] of"), 2),
-        (call("step", one, &["lease:y", "u32:2", "u32:100"]), All("there is no such name; nearest: x"), 1),
+        (call("step", one, &["lease:y", "u32:2", "u32:100"]), All("y: there is no such name"), 1),
         // A lease for reading is mapped for reading.
         (
             call("step", one, &["read:x", "u32:2", "u32:100"]),
@@ -231,13 +235,13 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
         (vec!["module", "put", "none", "--name", "a"], All("a module has 1 to 16777216 bytes, this one 0"), 2),
         (
             vec!["module", "put", "other.ptx", "--name", "blas/saxpy"],
-            All("a module of that name exists with a different text: drop it first"),
+            All("blas/saxpy: a module of that name exists with a different text: drop it first"),
             1,
         ),
-        (vec!["put", "x", "--name", "x"], All("the name is taken: drop it first, or lease it for writing"), 1),
+        (vec!["put", "x", "--name", "x"], Like("x: the name is taken: ", ""), 1),
         (vec!["put", "none", "--name", "a"], All("none is empty: expected at least one byte"), 2),
-        (vec!["get", "y", "-o", "out"], All("there is no such name; nearest: x"), 1),
-        (vec!["drop", "y"], Like("there is no such name", ""), 1),
+        (vec!["get", "y", "-o", "out"], All("y: there is no such name"), 1),
+        (vec!["drop", "y"], All("y: there is no such name"), 1),
     ];
     for (words, said, status) in table {
         let socket = open.folder.join("broker");

@@ -122,7 +122,7 @@ fn the_variable_decides_where_no_flag_does() {
     command.env("FREEHOLD_DEVICE", "soft").env("XDG_CACHE_HOME", cache()).env_remove("LD_LIBRARY_PATH");
     assert_eq!(output(&mut command).status.code(), Some(0));
     command.env("FREEHOLD_DEVICE", "gpu");
-    assert_error(&mut command, 2, r#"unknown device "gpu": expected soft, cuda, cuda:N, opencl or opencl:N"#);
+    assert_error(&mut command, 2, r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#);
 }
 
 #[test]
@@ -169,4 +169,25 @@ fn a_folder_creation_error_says_what_to_do() {
         file.join("cache").display()
     );
     assert_error(run(&["true"]).env("XDG_CACHE_HOME", file.join("cache")), 2, &sentence);
+}
+
+#[test]
+fn the_folder_of_the_library_is_printed_for_a_linker() {
+    let mut command = Command::new(binary());
+    command.env("XDG_CACHE_HOME", cache()).args(["run", "--print-libcuda"]).stdin(Stdio::null());
+    let folder = PathBuf::from(printed(&mut command).trim_end());
+    assert!(folder.join("libcuda.so").is_file() && folder.join("libcuda.so.1").is_file(), "{}", folder.display());
+    let mut command = Command::new(binary());
+    command.env("XDG_CACHE_HOME", cache()).args(["run", "--print-libcuda", "true"]).stdin(Stdio::null());
+    let output = output(&mut command);
+    assert_eq!((text(&output.stdout), output.status.code()), ("", Some(2)));
+}
+
+#[test]
+fn a_program_is_not_given_one_of_several_software_devices() {
+    let mut command = Command::new(binary());
+    command.env("XDG_CACHE_HOME", cache()).env("FREEHOLD_SOFT_DEVICES", "2").stdin(Stdio::null());
+    command.args(["run", "--device", "soft:1", "--", "true"]);
+    let sentence = "soft:1 cannot be given to a program, which sees all software devices: use soft, and choose device 1 in the program";
+    assert_error(&mut command, 2, sentence);
 }

@@ -47,6 +47,37 @@ fn a_broker_is_stopped_and_another_serves_at_once() {
 }
 
 #[test]
+fn a_broker_leaves_nothing_behind_and_an_interrupt_stops_it_once_nothing_is_published() {
+    let mut fixture = BrokerFixture::new();
+    fixture.said(&["put", "a", &fixture.file("in", b"freehold")]);
+    fixture.signal(Signal::INT);
+    let warning = "8 B published under 1 name would be lost; press Ctrl-C again within 10 s to stop\n";
+    let said = || std::fs::read_to_string(fixture.folder.join("said")).expect("the file exists");
+    until("the broker warns", || (said() == warning).then_some(()));
+    fixture.said(&["drop", "a"]);
+    assert_eq!(fixture.said(&["totals"]).lines().count(), 1, "it still serves");
+    fixture.signal(Signal::INT);
+    assert_eq!(fixture.served(), (warning.to_owned(), Some(0)));
+    let left = || {
+        let entries = std::fs::read_dir(&fixture.folder).expect("the folder exists");
+        entries.map(|entry| entry.expect("an entry").file_name()).filter(|name| name != "in" && name != "said").count()
+    };
+    assert_eq!(left(), 0, "neither the socket nor its lock");
+    fixture.serve();
+    fixture.said(&["put", "a", &fixture.file("in", b"freehold")]);
+    for expected in [warning, ""] {
+        fixture.signal(Signal::INT);
+        if expected == warning {
+            until("the broker warns", || {
+                (std::fs::read_to_string(fixture.folder.join("said")).expect("the file exists") == warning)
+                    .then_some(())
+            });
+        }
+    }
+    assert_eq!(fixture.served(), (warning.to_owned(), Some(0)), "the second interrupt stops it");
+}
+
+#[test]
 fn stop_also_ends_a_broker_whose_parent_process_was_replaced() {
     let mut fixture = BrokerFixture::new();
     fixture.signal(Signal::KILL);

@@ -344,6 +344,10 @@ impl Backend for Context {
     fn is_cuda(&self) -> bool {
         true
     }
+
+    fn is_software(&self) -> bool {
+        self.extension.is_some()
+    }
 }
 
 macro_rules! converted {

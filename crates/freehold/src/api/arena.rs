@@ -152,7 +152,10 @@ impl Arena {
         let alignment_bytes = device.backend.alignment_bytes().max(ALIGNMENT_BYTES);
         self.taken_bytes = range.end.next_multiple_of(alignment_bytes).min(capacity_bytes);
         let region = Arc::new(Region { range, context, uses });
-        self.pieces.push(region.clone());
+        // An empty slice needs no order, and would begin where the next slice does.
+        if bytes > 0 {
+            self.pieces.push(region.clone());
+        }
         Ok(region)
     }
 
@@ -220,12 +223,12 @@ impl<'s> Scope<'s> {
     /// Allocates `len` elements with unspecified content.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] if the arena has no space for it: an arena does not grow. [`Error::NothingAsked`] for zero
-    /// bytes.
+    /// [`Error::ArenaFull`] if the arena has no space for it: an arena does not grow. [`Error::NothingAsked`] if
+    /// the elements have no bytes.
     pub fn alloc<T: Pod>(&mut self, len: usize) -> Result<ArenaSlice<'s, T>> {
         let element_bytes = size_of::<T>();
         let bytes = len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })?;
-        if bytes == 0 {
+        if element_bytes == 0 {
             return Err(Error::NothingAsked);
         }
         let region = self.arena.region(bytes as u64)?;

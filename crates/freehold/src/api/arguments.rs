@@ -384,13 +384,14 @@ impl<'a> DynArg<'a> {
         (bytes <= size_of_val(words)).then_some(Self(Known::Bytes(words, bytes)))
     }
 
-    /// Makes an argument of memory from an element on, to be read. Returns `None` if there are fewer elements.
+    /// Makes an argument of memory from an element on, to be read. Returns `None` if there is no such element; empty
+    /// memory is passed from element 0.
     pub fn memory<T: Pod>(memory: &'a impl Source<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used())
     }
 
-    /// Makes an argument of memory from an element on, to be read and written. Returns `None` if there are fewer
-    /// elements.
+    /// Makes an argument of memory from an element on, to be read and written. Returns `None` if there is no such
+    /// element; empty memory is passed from element 0.
     pub fn memory_mut<T: Pod>(memory: &'a mut impl Target<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used(Access::Write))
     }
@@ -408,7 +409,8 @@ impl<'a> DynArg<'a> {
     }
 
     fn from_element<T>(start: u64, elements: usize, element: usize, used: MemoryUse<'a>) -> Option<Self> {
-        (element < elements).then(|| Self(Known::Memory(start + (element * size_of::<T>()) as u64, used)))
+        (element < elements || element == 0)
+            .then(|| Self(Known::Memory(start + (element * size_of::<T>()) as u64, used)))
     }
 }
 

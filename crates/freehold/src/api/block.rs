@@ -55,7 +55,7 @@ impl<T> fmt::Debug for Block<T> {
 
 impl Stream {
     /// Allocates a block of `len` elements with unspecified content. Reuses memory if there is some, without a driver
-    /// call.
+    /// call. A block of no elements has no memory, and address 0.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -123,7 +123,10 @@ impl<T: Pod> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        Ok(Self::from_raw(RawBlock::alloc(&stream.inner, Self::bytes_of(len)?, visibility, tag, at)?))
+        match Self::bytes_of(len)? {
+            0 => Ok(Self::from_raw(RawBlock::empty(&stream.inner, visibility)?)),
+            bytes => Ok(Self::from_raw(RawBlock::alloc(&stream.inner, bytes, visibility, tag, at)?)),
+        }
     }
 
     #[inline]
@@ -132,7 +135,7 @@ impl<T: Pod> Block<T> {
         let bytes = len.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
         match bytes {
             None => Err(Error::TooManyElements { elements: len, element_bytes }),
-            Some(0) => Err(Error::NothingAsked),
+            Some(_) if element_bytes == 0 => Err(Error::NothingAsked),
             Some(bytes) => Ok(bytes),
         }
     }
@@ -142,7 +145,7 @@ impl<T: Pod> Block<T> {
         Self { raw, elements: PhantomData }
     }
 
-    /// Returns the first device address.
+    /// Returns the first device address; 0 if the block is empty.
     pub fn address(&self) -> u64 {
         self.raw.address
     }
@@ -154,10 +157,10 @@ impl<T: Pod> Block<T> {
 
     /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
-        false
+        self.len() == 0
     }
 
-    /// Returns the block's entry in the ledger.
+    /// Returns the block's entry in the ledger. An empty block has none.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -260,6 +263,10 @@ impl<T: Pod> Block<T> {
         if self.raw.resize(bytes)? {
             return Ok(true);
         }
+        if bytes == 0 {
+            self.raw = RawBlock::empty(&stream.inner, self.raw.visibility())?;
+            return Ok(false);
+        }
         let kept = len.min(self.len());
         self.raw.move_elsewhere(&stream.inner, bytes, Location::caller(), |from, to| {
             let from = View::<T>::new(from.memory_use(Access::Read), 0, kept, ..kept)?;
@@ -337,7 +344,7 @@ impl<T: Pod> Block<T> {
     /// processes can still access it.
     ///
     /// # Errors
-    /// [`Error::NotShareable`] for any other block.
+    /// [`Error::NotShareable`] for any other block, [`Error::NothingAsked`] for an empty one.
     pub fn export(&self) -> Result<Exported> {
         self.raw.export()
     }
@@ -444,7 +451,7 @@ impl<T: Pod> Shared<T> {
 
     /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
-        false
+        self.len() == 0
     }
 
     /// Returns a view of a range of elements.

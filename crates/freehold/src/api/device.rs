@@ -96,6 +96,17 @@ impl Device {
         self.inner().backend.uuid().map_err(|error| self.inner().failed(error))
     }
 
+    /// Whether this is the software device, not hardware.
+    ///
+    /// ```
+    /// let device = freehold::open::device(Some("soft"))?;
+    /// assert!(device.is_software()); // what something costs here says nothing about a GPU
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn is_software(&self) -> bool {
+        self.inner().backend.is_software()
+    }
+
     /// Whether the host can read and write blocks at their device addresses. Asks the driver once, about the memory of
     /// a block: a device may share addresses with the host and still not let it access device memory.
     pub fn is_host_visible(&self) -> Result<bool> {
@@ -228,7 +239,7 @@ impl Device {
     }
 
     /// Releases a block by its address, for foreign code: one that [`Block::into_address`] leaked. Can be called on any
-    /// thread, whatever context is current there.
+    /// thread, whatever context is current there. Address 0, that of an empty block, is ignored.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -245,6 +256,9 @@ impl Device {
     /// [`Error::WrongRelease`], which explains the mistake; the block at the address is unchanged.
     #[track_caller]
     pub fn release(&self, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
         let mut raw = by_address::take_by_address(self.inner(), address)?;
         match raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
@@ -271,12 +285,15 @@ impl Device {
 
     /// Records that foreign code submitted work to `stream` that uses the block at an address: its memory is not reused
     /// before that work is complete.
+    ///
+    /// # Errors
+    /// [`Error::WrongUse`] if no block of foreign code begins at the address.
     pub fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
         self.inner().check()?;
         if !Arc::ptr_eq(&stream.inner.context.inner.device, self.inner()) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
-        by_address::note_use(self.inner(), address, &stream.inner)
+        by_address::note_use(self.inner(), address, &stream.inner).map_err(Error::into_use)
     }
 
     /// Records foreign memory in the ledger, with a name; the library does not release it.
@@ -355,7 +372,8 @@ impl Device {
         self.inner().trim(&self.primary.inner.state, keep_bytes)
     }
 
-    /// Limits the memory that the pool may have: requests beyond it fail. Memory that it has already stays.
+    /// Limits the memory that the pool may have: requests beyond it fail. Memory that it has already stays, and serves
+    /// requests, until [`trim`](Self::trim).
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -445,7 +463,7 @@ impl Device {
 ///
 /// let adopted = device.adopt(1 << 20, 4096, Adoption::Imported { process: 77 }, "shared")?;
 /// let error = device.release(1 << 20).expect_err("it is another process's");
-/// assert!(error.to_string().ends_with("is imported from process 77: close it instead"));
+/// assert!(error.to_string().ends_with("are imported from process 77: close the import instead"));
 /// # drop(adopted);
 /// # Ok::<(), freehold::Error>(())
 /// ```

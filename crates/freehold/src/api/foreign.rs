@@ -319,8 +319,12 @@ impl ForeignPool {
     /// complete, including all work submitted to that stream until the block is freed.
     ///
     /// # Errors
-    /// [`Error::WrongRelease`] if no block begins at the address.
+    /// [`Error::WrongUse`] if no block begins at the address.
     pub fn record_use(&self, address: u64, stream: CUstream) -> Result<()> {
+        self.try_record_use(address, stream).map_err(Error::into_use)
+    }
+
+    fn try_record_use(&self, address: u64, stream: CUstream) -> Result<()> {
         self.device.check()?;
         let (_, stream_state) = self.stream(stream)?;
         let wrong = || self.wrong(address);

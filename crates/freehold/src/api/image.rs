@@ -39,7 +39,7 @@ const FAT_ENTRY_BYTES: u64 = 64;
 ///
 /// let image = Image::ptx(include_str!("../../examples/kernels.ptx"))?;
 /// assert!(freehold::open()?.module(&image)?.kernels()?.iter().any(|name| name == "scale"));
-/// assert!(Image::new(b"neither text nor a binary\xff").is_err());
+/// assert!(Image::new(b"neither PTX nor a binary").is_err());
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone)]
@@ -61,11 +61,17 @@ impl Image {
     /// use freehold::{Error, Image};
     ///
     /// let image = Image::ptx(include_str!("../../examples/kernels.ptx"))?;
-    /// assert!(matches!(Image::ptx(""), Err(Error::NotAnImage)));
+    /// assert!(matches!(Image::ptx("__global__ void scale()"), Err(Error::NotPtx)));
     /// # drop(image);
     /// # Ok::<(), freehold::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotPtx`] if the text does not begin with a `.version`.
     pub fn ptx(text: &str) -> Result<Self> {
+        if !without_comments(text).starts_with(".version") {
+            return Err(Error::NotPtx);
+        }
         Self::text(ImageKind::Ptx, text)
     }
 
@@ -170,6 +176,19 @@ impl Image {
     /// Returns the image's bytes; text has a trailing NUL.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// Returns a text from its first character on that is neither white space nor in a comment.
+fn without_comments(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    loop {
+        let after = match rest.get(..2) {
+            Some("//") => rest.split_once('\n').map(|(_, after)| after),
+            Some("/*") => rest[2..].split_once("*/").map(|(_, after)| after),
+            _ => return rest,
+        };
+        rest = after.unwrap_or_default().trim_start();
     }
 }
 
@@ -314,6 +333,24 @@ mod tests {
     }
 
     #[test]
+    fn ptx_begins_with_its_version_after_any_comments() {
+        for text in [".version 8.0", "\n//\n// nvcc\n/* a\n .b */ .version 8.0"] {
+            assert_eq!(Image::ptx(text).unwrap().kind(), ImageKind::Ptx, "{text}");
+        }
+        for text in ["garbage", "", " \n", "// .version 8.0", "/* .version 8.0", "\u{e9}.version", "version 8.0"] {
+            let refused = Image::ptx(text).unwrap_err();
+            assert!(matches!(refused, Error::NotPtx), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let refused = |path: &str| Image::file(path.as_ref()).unwrap_err().to_string();
+        assert_eq!(refused("/absent.ptx"), "/absent.ptx: no such file");
+        assert_eq!(refused("/"), "/: is a folder, not a file");
+    }
+
+    #[test]
     fn a_binary_is_taken_by_unsafe_calls_alone_which_the_error_names() {
         for first in [ELF, FAT, SPIRV] {
             let refused = Image::new(first).unwrap_err();
@@ -335,7 +372,7 @@ mod tests {
     #[test]
     fn what_is_no_text_and_no_binary_is_refused() {
         assert!(matches!(Image::new(&[0xff, 0xfe]), Err(Error::NotAnImage)));
-        assert!(matches!(Image::new(b""), Err(Error::NotAnImage)));
+        assert!(matches!(Image::new(b""), Err(Error::NotPtx)));
         assert!(matches!(Image::new(b".version\0 8.0"), Err(Error::NotAnImage)));
     }
 

@@ -34,10 +34,10 @@ impl Grid {
         Self { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0 }
     }
 
-    /// Returns a one-dimensional grid of `threads` threads per block with at least one thread for each of `items`.
+    /// Returns a one-dimensional grid of `threads` threads per block with at least one thread for each of `items`. A
+    /// negative number, or more items than `u32::MAX` blocks cover, makes a grid that every launch rejects.
     pub fn cover(items: impl TryInto<u64>, threads: u32) -> Self {
-        // A number that does not fit in a `u64`: the launch is refused.
-        let items: u64 = items.try_into().unwrap_or(0);
+        let items: u64 = items.try_into().unwrap_or(u64::MAX);
         let blocks = items.div_ceil(u64::from(threads.max(1)));
         Self::line(u32::try_from(blocks).unwrap_or(u32::MAX), threads)
     }
@@ -81,7 +81,7 @@ impl Grid {
 
 impl Stream {
     /// Launches a kernel. Mutably borrowed blocks count as written, others as read: the launch is ordered after uses of
-    /// them in other streams, and later uses after it.
+    /// them in other streams, and later uses after it. A grid of no blocks launches nothing.
     ///
     /// The kernel's code is not checked: the caller that looked it up vouched for it
     /// ([`Module::kernel`](crate::Module::kernel)).
@@ -102,7 +102,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::ArgumentCount`], [`Error::ArgumentSize`] and, for PTX, [`Error::ArgumentKind`] if the arguments do not
-    /// match the kernel's parameters; [`Error::ShapeTooLarge`] if the grid exceeds a limit; [`Error::OtherContext`] if
+    /// match the kernel's parameters; [`Error::ShapeTooLarge`] and [`Error::NoThreads`] if the grid is not one that the device runs; [`Error::OtherContext`] if
     /// the kernel belongs to another context than the stream.
     #[inline]
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
@@ -110,6 +110,9 @@ impl Stream {
         inner.check()?;
         arguments.with(|Laid { given, passed, pointers, used }| {
             self.fits(kernel, grid, given, passed)?;
+            if grid.blocks.contains(&0) {
+                return Ok(());
+            }
             // The kernel may read what it is given to write.
             used.iter().try_for_each(MemoryUse::check_defined)?;
             self.order(used)?;
@@ -167,8 +170,13 @@ impl Stream {
         if !std::sync::Arc::ptr_eq(&of.inner, &self.inner.context.inner) {
             return Err(Error::OtherContext { what: "a kernel", of: of.id(), within: self.context_id() });
         }
-        if grid.blocks.contains(&0) || grid.threads.contains(&0) {
-            return Err(Error::EmptyGrid);
+        if grid.threads.contains(&0) {
+            return Err(Error::NoThreads);
+        }
+        // What `Grid::cover` returns for a number that makes no sense. A driver may take it for a long launch.
+        if grid.blocks[0] == u32::MAX {
+            let (given, allowed) = (u32::MAX.into(), i32::MAX as u64);
+            return Err(Error::ShapeTooLarge { what: "blocks in x", given, allowed, of: "device" });
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ impl<'a, T: Pod> View<'a, T> {
             Bound::Excluded(&end) => end,
             Bound::Unbounded => elements,
         };
-        if start >= end || end > elements {
+        if start > end || end > elements {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
         let (start, len) = (offset + start, end - start);

@@ -23,8 +23,8 @@ impl LeakedBlock for RawBlock {
 pub(crate) fn leak_to_address(device: &DeviceInner, raw: RawBlock) -> u64 {
     let address = raw.address;
     let mut let_go = device.by_address();
-    // A block that ended with its context has no owner, and its address may be reused.
-    if !raw.stream.context.inner.is_closed() {
+    // A block that ended with its context has no owner, and its address may be reused. An empty one has no address.
+    if address != 0 && !raw.stream.context.inner.is_closed() {
         let_go.insert(address, Box::new(raw));
     }
     address

@@ -79,6 +79,21 @@ impl RawBlock {
         Ok(Self::new(visibility, held, bytes, stream))
     }
 
+    /// Makes a block without memory. It counts as released from the start, so that nothing is returned to the pool.
+    #[cold]
+    pub(crate) fn empty(stream: &Arc<StreamInner>, visibility: Visibility) -> Result<Self> {
+        stream.context.inner.check()?;
+        let PoolSlot(slot) = PoolSlot::new(visibility, 0);
+        Ok(Self {
+            slot: PoolSlot(slot | RELEASED),
+            generation: 0,
+            address: 0,
+            bytes: 0,
+            history: AccessHistory::begin(Fence { stream: stream.state.id, seq: 0 }),
+            stream: ManuallyDrop::new(stream.clone()),
+        })
+    }
+
     #[inline(never)]
     fn alloc_slow(
         stream: &Arc<StreamInner>,
@@ -158,6 +173,10 @@ impl RawBlock {
         }
     }
 
+    pub(crate) fn visibility(&self) -> Visibility {
+        self.slot.visibility()
+    }
+
     fn pool(&self) -> &Pool {
         self.stream.context.inner.device.pool_of(self.slot.visibility())
     }
@@ -167,6 +186,9 @@ impl RawBlock {
         self.stream.context.inner.check()?;
         if self.slot.visibility() == Visibility::Process {
             return Err(Error::NotShareable { address: self.address });
+        }
+        if self.bytes == 0 {
+            return Err(Error::NothingAsked);
         }
         // The chunk stays while the block does, and the block while its context is not closed.
         let _shared = self.stream.context.inner.enter()?;
@@ -181,9 +203,12 @@ impl RawBlock {
         })
     }
 
-    /// Returns the block's owner, unless it ended with its context.
+    /// Returns the block's owner, unless it is empty or ended with its context.
     pub(crate) fn owner(&self) -> Option<Owner> {
         let device = &self.stream.context.inner.device;
+        if self.bytes == 0 {
+            return None;
+        }
         // In a fork the locks may be held for ever, by threads that do not exist there.
         if device.is_child() { None } else { device.owner_of_meta(self.pool(), self.slot.meta(), self.generation) }
     }
@@ -213,6 +238,9 @@ impl RawBlock {
     /// Resizes the memory in place. Returns whether it could.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<bool> {
         self.stream.context.inner.check()?;
+        if bytes == 0 {
+            return Ok(self.bytes == 0);
+        }
         let device = &self.stream.context.inner.device;
         let (meta, had) = (self.meta(), self.bytes);
         if self.owner().is_none() {
@@ -260,7 +288,9 @@ impl RawBlock {
         });
         let other = moved.inspect_err(|_| device.tags.discharge_part(tag, more_bytes))?;
         sync_point::reach(SyncPoint::LoseName);
-        self.lose_name(tag);
+        if self.bytes > 0 {
+            self.lose_name(tag);
+        }
         device.tags.discharge_part(tag, self.bytes.saturating_sub(bytes) as u64);
         *self = other;
         Ok(())
@@ -299,6 +329,9 @@ impl RawBlock {
     /// Releases the memory: records its fences, then returns it to the pool. An error changes nothing.
     pub(crate) fn release(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
         self.stream.context.inner.check()?;
+        if self.bytes == 0 {
+            return Ok(());
+        }
         let device = &self.stream.context.inner.device;
         let fences = self.pending_in_other_streams();
         device.record_fences_coalesced(&fences)?;
@@ -314,6 +347,9 @@ impl RawBlock {
         let device = &inner.device;
         for fence in self.fences() {
             device.wait_for_fence(fence)?;
+        }
+        if self.bytes == 0 {
+            return Ok(());
         }
         let shared = inner.enter()?;
         let span = self.address..self.address + self.bytes as u64;

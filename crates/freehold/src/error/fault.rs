@@ -28,7 +28,7 @@ pub struct Suspect {
 /// # let device = freehold::open()?;
 /// # let stream = device.new_stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
-/// # if freehold::open::target(None).is_ok_and(|target| target == freehold::open::Target::Soft) {
+/// # if freehold::open::target(None).is_ok_and(|target| matches!(target, freehold::open::Target::Soft { .. })) {
 /// // Unsound: `stray` writes to unmapped memory.
 /// stream.launch(&unsafe { module.kernel("stray")? }, freehold::Grid::line(1, 1), ())?;
 /// let Err(Error::Faulted(fault)) = stream.synchronize() else { panic!("it faults") };

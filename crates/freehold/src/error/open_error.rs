@@ -27,13 +27,13 @@ const SOFT_HINT: &str = if cfg!(feature = "soft") { "; the software device, soft
 ///
 /// let Err(freehold::Error::Open(error)) = open::device(Some("gpu")) else { panic!("an unknown kind was opened") };
 /// assert_eq!(error, OpenError::UnknownDevice("gpu".to_owned()));
-/// assert_eq!(error.to_string(), r#"unknown device "gpu": expected soft, cuda, cuda:N, opencl or opencl:N"#);
+/// assert_eq!(error.to_string(), r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#);
 /// ```
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The selector names no kind of device.
-    #[error("unknown device {0:?}: expected soft, cuda, cuda:N, opencl or opencl:N")]
+    #[error("unknown device {0:?}: expected soft, soft:N, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
     /// The driver is missing.
     #[error("{selector} was requested, but {absence}{SOFT_HINT}")]
@@ -57,8 +57,8 @@ pub enum OpenError {
         /// Why there is no GPU.
         absence: Absence,
     },
-    /// There are fewer NVIDIA devices.
-    #[error("cuda:{ordinal} was requested, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
+    /// The CUDA driver, which may be the software one, has fewer devices.
+    #[error("cuda:{ordinal} was requested, but the CUDA driver has {count} {}", if *.count == 1 { "device" } else { "devices" })]
     OutOfRange {
         /// The number requested.
         ordinal: i32,
@@ -109,12 +109,23 @@ pub enum OpenError {
         ordinal: i32,
     },
     /// The driver has fewer devices.
-    #[error("device {ordinal} was requested, but the driver has {count} devices, numbered from 0")]
+    #[error("device {ordinal} was requested, but the driver has {count} {}, numbered from 0", if *.count == 1 { "device" } else { "devices" })]
     BeyondDevices {
         /// The number requested.
         ordinal: i32,
         /// The number of devices.
         count: i32,
+    },
+    /// There are fewer software devices.
+    #[cfg(feature = "soft")]
+    #[error("soft:{ordinal} was requested, but there {} software {}: set FREEHOLD_SOFT_DEVICES",
+        if *.count == 1 { "is 1".to_owned() } else { format!("are {count}") },
+        if *.count == 1 { "device" } else { "devices" })]
+    BeyondSoft {
+        /// The number requested.
+        ordinal: i32,
+        /// The number of devices.
+        count: usize,
     },
     /// A variable of the software device has an invalid value.
     #[cfg(feature = "soft")]

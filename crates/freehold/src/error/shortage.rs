@@ -91,8 +91,14 @@ impl Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PoolStats { owned_blocks, owned_bytes, released_bytes, cached_bytes, reserved_bytes, .. } = self.stats;
-        write!(f, "{} requested, at most {} available: ", Bytes(self.wanted_bytes), Bytes(self.largest_bytes))?;
-        write!(f, "{} live in {owned_blocks} blocks", Bytes(owned_bytes))?;
+        write!(
+            f,
+            "out of memory: {} requested, at most {} available: ",
+            Bytes(self.wanted_bytes),
+            Bytes(self.largest_bytes)
+        )?;
+        let blocks = if owned_blocks == 1 { "block" } else { "blocks" };
+        write!(f, "{} live in {owned_blocks} {blocks}", Bytes(owned_bytes))?;
         for (index, (tag, bytes)) in self.live_by_tag.iter().take(TAGS_TOLD).enumerate() {
             write!(f, "{} {tag} {}", if index == 0 { " (" } else { "," }, Bytes(*bytes))?;
         }

@@ -15,6 +15,7 @@ mod wrong;
 use std::time::Duration;
 
 pub use entry::{BlockId, ContextId, Entry, Fence, Gone, Kind, LedgerStats, Owner, Release, State, StreamId};
+pub(crate) use wrong::WrongUse;
 pub use wrong::{NotEntered, WrongRelease};
 
 use map::RangeMap;

@@ -61,13 +61,13 @@ pub enum WrongRelease {
         address: u64,
     },
     /// Foreign memory that was recorded in the ledger.
-    #[error("{of} is foreign memory: release it where it was allocated")]
+    #[error("{of}, are foreign memory: release them where they were allocated")]
     Adopted {
         /// What lies there.
         of: Box<Owner>,
     },
     /// Memory of another process.
-    #[error("{of} is imported{}: close it instead", Origin(of.process))]
+    #[error("{of}, are imported{}: close the import instead", Origin(of.process))]
     Imported {
         /// What lies there.
         of: Box<Owner>,
@@ -91,7 +91,7 @@ pub enum WrongRelease {
         offset_bytes: u64,
     },
     /// The block is owned by a handle. Returned by callers that know of handles.
-    #[error("{of} is owned by a handle: drop the handle, or call `into_address` first")]
+    #[error("{of}, are owned by a handle: drop the handle, or call `into_address` first")]
     Held {
         /// The block.
         of: Box<Owner>,
@@ -104,6 +104,38 @@ pub enum WrongRelease {
         /// The process that owns it.
         process: u32,
     },
+}
+
+/// The same mistake in a call that uses a block by its address: the advice is another one.
+pub(crate) struct WrongUse<'a>(pub(crate) &'a WrongRelease);
+
+impl fmt::Display for WrongUse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            WrongRelease::Interior { of, offset_bytes } => {
+                write!(f, "{offset_bytes} bytes into {of}: pass the block's first address")
+            }
+            WrongRelease::AlreadyReleased { base, bytes, allocated_at, released_at, when, offset_bytes } => {
+                let span = Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at };
+                write!(
+                    f,
+                    "{span}already released{}{}: use a block before it is released",
+                    Place(*released_at),
+                    Moment(*when)
+                )
+            }
+            WrongRelease::NeverAllocated { address } => {
+                write!(f, "nothing was allocated at {address:#x}: expected the address of a block")
+            }
+            WrongRelease::Held { of } => {
+                write!(f, "{of}, are owned by a handle: pass the handle, or call `into_address` first")
+            }
+            WrongRelease::ForkedChild { address, process } => {
+                write!(f, "{address:#x} belongs to process {process}, which this process was forked from: use it there")
+            }
+            wrong => write!(f, "{wrong}"),
+        }
+    }
 }
 
 /// Prints the message, for a `main` that returns the error, and for `unwrap`.

@@ -23,7 +23,11 @@ struct Transfer {
 }
 
 impl PoisonedRanges {
+    /// Records a transfer. One of no bytes leaves nothing undefined.
     pub(crate) fn begin(&self, fence: Fence, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
         self.transfers().push(Transfer { fence, range: range.clone(), has_failed: false });
     }
 
@@ -69,7 +73,7 @@ impl PoisonedRanges {
     #[cold]
     fn find(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let transfers = self.transfers();
-        let meets = |found: &Range<u64>| found.start < range.end && range.start < found.end;
+        let meets = |found: &Range<u64>| found.start < range.end && range.start < found.end && !range.is_empty();
         transfers.iter().find(|transfer| transfer.has_failed && meets(&transfer.range)).map(|found| found.range.clone())
     }
 

@@ -79,7 +79,10 @@ fn an_error_prints_its_sentence_wherever_it_is_printed() {
         "Error: a block has at least one byte, and none was asked for"
     );
     let Err(error) = freehold::open::device(Some("gpu")) else { panic!("there is no such device") };
-    assert_eq!(format!("{error:?}"), r#"unknown device "gpu": expected soft, cuda, cuda:N, opencl or opencl:N"#);
+    assert_eq!(
+        format!("{error:?}"),
+        r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#
+    );
     let Err(Error::WrongRelease(wrong)) = own.device.release(16) else { panic!("nobody has it") };
     assert_eq!(format!("{wrong:?}"), wrong.to_string());
 }

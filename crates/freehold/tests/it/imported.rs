@@ -267,7 +267,7 @@ fn an_address_inside_has_an_owner_who_closes_it() {
     let at = format!("{}:{line}", file!());
     assert_eq!(
         WrongRelease::Imported { of }.to_string(),
-        format!("2097152 bytes at {address:#x}, allocated at {at} is imported: close it instead")
+        format!("2097152 bytes at {address:#x}, allocated at {at}, are imported: close the import instead")
     );
     drop(imported);
     assert_eq!(own.device.owner_of(address), None);

@@ -252,17 +252,17 @@ fn a_release_of_what_is_not_ours_says_whose_it_is() {
     }
     assert_eq!(
         refusal(&ledger, BASE + 1),
-        "512 bytes at 0x7f0000000000, allocated at HERE is foreign memory: release it where it was allocated"
+        "512 bytes at 0x7f0000000000, allocated at HERE, are foreign memory: release them where they were allocated"
     );
     assert_eq!(
         refusal(&ledger, BASE + 512),
-        "512 bytes at 0x7f0000000200, allocated at HERE is imported from process 42: close it instead"
+        "512 bytes at 0x7f0000000200, allocated at HERE, are imported from process 42: close the import instead"
     );
     let of_nobody_known = Entry { kind: Kind::Imported, process: 0, ..entry(BASE + 1024, 512) };
     ledger.enter(of_nobody_known).expect("the span is nobody's");
     assert_eq!(
         refusal(&ledger, BASE + 1024),
-        "512 bytes at 0x7f0000000400, allocated at HERE is imported: close it instead"
+        "512 bytes at 0x7f0000000400, allocated at HERE, are imported: close the import instead"
     );
     ledger.end_context(CONTEXT, Duration::from_secs(2));
     assert_eq!(

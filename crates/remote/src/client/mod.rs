@@ -8,4 +8,4 @@ mod remote;
 mod transfer;
 
 pub use self::launches::{RemoteArgument, RemoteCall, RemoteModule};
-pub use self::remote::{Remote, RemoteBlock};
+pub use self::remote::{Remote, RemoteBlock, RemoteBlockError};

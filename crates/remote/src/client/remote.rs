@@ -1,5 +1,6 @@
 //! [`Remote`], a session at a server, and its blocks.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -115,13 +116,9 @@ impl Remote {
     /// Publishes a block under a name. It stays when the session ends.
     ///
     /// # Errors
-    /// The block and the error.
-    pub fn publish(
-        &self,
-        name: &str,
-        mut block: RemoteBlock,
-        policy: Policy,
-    ) -> Result<(), (RemoteBlock, RemoteError)> {
+    /// The name is taken or invalid. The error returns the block.
+    #[allow(clippy::result_large_err, reason = "the error returns the block, by value")]
+    pub fn publish(&self, name: &str, mut block: RemoteBlock, policy: Policy) -> Result<(), RemoteBlockError> {
         let policy = policy_to_proto(policy);
         let (number, name) = (block.number, name.to_owned());
         let request = |call| proto::PublishRequest { call: Some(call), block: number, name, policy: policy.into() };
@@ -130,7 +127,7 @@ impl Remote {
                 block.is_freed = true;
                 Ok(())
             }
-            Err(failure) => Err((block, failure)),
+            Err(error) => Err(RemoteBlockError { block, error }),
         }
     }
 
@@ -270,6 +267,29 @@ impl Drop for RemoteInner {
     }
 }
 
+/// Why a block was not published or freed, with the unchanged block. `?` drops the block, which frees it like any drop.
+#[derive(thiserror::Error)]
+#[error("{error}")]
+pub struct RemoteBlockError {
+    /// The block.
+    pub block: RemoteBlock,
+    /// Why.
+    pub error: RemoteError,
+}
+
+/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
+impl fmt::Debug for RemoteBlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl From<RemoteBlockError> for RemoteError {
+    fn from(failed: RemoteBlockError) -> Self {
+        failed.error
+    }
+}
+
 impl RemoteBlock {
     /// How long it is.
     pub fn bytes(&self) -> u64 {
@@ -284,8 +304,9 @@ impl RemoteBlock {
     /// Frees the memory.
     ///
     /// # Errors
-    /// The block and the error.
-    pub fn close(mut self) -> Result<(), (Self, RemoteError)> {
+    /// Those of the connection and of the server. The error returns the block.
+    #[allow(clippy::result_large_err, reason = "the error returns the block, by value")]
+    pub fn close(mut self) -> Result<(), RemoteBlockError> {
         let remote = self.remote.clone();
         let block = self.number;
         let request = |call| proto::FreeRequest { call: Some(call), block };
@@ -295,7 +316,7 @@ impl RemoteBlock {
                 self.is_freed = true;
                 Ok(())
             }
-            Err(failure) => Err((self, failure)),
+            Err(error) => Err(RemoteBlockError { block: self, error }),
         }
     }
 }

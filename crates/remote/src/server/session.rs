@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use freehold::{Device, Stream};
-use freehold_broker::{Broker, Lease, Policy};
+use freehold_broker::{Broker, Lease, LeaseError, Policy};
 use tokio::sync::Semaphore;
 use tonic::Code;
 
@@ -184,7 +184,7 @@ impl Session {
     pub(super) fn free(&self, number: u64) -> Result<(), RemoteError> {
         let block = self.block(number)?;
         let lease = block.take_lease()?;
-        lease.close().map_err(|(lease, error)| {
+        lease.close().map_err(|LeaseError { lease, error }| {
             block.restore_lease(lease);
             RemoteError::from(error)
         })?;
@@ -195,7 +195,7 @@ impl Session {
     pub(super) fn publish(&self, number: u64, name: &str, policy: Policy) -> Result<(), RemoteError> {
         let block = self.block(number)?;
         let lease = block.take_lease()?;
-        self.broker.publish(name, lease, policy).map_err(|(lease, error)| {
+        self.broker.publish(name, lease, policy).map_err(|LeaseError { lease, error }| {
             block.restore_lease(lease);
             RemoteError::from(error)
         })?;

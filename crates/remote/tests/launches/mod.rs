@@ -224,7 +224,7 @@ pub(crate) fn bad_launches_are_refused_in_a_sentence(harness: &Harness) {
     let line = Grid::line(1, 1);
     assert_eq!(
         remote.module("blas/saxpi").unwrap_err().message,
-        "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
+        "there is no module blas/saxpi: `freehold module put blas/saxpi FILE` makes one; nearest: blas/saxpy"
     );
     assert_eq!(
         refused("stop", line, &[]),

@@ -349,10 +349,11 @@ pub(crate) fn variables_are_within_the_quota(harness: &Harness) {
     }
     // Each session has its own worker, and each worker its own variables.
     let refused: Vec<_> = sessions.iter().filter_map(|session| session.put_module("shared", &text).err()).collect();
+    let [quota_mib, mib] = [quota_bytes, bytes].map(|bytes| bytes >> 20);
     let sentence = format!(
-        "the user's quota is {quota_bytes} bytes with {} in use, {bytes} requested: drop a name, or raise the quota with \
-         `freehold quota SIZE`",
-        2 * bytes
+        "shared: the user's quota is {quota_mib} MiB with {} MiB in use, {mib} MiB requested: drop a name, or raise the \
+         quota with `freehold quota SIZE`",
+        2 * mib
     );
     assert_eq!(refused.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>(), [sentence]);
 }

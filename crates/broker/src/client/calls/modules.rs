@@ -121,7 +121,7 @@ impl Caller {
 
 fn no_module(error: LinkError, name: &Name) -> CallError {
     match error {
-        LinkError::Request { error: RequestError::NoModule, detail } => {
+        LinkError::Request { error: RequestError::NoModule, detail, .. } => {
             CallError::NoModule { name: name.as_str().into(), near: detail }
         }
         error => error.into(),

@@ -452,7 +452,8 @@ impl Link {
                 _ if reply.number != framed.number => {}
                 Reply::Error(error) => {
                     let detail = String::from_utf8_lossy(&received.tail).into_owned();
-                    return Err(LinkError::Request { error, detail });
+                    let name = framed.message.name().map_or_else(String::new, |name| name.as_str().to_owned());
+                    return Err(LinkError::Request { error, name, detail });
                 }
                 reply => {
                     let text = String::from_utf8(received.tail).map_err(|_| LinkError::Malformed)?;

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::os::seqpacket::ReceiveError;
 use crate::os::socket_path;
+use crate::protocol::name::Name;
 use crate::protocol::request_error::RequestError;
 
 /// Why a request failed.
@@ -14,7 +15,7 @@ use crate::protocol::request_error::RequestError;
 #[allow(missing_docs, reason = "the message of each variant describes it")]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
+    #[error("no broker is running at {}: start one with `freehold serve`", .path.display())]
     NoBroker { path: PathBuf },
     #[error(transparent)]
     PathTooLong(#[from] socket_path::PathTooLong),
@@ -26,8 +27,9 @@ pub enum LinkError {
     TimedOut,
     #[error("the broker sent an invalid message: update the program or the broker")]
     Malformed,
-    #[error("{error}{}", nearest(.detail))]
-    Request { error: RequestError, detail: String },
+    /// `name` is the one that the request named, `detail` has the names that are similar to it; both may be empty.
+    #[error("{}{error}{}", of(.name), nearest(.detail))]
+    Request { error: RequestError, name: String, detail: String },
     #[error(
         "this process is a fork of the one that connected to the broker: connect again, or start a new program instead of forking"
     )]
@@ -43,11 +45,20 @@ impl fmt::Debug for LinkError {
     }
 }
 
+fn of(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!("{name}: ") }
+}
+
 fn nearest(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!("; nearest: {}", detail.replace('\n', ", ")) }
 }
 
 impl LinkError {
+    /// Returns the error of a request about a name.
+    pub fn about(error: RequestError, name: &Name) -> Self {
+        Self::Request { error, name: name.as_str().to_owned(), detail: String::new() }
+    }
+
     pub(in crate::client) fn from_system(error: std::io::Error) -> Self {
         Self::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
@@ -55,7 +66,7 @@ impl LinkError {
 
 impl From<RequestError> for LinkError {
     fn from(error: RequestError) -> Self {
-        Self::Request { error, detail: String::new() }
+        Self::Request { error, name: String::new(), detail: String::new() }
     }
 }
 

@@ -61,7 +61,7 @@ fn few_names_are_all_compared() {
         published(&mut state, tenant, name, Policy::Restore);
     }
     let wanted = Name::parse("xeights").unwrap();
-    let nearest: Vec<&str> = state.nearest(&wanted, 2).into_iter().map(Name::as_str).collect();
+    let nearest: Vec<&str> = state.nearest(&wanted, 3).into_iter().map(Name::as_str).collect();
     assert_eq!(nearest, ["weights", "zeights"]);
 }
 

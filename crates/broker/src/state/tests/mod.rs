@@ -609,7 +609,7 @@ fn a_device_that_is_gone_is_told_in_a_sentence() {
     for (code, said) in [
         (46, "the GPU is lost or broken (code 46): check `nvidia-smi`, then restart the broker"),
         (1, "the device failed with code 1"),
-        (2, "the broker has 0 of 67108864 bytes free, 2097152 requested: drop a name, or serve with more --memory"),
+        (2, "the broker has 0 bytes of 64 MiB free, 2 MiB requested: drop a name, or serve with more --memory"),
     ] {
         let mut state = State::new(limits(), OPERATOR);
         let tenant = connected(&mut state);

@@ -205,7 +205,8 @@ fn names_of_both_memories_are_one_list_and_no_name_is_of_both() {
     let listed = "a\t8192\t7\t77\t0\t0\t61\t1\t1\nb\t4096\t7\t77\t1\t0\t61\t1\t0\nc\t4097\t7\t77\t0\t0\t61\t1\t1\n";
     assert_eq!(state.list(None), listed);
     assert_eq!(state.list(Some(&name("b"))), "c\t4097\t7\t77\t0\t0\t61\t1\t1\n");
-    assert_eq!(state.nearest(&name("d"), 3), [&name("a"), &name("b"), &name("c")]);
+    assert_eq!(state.nearest(&name("model/b"), 3), [&name("b")]);
+    assert_eq!(state.nearest(&name("d"), 3), [] as [&Name; 0], "another letter is another name");
     let other = |memory| RequestError::WrongMemoryKind { memory };
     assert_eq!(refused(&ask(&mut state, maker, Request::Find { name: name("a") })), &other(MemoryKind::Host));
     for bytes in [0, 8192] {

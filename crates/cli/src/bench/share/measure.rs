@@ -191,7 +191,7 @@ fn kernels(fixture: &BrokerFixture, device: &Device, count: usize) -> Result<Vec
     let mut times = Vec::with_capacity(count);
     for turn in 0..count + 2 {
         stream.launch(&stamp, Grid::line(1, 1), (&mut lease.view_mut(0..2)?, KERNEL_NS))?;
-        broker.give(lease, to).map_err(|(_, error)| broken(error))?;
+        broker.give(lease, to).map_err(|failed| broken(failed.error))?;
         lease = broker.receive::<u64>(&stream).map_err(broken)?;
         let stamps = stream.download(&*lease)?;
         if turn >= 2 {

@@ -89,7 +89,7 @@ fn kernels(arguments: &Arguments) -> Outcome {
     loop {
         let mut lease = broker.receive::<u64>(&stream)?;
         stream.launch(&stamp, Grid::line(1, 1), (&mut lease.view_mut(2..4)?, 0u64))?;
-        broker.give(lease, Id(arguments.to)).map_err(|(_, error)| error)?;
+        broker.give(lease, Id(arguments.to))?;
     }
 }
 

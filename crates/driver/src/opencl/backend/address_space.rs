@@ -194,6 +194,10 @@ impl AddressSpace {
         };
         let (memory, offset, bytes) = (block.memory, (address - start) as usize, block.bytes as usize);
         drop(blocks);
+        // Nor does OpenCL make a sub-buffer of no bytes, which an empty slice at the end of a block would be.
+        if offset == bytes {
+            return kernel::set_memory(kernel, index, Memory::NULL).map(|()| None);
+        }
         if offset == 0 {
             return kernel::set_memory(kernel, index, memory).map(|()| None);
         }

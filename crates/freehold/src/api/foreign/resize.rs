@@ -30,9 +30,13 @@ impl ForeignPool {
     /// stream.
     ///
     /// # Errors
-    /// Those of [`alloc`](Self::alloc) and [`free`](Self::free), and [`Error::BudgetFull`] if the block's name would
-    /// exceed its limit. The block is unchanged.
+    /// Those of [`alloc`](Self::alloc); [`Error::WrongUse`] if no block begins at the address; [`Error::BudgetFull`] if
+    /// the block's name would exceed its limit. The block is unchanged.
     pub fn realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
+        self.try_realloc(address, bytes, stream).map_err(Error::into_use)
+    }
+
+    fn try_realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
         if self.device.is_child() {
             return Err(WrongRelease::ForkedChild { address, process: self.device.process }.into());
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
 
-use super::selector::{Asked, Source, VARIABLE, Wish, named, with_variable};
+use super::selector::{Asked, Source, VARIABLE, Wish, named, soft_selector, with_variable};
 use super::soft;
 use crate::error::open_error::{Absence, OpenError};
 
@@ -46,13 +46,13 @@ impl Opened {
     /// Returns the selector that names exactly this device.
     pub fn selector(&self) -> String {
         match self.kind {
-            Kind::Soft => "soft".to_owned(),
+            Kind::Soft => soft_selector(self.device.0),
             Kind::Cuda => format!("cuda:{}", self.device.0),
         }
     }
 }
 
-/// Opens the CUDA driver of the device that `selector` names (`soft`, `cuda`, `cuda:N`), or else `FREEHOLD_DEVICE`, or
+/// Opens the CUDA driver of the device that `selector` names (`soft`, `soft:N`, `cuda`, `cuda:N`), or else `FREEHOLD_DEVICE`, or
 /// else of the best device of this machine. The driver is initialised.
 ///
 /// # Safety
@@ -75,7 +75,7 @@ pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
     })?;
     let api = match choice.kind {
         Kind::Cuda => found.expect("a GPU is chosen only after its driver was loaded"),
-        Kind::Soft => soft::started()?,
+        Kind::Soft => soft::started(choice.device.0)?,
     };
     Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
 }
@@ -83,8 +83,11 @@ pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
 /// What a program runs on, by the same choice as [`open`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The software device.
-    Soft,
+    /// The software devices, or only the one with an ordinal.
+    Soft {
+        /// The number of the device.
+        ordinal: Option<i32>,
+    },
     /// NVIDIA's GPUs, or only the one with an ordinal.
     Cuda {
         /// The number of the device, as the driver counts them.
@@ -98,14 +101,16 @@ pub enum Target {
 /// ```
 /// use freehold::open::{Target, target};
 ///
-/// assert_eq!(target(Some("soft"))?, Target::Soft);
+/// assert_eq!(target(Some("soft"))?, Target::Soft { ordinal: None });
 /// # Ok::<(), freehold::open::OpenError>(())
 /// ```
 pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
     let selector = with_variable(selector)?;
-    match choose(selector, BUILT, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
-        Kind::Cuda => Ok(Target::Cuda { ordinal: selector.and_then(|selector| selector.asked.ordinal()) }),
-        Kind::Soft => soft::check_variables().map(|()| Target::Soft),
+    let choice = choose(selector, BUILT, || nvidia().map(|(_, nvidia)| nvidia))?;
+    let ordinal = selector.and_then(|selector| selector.asked.ordinal());
+    match choice.kind {
+        Kind::Cuda => Ok(Target::Cuda { ordinal }),
+        Kind::Soft => soft::check(choice.device.0).map(|()| Target::Soft { ordinal }),
     }
 }
 
@@ -151,14 +156,21 @@ fn choose(
     built: Built,
     probe: impl FnOnce() -> Result<Nvidia, Absence>,
 ) -> Result<Choice, OpenError> {
-    let soft =
-        |because: String| Choice { kind: Kind::Soft, device: CUdevice(0), why: format!("software device: {because}") };
+    let soft = |ordinal: Option<i32>, because: String| {
+        let number = ordinal.map_or(String::new(), |ordinal| format!(" {ordinal}"));
+        let why = format!("software device{number} ({because})");
+        Choice { kind: Kind::Soft, device: CUdevice(ordinal.unwrap_or(0)), why }
+    };
     match selector {
-        Some(Wish { asked: Asked::Soft, .. }) if !built.soft => {
-            Err(OpenError::NotBuilt { selector: "soft".to_owned(), feature: "soft" })
+        Some(Wish { asked: Asked::Soft { ordinal }, .. }) if !built.soft => {
+            Err(OpenError::NotBuilt { selector: soft_selector(ordinal.unwrap_or(0)), feature: "soft" })
         }
-        Some(Wish { asked: Asked::Soft, from: Source::Caller }) => Ok(soft("it was asked for".to_owned())),
-        Some(Wish { asked: Asked::Soft, from: Source::Variable }) => Ok(soft(format!("{VARIABLE} says soft"))),
+        Some(Wish { asked: Asked::Soft { ordinal }, from: Source::Caller }) => {
+            Ok(soft(ordinal, "as requested".to_owned()))
+        }
+        Some(Wish { asked: Asked::Soft { ordinal }, from: Source::Variable }) => {
+            Ok(soft(ordinal, format!("as {VARIABLE} says")))
+        }
         Some(Wish { asked: Asked::Cuda { ordinal }, .. }) => {
             let ordinal = ordinal.unwrap_or(0);
             let nvidia =
@@ -171,7 +183,8 @@ fn choose(
         Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => Err(OpenError::NotCuda { selector: named(ordinal) }),
         None => match probe() {
             Ok(nvidia) => cuda(&nvidia, 0),
-            Err(absence) if built.soft => Ok(soft(absence.to_string())),
+            Err(Absence::NoLibrary) if built.soft => Ok(soft(None, "no NVIDIA driver found".to_owned())),
+            Err(absence) if built.soft => Ok(soft(None, absence.to_string())),
             Err(absence) => Err(OpenError::NoDevice { absence }),
         },
     }
@@ -248,13 +261,13 @@ mod tests {
     fn without_a_wish_and_a_library_it_is_the_software_device() {
         let choice = choose(None, ALL, no_library).unwrap();
         assert_eq!(choice.kind, Kind::Soft);
-        assert_eq!(choice.why, "software device: libcuda.so.1 is not on this machine");
+        assert_eq!(choice.why, "software device (no NVIDIA driver found)");
     }
 
     #[test]
     fn without_a_wish_and_a_device_it_is_the_software_device() {
         let choice = choose(None, ALL, || Err(Absence::NoDevice)).unwrap();
-        assert_eq!(choice.why, "software device: NVIDIA's driver has no device");
+        assert_eq!(choice.why, "software device (NVIDIA's driver has no device)");
     }
 
     #[test]
@@ -263,7 +276,7 @@ mod tests {
         let choice = choose(None, ALL, || Err(Absence::Refused(refused))).unwrap();
         assert_eq!(
             choice.why,
-            "software device: NVIDIA's driver does not start: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"
+            "software device (NVIDIA's driver does not start: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803))"
         );
     }
 
@@ -271,13 +284,31 @@ mod tests {
     fn soft_is_soft_beside_a_gpu_and_loads_nothing() {
         let choice = choose(caller("soft"), ALL, || panic!("NVIDIA's library was loaded")).unwrap();
         assert_eq!(choice.kind, Kind::Soft);
-        assert_eq!(choice.why, "software device: it was asked for");
+        assert_eq!(choice.why, "software device (as requested)");
     }
 
     #[test]
     fn the_variable_is_named_when_it_decided() {
-        let selector = Some(Wish { asked: Asked::Soft, from: Source::Variable });
-        assert_eq!(choose(selector, ALL, two_devices).unwrap().why, "software device: FREEHOLD_DEVICE says soft");
+        let selector = |ordinal| Some(Wish { asked: Asked::Soft { ordinal }, from: Source::Variable });
+        let choice = |ordinal| choose(selector(ordinal), ALL, two_devices).unwrap();
+        assert_eq!(choice(None).why, "software device (as FREEHOLD_DEVICE says)");
+        assert_eq!(choice(Some(1)).why, "software device 1 (as FREEHOLD_DEVICE says)");
+    }
+
+    #[test]
+    fn an_ordinal_picks_its_software_device() {
+        let choice = choose(caller("soft:1"), ALL, || panic!("NVIDIA's library was loaded")).unwrap();
+        assert_eq!((choice.kind, choice.device), (Kind::Soft, CUdevice(1)));
+    }
+
+    #[cfg(feature = "soft")]
+    #[test]
+    fn a_software_device_that_is_not_there_says_how_to_have_it() {
+        let error = target(Some("soft:16")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "soft:16 was requested, but there is 1 software device: set FREEHOLD_SOFT_DEVICES"
+        );
     }
 
     #[test]
@@ -295,7 +326,7 @@ mod tests {
     #[test]
     fn an_ordinal_out_of_range_says_how_many_there_are() {
         let error = choose(caller("cuda:2"), ALL, two_devices).unwrap_err();
-        assert_eq!(error.to_string(), "cuda:2 was requested, but this machine has 2 NVIDIA devices");
+        assert_eq!(error.to_string(), "cuda:2 was requested, but the CUDA driver has 2 devices");
     }
 
     #[cfg(feature = "soft")]
@@ -311,13 +342,17 @@ mod tests {
     #[test]
     fn an_unknown_word_names_the_forms() {
         let error = Asked::parse("gpu").unwrap_err();
-        assert_eq!(error.to_string(), "unknown device \"gpu\": expected soft, cuda, cuda:N, opencl or opencl:N");
+        assert_eq!(
+            error.to_string(),
+            "unknown device \"gpu\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"
+        );
     }
 
     #[test]
     fn an_ordinal_is_digits_that_fit() {
         let texts = ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""];
-        for text in texts.into_iter().chain(["opencl:", "opencl:-1", "opencl:x", "opencl1", "hip:0"]) {
+        for text in texts.into_iter().chain(["opencl:", "opencl:-1", "opencl:x", "opencl1", "hip:0", "soft:", "soft:x"])
+        {
             assert_eq!(Asked::parse(text), Err(OpenError::UnknownDevice(text.to_owned())), "{text:?}");
         }
     }
@@ -352,5 +387,7 @@ mod tests {
     fn a_wish_names_its_device_again() {
         let opened = Opened { api: soft::table().unwrap(), device: CUdevice(3), kind: Kind::Cuda, why: String::new() };
         assert_eq!(opened.selector(), "cuda:3");
+        let soft = |ordinal| Opened { kind: Kind::Soft, device: CUdevice(ordinal), ..opened.clone() }.selector();
+        assert_eq!([0, 1].map(soft), ["soft", "soft:1"]);
     }
 }

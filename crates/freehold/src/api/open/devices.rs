@@ -15,8 +15,8 @@ use crate::error::{Error, Result as DeviceResult};
 /// handle is dropped, and a device that is opened again finds its memory in the pool.
 static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 
-/// Opens the device that `selector` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`,
-/// or else the best CUDA device of this machine. Opening a device again returns the same device.
+/// Opens the device that `selector` names (`soft`, `soft:N`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or else
+/// `FREEHOLD_DEVICE`, or else the best CUDA device of this machine. Opening a device again returns the same device.
 ///
 /// # Errors
 /// [`OpenError`](super::OpenError), where the machine or this build of the crate lacks the device.
@@ -36,10 +36,8 @@ pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
 }
 
 pub(super) fn device_of(opened: Opened) -> DeviceResult<Device> {
-    // The software device has several numbers, which selectors do not distinguish.
-    let name = format!("{} {}", opened.selector(), opened.device.0);
     // SAFETY: the driver was opened by this module; other users of its table vouch for their calls.
-    known_or(name, || unsafe { Device::new(opened.api, opened.device) })
+    known_or(opened.selector(), || unsafe { Device::new(opened.api, opened.device) })
 }
 
 /// Returns the device known by a name, or the one that `make` makes.

@@ -7,12 +7,13 @@ use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::discovery::InstalledDevice;
 
 use super::choice::{BUILT, nvidia};
+use super::selector::soft_selector;
 use super::soft;
 
 /// A device, described for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its selector: `soft`, `cuda:0`, `opencl:0`.
+    /// Its selector: `soft`, `soft:1`, `cuda:0`, `opencl:0`.
     pub device: String,
     /// Its driver's name of it.
     pub name: String,
@@ -68,11 +69,8 @@ fn not_built(feature: &str) -> String {
 }
 
 fn software() -> Result<Vec<Listed>, String> {
-    let api = soft::started().map_err(|error| error.to_string())?;
-    let mut listed = described(&api, "Freehold", |_| "soft".to_owned()).map_err(|error| error.to_string())?;
-    // A selector names the first one only.
-    listed.truncate(1);
-    Ok(listed)
+    let api = soft::started(0).map_err(|error| error.to_string())?;
+    described(&api, "Freehold", soft_selector).map_err(|error| error.to_string())
 }
 
 /// Describes the devices of a CUDA driver that has started.

@@ -1,4 +1,4 @@
-//! Selectors, which name a device: `soft`, `cuda:0`, `opencl`; from the caller, or from the environment.
+//! Selectors, which name a device: `soft`, `soft:1`, `cuda:0`, `opencl`; from the caller, or from the environment.
 
 use crate::error::open_error::OpenError;
 
@@ -7,29 +7,26 @@ pub const VARIABLE: &str = "FREEHOLD_DEVICE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    Soft,
     /// The first device if there is no ordinal.
-    Cuda {
-        ordinal: Option<i32>,
-    },
+    Soft { ordinal: Option<i32> },
     /// The first device if there is no ordinal.
-    OpenCl {
-        ordinal: Option<usize>,
-    },
+    Cuda { ordinal: Option<i32> },
+    /// The first device if there is no ordinal.
+    OpenCl { ordinal: Option<usize> },
 }
 
 impl Asked {
     pub(super) fn ordinal(self) -> Option<i32> {
         match self {
-            Self::Soft | Self::OpenCl { .. } => None,
-            Self::Cuda { ordinal } => ordinal,
+            Self::OpenCl { .. } => None,
+            Self::Soft { ordinal } | Self::Cuda { ordinal } => ordinal,
         }
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
         let unknown = || OpenError::UnknownDevice(text.to_owned());
         match text {
-            "soft" => Ok(Self::Soft),
+            "soft" => Ok(Self::Soft { ordinal: None }),
             "cuda" => Ok(Self::Cuda { ordinal: None }),
             "opencl" => Ok(Self::OpenCl { ordinal: None }),
             _ => {
@@ -38,6 +35,7 @@ impl Asked {
                     return Err(unknown());
                 }
                 match driver {
+                    "soft" => Ok(Self::Soft { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
                     "cuda" => Ok(Self::Cuda { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
                     "opencl" => Ok(Self::OpenCl { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
                     _ => Err(unknown()),
@@ -68,6 +66,11 @@ pub(super) fn with_variable(selector: Option<&str>) -> Result<Option<Wish>, Open
         (None, Some(text)) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Variable })),
         (None, None) => Ok(None),
     }
+}
+
+/// Formats a selector of the software device. The first one needs no number.
+pub(super) fn soft_selector(ordinal: i32) -> String {
+    if ordinal == 0 { "soft".to_owned() } else { format!("soft:{ordinal}") }
 }
 
 /// Formats a selector for OpenCL.

@@ -15,17 +15,18 @@ pub(super) fn table() -> Result<Api, Absence> {
     Ok(unsafe { freehold_softcuda::api() })
 }
 
-/// Looks whether its variables make sense, and starts nothing.
+/// Checks its variables, and that they make a device with this number. Starts nothing.
 #[cfg(feature = "soft")]
-pub(super) fn check_variables() -> Result<(), OpenError> {
-    Config::from_env()?;
-    Ok(())
+pub(super) fn check(ordinal: i32) -> Result<(), OpenError> {
+    let count = Config::from_env()?.devices;
+    let is_there = usize::try_from(ordinal).is_ok_and(|ordinal| ordinal < count);
+    if is_there { Ok(()) } else { Err(OpenError::BeyondSoft { ordinal, count }) }
 }
 
-/// Its table, initialised.
+/// Its table, initialised. There is a device with this number.
 #[cfg(feature = "soft")]
-pub(super) fn started() -> Result<Api, OpenError> {
-    check_variables()?;
+pub(super) fn started(ordinal: i32) -> Result<Api, OpenError> {
+    check(ordinal)?;
     let api = table().expect("it is built in");
     driver::init(&api, 0).map_err(OpenError::SoftRefused)?;
     Ok(api)
@@ -37,12 +38,12 @@ pub(super) fn table() -> Result<Api, Absence> {
 }
 
 #[cfg(not(feature = "soft"))]
-pub(super) fn check_variables() -> Result<(), OpenError> {
+pub(super) fn check(_ordinal: i32) -> Result<(), OpenError> {
     Err(not_built())
 }
 
 #[cfg(not(feature = "soft"))]
-pub(super) fn started() -> Result<Api, OpenError> {
+pub(super) fn started(_ordinal: i32) -> Result<Api, OpenError> {
     Err(not_built())
 }
 

@@ -94,11 +94,24 @@ fn what_does_not_fit_is_refused_with_numbers_and_nothing_grows() {
         let refused = scope.alloc::<u64>(94).unwrap_err();
         let wanted = Error::ArenaFull { wanted_bytes: 752, free_bytes: 744, capacity_bytes: begins + 744 };
         assert_eq!(refused.to_string(), wanted.to_string());
-        assert!(matches!(scope.alloc::<u64>(0), Err(Error::NothingAsked)));
+        assert!(matches!(scope.alloc::<[u8; 0]>(5), Err(Error::NothingAsked)));
         assert!(matches!(scope.alloc::<u64>(usize::MAX), Err(Error::TooManyElements { element_bytes: 8, .. })));
         let _rest = scope.alloc::<u64>(93).unwrap();
         assert_eq!(scope.free_bytes(), 0);
         assert!(matches!(scope.alloc::<u8>(1), Err(Error::ArenaFull { free_bytes: 0, .. })));
+    });
+}
+
+#[test]
+fn an_empty_slice_takes_nothing() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let mut arena = Arena::new(&stream, 1000).unwrap();
+    arena.scope(|scope| {
+        let mut empty = scope.alloc::<u64>(0).unwrap();
+        assert_eq!((empty.len(), scope.free_bytes()), (0, 1000));
+        stream.write(&mut empty, &[]).unwrap();
+        assert_eq!(stream.download(&empty).unwrap(), [0; 0]);
     });
 }
 

@@ -1,7 +1,7 @@
 //! Blocks: their content and their owners.
 
-use freehold::Error;
 use freehold::ledger::State;
+use freehold::{Error, Grid};
 
 use super::rig::{N, Rig};
 
@@ -56,10 +56,54 @@ fn lengths_that_differ_are_refused() {
 }
 
 #[test]
-fn no_elements_are_no_block() {
+fn an_empty_block_is_a_block_without_memory() {
+    let rig = Rig::new();
+    let [stream, other] = rig.streams();
+    let before = rig.device.stats();
+    let mut x = stream.upload::<u32>(&[]).unwrap();
+    assert_eq!((x.len(), x.is_empty(), x.address()), (0, true, 0));
+    let mut y = other.alloc_tagged::<u32>(0, "model").unwrap();
+    stream.fill(&mut x, 7).unwrap();
+    stream.copy(&x, &mut y).unwrap();
+    stream.write(&mut y, &[]).unwrap();
+    assert_eq!(other.download(&y).unwrap(), [0; 0]);
+    stream.launch(&rig.add, Grid::line(1, 32), (&mut x, 1_u32, 0_u32)).unwrap();
+    other.launch(&rig.add, Grid::line(1, 32), (&mut x.view_mut(..).unwrap(), 1_u32, 0_u32)).unwrap();
+    stream.lend_mut(&mut x).unwrap().failed();
+    assert_eq!(stream.download(&x).unwrap(), [0; 0]);
+    rig.device.synchronize().unwrap();
+    assert_eq!((x.owner(), rig.device.live_by_tag()), (None, Vec::new()));
+    assert_eq!(rig.device.stats().owned_blocks, before.owned_blocks);
+    x.close().unwrap();
+    y.release_now().unwrap();
+    let shared = stream.zeros::<u8>(0).unwrap().share();
+    assert_eq!((shared.len(), shared.is_empty()), (0, true));
+    let address = stream.alloc::<u8>(0).unwrap().into_address();
+    assert_eq!(address, 0);
+    rig.device.release(address).unwrap();
+}
+
+#[test]
+fn an_empty_block_grows_and_a_block_shrinks_to_nothing() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    assert!(matches!(stream.alloc::<u32>(0), Err(Error::NothingAsked)));
+    let mut x = stream.alloc::<u32>(0).unwrap();
+    assert!(x.resize(&stream, 0).unwrap());
+    assert!(!x.resize(&stream, N).unwrap());
+    stream.fill(&mut x, 3).unwrap();
+    assert_eq!(stream.download(&x).unwrap(), [3; N]);
+    x.tag("model");
+    assert!(!x.resize(&stream, 0).unwrap());
+    assert_eq!((x.len(), rig.device.live_by_tag()), (0, Vec::new()));
+    assert_eq!(stream.download(&x).unwrap(), [0; 0]);
+}
+
+#[test]
+fn elements_without_bytes_are_no_block() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let refused = stream.alloc::<[u8; 0]>(5).unwrap_err();
+    assert!(matches!(refused, Error::NothingAsked), "{refused}");
 }
 
 #[test]

@@ -59,8 +59,33 @@ fn arguments_of_another_number_or_size_are_refused_before_the_device_sees_them()
     assert!(matches!(refused, Error::ArgumentCount { wanted: 3, given: 2, .. }), "{refused}");
     let refused = stream.launch(&rig.add, grid(), (&mut block, 1_u64, N as u32)).unwrap_err();
     assert!(matches!(refused, Error::ArgumentSize { argument: 2, wanted_bytes: 4, given_bytes: 8, .. }), "{refused}");
-    let refused = stream.launch(&rig.add, Grid::line(0, 1), (&mut block, 1_u32, N as u32)).unwrap_err();
-    assert!(matches!(refused, Error::EmptyGrid), "{refused}");
+    let refused = stream.launch(&rig.add, Grid::line(1, 0), (&mut block, 1_u32, N as u32)).unwrap_err();
+    assert!(matches!(refused, Error::NoThreads), "{refused}");
+    assert_eq!(stream.download(&block).unwrap(), [0; N]);
+}
+
+#[test]
+fn a_launch_of_no_blocks_does_nothing_but_its_arguments_are_checked() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let mut block = stream.zeros::<u32>(N).unwrap();
+    for grid in [Grid::cover(0, 128), Grid { blocks: [3, 0, 1], ..grid() }] {
+        stream.launch(&rig.add, grid, (&mut block, 1_u32, N as u32)).unwrap();
+        let refused = stream.launch(&rig.add, grid, (&mut block, 1_u32)).unwrap_err();
+        assert!(matches!(refused, Error::ArgumentCount { wanted: 3, given: 2, .. }), "{refused}");
+    }
+    assert_eq!(stream.download(&block).unwrap(), [0; N]);
+}
+
+#[test]
+fn a_grid_over_a_negative_number_or_too_many_is_refused() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let mut block = stream.zeros::<u32>(N).unwrap();
+    for grid in [Grid::cover(-1, 128), Grid::cover(i64::MIN, 128), Grid::cover(u64::MAX, 1)] {
+        let refused = stream.launch(&rig.add, grid, (&mut block, 1_u32, N as u32)).unwrap_err();
+        assert!(matches!(refused, Error::ShapeTooLarge { what: "blocks in x", .. }), "{refused}");
+    }
     assert_eq!(stream.download(&block).unwrap(), [0; N]);
 }
 
@@ -83,7 +108,7 @@ fn a_module_that_is_closed_stays_until_its_launches_are_done_and_nobody_waits() 
 #[test]
 fn a_text_with_a_mistake_is_refused() {
     let rig = Rig::new();
-    let images = [Image::ptx("no ptx").unwrap(), Image::opencl("no opencl").unwrap()];
+    let images = [Image::ptx(".version 8.0 no ptx").unwrap(), Image::opencl("no opencl").unwrap()];
     let said = images.map(|image| match rig.device.module(&image).unwrap_err() {
         Error::ImageNotTaken { .. } => "not taken",
         Error::ImageRefused { .. } => "refused",

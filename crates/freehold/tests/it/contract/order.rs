@@ -291,7 +291,13 @@ fn a_part_is_ordered_as_the_whole_and_cannot_reach_beyond_it() {
     a.write(&mut left, &[8; 400]).unwrap();
     b.write(&mut right, &[9; 600]).unwrap();
     assert_eq!(a.download(&x.view(399..401).unwrap()).unwrap(), [8, 9]);
-    for (start, end) in [(0, N + 1), (N, N), (5, 5)] {
+    for (start, end) in [(N, N), (5, 5)] {
+        let empty = x.view(start..end).unwrap();
+        assert_eq!(b.download(&empty).unwrap(), [0; 0], "{start}..{end}");
+        a.launch(&rig.add, grid(), (&mut x.view_mut(start..end).unwrap(), 1_u32, 0_u32)).unwrap();
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
+    for (start, end) in [(0, N + 1), (N + 1, N + 1), (6, 5)] {
         let Err(Error::OutsideOfBlock { start: from, end: to, elements: 1000 }) = x.view(start..end) else {
             panic!("{start}..{end} is refused")
         };
