@@ -43,8 +43,14 @@ impl Daemon {
         }
     }
 
-    /// Sends replies that waited until the fdstore has the descriptor.
-    pub(super) fn reply_stored(&mut self) -> io::Result<()> {
+    /// Continues what waited until the fdstore has a descriptor: leases of new segments, and replies.
+    pub(super) fn resume_stored(&mut self) -> io::Result<()> {
+        let is_stored = |segment: &mut Id| self.fds.is_stored(&FdKey::Segment(*segment));
+        let stored: Vec<Id> = self.unstored_segments.extract_if(.., is_stored).collect();
+        for segment in stored {
+            self.state.segment_created(segment, Ok(()));
+            self.apply_effects(None)?;
+        }
         if self.fds.is_flushed() {
             for (to, number, reply) in std::mem::take(&mut self.unstored_replies) {
                 self.reply(to, number, reply, Route::Socket)?;

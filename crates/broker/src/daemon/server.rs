@@ -44,8 +44,11 @@ pub(super) struct Daemon {
     pub(super) workers: Workers,
     /// The descriptor that came with the current request.
     pub(super) received_fd: Option<OwnedFd>,
-    /// Replies that wait until the fdstore has a descriptor: if the broker dies before, nothing was stored.
+    /// Replies that wait until the fdstore has the descriptor of a module: if the broker dies before, nothing was stored.
     pub(super) unstored_replies: Vec<(Id, u32, Reply)>,
+    /// Segments that the driver has created and the fdstore does not have yet. In the state they are still being created:
+    /// if the broker dies before, the next one repeats the requests that wait for them.
+    pub(super) unstored_segments: Vec<Id>,
     pub(super) is_stopping: bool,
 }
 
