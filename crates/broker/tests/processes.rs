@@ -147,6 +147,7 @@ const TESTS: &[Test] = &[
         "a_lease_of_a_new_segment_is_granted_when_the_fdstore_has_it",
         shortages::a_lease_of_a_new_segment_is_granted_when_the_fdstore_has_it,
     ),
+    ("named_host_memory_is_sent_when_the_fdstore_has_it", shortages::named_host_memory_is_sent_when_the_fdstore_has_it),
     (
         "a_module_is_there_whole_or_not_at_all_and_who_put_it_knows",
         shortages::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use freehold_broker::wire::{Fence, Policy, Reply, Request};
 use freehold_broker::{Access, CallError, Caller, Launch, Link, LinkError, Name};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::harness::{Harness, SEGMENT_BYTES, is_soft, stats, until};
-use crate::raw::{Raw, bytes_of, dial, hear, message, say};
+use crate::raw::{Raw, ReceivedMessage, bytes_of, dial, hear, message, receive, say};
 
 /// A user and a group id that are not in use.
 const STRANGER: u32 = 65534;
@@ -308,6 +309,42 @@ pub(crate) fn a_lease_of_a_new_segment_is_granted_when_the_fdstore_has_it(harnes
         assert_eq!(granted[0] as u16, GRANTED);
         assert_eq!(tenant.ask_ring(message(RETURN, &[granted[1]]))[0] as u16, DONE);
     }
+}
+
+/// If the broker died after it had sent the descriptor, another process would get other memory under the same name.
+pub(crate) fn named_host_memory_is_sent_when_the_fdstore_has_it(harness: &Harness) {
+    const HOST: u64 = 15;
+    const DESCRIPTOR: u16 = 107;
+    const NO_NAME: u16 = 205;
+    let mut link = harness.link();
+    let tenants = [(); 2].map(|()| Raw::connect(&harness.socket()));
+    let stopped = Stopped::new(harness, "serve");
+    fill_socket(harness, &mut link);
+    let mut request = bytes_of(&message(HOST, &[4096]));
+    request.extend_from_slice(b"h/1");
+    for tenant in &tenants {
+        assert!(say(&tenant.socket, &request, &[]));
+        // Served after the request of the tenant.
+        stats(&mut link);
+        stats(&mut link);
+        assert_eq!(receive(&tenant.socket).unwrap_err(), Errno::AGAIN, "sent before the fdstore has it");
+    }
+    // A name that is dropped meanwhile is unknown.
+    let name = Name::parse("h/2").expect("a name");
+    let third = Raw::connect(&harness.socket());
+    let mut request = bytes_of(&message(HOST, &[4096]));
+    request.extend_from_slice(b"h/2");
+    assert!(say(&third.socket, &request, &[]));
+    stats(&mut link);
+    link.call(Request::Drop { name }).expect("it is there");
+    drop(stopped);
+    let files = tenants.map(|tenant| {
+        let ReceivedMessage { slot, descriptors } = hear(&tenant.socket).expect("the request is answered");
+        assert_eq!((slot[0] as u16, descriptors.len()), (DESCRIPTOR, 1));
+        rustix::fs::fstat(&descriptors[0]).expect("it is open").st_ino
+    });
+    assert_eq!(files[0], files[1], "one name, one memory");
+    assert_eq!(hear(&third.socket).expect("the request is answered").slot[0] as u16, NO_NAME);
 }
 
 /// The broker dies after it has recorded a module, and before the fdstore has its text.
