@@ -270,8 +270,8 @@ impl ChunkSource {
     pub(crate) fn region(&self, locked: &mut Locked, wanted_bytes: u64, had_bytes: u64) -> Option<(u64, u64)> {
         let left = self.bytes - locked.used_bytes;
         let least = wanted_bytes.checked_next_multiple_of(PAGE_BYTES)?;
-        let selector = least.max(had_bytes).max(REGION_BYTES_MIN).next_multiple_of(PAGE_BYTES);
-        let bytes = if selector <= left { selector } else { least };
+        let preferred_bytes = least.max(had_bytes).max(REGION_BYTES_MIN).next_multiple_of(PAGE_BYTES);
+        let bytes = if preferred_bytes <= left { preferred_bytes } else { least };
         if bytes > left {
             return locked.alloc_spare(least).map(|base| (base, least));
         }

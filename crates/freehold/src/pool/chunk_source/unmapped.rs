@@ -53,10 +53,10 @@ impl ChunkSource {
         let found = match fitting.min_by_key(|chunk| chunk.bytes).copied() {
             Some(chunk) => Some(chunk),
             None => {
-                let selector = self.create_unmapped(locked, wanted_bytes.max(CHUNK_BYTES_MIN))?;
-                let made = match selector {
+                let preferred = self.create_unmapped(locked, wanted_bytes.max(CHUNK_BYTES_MIN))?;
+                let made = match preferred {
                     None if wanted_bytes < CHUNK_BYTES_MIN => self.create_unmapped(locked, wanted_bytes)?,
-                    selector => selector,
+                    preferred => preferred,
                 };
                 locked.cached.extend(made);
                 made
