@@ -66,8 +66,8 @@ impl Pool {
             }
             return Ok(self.grant(key, &heap, meta, bytes));
         };
-        let unmarked = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
-        streams.record_fences(&unmarked)?;
+        let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
+        streams.record_fences(&incomplete)?;
         let mut has_borrowed = false;
         loop {
             if let Some(taken) = Self::try_alloc_local(key, bytes) {
@@ -134,7 +134,7 @@ impl Pool {
             return Ok(meta);
         }
         self.table.misses.fetch_add(1, Ordering::Relaxed);
-        let unmarked = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
+        let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
         // A slab is small: no thread cache is emptied for it, and few slabs are freed, until memory is short.
         if origin == SearchScope::Any {
             heap.caches.all().iter().for_each(|cache| cache.empty(false));
@@ -147,7 +147,7 @@ impl Pool {
         }
         let found = self.alloc_extent_elsewhere(streams, heap, stream_state, bytes, origin);
         // Only after the streams were queried: a stream that still needs a fence has not completed its work.
-        if let Err(error) = streams.record_fences(&unmarked) {
+        if let Err(error) = streams.record_fences(&incomplete) {
             found.into_iter().flatten().for_each(|meta| self.free_unowned(meta, stream_state));
             return Err(error.into());
         }

@@ -47,7 +47,7 @@ impl StreamHeap {
             locked: Mutex::new(Locked {
                 stream,
                 is_orphan: false,
-                is_anybodys: false,
+                is_context_gone: false,
                 extents,
                 partial_slabs: [const { Vec::new() }; CLASSES],
                 unused_slabs: [const { Vec::new() }; CLASSES],
@@ -75,10 +75,10 @@ impl StreamHeap {
     /// If the heap's stream is gone, gives the heap to another stream. Returns whether it did.
     pub(crate) fn adopt(&self, stream: &Arc<StreamState>) -> bool {
         let mut locked = self.lock();
-        if !locked.is_orphan || self.context() != stream.context && !locked.is_anybodys {
+        if !locked.is_orphan || self.context() != stream.context && !locked.is_context_gone {
             return false;
         }
-        locked.is_anybodys = false;
+        locked.is_context_gone = false;
         self.context.store(stream.context.0, Ordering::Relaxed);
         locked.is_orphan = false;
         locked.stream = stream.clone();
@@ -578,7 +578,7 @@ impl StreamHeap {
         }
         locked.slab_blocks = [0; CLASSES];
         locked.is_orphan = true;
-        locked.is_anybodys = true;
+        locked.is_context_gone = true;
         locked.extents.free_all();
     }
 

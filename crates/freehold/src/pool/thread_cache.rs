@@ -25,7 +25,7 @@ const LARGE: usize = 8;
 
 /// How many reference counts of a stream are cached. Taking one back from another thread costs as much as counting
 /// once.
-const HOMES_MAX: u32 = 1024;
+const STREAM_REFS_MAX: u32 = 1024;
 
 /// How many caches a thread finds without a search.
 const SLOTS: usize = 16;
@@ -199,7 +199,7 @@ impl<'a> CacheGuard<'a> {
     #[inline]
     pub(crate) fn keep_stream_ref(&mut self) -> bool {
         let locked = self.magazines();
-        let has_room = locked.stream_refs < HOMES_MAX;
+        let has_room = locked.stream_refs < STREAM_REFS_MAX;
         locked.stream_refs += u32::from(has_room);
         has_room
     }
@@ -507,10 +507,10 @@ pub(crate) fn add(key: CacheKey, cache: Arc<ThreadCache>) -> bool {
     if cache.stream_state.is_of_thread() && !DefaultStreamCaches::add(&cache) {
         return false;
     }
-    let added = CACHES.try_with(|desk| {
+    let added = CACHES.try_with(|own| {
         let known: Weak<ThreadCache> = Arc::downgrade(&cache);
         cache.heap.caches.add(known);
-        desk.caches.borrow_mut().push((key, cache));
+        own.caches.borrow_mut().push((key, cache));
     });
     added.is_ok()
 }
@@ -528,9 +528,9 @@ fn with_listed<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> 
 
 /// Returns this thread's cache for a key, unless it is closed or the thread is ending.
 fn find_listed(key: CacheKey) -> Option<Arc<ThreadCache>> {
-    let caches = CACHES.try_with(|desk| {
-        desk.forget_closed();
-        desk.caches.borrow().iter().find(|(found, _)| *found == key).map(|(_, cache)| cache.clone())
+    let caches = CACHES.try_with(|own| {
+        own.forget_closed();
+        own.caches.borrow().iter().find(|(found, _)| *found == key).map(|(_, cache)| cache.clone())
     });
     caches.ok()?
 }

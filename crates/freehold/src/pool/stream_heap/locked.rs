@@ -10,10 +10,10 @@ use super::super::outside::{Fence, StreamState};
 use super::super::size_class::CLASSES;
 
 /// How many metas a heap creates at once.
-const RECORDS: u32 = 64;
+const META_BATCH: u32 = 64;
 
 /// How many freed blocks a heap remembers.
-const GONE_MAX: usize = 256;
+const FREED_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Locked {
@@ -21,7 +21,7 @@ pub(super) struct Locked {
     /// Whether the stream is gone, so that another may adopt the heap.
     pub(super) is_orphan: bool,
     /// Whether its context is gone too, so that a stream of any context may.
-    pub(super) is_anybodys: bool,
+    pub(super) is_context_gone: bool,
     pub(super) extents: ExtentMap,
     /// Slabs with free blocks.
     pub(super) partial_slabs: [Vec<u32>; CLASSES],
@@ -56,8 +56,8 @@ impl Locked {
     /// Makes a block of an extent.
     pub(super) fn new_block(&mut self, table: &BlockTable, heap: u32, taken: AllocatedExtent, stream: u32) -> u32 {
         if self.free_metas.is_empty() {
-            let first = table.metas.add(RECORDS);
-            self.free_metas.extend((first..first + RECORDS).rev());
+            let first = table.metas.add(META_BATCH);
+            self.free_metas.extend((first..first + META_BATCH).rev());
         }
         let number = self.free_metas.pop().expect("metas were just made");
         let placement = Placement::in_extent(taken.extent);
@@ -110,11 +110,11 @@ impl Locked {
 
     /// Remembers a freed block, so that a second release can be explained.
     pub(super) fn note_freed(&mut self, gone: FreedBlock) {
-        if self.freed.len() < GONE_MAX {
+        if self.freed.len() < FREED_MAX {
             self.freed.push(gone);
         } else {
             self.freed[self.next_freed] = gone;
-            self.next_freed = (self.next_freed + 1) % GONE_MAX;
+            self.next_freed = (self.next_freed + 1) % FREED_MAX;
         }
     }
 
