@@ -297,9 +297,9 @@ impl Pool {
 
     /// Returns what is known of a freed block, by an address.
     pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
-        let parked = self.heaps.meta_around(address);
-        let parked = parked.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
-        parked.filter(|gone| gone.bytes > 0).or_else(|| self.heaps.freed_at(address))
+        let freed = self.heaps.meta_around(address);
+        let freed = freed.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
+        freed.filter(|gone| gone.bytes > 0).or_else(|| self.heaps.freed_at(address))
     }
 
     /// Returns all blocks that have an owner.

@@ -337,13 +337,13 @@ impl StreamHeap {
             waiting.fences.retain(|&fence| !has_passed(fence));
             if waiting.fences.is_empty() {
                 let PendingBlock { meta, .. } = locked.pending.swap_remove(index);
-                let settled = table.metas.at(meta);
+                let reclaimed = table.metas.at(meta);
                 // A wait that was just found is counted by now.
                 if let Some(Fence { stream, seq }) = waits.map(StreamState::current_fence) {
-                    settled.set_stream(stream.0);
-                    settled.set_seq(seq);
+                    reclaimed.set_stream(stream.0);
+                    reclaimed.set_seq(seq);
                 }
-                settled.set_state(BlockState::Cached);
+                reclaimed.set_state(BlockState::Cached);
                 locked.free(table, meta);
             } else {
                 table.metas.at(waiting.meta).set_waiting_for(waiting.fences.len());
@@ -362,10 +362,10 @@ impl StreamHeap {
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         let locked = &mut *self.lock();
         let Some(MetaSnapshot { bytes: before, .. }) = meta.owned_as(generation) else { return false };
-        let place = meta.placement().extent().filter(|_| bytes > SMALL_BYTES_MAX);
+        let extent = meta.placement().extent().filter(|_| bytes > SMALL_BYTES_MAX);
         let seq = locked.stream.released_seq();
-        let is_moved_end =
-            place.is_some_and(|place| meta.stream() == locked.stream.id.0 && locked.extents.resize(place, bytes, seq));
+        let is_moved_end = extent
+            .is_some_and(|extent| meta.stream() == locked.stream.id.0 && locked.extents.resize(extent, bytes, seq));
         if is_moved_end {
             meta.resize(bytes, bytes.next_multiple_of(GRANULE_BYTES));
         } else if bytes <= meta.capacity_bytes() {
@@ -432,8 +432,8 @@ impl StreamHeap {
     /// Returns a claimed range.
     pub(crate) fn unclaim(&self, claimed: Option<u32>) {
         let locked = &mut *self.lock();
-        if let Some(place) = claimed {
-            locked.extents.free(place, locked.stream.released_seq());
+        if let Some(extent) = claimed {
+            locked.extents.free(extent, locked.stream.released_seq());
         }
     }
 
@@ -447,8 +447,8 @@ impl StreamHeap {
     ) -> Option<u32> {
         let locked = &mut *self.lock();
         let seq = locked.stream.released_seq();
-        if let Some(place) = claimed {
-            locked.extents.free(place, seq);
+        if let Some(extent) = claimed {
+            locked.extents.free(extent, seq);
         }
         for &chunk in chunks {
             locked.extents.add_chunk(chunk, 0);

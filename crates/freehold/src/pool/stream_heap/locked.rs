@@ -85,13 +85,13 @@ impl Locked {
     pub(super) fn free(&mut self, table: &BlockTable, number: u32) {
         let meta = table.metas.at(number);
         let placement = meta.placement();
-        if let Some(place) = placement.extent() {
+        if let Some(extent) = placement.extent() {
             self.note_freed(FreedBlock::of(meta));
             table.pages.clear(meta.base(), 1);
             let seq = self.seq_of(meta);
             meta.end();
             self.free_metas.push(number);
-            return self.extents.free(place, seq);
+            return self.extents.free(extent, seq);
         }
         let slab = table.slabs.at(placement.slab().expect("a block without an extent is a slab's"));
         let was_full = slab.is_full();
