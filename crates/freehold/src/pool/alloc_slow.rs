@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use freehold_driver::CallError;
 
-use super::chunk_source::{Locked, MapOutcome};
+use super::chunk_source::{LockedChunks, MapOutcome};
 use super::device_pool::{AllocError, Allocated, Pool};
 use super::extent_map::{self, MapRequest};
 use super::pool_device::PoolDevice;
@@ -218,7 +218,7 @@ impl Pool {
         &self,
         streams: &Streams,
         heap: &StreamHeap,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         bytes: u64,
         spare_bytes: u64,
     ) -> Result<Option<u32>, CallError> {
@@ -258,7 +258,7 @@ impl Pool {
     fn region(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         room_bytes: u64,
         had_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
@@ -286,7 +286,7 @@ impl Pool {
     fn unmapped_region(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         room_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
         let heaps = self.heaps.all();
@@ -304,7 +304,7 @@ impl Pool {
     fn map_chunks(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         own: Option<&StreamHeap>,
         need: extent_map::MapRequest,
     ) -> Result<MapOutcome, CallError> {

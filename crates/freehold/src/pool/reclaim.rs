@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use freehold_driver::CallError;
 
-use super::chunk_source::Locked;
+use super::chunk_source::LockedChunks;
 use super::device_pool::Pool;
 use super::extent_map::Chunk;
 use super::stream_heap::StreamHeap;
@@ -16,7 +16,7 @@ impl Pool {
     pub(super) fn reclaim_bytes(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         heaps: &[Arc<StreamHeap>],
         bytes: u64,
     ) -> Result<(), CallError> {
@@ -55,7 +55,7 @@ impl Pool {
     /// the heap.
     pub(super) fn unmap_and_cache(
         &self,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         heap: &StreamHeap,
         chunks: &[Chunk],
     ) -> Result<(), CallError> {

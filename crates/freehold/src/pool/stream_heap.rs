@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use self::locked::{Locked, PendingBlock};
+use self::locked::{LockedHeap, PendingBlock};
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, Placement};
 use super::block_table::BlockTable;
 use super::extent_map::{AllocatedExtent, Chunk, ExtentMap, GRANULE_BYTES, MapRequest};
@@ -34,7 +34,7 @@ pub(crate) struct StreamHeap {
     pub(crate) number: u32,
     /// The context of its stream.
     context: AtomicU32,
-    locked: Mutex<Locked>,
+    locked: Mutex<LockedHeap>,
     pub(crate) caches: HeapCaches,
     pub(crate) counters: Counters,
 }
@@ -44,7 +44,7 @@ impl StreamHeap {
         Self {
             number,
             context: AtomicU32::new(stream.context.0),
-            locked: Mutex::new(Locked {
+            locked: Mutex::new(LockedHeap {
                 stream,
                 is_orphan: false,
                 is_context_gone: false,
@@ -380,7 +380,7 @@ impl StreamHeap {
     /// Calls `act` while one ownership of a block here lasts; its context cannot end it meanwhile. Returns `None` if it
     /// has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
-        let _inside = self.lock();
+        let _locked = self.lock();
         meta.owned_as(generation).map(|_| act())
     }
 
@@ -582,7 +582,7 @@ impl StreamHeap {
         locked.extents.free_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Locked> {
+    fn lock(&self) -> MutexGuard<'_, LockedHeap> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,7 +16,7 @@ const META_BATCH: u32 = 64;
 const FREED_MAX: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(super) struct LockedHeap {
     pub(super) stream: Arc<StreamState>,
     /// Whether the stream is gone, so that another may adopt the heap.
     pub(super) is_orphan: bool,
@@ -47,7 +47,7 @@ pub(super) struct PendingBlock {
     pub(super) fences: Vec<Fence>,
 }
 
-impl Locked {
+impl LockedHeap {
     /// Whether a meta is left for a new block.
     pub(super) fn has_meta(&self, table: &BlockTable) -> bool {
         !self.free_metas.is_empty() || !table.metas.is_full()
