@@ -137,7 +137,7 @@ impl Pool {
         let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
         // A slab is small: no thread cache is emptied for it, and few slabs are freed, until memory is short.
         if origin == SearchScope::Any {
-            heap.caches.all().iter().for_each(|cache| cache.empty(false));
+            heap.caches.all().iter().for_each(|cache| cache.flush());
             heap.free_empty_slabs(&self.table);
         } else {
             heap.free_idle_slabs(&self.table);

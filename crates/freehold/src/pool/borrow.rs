@@ -81,7 +81,7 @@ impl Pool {
             let other = &others[first.wrapping_add(index) % others.len()];
             match other.is_idle(|fence| streams.is_complete(fence)) {
                 Ok(()) => {
-                    other.caches.all().iter().for_each(|cache| cache.empty(false));
+                    other.caches.all().iter().for_each(|cache| cache.flush());
                     other.reclaim(&self.table, |fence| streams.is_complete(fence));
                     idle.push(other.clone());
                 }

@@ -283,7 +283,7 @@ impl Pool {
         let heap = self.heap_if_any(stream_state);
         for cache in heap.iter().flat_map(|heap| heap.caches.all()).filter(|cache| cache.stream() == stream_state.id.0)
         {
-            cache.empty(true);
+            cache.close();
         }
     }
 
@@ -332,7 +332,7 @@ impl Pool {
     pub(crate) fn end_stream(&self, stream_state: &StreamState) {
         let heap = self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream_state.id.0);
         if let Some(heap) = heap {
-            heap.caches.all().iter().for_each(|cache| cache.empty(true));
+            heap.caches.all().iter().for_each(|cache| cache.close());
             heap.orphan();
         }
     }
@@ -349,7 +349,7 @@ impl Pool {
         let heaps: Vec<_> = self.heaps.all().into_iter().filter(|heap| heap.context() == context).collect();
         self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
         // A cache may hold blocks of another heap.
-        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(true));
+        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.close());
         heaps.iter().for_each(|heap| heap.clear(&self.table));
     }
 

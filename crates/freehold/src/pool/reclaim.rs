@@ -40,7 +40,7 @@ impl Pool {
 
     /// Reclaims what threads cache and what waits for complete fences, and queries the streams.
     pub(super) fn reclaim_all(&self, streams: &Streams, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
-        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(false));
+        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.flush());
         // Only now: the query covers everything that other threads submitted before.
         streams.query()?;
         for heap in heaps {

@@ -137,18 +137,17 @@ impl HeapCache for ThreadCache {
         self.stream
     }
 
-    fn empty(&self, close: bool) {
+    fn flush(&self) {
         // With the cache revoked: a thread that closes it after this finds all blocks in their heaps.
-        let give_up = |locked: &mut Magazines| self.flush_all(&locked.drain());
-        if close {
-            self.magazines.close(|locked| {
-                self.heap.caches.keep_stream_refs(std::mem::take(&mut locked.stream_refs));
-                give_up(locked);
-            });
-            self.heap.caches.count_closed(self, &self.heap.counters);
-        } else {
-            self.magazines.revoke(give_up);
-        }
+        self.magazines.revoke(|locked| self.flush_all(&locked.drain()));
+    }
+
+    fn close(&self) {
+        self.magazines.close(|locked| {
+            self.heap.caches.keep_stream_refs(std::mem::take(&mut locked.stream_refs));
+            self.flush_all(&locked.drain());
+        });
+        self.heap.caches.count_closed(self, &self.heap.counters);
     }
 
     fn take_stream_refs(&self) -> u32 {
@@ -553,7 +552,7 @@ impl Drop for ThreadCaches {
         SLOTS_OF_THREAD.with(|found| found.iter().for_each(CacheSlot::clear));
         for (_, cache) in self.caches.borrow_mut().drain(..) {
             if cache.table.process == process {
-                cache.empty(true);
+                cache.close();
             }
         }
     }
@@ -582,7 +581,7 @@ impl Drop for DefaultStreamCaches {
                 continue;
             }
             // Before the fence: nothing is allocated in the stream's order after it.
-            cache.empty(true);
+            cache.close();
             if let Err(error) = cache.stream_state.end_with_thread() {
                 tracing::warn!(target: "freehold", %error, "could not record a fence in an ending thread's default stream");
             }
