@@ -48,7 +48,7 @@ impl StreamInner {
 
     /// Takes back all cached counts, and stops threads from caching more. For the stream's handle, which has a count of
     /// its own.
-    pub(crate) fn reclaim_refs(self: &Arc<Self>) {
+    pub(crate) fn release_cached_refs(self: &Arc<Self>) {
         let device = &self.context.inner.device;
         // In a fork the locks may be held for ever, by threads that do not exist there.
         if device.is_child() {

@@ -18,7 +18,7 @@ impl PendingUnmap {
     }
 
     /// Unmaps everything that is left once fences are complete, and records these fences.
-    pub(crate) fn end(self: &Arc<Self>, device: &DeviceInner, ground: Mappings, fences: &[Fence]) {
+    pub(crate) fn end(self: &Arc<Self>, device: &DeviceInner, mappings: Mappings, fences: &[Fence]) {
         if device.is_good()
             && let Err(error) = device.record_fences(fences)
         {
@@ -27,15 +27,15 @@ impl PendingUnmap {
         }
         let mut ledger = device.ledger();
         // It no longer exists if its context is gone.
-        if let Some(block) = ground.block.filter(|&block| ledger.owner(block).is_some()) {
+        if let Some(block) = mappings.block.filter(|&block| ledger.owner(block).is_some()) {
             ledger.release(block, Release { fences: fences.to_vec(), released_at: None, when: device.now() });
         }
         drop(ledger);
         let mut locked = self.lock();
-        locked.add(ground.chunks, fences);
+        locked.add(mappings.chunks, fences);
         // Only a vector has pending chunks from before, and a vector has nothing else.
         let chunks = std::mem::take(&mut locked.mappings.chunks);
-        locked.mappings = Mappings { chunks, ..ground };
+        locked.mappings = Mappings { chunks, ..mappings };
         locked.has_ended = true;
         drop(locked);
         self.list(device);

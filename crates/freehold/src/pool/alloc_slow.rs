@@ -273,7 +273,7 @@ impl Pool {
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
-        self.reclaim_all(streams, &heaps)?;
+        self.gather_free(streams, &heaps)?;
         for heap in &heaps {
             let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
@@ -293,7 +293,7 @@ impl Pool {
         if let found @ Some(_) = self.chunks.find_unmapped(locked, room_bytes)? {
             return Ok(found);
         }
-        self.reclaim_all(streams, &heaps)?;
+        self.gather_free(streams, &heaps)?;
         for heap in &heaps {
             let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
@@ -321,7 +321,7 @@ impl Pool {
         let givers: Vec<_> = heaps.iter().filter(may_give).cloned().collect();
         let free_bytes: u64 = givers.iter().map(|heap| heap.free_bytes().0).sum();
         if free_bytes > reserved_bytes / IDLE_PART && free_bytes >= need.bytes {
-            self.reclaim_bytes(streams, locked, &givers, need.bytes)?;
+            self.unmap_free_chunks(streams, locked, &givers, need.bytes)?;
             if locked.cached_bytes() >= need.bytes
                 && let grown @ MapOutcome::Chunks(_) = self.chunks.assemble(locked, need)?
             {
@@ -331,7 +331,7 @@ impl Pool {
         if let grown @ MapOutcome::Chunks(_) = self.chunks.grow(locked, need)? {
             return Ok(grown);
         }
-        self.reclaim_bytes(streams, locked, &heaps, need.bytes)?;
+        self.unmap_free_chunks(streams, locked, &heaps, need.bytes)?;
         self.chunks.assemble(locked, need)
     }
 
@@ -340,8 +340,8 @@ impl Pool {
         self.chunks.grow(&mut self.chunks.lock(), need)
     }
 
-    /// Like [`map_outside`](Self::map_outside), from any memory that is free.
-    pub(crate) fn reclaim_outside(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
+    /// Like [`map_outside`](Self::map_outside), also with free chunks of the heaps.
+    pub(crate) fn map_outside_from_heaps(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
         let locked = &mut *self.chunks.lock();
         if let grown @ MapOutcome::Chunks(_) = self.map_chunks(streams, locked, None, need)? {
             return Ok(grown);
