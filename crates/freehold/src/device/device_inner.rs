@@ -236,9 +236,9 @@ impl DeviceInner {
         &self,
         raw: handle::Stream,
         thread: Option<ThreadId>,
-        trust: StreamOrigin,
+        origin: StreamOrigin,
     ) -> Result<Arc<StreamState>> {
-        self.streams.add_foreign(raw, thread, trust).map_err(|error| self.failed(error))
+        self.streams.add_foreign(raw, thread, origin).map_err(|error| self.failed(error))
     }
 
     /// Returns an error if a wait for a fence would be recorded in a stream that is being captured.

@@ -62,11 +62,11 @@ impl Streams {
         &self,
         raw: handle::Stream,
         thread: Option<ThreadId>,
-        trust: StreamOrigin,
+        origin: StreamOrigin,
     ) -> Result<Arc<StreamState>, CallError> {
         let make = || Ok((raw, self.backend.create_event()?));
         let context_state = Arc::new(ContextState::new(PRIMARY, self.backend.clone()));
-        self.add_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
+        self.add_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, origin))
     }
 
     /// Adds the state that `make` returns, with a fence word if streams write words.
