@@ -144,6 +144,11 @@ const TESTS: &[Test] = &[
         shortages::a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced,
     ),
     (
+        "a_lease_of_a_new_segment_is_granted_when_the_fdstore_has_it",
+        shortages::a_lease_of_a_new_segment_is_granted_when_the_fdstore_has_it,
+    ),
+    ("named_host_memory_is_sent_when_the_fdstore_has_it", shortages::named_host_memory_is_sent_when_the_fdstore_has_it),
+    (
         "a_module_is_there_whole_or_not_at_all_and_who_put_it_knows",
         shortages::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
     ),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::connection::{Route, TenantConnections};
 use super::fd_set::fd_key;
 use super::scrub_queue::ScrubJob;
-use super::server::Daemon;
+use super::server::{Daemon, UnstoredReply};
 use crate::os::seqpacket::{self, Slot};
 use crate::os::shared_memory::SharedMemory;
 use crate::protocol::fd_channel::FdKey;
@@ -43,11 +43,23 @@ impl Daemon {
         }
     }
 
-    /// Sends replies that waited until the fdstore has the descriptor.
-    pub(super) fn reply_stored(&mut self) -> io::Result<()> {
+    /// Continues what waited until the fdstore has a descriptor: leases of new segments, and replies.
+    pub(super) fn resume_stored(&mut self) -> io::Result<()> {
+        let is_stored = |segment: &mut Id| self.fds.is_stored(&FdKey::Segment(*segment));
+        let stored: Vec<Id> = self.unstored_segments.extract_if(.., is_stored).collect();
+        for segment in stored {
+            self.state.segment_created(segment, Ok(()));
+            self.apply_effects(None)?;
+        }
         if self.fds.is_flushed() {
-            for (to, number, reply) in std::mem::take(&mut self.unstored_replies) {
-                self.reply(to, number, reply, Route::Socket)?;
+            for UnstoredReply { to, number, reply, beside } in std::mem::take(&mut self.unstored_replies) {
+                if self.connection(to).is_none() {
+                    continue;
+                }
+                let is_dropped = beside.is_some_and(|what| !self.fds.contains_key(&what));
+                let message = if is_dropped { Reply::Error(RequestError::NoName) } else { reply };
+                let slot = Frame { number, is_retry: false, message }.encode();
+                self.send(index(to) as u32, &slot, &[], beside)?;
             }
         }
         Ok(())
@@ -78,7 +90,7 @@ impl Daemon {
                 Effect::Reply { to, number, reply } => {
                     let route = asked.filter(|&(from, _)| from == to).map_or(Route::Ring, |(_, route)| route);
                     match has_kept && !self.fds.is_flushed() {
-                        true => self.unstored_replies.push((to, number, reply)),
+                        true => self.unstored_replies.push(UnstoredReply { to, number, reply, beside: None }),
                         false => self.reply(to, number, reply, route)?,
                     }
                 }
@@ -153,8 +165,13 @@ impl Daemon {
                 Err(_) => return self.reply_error(to, number, RequestError::NoDescriptors, Route::Socket),
             }
         }
-        let slot = Frame { number, is_retry: false, message: Reply::Descriptor { bytes } }.encode();
-        self.send(index(to) as u32, &slot, &[], Some(fd_key(what)))
+        let (reply, beside) = (Reply::Descriptor { bytes }, Some(fd_key(what)));
+        if matches!(what, Resource::Host(_)) && !self.fds.is_stored(&fd_key(what)) {
+            self.unstored_replies.push(UnstoredReply { to, number, reply, beside });
+            return Ok(());
+        }
+        let slot = Frame { number, is_retry: false, message: reply }.encode();
+        self.send(index(to) as u32, &slot, &[], beside)
     }
 
     fn close_resource(&mut self, what: Resource) {

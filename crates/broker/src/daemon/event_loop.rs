@@ -106,6 +106,7 @@ impl Daemon {
             workers: Workers::default(),
             received_fd: None,
             unstored_replies: Vec::new(),
+            unstored_segments: Vec::new(),
             is_stopping: false,
         };
         if !daemon.fds.contains_key(&FdKey::Journal) {
@@ -188,7 +189,7 @@ impl Daemon {
         self.scrub_queue.kill_unresponsive(now);
         self.scrub_queue.dispatch(self.fds.table(), now);
         self.check_workers(now);
-        self.reply_stored()?;
+        self.resume_stored()?;
         self.spare_fd = self.spare_fd.take().or_else(|| eventfd::create().ok());
         if self.listen_backoff.remaining(now).is_none() && self.spare_fd.is_some() && !self.handshakes.is_listening {
             self.handshakes.is_listening = true;
@@ -320,17 +321,18 @@ impl Daemon {
                 eventfd::drain(&self.driver_eventfd);
                 let made: Vec<_> = self.driver.created().collect();
                 for (segment, outcome) in made {
-                    let outcome = match outcome {
+                    match outcome {
                         Ok(descriptor) => {
                             self.store_fd(FdKey::Segment(segment), Arc::new(descriptor));
-                            Ok(())
+                            self.unstored_segments.push(segment);
                         }
-                        Err(code) => Err(code),
-                    };
-                    self.state.segment_created(segment, outcome);
-                    self.apply_effects(None)?;
+                        Err(code) => {
+                            self.state.segment_created(segment, Err(code));
+                            self.apply_effects(None)?;
+                        }
+                    }
                 }
-                Ok(())
+                self.resume_stored()
             }
             EventSource::Scrubber => self.receive_scrubber(),
             // The rings are polled after every event.

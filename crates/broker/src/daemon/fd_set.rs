@@ -82,6 +82,11 @@ impl FdSet {
         }
     }
 
+    /// Whether the fdstore was sent this descriptor: it reads it even if the broker dies.
+    pub(super) fn is_stored(&self, what: &FdKey) -> bool {
+        !self.outbox.contains(what)
+    }
+
     /// Whether the fdstore was sent everything.
     pub(super) fn is_flushed(&self) -> bool {
         self.outbox.is_empty()

@@ -44,9 +44,21 @@ pub(super) struct Daemon {
     pub(super) workers: Workers,
     /// The descriptor that came with the current request.
     pub(super) received_fd: Option<OwnedFd>,
-    /// Replies that wait until the fdstore has a descriptor: if the broker dies before, nothing was stored.
-    pub(super) unstored_replies: Vec<(Id, u32, Reply)>,
+    pub(super) unstored_replies: Vec<UnstoredReply>,
+    /// Segments that the driver has created and the fdstore does not have yet. In the state they are still being created:
+    /// if the broker dies before, the next one repeats the requests that wait for them.
+    pub(super) unstored_segments: Vec<Id>,
     pub(super) is_stopping: bool,
+}
+
+/// A reply that waits until the fdstore has the descriptor of a module or of named host memory: if the broker dies
+/// before, nothing was stored.
+pub(super) struct UnstoredReply {
+    pub(super) to: Id,
+    pub(super) number: u32,
+    pub(super) reply: Reply,
+    /// The descriptor that is sent with the reply.
+    pub(super) beside: Option<FdKey>,
 }
 
 impl Daemon {

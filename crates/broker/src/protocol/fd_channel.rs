@@ -160,7 +160,7 @@ pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<FdMessage, 
 pub(crate) struct Outbox {
     /// By sequence number.
     messages: BTreeMap<u64, (Vec<u64>, Option<Arc<OwnedFd>>)>,
-    /// The sequence number of the message that sends a descriptor.
+    /// The sequence number of the message that sends a descriptor, until it is sent.
     holds: BTreeMap<FdKey, u64>,
     next: u64,
 }
@@ -199,6 +199,11 @@ impl Outbox {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
+    }
+
+    /// Whether a descriptor has not been sent yet.
+    pub(crate) fn contains(&self, what: &FdKey) -> bool {
+        self.holds.contains_key(what)
     }
 
     /// Sends as many messages as fit.

@@ -51,7 +51,7 @@ pub(crate) fn config(socket: PathBuf) -> Config {
 }
 
 /// Segments are multiples of this.
-const SEGMENT_BYTES: u64 = 2 << 20;
+pub(crate) const SEGMENT_BYTES: u64 = 2 << 20;
 
 /// The descriptors of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use freehold_broker::wire::{Fence, Policy, Reply, Request};
 use freehold_broker::{Access, CallError, Caller, Launch, Link, LinkError, Name};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use crate::harness::{self, Harness, stats, until};
-use crate::raw::{Raw, bytes_of, dial, hear, message, say};
+use crate::harness::{self, Harness, SEGMENT_BYTES, is_soft, stats, until};
+use crate::raw::{Raw, ReceivedMessage, bytes_of, dial, hear, message, receive, say};
 
 /// A user and a group id that are not in use.
 const STRANGER: u32 = 65534;
@@ -50,16 +51,11 @@ fn published(link: &mut Link, name: &str, bytes: u64) {
     link.call(Request::Publish { lease, policy, fence, name }).expect("the name is free");
 }
 
-/// More descriptors come and go than the socket to the fdstore holds.
 pub(crate) fn a_stopped_fdstore_stops_nobody(harness: &Harness) {
     let mut link = harness.link();
     {
         let _stopped = Stopped::new(harness, "serve");
-        for number in 0..300 {
-            published(&mut link, &format!("n/{number}"), 100);
-            let other = harness.link();
-            other.close().expect("a broker serves");
-        }
+        fill_socket(harness, &mut link);
         assert_eq!(stats(&mut link).names, 300);
     }
     // An fdstore that has everything starts a broker that knows everything.
@@ -276,6 +272,83 @@ pub(crate) fn a_broker_that_takes_over_needs_no_more_descriptors(harness: &Harne
     until("all leases have ended", || (stats(&mut links[0]).leases == 0).then_some(()));
 }
 
+/// Fills the socket to a stopped fdstore: more descriptors come than it holds.
+fn fill_socket(harness: &Harness, link: &mut Link) {
+    for number in 0..300 {
+        published(link, &format!("n/{number}"), 100);
+        harness.link().close().expect("a broker serves");
+    }
+}
+
+/// The broker dies after the driver has created two segments, and before the fdstore has their descriptors.
+pub(crate) fn a_lease_of_a_new_segment_is_granted_when_the_fdstore_has_it(harness: &Harness) {
+    const RESERVE: u64 = 2;
+    const RETURN: u64 = 4;
+    const GRANTED: u16 = 102;
+    const DONE: u16 = 104;
+    let mut link = harness.link();
+    let tenants = [(); 2].map(|()| Raw::connect(&harness.socket()));
+    let stopped = Stopped::new(harness, "serve");
+    fill_socket(harness, &mut link);
+    let before_bytes = harness.open_fds("broker").memory_bytes;
+    for tenant in &tenants {
+        tenant.put(message(RESERVE, &[1000])).expect("the ring is empty");
+    }
+    until("the driver has created both", || {
+        let has_both = harness.open_fds("broker").memory_bytes == before_bytes + 2 * SEGMENT_BYTES;
+        (!is_soft() || has_both).then_some(())
+    });
+    // The driver thread reported the first segment before it created the second, so the broker has seen that report when
+    // it answers the second of these requests.
+    for _ in 0..2 {
+        stats(&mut link);
+    }
+    assert_eq!(tenants[0].take(), None, "granted before the fdstore has the descriptor");
+    harness.kill("broker");
+    drop(stopped);
+    for tenant in &tenants {
+        let granted = until("the next broker answers", || tenant.take());
+        assert_eq!(granted[0] as u16, GRANTED);
+        assert_eq!(tenant.ask_ring(message(RETURN, &[granted[1]]))[0] as u16, DONE);
+    }
+}
+
+/// If the broker died after it had sent the descriptor, another process would get other memory under the same name.
+pub(crate) fn named_host_memory_is_sent_when_the_fdstore_has_it(harness: &Harness) {
+    const HOST: u64 = 15;
+    const DESCRIPTOR: u16 = 107;
+    const NO_NAME: u16 = 205;
+    let mut link = harness.link();
+    let tenants = [(); 2].map(|()| Raw::connect(&harness.socket()));
+    let stopped = Stopped::new(harness, "serve");
+    fill_socket(harness, &mut link);
+    let mut request = bytes_of(&message(HOST, &[4096]));
+    request.extend_from_slice(b"h/1");
+    for tenant in &tenants {
+        assert!(say(&tenant.socket, &request, &[]));
+        // Served after the request of the tenant.
+        stats(&mut link);
+        stats(&mut link);
+        assert_eq!(receive(&tenant.socket).unwrap_err(), Errno::AGAIN, "sent before the fdstore has it");
+    }
+    // A name that is dropped meanwhile is unknown.
+    let name = Name::parse("h/2").expect("a name");
+    let third = Raw::connect(&harness.socket());
+    let mut request = bytes_of(&message(HOST, &[4096]));
+    request.extend_from_slice(b"h/2");
+    assert!(say(&third.socket, &request, &[]));
+    stats(&mut link);
+    link.call(Request::Drop { name }).expect("it is there");
+    drop(stopped);
+    let files = tenants.map(|tenant| {
+        let ReceivedMessage { slot, descriptors } = hear(&tenant.socket).expect("the request is answered");
+        assert_eq!((slot[0] as u16, descriptors.len()), (DESCRIPTOR, 1));
+        rustix::fs::fstat(&descriptors[0]).expect("it is open").st_ino
+    });
+    assert_eq!(files[0], files[1], "one name, one memory");
+    assert_eq!(hear(&third.socket).expect("the request is answered").slot[0] as u16, NO_NAME);
+}
+
 /// The broker dies after it has recorded a module, and before the fdstore has its text.
 pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(harness: &Harness) {
     let mut link = harness.link();
@@ -288,10 +361,7 @@ pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(harness
     let caller = Caller::connect_at(&socket).unwrap();
     caller.put_module("first", text).unwrap();
     let stopped = Stopped::new(harness, "serve");
-    for number in 0..300 {
-        published(&mut link, &format!("n/{number}"), 100);
-        harness.link().close().expect("a broker serves");
-    }
+    fill_socket(harness, &mut link);
     let broker = harness.processes("broker")[0];
     let texts = || {
         let open = std::fs::read_dir(format!("/proc/{broker}/fd")).expect("/proc lists descriptors").flatten();

@@ -83,15 +83,15 @@ struct Region {
 #[derive(Debug, Default)]
 struct Past {
     /// The last seq in the arena's stream.
-    home: u64,
+    own_seq: u64,
     /// The uses in other streams.
-    abroad: RangeFences,
+    other_streams: RangeFences,
 }
 
 impl Past {
     fn note(&mut self, uses: &AccessHistory, range: &Range<u64>) {
-        self.home = self.home.max(uses.in_own_stream().seq);
-        uses.in_other_streams().into_iter().for_each(|fence| self.abroad.note(fence, range));
+        self.own_seq = self.own_seq.max(uses.in_own_stream().seq);
+        uses.in_other_streams().into_iter().for_each(|fence| self.other_streams.note(fence, range));
     }
 }
 
@@ -146,9 +146,9 @@ impl Arena {
         let context = self.block.context().clone();
         let device = &context.inner.device;
         let range = self.taken_bytes..self.taken_bytes + bytes;
-        let uses = AccessHistory::begin(Fence { stream: self.block.stream(), seq: self.past.home });
-        self.past.abroad.forget(|fence| device.streams.is_complete(fence));
-        self.past.abroad.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
+        let uses = AccessHistory::begin(Fence { stream: self.block.stream(), seq: self.past.own_seq });
+        self.past.other_streams.forget(|fence| device.streams.is_complete(fence));
+        self.past.other_streams.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
         let alignment_bytes = device.backend.alignment_bytes().max(ALIGNMENT_BYTES);
         self.taken_bytes = range.end.next_multiple_of(alignment_bytes).min(capacity_bytes);
         let region = Arc::new(Region { range, context, uses });
@@ -179,8 +179,8 @@ impl Drop for Arena {
             return;
         }
         let MemoryUse { uses, .. } = Target::used(&self.block, Access::Write);
-        uses.note_unordered(Fence { stream: self.block.stream(), seq: self.past.home }, Access::Write);
-        self.past.abroad.fences().for_each(|fence| uses.note_unordered(fence, Access::Write));
+        uses.note_unordered(Fence { stream: self.block.stream(), seq: self.past.own_seq }, Access::Write);
+        self.past.other_streams.fences().for_each(|fence| uses.note_unordered(fence, Access::Write));
     }
 }
 

@@ -292,8 +292,8 @@ impl ForeignPool {
     fn free_used(&self, meta: u32, state: StateWord, stream_state: &Arc<StreamState>) -> Result<()> {
         let uses = if state.is_used_in_other_streams() { self.uses().remove(&meta) } else { None };
         let mut users = uses.unwrap_or_default();
-        let home = self.device.pool.table.metas.at(meta).stream();
-        if stream_state.id.0 != home && !users.iter().any(|user| user.id == stream_state.id) {
+        let own_stream = self.device.pool.table.metas.at(meta).stream();
+        if stream_state.id.0 != own_stream && !users.iter().any(|user| user.id == stream_state.id) {
             users.push(stream_state.clone());
         }
         let fences: Vec<Fence> = users.iter().map(|user| Fence { stream: user.id, seq: user.next_seq() }).collect();
@@ -476,12 +476,12 @@ impl ForeignPool {
         }
         let name = self.name(stream)?;
         if let Some(key) = self.key(stream) {
-            return Ok((key, self.known_stream(stream, name, StreamOrigin::Told)?));
+            return Ok((key, self.known_stream(stream, name, StreamOrigin::Trusted)?));
         }
         if !self.streams().contains_key(&name) {
             self.lose_others(stream)?;
         }
-        let stream_state = self.known_stream(stream, name, StreamOrigin::Untold)?;
+        let stream_state = self.known_stream(stream, name, StreamOrigin::Checked)?;
         Ok((self.device.pool.key(&stream_state), stream_state))
     }
 
@@ -497,7 +497,7 @@ impl ForeignPool {
     }
 
     /// Returns the state of the stream with this name, creating it if there is none.
-    fn known_stream(&self, stream: CUstream, name: Name, trust: StreamOrigin) -> Result<Arc<StreamState>> {
+    fn known_stream(&self, stream: CUstream, name: Name, origin: StreamOrigin) -> Result<Arc<StreamState>> {
         // A thread's default stream is retired when the thread is ending; its last destructors may use it once more.
         if let Some(stream_state) = self.streams().get(&name).filter(|stream_state| !stream_state.is_retired()) {
             return Ok(stream_state.clone());
@@ -507,8 +507,8 @@ impl ForeignPool {
         if !is_legacy(stream) && self.capture_of(stream)?.is_some() {
             return Err(Error::StreamCaptured);
         }
-        let trust = if thread_of(stream).is_some() { self.begin_thread(trust)? } else { trust };
-        let stream_state = self.device.add_foreign_stream(stream.into(), thread_of(stream), trust)?;
+        let origin = if thread_of(stream).is_some() { self.begin_thread(origin)? } else { origin };
+        let stream_state = self.device.add_foreign_stream(stream.into(), thread_of(stream), origin)?;
         let known = self.streams().entry(name).or_insert_with(|| stream_state.clone()).clone();
         if known.id != stream_state.id {
             // Another thread was faster.
@@ -529,10 +529,10 @@ impl ForeignPool {
     /// Forgets the default streams of threads that have ended, so that this thread's stream gets their memory. Returns
     /// the origin to use: the stream of an ending thread records a fence with each release, because nothing announces
     /// its end.
-    fn begin_thread(&self, trust: StreamOrigin) -> Result<StreamOrigin> {
+    fn begin_thread(&self, origin: StreamOrigin) -> Result<StreamOrigin> {
         self.streams().retain(|_, stream_state| !stream_state.is_retired());
         self.device.forget_ended_streams()?;
-        Ok(if Pool::is_thread_ending() { StreamOrigin::Untold } else { trust })
+        Ok(if Pool::is_thread_ending() { StreamOrigin::Checked } else { origin })
     }
 
     /// Forgets earlier streams with a handle that now names another one.

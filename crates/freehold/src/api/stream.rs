@@ -343,7 +343,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.inner.reclaim_refs();
+        self.inner.release_cached_refs();
         let inner = &self.inner.context.inner;
         if self.inner.state.is_retired() || inner.is_closed() || !inner.device.is_good() {
             return;

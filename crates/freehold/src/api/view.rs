@@ -34,7 +34,7 @@ pub struct View<'a, T> {
 impl<T> fmt::Debug for View<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View")
-            .field("address", &format_args!("{:#x}", place::<T>(self.whole.base, self.start)))
+            .field("address", &format_args!("{:#x}", address_at::<T>(self.whole.base, self.start)))
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
@@ -61,7 +61,8 @@ impl<'a, T: Pod> View<'a, T> {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
         let (start, len) = (offset + start, end - start);
-        let whole = MemoryUse { start: place::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
+        let whole =
+            MemoryUse { start: address_at::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
         Ok(Self { whole, start, len, elements: PhantomData })
     }
 
@@ -122,7 +123,7 @@ impl<T> Sealed for ViewMut<'_, T> {}
 
 impl<T: Pod> Source<T> for View<'_, T> {
     fn address(&self) -> u64 {
-        place::<T>(self.whole.base, self.start)
+        address_at::<T>(self.whole.base, self.start)
     }
 
     fn len(&self) -> usize {
@@ -162,6 +163,6 @@ impl<T: Pod> Target<T> for ViewMut<'_, T> {
     }
 }
 
-fn place<T>(base: u64, start: usize) -> u64 {
+fn address_at<T>(base: u64, start: usize) -> u64 {
     base + (start * size_of::<T>()) as u64
 }

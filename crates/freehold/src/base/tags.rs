@@ -57,10 +57,10 @@ impl Tags {
     }
 
     /// Returns the name of a block, by its tag and the number of its meta.
-    pub(crate) fn name(&self, tag: u32, record: u32) -> Option<Arc<str>> {
+    pub(crate) fn name(&self, tag: u32, meta: u32) -> Option<Arc<str>> {
         match tag {
             NONE => None,
-            UNCOUNTED => self.uncounted().get(&record).cloned(),
+            UNCOUNTED => self.uncounted().get(&meta).cloned(),
             number => self.known().tags.get(number as usize - 1).map(|tag| tag.name.clone()),
         }
     }
@@ -107,9 +107,9 @@ impl Tags {
     }
 
     /// Keeps the name of a block whose tag is not counted.
-    pub(crate) fn name_uncounted(&self, tag: u32, record: u32, name: Option<&str>) {
+    pub(crate) fn name_uncounted(&self, tag: u32, meta: u32, name: Option<&str>) {
         if let (UNCOUNTED, Some(name)) = (tag, name) {
-            self.uncounted().insert(record, name.into());
+            self.uncounted().insert(meta, name.into());
         }
     }
 
@@ -122,10 +122,10 @@ impl Tags {
     }
 
     /// Uncounts the bytes of a block.
-    pub(crate) fn discharge(&self, tag: u32, record: u32, bytes: u64) {
+    pub(crate) fn discharge(&self, tag: u32, meta: u32, bytes: u64) {
         match tag {
             NONE => {}
-            UNCOUNTED => drop(self.uncounted().remove(&record)),
+            UNCOUNTED => drop(self.uncounted().remove(&meta)),
             number => {
                 let tag = self.known().tags[number as usize - 1].clone();
                 tag.discharge(bytes);

@@ -236,9 +236,9 @@ impl DeviceInner {
         &self,
         raw: handle::Stream,
         thread: Option<ThreadId>,
-        trust: StreamOrigin,
+        origin: StreamOrigin,
     ) -> Result<Arc<StreamState>> {
-        self.streams.add_foreign(raw, thread, trust).map_err(|error| self.failed(error))
+        self.streams.add_foreign(raw, thread, origin).map_err(|error| self.failed(error))
     }
 
     /// Returns an error if a wait for a fence would be recorded in a stream that is being captured.
@@ -308,7 +308,7 @@ impl DeviceInner {
     /// Returns the owner of the block that contains an address.
     pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
         match self.snapshot_at(address) {
-            Some((pool, record, seen)) => Some(self.owner(pool, record, seen)),
+            Some((pool, meta, seen)) => Some(self.owner(pool, meta, seen)),
             None => self.ledger().owner_of(address),
         }
     }
@@ -325,25 +325,25 @@ impl DeviceInner {
     }
 
     fn snapshot_at(&self, address: u64) -> Option<(&Pool, u32, MetaSnapshot)> {
-        self.pools().find_map(|pool| pool.snapshot_at(address).map(|(record, seen)| (pool, record, seen)))
+        self.pools().find_map(|pool| pool.snapshot_at(address).map(|(meta, seen)| (pool, meta, seen)))
     }
 
     /// Returns the owner of a pool's block, while one ownership of it lasts.
-    pub(crate) fn owner_of_meta(&self, pool: &Pool, record: u32, generation: u64) -> Option<Owner> {
-        pool.table.metas.at(record).owned_as(generation).map(|seen| self.owner(pool, record, seen))
+    pub(crate) fn owner_of_meta(&self, pool: &Pool, meta: u32, generation: u64) -> Option<Owner> {
+        pool.table.metas.at(meta).owned_as(generation).map(|seen| self.owner(pool, meta, seen))
     }
 
     /// Returns the library's own blocks that have an owner, by address.
     pub(crate) fn owned(&self) -> Vec<Owner> {
-        let of_pool = |pool| move |(record, seen)| self.owner(pool, record, seen);
+        let of_pool = |pool| move |(meta, seen)| self.owner(pool, meta, seen);
         let pooled = self.pools().flat_map(|pool| pool.owned().into_iter().map(of_pool(pool)));
         let mut owned: Vec<_> = pooled.chain(self.ledger().owned()).collect();
         owned.sort_unstable_by_key(|owner| owner.base);
         owned
     }
 
-    fn owner(&self, pool: &Pool, record: u32, seen: MetaSnapshot) -> Owner {
-        let number = pool.number_of(record);
+    fn owner(&self, pool: &Pool, meta: u32, seen: MetaSnapshot) -> Owner {
+        let number = pool.number_of(meta);
         let state = match seen.state.state() {
             BlockState::Owned => State::Owned,
             BlockState::Pending => State::Released { waiting_for: seen.waiting_for },
@@ -365,10 +365,10 @@ impl DeviceInner {
 
     /// Returns the block that a release of an address would release, or what is wrong with that release.
     pub(crate) fn releasable(&self, address: u64) -> std::result::Result<Owner, WrongRelease> {
-        if let Some((pool, record, seen)) = self.snapshot_at(address)
+        if let Some((pool, meta, seen)) = self.snapshot_at(address)
             && seen.state.state() == BlockState::Owned
         {
-            let of = self.owner(pool, record, seen);
+            let of = self.owner(pool, meta, seen);
             let offset_bytes = address - of.base;
             return if offset_bytes == 0 {
                 Ok(of)

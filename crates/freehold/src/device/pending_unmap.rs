@@ -12,11 +12,11 @@ use crate::pool::Chunk;
 /// The memory that one vector or import gives back. A vector that grows before it is unmapped takes it again.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUnmap {
-    locked: Mutex<Locked>,
+    locked: Mutex<UnmapState>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Locked {
+pub(super) struct UnmapState {
     pub(super) mappings: Mappings,
     /// The work that has to complete first.
     pub(super) fences: Vec<Fence>,
@@ -52,8 +52,8 @@ pub(crate) struct AddressRange {
 impl PendingUnmap {
     /// Returns the chunks that are still mapped, which then stay mapped, and their fences.
     pub(crate) fn take_back(&self) -> (Vec<Chunk>, Vec<Fence>) {
-        let mut inside = self.lock();
-        (std::mem::take(&mut inside.mappings.chunks), std::mem::take(&mut inside.fences))
+        let mut locked = self.lock();
+        (std::mem::take(&mut locked.mappings.chunks), std::mem::take(&mut locked.fences))
     }
 
     /// Whether it is in the deferred queue.
@@ -61,12 +61,12 @@ impl PendingUnmap {
         self.lock().is_listed
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, UnmapState> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Locked {
+impl UnmapState {
     pub(super) fn add(&mut self, mut chunks: Vec<Chunk>, fences: &[Fence]) {
         chunks.append(&mut self.mappings.chunks);
         self.mappings.chunks = chunks;

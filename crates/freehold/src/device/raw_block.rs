@@ -36,23 +36,23 @@ pub(crate) struct RawBlock {
 #[derive(Clone, Copy, Debug)]
 struct PoolSlot(u32);
 
-const OTHERS: u32 = 1 << 30;
+const SHAREABLE: u32 = 1 << 30;
 const RELEASED: u32 = 1 << 31;
 
 impl PoolSlot {
     #[inline]
     fn new(visibility: Visibility, meta: u32) -> Self {
-        Self(if visibility == Visibility::Shareable { meta | OTHERS } else { meta })
+        Self(if visibility == Visibility::Shareable { meta | SHAREABLE } else { meta })
     }
 
     #[inline]
     fn visibility(self) -> Visibility {
-        if self.0 & OTHERS == 0 { Visibility::Process } else { Visibility::Shareable }
+        if self.0 & SHAREABLE == 0 { Visibility::Process } else { Visibility::Shareable }
     }
 
     #[inline]
     fn meta(self) -> u32 {
-        self.0 & !(OTHERS | RELEASED)
+        self.0 & !(SHAREABLE | RELEASED)
     }
 
     #[inline]

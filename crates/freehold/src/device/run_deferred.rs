@@ -119,9 +119,9 @@ impl DeviceInner {
     pub(crate) fn end_blocks(&self, context: ContextId) {
         let now = self.now();
         for pool in self.pools() {
-            for (record, seen) in pool.disown_context(context, now) {
+            for (meta, seen) in pool.disown_context(context, now) {
                 if let Some(described) = seen.debug_info {
-                    self.tags.discharge(described.tag, pool.number_of(record), seen.bytes);
+                    self.tags.discharge(described.tag, pool.number_of(meta), seen.bytes);
                 }
             }
         }

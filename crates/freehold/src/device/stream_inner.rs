@@ -48,7 +48,7 @@ impl StreamInner {
 
     /// Takes back all cached counts, and stops threads from caching more. For the stream's handle, which has a count of
     /// its own.
-    pub(crate) fn reclaim_refs(self: &Arc<Self>) {
+    pub(crate) fn release_cached_refs(self: &Arc<Self>) {
         let device = &self.context.inner.device;
         // In a fork the locks may be held for ever, by threads that do not exist there.
         if device.is_child() {
@@ -91,22 +91,22 @@ mod tests {
     fn a_count_that_a_thread_keeps_is_the_next_blocks_and_the_streams_handle_takes_it_back() {
         let device = device();
         let stream = device.new_stream().unwrap();
-        let home: Weak<StreamInner> = Arc::downgrade(&stream.inner);
+        let weak: Weak<StreamInner> = Arc::downgrade(&stream.inner);
         warm(&stream);
-        let kept = home.strong_count() - 1;
+        let kept = weak.strong_count() - 1;
         assert!(kept > 0, "what a thread takes back it keeps");
         let block = stream.alloc::<u8>(4096).unwrap();
-        assert_eq!(home.strong_count(), kept + 1, "no count was made");
+        assert_eq!(weak.strong_count(), kept + 1, "no count was made");
         drop(block);
         let blocks: Vec<_> = (0..2000).map(|_| stream.alloc::<u8>(512).unwrap()).collect();
-        assert_eq!(home.strong_count(), 2001);
+        assert_eq!(weak.strong_count(), 2001);
         drop(blocks);
-        assert!(home.strong_count() <= 1025, "no more are kept than a handle takes back soon: {}", home.strong_count());
+        assert!(weak.strong_count() <= 1025, "no more are kept than a handle takes back soon: {}", weak.strong_count());
         let block = stream.alloc::<u8>(4096).unwrap();
         drop(stream);
-        assert_eq!(home.strong_count(), 1, "the block's");
+        assert_eq!(weak.strong_count(), 1, "the block's");
         drop(block);
-        assert_eq!(home.strong_count(), 0, "a thread keeps none of a stream that is gone");
+        assert_eq!(weak.strong_count(), 0, "a thread keeps none of a stream that is gone");
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl PendingUnmap {
     }
 
     /// Unmaps everything that is left once fences are complete, and records these fences.
-    pub(crate) fn end(self: &Arc<Self>, device: &DeviceInner, ground: Mappings, fences: &[Fence]) {
+    pub(crate) fn end(self: &Arc<Self>, device: &DeviceInner, mappings: Mappings, fences: &[Fence]) {
         if device.is_good()
             && let Err(error) = device.record_fences(fences)
         {
@@ -27,17 +27,17 @@ impl PendingUnmap {
         }
         let mut ledger = device.ledger();
         // It no longer exists if its context is gone.
-        if let Some(block) = ground.block.filter(|&block| ledger.owner(block).is_some()) {
+        if let Some(block) = mappings.block.filter(|&block| ledger.owner(block).is_some()) {
             ledger.release(block, Release { fences: fences.to_vec(), released_at: None, when: device.now() });
         }
         drop(ledger);
-        let mut inside = self.lock();
-        inside.add(ground.chunks, fences);
+        let mut locked = self.lock();
+        locked.add(mappings.chunks, fences);
         // Only a vector has pending chunks from before, and a vector has nothing else.
-        let chunks = std::mem::take(&mut inside.mappings.chunks);
-        inside.mappings = Mappings { chunks, ..ground };
-        inside.has_ended = true;
-        drop(inside);
+        let chunks = std::mem::take(&mut locked.mappings.chunks);
+        locked.mappings = Mappings { chunks, ..mappings };
+        locked.has_ended = true;
+        drop(locked);
         self.list(device);
         if device.is_good() {
             self.unmap_now(device);
@@ -53,8 +53,8 @@ impl PendingUnmap {
 
     /// Unmaps what is complete. Returns whether nothing is left.
     pub(crate) fn attempt(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
-        let mut inside = self.lock();
-        for &fence in &inside.fences {
+        let mut locked = self.lock();
+        for &fence in &locked.fences {
             if !device.streams.is_complete(fence)
                 && let Some(stream_state) = device.streams.get(fence.stream)
             {
@@ -64,9 +64,9 @@ impl PendingUnmap {
                 return Ok(false);
             }
         }
-        inside.fences.clear();
-        inside.mappings.give_back(device)?;
-        inside.is_listed = false;
+        locked.fences.clear();
+        locked.mappings.give_back(device)?;
+        locked.is_listed = false;
         Ok(true)
     }
 

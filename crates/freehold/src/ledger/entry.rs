@@ -39,8 +39,8 @@ pub struct BlockId {
 
 impl BlockId {
     /// The ownership of a block that the pool tracks instead of the ledger. The ledger has fewer than 2^31 blocks.
-    pub(crate) fn of_pool(record: u32, generation: u32) -> Self {
-        Self { index: record | 1 << 31, generation }
+    pub(crate) fn of_pool(meta: u32, generation: u32) -> Self {
+        Self { index: meta | 1 << 31, generation }
     }
 }
 

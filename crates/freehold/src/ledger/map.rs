@@ -165,19 +165,19 @@ impl RangeMap {
     }
 
     fn change(&mut self, page: u64, change: impl FnOnce(&mut Page, &mut Spares)) {
-        let place = page as usize / LEAF;
+        let index = page as usize / LEAF;
         let leaf =
-            self.leaves[place].get_or_insert_with(|| self.spare_leaf.take().unwrap_or_else(|| boxed(|| Page::EMPTY)));
+            self.leaves[index].get_or_insert_with(|| self.spare_leaf.take().unwrap_or_else(|| boxed(|| Page::EMPTY)));
         let page = &mut leaf[page as usize % LEAF];
         let was_empty = page.is_empty();
         change(page, &mut self.spares);
         match (was_empty, page.is_empty()) {
-            (true, false) => self.used[place] += 1,
-            (false, true) => self.used[place] -= 1,
+            (true, false) => self.used[index] += 1,
+            (false, true) => self.used[index] -= 1,
             _ => {}
         }
-        if self.used[place] == 0 {
-            self.spare_leaf = self.leaves[place].take();
+        if self.used[index] == 0 {
+            self.spare_leaf = self.leaves[index].take();
         }
     }
 }

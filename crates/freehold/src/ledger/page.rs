@@ -77,7 +77,7 @@ impl Page {
     #[inline]
     pub(super) fn likely_at(&self, records: &Records, address: u64) -> u32 {
         let Some(groups) = &self.groups else { return self.sole_or_cover(records, address) };
-        let (group, bit) = place(address);
+        let (group, bit) = position(address);
         let Some(last) = self.summary.last_upto(group) else { return self.cover };
         let bit = select_unpredictable(last == group, bit, 63);
         let found = groups[last].upto(bit);
@@ -90,7 +90,7 @@ impl Page {
         let likely = self.likely_at(records, address);
         match &self.groups {
             Some(groups) if likely != NONE && records.line(likely).base > address => {
-                self.within_granule(records, &groups[place(address).0], address)
+                self.within_granule(records, &groups[position(address).0], address)
             }
             _ => likely,
         }
@@ -105,7 +105,7 @@ impl Page {
     /// Like `at_or_before`, if the head of the address's own granule begins after it.
     #[cold]
     fn within_granule(&self, records: &Records, group: &Group, address: u64) -> u32 {
-        let (_, bit) = place(address);
+        let (_, bit) = position(address);
         let sibling = sibling_at_or_before(records, group.head(bit), address);
         if sibling != NONE {
             return sibling;
@@ -120,7 +120,7 @@ impl Page {
             let to_come = self.sole != NONE && records.line(self.sole).base >= address;
             return if to_come { self.sole } else { NONE };
         };
-        let (group, bit) = place(address);
+        let (group, bit) = position(address);
         let starts = groups[group].starts & (u64::MAX << bit);
         if starts != 0 {
             let found = sibling_at_or_after(records, groups[group].head(starts.trailing_zeros()), address);
@@ -159,7 +159,7 @@ impl Page {
             return;
         };
         let base = records.line(index).base;
-        let (group, bit) = place(base);
+        let (group, bit) = position(base);
         let head = groups[group].head(bit);
         let sibling = records.rest(index).sibling;
         if head != index {
@@ -185,7 +185,7 @@ impl Page {
     fn insert_in_group(&mut self, records: &mut Records, index: u32) {
         let groups = self.groups.as_mut().expect("a page has groups before a block is inserted in one");
         let base = records.line(index).base;
-        let (group, bit) = place(base);
+        let (group, bit) = position(base);
         records.rest_mut(index).sibling = NONE;
         if groups[group].starts == 0 {
             let earlier = self.summary.last_upto(group);
@@ -354,7 +354,7 @@ impl Spares {
 
 /// Returns the group of an address and the granule within it.
 #[inline]
-fn place(address: u64) -> (usize, u32) {
+fn position(address: u64) -> (usize, u32) {
     let granule = (address >> GRANULE_BITS) as u32;
     ((granule / 64) as usize % GROUPS, granule % 64)
 }

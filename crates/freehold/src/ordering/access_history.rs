@@ -88,11 +88,11 @@ impl OtherStreams {
 impl AccessHistory {
     /// Makes the history of a block that was just allocated in a stream, at a seq there: nothing uses it before.
     #[inline]
-    pub(crate) fn begin(home: Fence) -> Self {
+    pub(crate) fn begin(own: Fence) -> Self {
         Self {
-            own_stream: home.stream,
-            last: AtomicU64::new(home.seq),
-            last_write: AtomicU64::new(home.seq),
+            own_stream: own.stream,
+            last: AtomicU64::new(own.seq),
+            last_write: AtomicU64::new(own.seq),
             rare: OnceBox::new(),
         }
     }

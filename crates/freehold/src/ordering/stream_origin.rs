@@ -28,11 +28,12 @@ impl ThreadId {
 pub(crate) enum StreamOrigin {
     /// The library created it, and counts all of its work.
     Own,
-    /// Foreign code created it, submits work that is not counted here, and announces its end.
-    Told,
-    /// Like `Told`, but its end is not announced: its handle is used only in calls whose caller names the stream, and
+    /// Foreign code created it, submits work that is not counted here, and announces its end: until then its handle is
+    /// valid.
+    Trusted,
+    /// Like `Trusted`, but its end is not announced: its handle is used only in calls whose caller names the stream, and
     /// each release in it records a fence at once.
-    Untold,
+    Checked,
     /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so what is released or used here
     /// waits until the pool is released.
     Captured,

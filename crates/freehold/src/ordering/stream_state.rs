@@ -120,9 +120,9 @@ impl StreamState {
         made: (handle::Stream, Event),
         slot: Option<FenceWord>,
         thread: Option<ThreadId>,
-        trust: StreamOrigin,
+        origin: StreamOrigin,
     ) -> Self {
-        Self { origin: trust, thread, ..Self::new(id, context_state, made, slot) }
+        Self { origin, thread, ..Self::new(id, context_state, made, slot) }
     }
 
     pub(crate) fn is_foreign(&self) -> bool {
@@ -142,15 +142,15 @@ impl StreamState {
     /// fence at once.
     pub(crate) fn released_seq(&self) -> u64 {
         match self.origin {
-            StreamOrigin::Own | StreamOrigin::Told => self.next_seq(),
-            StreamOrigin::Untold => self.enqueued.load(Ordering::Acquire).max(self.released.load(Ordering::Acquire)),
+            StreamOrigin::Own | StreamOrigin::Trusted => self.next_seq(),
+            StreamOrigin::Checked => self.enqueued.load(Ordering::Acquire).max(self.released.load(Ordering::Acquire)),
             StreamOrigin::Captured => POOL_RELEASED,
         }
     }
 
     /// Records a fence after a release, if the stream may be gone before anything queries it.
     pub(crate) fn fence_release(&self) -> Result<(), CallError> {
-        if self.origin != StreamOrigin::Untold {
+        if self.origin != StreamOrigin::Checked {
             return Ok(());
         }
         let seq = self.next_seq();
@@ -202,7 +202,7 @@ impl StreamState {
 
     /// Whether the handle stays valid until its end is announced, so that calls may name it that its user did not make.
     fn can_be_named(&self) -> bool {
-        matches!(self.origin, StreamOrigin::Own | StreamOrigin::Told)
+        matches!(self.origin, StreamOrigin::Own | StreamOrigin::Trusted)
     }
 
     /// Returns the fence after everything submitted so far.
@@ -331,7 +331,7 @@ impl StreamState {
     /// complete, serves this seq too. So a busy stream has one pending fence, however many releases there are.
     pub(crate) fn record_fence_coalesced(&self, seq: u64) -> Result<(), CallError> {
         let marked = self.signals().fenced;
-        if self.origin == StreamOrigin::Untold {
+        if self.origin == StreamOrigin::Checked {
             return self.record_fence(seq);
         }
         if marked > 0 && !self.is_complete(marked) { Ok(()) } else { self.record_fence(seq) }
@@ -373,7 +373,7 @@ impl StreamState {
         if self.is_complete(edge) {
             return Ok(true);
         }
-        Ok(self.is_idle() && self.origin == StreamOrigin::Told && !self.can_record_fence()?)
+        Ok(self.is_idle() && self.origin == StreamOrigin::Trusted && !self.can_record_fence()?)
     }
 
     /// Forgets the waits for a stream that has ended.

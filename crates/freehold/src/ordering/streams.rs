@@ -62,11 +62,11 @@ impl Streams {
         &self,
         raw: handle::Stream,
         thread: Option<ThreadId>,
-        trust: StreamOrigin,
+        origin: StreamOrigin,
     ) -> Result<Arc<StreamState>, CallError> {
         let make = || Ok((raw, self.backend.create_event()?));
         let context_state = Arc::new(ContextState::new(PRIMARY, self.backend.clone()));
-        self.add_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, trust))
+        self.add_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, origin))
     }
 
     /// Adds the state that `make` returns, with a fence word if streams write words.
@@ -245,10 +245,10 @@ impl Streams {
                 return Ok(false);
             }
         }
-        let mut halls: Vec<_> = streams.iter().map(|stream_state| stream_state.context_state()).collect();
-        halls.sort_unstable_by_key(|context_state| Arc::as_ptr(context_state));
-        halls.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let gates: Option<Vec<_>> = halls.iter().map(|context_state| context_state.gate.try_write().ok()).collect();
+        let mut contexts: Vec<_> = streams.iter().map(|stream_state| stream_state.context_state()).collect();
+        contexts.sort_unstable_by_key(|context_state| Arc::as_ptr(context_state));
+        contexts.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let gates: Option<Vec<_>> = contexts.iter().map(|context_state| context_state.gate.try_write().ok()).collect();
         if gates.is_none() || !self.is_all_idle() {
             return Ok(false);
         }

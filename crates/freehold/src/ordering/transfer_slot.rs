@@ -82,8 +82,8 @@ impl TransferSlots {
             return Ok(slot);
         }
         let fence_word = words.map(|words| fence_words.take(words)).transpose()?;
-        let mut inside = self.lock();
-        let number = u32::try_from(inside.all.len()).expect("fewer than 2^32 transfers at a time");
+        let mut locked = self.lock();
+        let number = u32::try_from(locked.all.len()).expect("fewer than 2^32 transfers at a time");
         assert_ne!(number | TRANSFER, TransferSlot::NONE.0, "fewer than 2^31 transfers at a time");
         let slot = Arc::new(TransferSlot {
             id: StreamId(number | TRANSFER),
@@ -91,7 +91,7 @@ impl TransferSlots {
             ended: AtomicU64::new(0),
             fence_word,
         });
-        inside.all.push(slot.clone());
+        locked.all.push(slot.clone());
         Ok(slot)
     }
 
@@ -106,10 +106,10 @@ impl TransferSlots {
         if let Some(word) = &slot.fence_word {
             word.write(seq);
         }
-        let mut inside = self.lock();
+        let mut locked = self.lock();
         slot.ended.store(seq, Ordering::Release);
-        inside.free.push(slot);
-        if inside.waiters > 0 {
+        locked.free.push(slot);
+        if locked.waiters > 0 {
             self.ends.notify_all();
         }
     }
@@ -117,12 +117,12 @@ impl TransferSlots {
     /// Waits on the host until a transfer has ended.
     pub(crate) fn wait(&self, fence: Fence) {
         let slot = self.of(fence.stream);
-        let mut inside = self.lock();
-        inside.waiters += 1;
+        let mut locked = self.lock();
+        locked.waiters += 1;
         while !slot.is_complete(fence.seq) {
-            inside = self.ends.wait(inside).unwrap_or_else(PoisonError::into_inner);
+            locked = self.ends.wait(locked).unwrap_or_else(PoisonError::into_inner);
         }
-        inside.waiters -= 1;
+        locked.waiters -= 1;
     }
 
     /// Returns the slot of a fence.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use freehold_driver::CallError;
 
-use super::chunk_source::{Locked, MapOutcome};
+use super::chunk_source::{LockedChunks, MapOutcome};
 use super::device_pool::{AllocError, Allocated, Pool};
 use super::extent_map::{self, MapRequest};
 use super::pool_device::PoolDevice;
@@ -66,8 +66,8 @@ impl Pool {
             }
             return Ok(self.grant(key, &heap, meta, bytes));
         };
-        let unmarked = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
-        streams.record_fences(&unmarked)?;
+        let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
+        streams.record_fences(&incomplete)?;
         let mut has_borrowed = false;
         loop {
             if let Some(taken) = Self::try_alloc_local(key, bytes) {
@@ -134,10 +134,10 @@ impl Pool {
             return Ok(meta);
         }
         self.table.misses.fetch_add(1, Ordering::Relaxed);
-        let unmarked = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
+        let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
         // A slab is small: no thread cache is emptied for it, and few slabs are freed, until memory is short.
         if origin == SearchScope::Any {
-            heap.caches.all().iter().for_each(|cache| cache.empty(false));
+            heap.caches.all().iter().for_each(|cache| cache.flush());
             heap.free_empty_slabs(&self.table);
         } else {
             heap.free_idle_slabs(&self.table);
@@ -147,7 +147,7 @@ impl Pool {
         }
         let found = self.alloc_extent_elsewhere(streams, heap, stream_state, bytes, origin);
         // Only after the streams were queried: a stream that still needs a fence has not completed its work.
-        if let Err(error) = streams.record_fences(&unmarked) {
+        if let Err(error) = streams.record_fences(&incomplete) {
             found.into_iter().flatten().for_each(|meta| self.free_unowned(meta, stream_state));
             return Err(error.into());
         }
@@ -218,7 +218,7 @@ impl Pool {
         &self,
         streams: &Streams,
         heap: &StreamHeap,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         bytes: u64,
         spare_bytes: u64,
     ) -> Result<Option<u32>, CallError> {
@@ -258,7 +258,7 @@ impl Pool {
     fn region(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         room_bytes: u64,
         had_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
@@ -273,7 +273,7 @@ impl Pool {
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
-        self.reclaim_all(streams, &heaps)?;
+        self.gather_free(streams, &heaps)?;
         for heap in &heaps {
             let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
@@ -286,14 +286,14 @@ impl Pool {
     fn unmapped_region(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         room_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
         let heaps = self.heaps.all();
         if let found @ Some(_) = self.chunks.find_unmapped(locked, room_bytes)? {
             return Ok(found);
         }
-        self.reclaim_all(streams, &heaps)?;
+        self.gather_free(streams, &heaps)?;
         for heap in &heaps {
             let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
@@ -304,7 +304,7 @@ impl Pool {
     fn map_chunks(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         own: Option<&StreamHeap>,
         need: extent_map::MapRequest,
     ) -> Result<MapOutcome, CallError> {
@@ -321,7 +321,7 @@ impl Pool {
         let givers: Vec<_> = heaps.iter().filter(may_give).cloned().collect();
         let free_bytes: u64 = givers.iter().map(|heap| heap.free_bytes().0).sum();
         if free_bytes > reserved_bytes / IDLE_PART && free_bytes >= need.bytes {
-            self.reclaim_bytes(streams, locked, &givers, need.bytes)?;
+            self.unmap_free_chunks(streams, locked, &givers, need.bytes)?;
             if locked.cached_bytes() >= need.bytes
                 && let grown @ MapOutcome::Chunks(_) = self.chunks.assemble(locked, need)?
             {
@@ -331,7 +331,7 @@ impl Pool {
         if let grown @ MapOutcome::Chunks(_) = self.chunks.grow(locked, need)? {
             return Ok(grown);
         }
-        self.reclaim_bytes(streams, locked, &heaps, need.bytes)?;
+        self.unmap_free_chunks(streams, locked, &heaps, need.bytes)?;
         self.chunks.assemble(locked, need)
     }
 
@@ -340,8 +340,8 @@ impl Pool {
         self.chunks.grow(&mut self.chunks.lock(), need)
     }
 
-    /// Like [`map_outside`](Self::map_outside), from any memory that is free.
-    pub(crate) fn reclaim_outside(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
+    /// Like [`map_outside`](Self::map_outside), also with free chunks of the heaps.
+    pub(crate) fn map_outside_from_heaps(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
         let locked = &mut *self.chunks.lock();
         if let grown @ MapOutcome::Chunks(_) = self.map_chunks(streams, locked, None, need)? {
             return Ok(grown);

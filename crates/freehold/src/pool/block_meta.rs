@@ -85,9 +85,9 @@ const CLASS_SHIFT: u32 = 24;
 
 impl Placement {
     #[inline]
-    pub(crate) fn in_extent(place: u32) -> Self {
-        assert!(place & SLAB == 0, "a heap has fewer than 2^31 extents");
-        Self(place)
+    pub(crate) fn in_extent(extent: u32) -> Self {
+        assert!(extent & SLAB == 0, "a heap has fewer than 2^31 extents");
+        Self(extent)
     }
 
     pub(crate) fn in_slab(slab: u32, class: usize) -> Self {
@@ -294,8 +294,8 @@ impl BlockMeta {
         if state.state() != BlockState::Owned || state.generation() != generation {
             return false;
         }
-        let parked = state.with(BlockState::Cached).0;
-        if self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let cached = state.with(BlockState::Cached).0;
+        if self.state.compare_exchange(state.0, cached, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return false;
         }
         let at = released_at.map_or(ptr::null_mut(), |at| ptr::from_ref(at).cast_mut());
@@ -328,14 +328,14 @@ impl BlockMeta {
     }
 
     fn debug_info(&self) -> Option<DebugInfo> {
-        let place = |at: &AtomicPtr<Location<'static>>| {
+        let location = |at: &AtomicPtr<Location<'static>>| {
             // SAFETY: the pointer is null or comes from a `&'static Location`: nothing else is ever stored.
             unsafe { at.load(Ordering::Relaxed).as_ref() }
         };
         let released_ns = self.released_ns.load(Ordering::Relaxed);
         Some(DebugInfo {
-            allocated_at: place(&self.allocated_at)?,
-            released_at: place(&self.released_at),
+            allocated_at: location(&self.allocated_at)?,
+            released_at: location(&self.released_at),
             released: (released_ns > 0).then(|| Duration::from_nanos(released_ns)),
             tag: self.tag(),
         })
@@ -359,8 +359,8 @@ impl BlockMeta {
     /// Ends the ownership if the state is still `state`. Then everything read of the meta since is consistent.
     #[inline]
     pub(crate) fn disown_from(&self, state: StateWord) -> bool {
-        let parked = state.with(BlockState::Cached).0;
-        self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let cached = state.with(BlockState::Cached).0;
+        self.state.compare_exchange(state.0, cached, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Ends the ownership, once: a second caller gets the state as the error.
@@ -412,8 +412,8 @@ impl BlockMeta {
         self.heap.store(heap, Ordering::Relaxed);
         self.placement.store(placement.0, Ordering::Relaxed);
         self.seq.store(seq, Ordering::Relaxed);
-        let parked = state.with(BlockState::Cached).without_info().0.wrapping_add(GENERATION);
-        self.state.store(parked, Ordering::Release);
+        let cached = state.with(BlockState::Cached).without_info().0.wrapping_add(GENERATION);
+        self.state.store(cached, Ordering::Release);
     }
 
     /// Moves a cached block to the order of another stream.

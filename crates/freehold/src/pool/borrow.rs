@@ -75,13 +75,13 @@ impl Pool {
     fn idle_others(&self, streams: &Streams, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
         let others: Vec<_> = self.others(heap).collect();
         // A different part of them each time.
-        let turn = self.next_lender.fetch_add(OTHERS_MAX, Ordering::Relaxed);
+        let first = self.next_lender.fetch_add(OTHERS_MAX, Ordering::Relaxed);
         let mut idle = Vec::new();
         for index in 0..others.len().min(OTHERS_MAX) {
-            let other = &others[turn.wrapping_add(index) % others.len()];
+            let other = &others[first.wrapping_add(index) % others.len()];
             match other.is_idle(|fence| streams.is_complete(fence)) {
                 Ok(()) => {
-                    other.caches.all().iter().for_each(|cache| cache.empty(false));
+                    other.caches.all().iter().for_each(|cache| cache.flush());
                     other.reclaim(&self.table, |fence| streams.is_complete(fence));
                     idle.push(other.clone());
                 }

@@ -63,13 +63,13 @@ pub(crate) struct ChunkSource {
     budget: Arc<Budget>,
     /// Chunks that came with their own addresses and were not freed yet.
     unmapped: RwLock<Vec<CachedChunk>>,
-    locked: Mutex<Locked>,
+    locked: Mutex<LockedChunks>,
     /// Lets a device that checks kernels' accesses look up the bounds of blocks, until the addresses are freed.
     described: Mutex<Option<BlockAnnotation>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Locked {
+pub(crate) struct LockedChunks {
     /// Addresses from here on belong to no region.
     used_bytes: u64,
     /// Free addresses below that: bases and lengths, sorted and coalesced.
@@ -84,7 +84,7 @@ pub(crate) struct Locked {
     stranded: Vec<Chunk>,
 }
 
-impl Locked {
+impl LockedChunks {
     pub(crate) fn cached_bytes(&self) -> u64 {
         self.cached.iter().map(|chunk| chunk.bytes).sum()
     }
@@ -253,12 +253,12 @@ impl ChunkSource {
         self.lock().cached_bytes()
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, LockedChunks> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Like [`lock`](Self::lock), unless the lock is held.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Locked>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, LockedChunks>> {
         match self.locked.try_lock() {
             Ok(locked) => Some(locked),
             Err(TryLockError::Poisoned(locked)) => Some(locked.into_inner()),
@@ -267,11 +267,11 @@ impl ChunkSource {
     }
 
     /// Allocates a region for a heap: with space for `wanted_bytes` and, if addresses are left, as long as what the heap has.
-    pub(crate) fn region(&self, locked: &mut Locked, wanted_bytes: u64, had_bytes: u64) -> Option<(u64, u64)> {
+    pub(crate) fn region(&self, locked: &mut LockedChunks, wanted_bytes: u64, had_bytes: u64) -> Option<(u64, u64)> {
         let left = self.bytes - locked.used_bytes;
         let least = wanted_bytes.checked_next_multiple_of(PAGE_BYTES)?;
-        let selector = least.max(had_bytes).max(REGION_BYTES_MIN).next_multiple_of(PAGE_BYTES);
-        let bytes = if selector <= left { selector } else { least };
+        let preferred_bytes = least.max(had_bytes).max(REGION_BYTES_MIN).next_multiple_of(PAGE_BYTES);
+        let bytes = if preferred_bytes <= left { preferred_bytes } else { least };
         if bytes > left {
             return locked.alloc_spare(least).map(|base| (base, least));
         }
@@ -281,7 +281,7 @@ impl ChunkSource {
     }
 
     /// Maps memory for a request: a cached chunk, or a new one.
-    pub(crate) fn grow(&self, locked: &mut Locked, need: MapRequest) -> Result<MapOutcome, CallError> {
+    pub(crate) fn grow(&self, locked: &mut LockedChunks, need: MapRequest) -> Result<MapOutcome, CallError> {
         self.unmap_stranded(locked)?;
         let fitting =
             locked.cached.iter().enumerate().filter(|(_, chunk)| (need.bytes..=need.room_bytes).contains(&chunk.bytes));
@@ -297,7 +297,7 @@ impl ChunkSource {
 
     /// Maps cached chunks side by side, and a new one for the rest. Where a block must lie in one chunk, chunks that
     /// are too short go back to the driver instead, to make space for one that is not.
-    pub(crate) fn assemble(&self, locked: &mut Locked, need: MapRequest) -> Result<MapOutcome, CallError> {
+    pub(crate) fn assemble(&self, locked: &mut LockedChunks, need: MapRequest) -> Result<MapOutcome, CallError> {
         self.unmap_stranded(locked)?;
         if self.visibility == Visibility::Shareable {
             if let grown @ MapOutcome::Chunks(_) = self.grow(locked, need)? {
@@ -348,7 +348,7 @@ impl ChunkSource {
         }
     }
 
-    fn map(&self, locked: &mut Locked, base: u64, mut cached: Vec<CachedChunk>) -> Result<MapOutcome, CallError> {
+    fn map(&self, locked: &mut LockedChunks, base: u64, mut cached: Vec<CachedChunk>) -> Result<MapOutcome, CallError> {
         let mut chunks = Vec::with_capacity(cached.len());
         let mut next = base;
         let mapped = cached.iter().try_for_each(|chunk| {
@@ -368,7 +368,7 @@ impl ChunkSource {
     }
 
     /// Unmaps and caches what the driver refused to unmap before. Also clears what is in the way of other chunks.
-    fn unmap_stranded(&self, locked: &mut Locked) -> Result<(), CallError> {
+    fn unmap_stranded(&self, locked: &mut LockedChunks) -> Result<(), CallError> {
         while let Some(&chunk) = locked.stranded.last() {
             self.unmap_and_cache(locked, chunk)?;
             locked.stranded.pop();
@@ -377,7 +377,7 @@ impl ChunkSource {
     }
 
     /// Unmaps a chunk that nothing uses any more, and caches its memory.
-    pub(crate) fn unmap_and_cache(&self, locked: &mut Locked, chunk: Chunk) -> Result<(), CallError> {
+    pub(crate) fn unmap_and_cache(&self, locked: &mut LockedChunks, chunk: Chunk) -> Result<(), CallError> {
         if self.can_map() {
             // SAFETY: a chunk is one mapping, and nothing uses it any more.
             unsafe { self.mapping().unmap(chunk.base, chunk.bytes) }?;
@@ -388,7 +388,7 @@ impl ChunkSource {
 
     /// Returns cached memory to the driver until the pool has at most `keep_bytes`. Returns how many bytes were
     /// returned.
-    pub(crate) fn release(&self, locked: &mut Locked, keep_bytes: u64) -> Result<u64, CallError> {
+    pub(crate) fn release(&self, locked: &mut LockedChunks, keep_bytes: u64) -> Result<u64, CallError> {
         self.unmap_stranded(locked)?;
         let mut freed_bytes = self.free_strays(locked)?;
         while self.reserved_bytes() > keep_bytes && !locked.cached.is_empty() {
@@ -398,7 +398,7 @@ impl ChunkSource {
     }
 
     /// Returns the chunk that was cached last to the driver. Returns its size in bytes.
-    pub(crate) fn release_one(&self, locked: &mut Locked) -> Result<u64, CallError> {
+    pub(crate) fn release_one(&self, locked: &mut LockedChunks) -> Result<u64, CallError> {
         let Some(chunk) = locked.cached.last().copied() else { return Ok(0) };
         if !self.can_map() {
             let freed_bytes = self.free_unmapped(chunk)?;

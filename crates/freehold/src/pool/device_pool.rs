@@ -285,7 +285,7 @@ impl Pool {
         let heap = self.heap_if_any(stream_state);
         for cache in heap.iter().flat_map(|heap| heap.caches.all()).filter(|cache| cache.stream() == stream_state.id.0)
         {
-            cache.empty(true);
+            cache.close();
         }
     }
 
@@ -299,9 +299,9 @@ impl Pool {
 
     /// Returns what is known of a freed block, by an address.
     pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
-        let parked = self.heaps.meta_around(address);
-        let parked = parked.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
-        parked.filter(|gone| gone.bytes > 0).or_else(|| self.heaps.freed_at(address))
+        let freed = self.heaps.meta_around(address);
+        let freed = freed.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
+        freed.filter(|gone| gone.bytes > 0).or_else(|| self.heaps.freed_at(address))
     }
 
     /// Returns all blocks that have an owner.
@@ -334,7 +334,7 @@ impl Pool {
     pub(crate) fn end_stream(&self, stream_state: &StreamState) {
         let heap = self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream_state.id.0);
         if let Some(heap) = heap {
-            heap.caches.all().iter().for_each(|cache| cache.empty(true));
+            heap.caches.all().iter().for_each(|cache| cache.close());
             heap.orphan();
         }
     }
@@ -351,7 +351,7 @@ impl Pool {
         let heaps: Vec<_> = self.heaps.all().into_iter().filter(|heap| heap.context() == context).collect();
         self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
         // A cache may hold blocks of another heap.
-        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(true));
+        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.close());
         heaps.iter().for_each(|heap| heap.clear(&self.table));
     }
 

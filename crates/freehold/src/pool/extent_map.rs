@@ -167,8 +167,8 @@ impl ExtentMap {
         for region in &bare {
             self.holes.retain(|&hole| hole != region.first);
             let vacant = self.vacant;
-            let place = self.extent_mut(region.first);
-            (place.kind, place.after) = (ExtentKind::Vacant, vacant);
+            let extent = self.extent_mut(region.first);
+            (extent.kind, extent.after) = (ExtentKind::Vacant, vacant);
             self.vacant = region.first;
         }
         bare.into_iter().map(|region| (region.base, region.bytes)).collect()
@@ -196,11 +196,11 @@ impl ExtentMap {
     }
 
     /// Frees an extent, which nothing uses after a seq of the heap's stream.
-    pub(crate) fn free(&mut self, place: u32, seq: u64) {
-        assert_eq!(self.extent(place).kind, ExtentKind::Allocated, "an extent is freed once");
-        self.free_bytes += self.bytes_of(place);
-        self.extent_mut(place).seq = seq;
-        self.coalesce_free(place);
+    pub(crate) fn free(&mut self, extent: u32, seq: u64) {
+        assert_eq!(self.extent(extent).kind, ExtentKind::Allocated, "an extent is freed once");
+        self.free_bytes += self.bytes_of(extent);
+        self.extent_mut(extent).seq = seq;
+        self.coalesce_free(extent);
     }
 
     #[cold]
@@ -223,13 +223,13 @@ impl ExtentMap {
     }
 
     /// Makes an extent free, in a bin or as a top.
-    fn set_free(&mut self, place: u32) {
-        let after = self.extent(place).after;
+    fn set_free(&mut self, extent: u32) {
+        let after = self.extent(extent).after;
         if after != NONE && self.extent(after).kind == ExtentKind::Hole {
-            self.extent_mut(place).kind = ExtentKind::Top;
+            self.extent_mut(extent).kind = ExtentKind::Top;
         } else {
-            self.extent_mut(place).kind = ExtentKind::Free;
-            self.bins.insert(&mut self.extents, place);
+            self.extent_mut(extent).kind = ExtentKind::Free;
+            self.bins.insert(&mut self.extents, extent);
         }
     }
 
@@ -245,40 +245,40 @@ impl ExtentMap {
         let rest = self.extent(range).granules - granules;
         if rest > 0 {
             let (base, after, seq) = {
-                let place = self.extent(range);
-                (place.base + u64::from(granules) * GRANULE_BYTES, place.after, place.seq)
+                let extent = self.extent(range);
+                (extent.base + u64::from(granules) * GRANULE_BYTES, extent.after, extent.seq)
             };
             let rest = self.add_extent(base, rest, ExtentKind::Free, range, after);
             self.extent_mut(rest).seq = seq;
             self.extent_mut(range).granules = granules;
             self.set_free(rest);
         }
-        let place = self.extent_mut(range);
-        place.kind = ExtentKind::Allocated;
+        let extent = self.extent_mut(range);
+        extent.kind = ExtentKind::Allocated;
         let taken = AllocatedExtent {
             extent: range,
-            base: place.base,
+            base: extent.base,
             bytes: u64::from(granules) * GRANULE_BYTES,
-            seq: place.seq,
+            seq: extent.seq,
         };
         self.free_bytes -= taken.bytes;
         taken
     }
 
     /// Makes an extent free and coalesces it with its free neighbours.
-    fn coalesce_free(&mut self, mut place: u32) {
-        let (before, after) = (self.extent(place).before, self.extent(place).after);
+    fn coalesce_free(&mut self, mut extent: u32) {
+        let (before, after) = (self.extent(extent).before, self.extent(extent).after);
         if after != NONE && self.extent(after).kind.is_free() && !self.is_chunk_boundary(after) {
             self.unlist(after);
-            self.join(place, after);
+            self.join(extent, after);
         }
-        if before != NONE && self.extent(before).kind.is_free() && !self.is_chunk_boundary(place) {
+        if before != NONE && self.extent(before).kind.is_free() && !self.is_chunk_boundary(extent) {
             self.unlist(before);
-            self.join(before, place);
-            place = before;
+            self.join(before, extent);
+            extent = before;
         }
-        self.set_free(place);
-        let before = self.extent(place).before;
+        self.set_free(extent);
+        let before = self.extent(extent).before;
         // A hole no longer follows.
         if before != NONE && self.extent(before).kind == ExtentKind::Top {
             self.set_free(before);
@@ -286,8 +286,8 @@ impl ExtentMap {
     }
 
     /// Whether an extent must not be joined with the one before it.
-    fn is_chunk_boundary(&self, place: u32) -> bool {
-        self.is_chunked && self.chunks.contains_key(&self.extent(place).base)
+    fn is_chunk_boundary(&self, extent: u32) -> bool {
+        self.is_chunked && self.chunks.contains_key(&self.extent(extent).base)
     }
 
     /// Returns the chunk that contains an address.
@@ -297,17 +297,17 @@ impl ExtentMap {
     }
 
     /// Joins an extent with the one after it.
-    fn join(&mut self, place: u32, behind: u32) {
+    fn join(&mut self, extent: u32, behind: u32) {
         let (granules, after, seq) = {
             let behind = self.extent(behind);
             (behind.granules, behind.after, behind.seq)
         };
-        let joined = self.extent_mut(place);
+        let joined = self.extent_mut(extent);
         joined.granules += granules;
         joined.after = after;
         joined.seq = joined.seq.max(seq);
         if after != NONE {
-            self.extent_mut(after).before = place;
+            self.extent_mut(after).before = extent;
         }
         let gone = self.vacant;
         let vacated = self.extent_mut(behind);
@@ -363,7 +363,7 @@ impl ExtentMap {
 
     /// Clears the seqs of all free ranges: nothing uses them.
     pub(crate) fn clear_seqs(&mut self) {
-        self.extents.0.iter_mut().for_each(|place| place.seq = 0);
+        self.extents.0.iter_mut().for_each(|extent| extent.seq = 0);
     }
 
     /// Returns the length of the longest free range.
@@ -413,14 +413,14 @@ impl ExtentMap {
     }
 
     /// Resizes an allocated extent, if what follows it is free. Returns whether it could.
-    pub(crate) fn resize(&mut self, place: u32, bytes: u64, seq: u64) -> bool {
-        let (had, wanted) = (self.bytes_of(place), bytes.next_multiple_of(GRANULE_BYTES));
+    pub(crate) fn resize(&mut self, extent: u32, bytes: u64, seq: u64) -> bool {
+        let (had, wanted) = (self.bytes_of(extent), bytes.next_multiple_of(GRANULE_BYTES));
         if wanted < had {
-            let rest = self.cut(place, wanted, ExtentKind::Allocated);
+            let rest = self.cut(extent, wanted, ExtentKind::Allocated);
             self.free(rest, seq);
             return true;
         }
-        let after = self.extent(place).after;
+        let after = self.extent(extent).after;
         if wanted > had && (after == NONE || !self.extent(after).kind.is_free() || self.bytes_of(after) < wanted - had)
         {
             return false;
@@ -430,15 +430,15 @@ impl ExtentMap {
         }
         if wanted > had {
             self.split(after, granules_of(wanted - had));
-            self.join(place, after);
+            self.join(extent, after);
         }
         true
     }
 
     /// Returns the base of the allocated extent that contains an address.
     pub(crate) fn allocated_at(&self, address: u64) -> Option<u64> {
-        let place = self.extent(self.at(address)?);
-        (place.kind == ExtentKind::Allocated).then_some(place.base)
+        let extent = self.extent(self.at(address)?);
+        (extent.kind == ExtentKind::Allocated).then_some(extent.base)
     }
 
     /// Whether an address lies in a region of this map.
@@ -463,11 +463,11 @@ impl ExtentMap {
     /// lies before the cut or nothing after it.
     fn cut(&mut self, index: u32, bytes: u64, kind: ExtentKind) -> u32 {
         let granules = granules_of(bytes);
-        let place = self.extent(index);
-        if granules == 0 || granules == place.granules {
+        let extent = self.extent(index);
+        if granules == 0 || granules == extent.granules {
             return index;
         }
-        let (base, rest, after, seq) = (place.base + bytes, place.granules - granules, place.after, place.seq);
+        let (base, rest, after, seq) = (extent.base + bytes, extent.granules - granules, extent.after, extent.seq);
         self.extent_mut(index).granules = granules;
         let behind = self.add_extent(base, rest, kind, index, after);
         self.extent_mut(behind).seq = seq;
@@ -475,39 +475,39 @@ impl ExtentMap {
     }
 
     /// Makes an extent a hole and coalesces it with its neighbours that are holes.
-    fn coalesce_hole(&mut self, mut place: u32) {
-        let (before, after) = (self.extent(place).before, self.extent(place).after);
+    fn coalesce_hole(&mut self, mut extent: u32) {
+        let (before, after) = (self.extent(extent).before, self.extent(extent).after);
         if after != NONE && self.extent(after).kind == ExtentKind::Hole {
             self.holes.retain(|&hole| hole != after);
-            self.join(place, after);
+            self.join(extent, after);
         }
         if before != NONE && self.extent(before).kind == ExtentKind::Hole {
             self.holes.retain(|&hole| hole != before);
-            self.join(before, place);
-            place = before;
+            self.join(before, extent);
+            extent = before;
         }
-        self.extent_mut(place).kind = ExtentKind::Hole;
-        self.holes.push(place);
-        let before = self.extent(place).before;
+        self.extent_mut(extent).kind = ExtentKind::Hole;
+        self.holes.push(extent);
+        let before = self.extent(extent).before;
         if before != NONE && self.extent(before).kind == ExtentKind::Free {
             self.unlist(before);
             self.extent_mut(before).kind = ExtentKind::Top;
         }
     }
 
-    fn bytes_of(&self, place: u32) -> u64 {
-        u64::from(self.extent(place).granules) * GRANULE_BYTES
+    fn bytes_of(&self, extent: u32) -> u64 {
+        u64::from(self.extent(extent).granules) * GRANULE_BYTES
     }
 
     fn add_extent(&mut self, base: u64, granules: u32, kind: ExtentKind, before: u32, after: u32) -> u32 {
-        let place = Extent { base, granules, kind, before, after, link: Link::NONE, seq: 0 };
+        let extent = Extent { base, granules, kind, before, after, link: Link::NONE, seq: 0 };
         let index = if self.vacant == NONE {
-            self.extents.0.push(place);
+            self.extents.0.push(extent);
             u32::try_from(self.extents.0.len() - 1).expect("fewer than 2^32 extents")
         } else {
             let index = self.vacant;
             self.vacant = self.extent(index).after;
-            *self.extent_mut(index) = place;
+            *self.extent_mut(index) = extent;
             index
         };
         if before != NONE {

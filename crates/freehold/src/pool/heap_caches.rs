@@ -10,9 +10,11 @@ pub(crate) trait HeapCache: Send + Sync {
     /// The stream in whose order the cached blocks are.
     fn stream(&self) -> u32;
 
-    /// Returns all cached blocks to their heaps. For any thread that is not inside the cache. With `close`, the cache
-    /// is not used afterwards.
-    fn empty(&self, close: bool);
+    /// Returns all cached blocks to their heaps. For any thread that is not inside the cache.
+    fn flush(&self);
+
+    /// Like [`flush`](Self::flush). The cache is not used afterwards.
+    fn close(&self);
 
     /// Takes all cached reference counts of the stream. For any thread that is not inside the cache.
     fn take_stream_refs(&self) -> u32;

@@ -1,26 +1,27 @@
-//! Reclaiming: from blocks that threads cache and streams are done with to free chunks, and from those to the driver.
+//! The way back to the driver: cached and pending blocks become free extents, free extents free chunks, and free chunks
+//! cached or freed memory.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use freehold_driver::CallError;
 
-use super::chunk_source::Locked;
+use super::chunk_source::LockedChunks;
 use super::device_pool::Pool;
 use super::extent_map::Chunk;
 use super::stream_heap::StreamHeap;
 use crate::ordering::streams::Streams;
 
 impl Pool {
-    /// Reclaims everything without an owner in some heaps, and unmaps as much as is needed.
-    pub(super) fn reclaim_bytes(
+    /// Gathers what is free in some heaps, and unmaps chunks until `bytes` are cached.
+    pub(super) fn unmap_free_chunks(
         &self,
         streams: &Streams,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         heaps: &[Arc<StreamHeap>],
         bytes: u64,
     ) -> Result<(), CallError> {
-        self.reclaim_all(streams, heaps)?;
+        self.gather_free(streams, heaps)?;
         let mut missing = bytes.saturating_sub(locked.cached_bytes());
         for heap in heaps {
             if missing == 0 {
@@ -38,9 +39,9 @@ impl Pool {
         self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
     }
 
-    /// Reclaims what threads cache and what waits for complete fences, and queries the streams.
-    pub(super) fn reclaim_all(&self, streams: &Streams, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
-        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.empty(false));
+    /// Returns what threads cache to the heaps, reclaims what waits for complete fences, and queries the streams.
+    pub(super) fn gather_free(&self, streams: &Streams, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
+        heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.flush());
         // Only now: the query covers everything that other threads submitted before.
         streams.query()?;
         for heap in heaps {
@@ -55,7 +56,7 @@ impl Pool {
     /// the heap.
     pub(super) fn unmap_and_cache(
         &self,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         heap: &StreamHeap,
         chunks: &[Chunk],
     ) -> Result<(), CallError> {
@@ -75,7 +76,7 @@ impl Pool {
     /// Returns free memory to the driver until the pool has at most `keep_bytes`. Returns how many bytes were returned.
     pub(crate) fn trim(&self, streams: &Streams, keep_bytes: u64) -> Result<u64, CallError> {
         let heaps = self.heaps.all();
-        self.reclaim_all(streams, &heaps)?;
+        self.gather_free(streams, &heaps)?;
         if !self.chunks.can_map() {
             return self.trim_when_idle(streams, &heaps, keep_bytes);
         }
@@ -114,7 +115,7 @@ impl Pool {
     /// Returns the chunks in a span that are entirely free to the driver.
     pub(crate) fn trim_range(&self, streams: &Streams, span: Range<u64>) -> Result<(), CallError> {
         let heaps = self.heaps.all();
-        self.reclaim_all(streams, &heaps)?;
+        self.gather_free(streams, &heaps)?;
         let mut locked = self.chunks.lock();
         for heap in &heaps {
             let chunks = heap.take_free_chunks_within(&span, |fence| streams.is_complete(fence));

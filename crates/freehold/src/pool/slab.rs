@@ -22,7 +22,7 @@ pub(crate) struct Slab {
     blocks: AtomicU32,
     class: AtomicU32,
     /// Its index in the heap's extents, and in the list of its class.
-    place: AtomicU32,
+    extent: AtomicU32,
     spot: AtomicU32,
     number: AtomicU32,
 }
@@ -67,7 +67,7 @@ impl Slab {
     }
 
     pub(crate) fn extent(&self) -> u32 {
-        self.place.load(Ordering::Relaxed)
+        self.extent.load(Ordering::Relaxed)
     }
 
     pub(crate) fn list_index(&self) -> usize {
@@ -93,9 +93,9 @@ impl Slab {
     }
 
     /// Places the slab in an extent, with all of its blocks free.
-    pub(crate) fn set_extent(&self, base: u64, place: u32) {
+    pub(crate) fn set_extent(&self, base: u64, extent: u32) {
         self.base.store(base, Ordering::Relaxed);
-        self.place.store(place, Ordering::Relaxed);
+        self.extent.store(extent, Ordering::Relaxed);
         let blocks = self.blocks.load(Ordering::Relaxed);
         let all = if blocks == 128 { u128::MAX } else { (1u128 << blocks) - 1 };
         self.set_free_bits(all);

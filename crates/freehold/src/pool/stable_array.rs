@@ -50,7 +50,7 @@ unsafe impl<T: Sync> Sync for StableArray<T> {}
 
 impl<T> fmt::Debug for StableArray<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shelf").field("next", &self.next).finish_non_exhaustive()
+        f.debug_struct("StableArray").field("next", &self.next).finish_non_exhaustive()
     }
 }
 
@@ -124,14 +124,14 @@ mod tests {
     fn numbers_lead_to_things_that_stay() {
         // Fewer under Miri, which interprets every instruction.
         let many = if cfg!(miri) { 2000 } else { 100_000 };
-        let shelf = StableArray::<AtomicU32>::new().unwrap();
-        assert_eq!(shelf.add(1000), 0);
-        let early = std::ptr::from_ref(shelf.at(999));
-        assert_eq!(shelf.add(many), 1000);
+        let array = StableArray::<AtomicU32>::new().unwrap();
+        assert_eq!(array.add(1000), 0);
+        let early = std::ptr::from_ref(array.at(999));
+        assert_eq!(array.add(many), 1000);
         for number in [0, 999, 1000, 1023, 1024, 2047, 2048, 999 + many / 2, 999 + many] {
-            assert_eq!(shelf.at(number).load(Ordering::Relaxed), number);
+            assert_eq!(array.at(number).load(Ordering::Relaxed), number);
         }
-        assert_eq!(early, std::ptr::from_ref(shelf.at(999)));
-        assert_eq!(shelf.iter().count() as u32, 1000 + many);
+        assert_eq!(early, std::ptr::from_ref(array.at(999)));
+        assert_eq!(array.iter().count() as u32, 1000 + many);
     }
 }

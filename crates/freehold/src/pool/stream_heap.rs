@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use self::locked::{Locked, PendingBlock};
+use self::locked::{LockedHeap, PendingBlock};
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, Placement};
 use super::block_table::BlockTable;
 use super::extent_map::{AllocatedExtent, Chunk, ExtentMap, GRANULE_BYTES, MapRequest};
@@ -34,7 +34,7 @@ pub(crate) struct StreamHeap {
     pub(crate) number: u32,
     /// The context of its stream.
     context: AtomicU32,
-    locked: Mutex<Locked>,
+    locked: Mutex<LockedHeap>,
     pub(crate) caches: HeapCaches,
     pub(crate) counters: Counters,
 }
@@ -44,10 +44,10 @@ impl StreamHeap {
         Self {
             number,
             context: AtomicU32::new(stream.context.0),
-            locked: Mutex::new(Locked {
+            locked: Mutex::new(LockedHeap {
                 stream,
                 is_orphan: false,
-                is_anybodys: false,
+                is_context_gone: false,
                 extents,
                 partial_slabs: [const { Vec::new() }; CLASSES],
                 unused_slabs: [const { Vec::new() }; CLASSES],
@@ -75,10 +75,10 @@ impl StreamHeap {
     /// If the heap's stream is gone, gives the heap to another stream. Returns whether it did.
     pub(crate) fn adopt(&self, stream: &Arc<StreamState>) -> bool {
         let mut locked = self.lock();
-        if !locked.is_orphan || self.context() != stream.context && !locked.is_anybodys {
+        if !locked.is_orphan || self.context() != stream.context && !locked.is_context_gone {
             return false;
         }
-        locked.is_anybodys = false;
+        locked.is_context_gone = false;
         self.context.store(stream.context.0, Ordering::Relaxed);
         locked.is_orphan = false;
         locked.stream = stream.clone();
@@ -337,13 +337,13 @@ impl StreamHeap {
             waiting.fences.retain(|&fence| !has_passed(fence));
             if waiting.fences.is_empty() {
                 let PendingBlock { meta, .. } = locked.pending.swap_remove(index);
-                let settled = table.metas.at(meta);
+                let reclaimed = table.metas.at(meta);
                 // A wait that was just found is counted by now.
                 if let Some(Fence { stream, seq }) = waits.map(StreamState::current_fence) {
-                    settled.set_stream(stream.0);
-                    settled.set_seq(seq);
+                    reclaimed.set_stream(stream.0);
+                    reclaimed.set_seq(seq);
                 }
-                settled.set_state(BlockState::Cached);
+                reclaimed.set_state(BlockState::Cached);
                 locked.free(table, meta);
             } else {
                 table.metas.at(waiting.meta).set_waiting_for(waiting.fences.len());
@@ -362,10 +362,10 @@ impl StreamHeap {
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         let locked = &mut *self.lock();
         let Some(MetaSnapshot { bytes: before, .. }) = meta.owned_as(generation) else { return false };
-        let place = meta.placement().extent().filter(|_| bytes > SMALL_BYTES_MAX);
+        let extent = meta.placement().extent().filter(|_| bytes > SMALL_BYTES_MAX);
         let seq = locked.stream.released_seq();
-        let is_moved_end =
-            place.is_some_and(|place| meta.stream() == locked.stream.id.0 && locked.extents.resize(place, bytes, seq));
+        let is_moved_end = extent
+            .is_some_and(|extent| meta.stream() == locked.stream.id.0 && locked.extents.resize(extent, bytes, seq));
         if is_moved_end {
             meta.resize(bytes, bytes.next_multiple_of(GRANULE_BYTES));
         } else if bytes <= meta.capacity_bytes() {
@@ -380,7 +380,7 @@ impl StreamHeap {
     /// Calls `act` while one ownership of a block here lasts; its context cannot end it meanwhile. Returns `None` if it
     /// has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
-        let _inside = self.lock();
+        let _locked = self.lock();
         meta.owned_as(generation).map(|_| act())
     }
 
@@ -432,8 +432,8 @@ impl StreamHeap {
     /// Returns a claimed range.
     pub(crate) fn unclaim(&self, claimed: Option<u32>) {
         let locked = &mut *self.lock();
-        if let Some(place) = claimed {
-            locked.extents.free(place, locked.stream.released_seq());
+        if let Some(extent) = claimed {
+            locked.extents.free(extent, locked.stream.released_seq());
         }
     }
 
@@ -447,8 +447,8 @@ impl StreamHeap {
     ) -> Option<u32> {
         let locked = &mut *self.lock();
         let seq = locked.stream.released_seq();
-        if let Some(place) = claimed {
-            locked.extents.free(place, seq);
+        if let Some(extent) = claimed {
+            locked.extents.free(extent, seq);
         }
         for &chunk in chunks {
             locked.extents.add_chunk(chunk, 0);
@@ -578,11 +578,11 @@ impl StreamHeap {
         }
         locked.slab_blocks = [0; CLASSES];
         locked.is_orphan = true;
-        locked.is_anybodys = true;
+        locked.is_context_gone = true;
         locked.extents.free_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Locked> {
+    fn lock(&self) -> MutexGuard<'_, LockedHeap> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

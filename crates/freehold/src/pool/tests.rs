@@ -168,14 +168,14 @@ fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothi
 
 #[test]
 fn a_thread_enters_its_magazines_again_when_who_took_them_over_has_panicked() {
-    let turn = BiasedLock::new(1);
-    let taken = catch_unwind(AssertUnwindSafe(|| turn.revoke(|_| panic!("in the middle"))));
+    let lock = BiasedLock::new(1);
+    let taken = catch_unwind(AssertUnwindSafe(|| lock.revoke(|_| panic!("in the middle"))));
     assert!(taken.is_err());
-    assert_eq!(turn.try_enter().map(|mut entered| *entered.value()), Some(1));
-    let closed = catch_unwind(AssertUnwindSafe(|| turn.close(|_| panic!("in the middle"))));
+    assert_eq!(lock.try_enter().map(|mut entered| *entered.value()), Some(1));
+    let closed = catch_unwind(AssertUnwindSafe(|| lock.close(|_| panic!("in the middle"))));
     assert!(closed.is_err());
-    assert!(turn.is_closed());
-    assert_eq!(turn.enter().map(drop), Err(Closed));
+    assert!(lock.is_closed());
+    assert_eq!(lock.enter().map(drop), Err(Closed));
 }
 
 #[test]

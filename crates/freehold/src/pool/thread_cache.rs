@@ -25,7 +25,7 @@ const LARGE: usize = 8;
 
 /// How many reference counts of a stream are cached. Taking one back from another thread costs as much as counting
 /// once.
-const HOMES_MAX: u32 = 1024;
+const STREAM_REFS_MAX: u32 = 1024;
 
 /// How many caches a thread finds without a search.
 const SLOTS: usize = 16;
@@ -141,18 +141,17 @@ impl HeapCache for ThreadCache {
         self.stream
     }
 
-    fn empty(&self, close: bool) {
+    fn flush(&self) {
         // With the cache revoked: a thread that closes it after this finds all blocks in their heaps.
-        let give_up = |locked: &mut Magazines| self.flush_all(&locked.drain());
-        if close {
-            self.magazines.close(|locked| {
-                self.heap.caches.keep_stream_refs(std::mem::take(&mut locked.stream_refs));
-                give_up(locked);
-            });
-            self.heap.caches.count_closed(self, &self.heap.counters);
-        } else {
-            self.magazines.revoke(give_up);
-        }
+        self.magazines.revoke(|locked| self.flush_all(&locked.drain()));
+    }
+
+    fn close(&self) {
+        self.magazines.close(|locked| {
+            self.heap.caches.keep_stream_refs(std::mem::take(&mut locked.stream_refs));
+            self.flush_all(&locked.drain());
+        });
+        self.heap.caches.count_closed(self, &self.heap.counters);
     }
 
     fn take_stream_refs(&self) -> u32 {
@@ -203,7 +202,7 @@ impl<'a> CacheGuard<'a> {
     #[inline]
     pub(crate) fn keep_stream_ref(&mut self) -> bool {
         let locked = self.magazines();
-        let has_room = locked.stream_refs < HOMES_MAX;
+        let has_room = locked.stream_refs < STREAM_REFS_MAX;
         locked.stream_refs += u32::from(has_room);
         has_room
     }
@@ -512,10 +511,10 @@ pub(crate) fn add(key: CacheKey, cache: Arc<ThreadCache>) -> bool {
     if cache.stream_state.is_of_thread() && !DefaultStreamCaches::add(&cache) {
         return false;
     }
-    let added = CACHES.try_with(|desk| {
+    let added = CACHES.try_with(|own| {
         let known: Weak<ThreadCache> = Arc::downgrade(&cache);
         cache.heap.caches.add(known);
-        desk.caches.borrow_mut().push((key, cache));
+        own.caches.borrow_mut().push((key, cache));
     });
     added.is_ok()
 }
@@ -533,9 +532,9 @@ fn with_listed<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> 
 
 /// Returns this thread's cache for a key, unless it is closed or the thread is ending.
 fn find_listed(key: CacheKey) -> Option<Arc<ThreadCache>> {
-    let caches = CACHES.try_with(|desk| {
-        desk.forget_closed();
-        desk.caches.borrow().iter().find(|(found, _)| *found == key).map(|(_, cache)| cache.clone())
+    let caches = CACHES.try_with(|own| {
+        own.forget_closed();
+        own.caches.borrow().iter().find(|(found, _)| *found == key).map(|(_, cache)| cache.clone())
     });
     caches.ok()?
 }
@@ -558,7 +557,7 @@ impl Drop for ThreadCaches {
         SLOTS_OF_THREAD.with(|found| found.iter().for_each(CacheSlot::clear));
         for (_, cache) in self.caches.borrow_mut().drain(..) {
             if cache.table.process == process {
-                cache.empty(true);
+                cache.close();
             }
         }
     }
@@ -587,7 +586,7 @@ impl Drop for DefaultStreamCaches {
                 continue;
             }
             // Before the fence: nothing is allocated in the stream's order after it.
-            cache.empty(true);
+            cache.close();
             if let Err(error) = cache.stream_state.end_with_thread() {
                 tracing::warn!(target: "freehold", %error, "could not record a fence in an ending thread's default stream");
             }

@@ -51,21 +51,21 @@ pub(super) struct Log {
     /// Uses since the last poll.
     since_poll: u32,
     /// `tracing` events that were not emitted yet: a subscriber may call the library, which may take the log's lock.
-    untold: Vec<Told>,
+    unemitted: Vec<TracingEvent>,
 }
 
-/// Emits a `tracing` event.
-pub(super) struct Told(Box<dyn FnOnce() + Send>);
+/// A `tracing` event that is emitted later.
+pub(super) struct TracingEvent(Box<dyn FnOnce() + Send>);
 
-impl Told {
+impl TracingEvent {
     pub(super) fn emit(self) {
         (self.0)();
     }
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for TracingEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").finish_non_exhaustive()
+        f.debug_struct("TracingEvent").finish_non_exhaustive()
     }
 }
 
@@ -157,28 +157,28 @@ impl Log {
             lives: BTreeMap::new(),
             last_life: 0,
             since_poll: 0,
-            untold: Vec::new(),
+            unemitted: Vec::new(),
         };
         log.write(|file| file.process(process, "freehold"));
         log
     }
 
     /// Takes the events to emit once nothing is locked.
-    pub(super) fn take_untold(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.untold)
+    pub(super) fn take_events(&mut self) -> Vec<TracingEvent> {
+        std::mem::take(&mut self.unemitted)
     }
 
-    fn tell(&mut self, emit: impl FnOnce() + Send + 'static) {
-        self.untold.push(Told(Box::new(emit)));
+    fn defer_event(&mut self, emit: impl FnOnce() + Send + 'static) {
+        self.unemitted.push(TracingEvent(Box::new(emit)));
     }
 
     pub(super) fn allocated(&mut self, what: Allocation<'_>, stream: StreamId, effect: Duration, stats: PoolStats) {
         let Allocation { base, bytes, tag, at, is_reuse, asked } = what;
         let verb = if is_reuse { "reuse" } else { "allocate" };
-        let told_tag = tag.map(str::to_owned);
-        self.tell(move || {
+        let event_tag = tag.map(str::to_owned);
+        self.defer_event(move || {
             tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), bytes,
-                stream = stream.0, tag = told_tag, at = %at, asked_us = us(asked), effect_us = us(effect));
+                stream = stream.0, tag = event_tag, at = %at, asked_us = us(asked), effect_us = us(effect));
         });
         let tag = tag.map_or(String::new(), |tag| format!(" ({tag})"));
         let name = format!("{bytes} bytes at {base:#x}{tag}");
@@ -225,7 +225,7 @@ impl Log {
     pub(super) fn resized(&mut self, base: u64, bytes: [u64; 2], asked: Duration, effect: Duration, stats: PoolStats) {
         let [had_bytes, bytes] = bytes;
         let verb = if bytes > had_bytes { "grow" } else { "shrink" };
-        self.tell(move || {
+        self.defer_event(move || {
             tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), had_bytes, bytes,
                 asked_us = us(asked), effect_us = us(effect));
         });
@@ -236,7 +236,7 @@ impl Log {
     }
 
     pub(super) fn of_module(&mut self, what: &'static str, module: u64, asked: Duration, effect: Duration) {
-        self.tell(move || {
+        self.defer_event(move || {
             tracing::debug!(target: "freehold::timeline", what, module = format_args!("{module:#x}"), asked_us = us(asked),
                 effect_us = us(effect));
         });
@@ -370,7 +370,7 @@ impl Log {
         let start = begun_at.max(begun.asked);
         let end = ended_at.max(start);
         let (name, stream, asked) = (what.name.clone(), what.stream, begun.asked);
-        self.tell(move || {
+        self.defer_event(move || {
             tracing::debug!(target: "freehold::timeline", what = "use", name = &*name, stream = stream.0,
                 asked_us = us(asked), begun_us = us(start), effect_us = us(end));
         });
@@ -410,7 +410,7 @@ impl Log {
         let effect = life.last_use.max(asked).max(life.began);
         let at = at.map(ToString::to_string);
         let block = life.name.clone();
-        self.tell(move || {
+        self.defer_event(move || {
             tracing::debug!(target: "freehold::timeline", what = "release", block, at, asked_us = us(asked),
                 effect_us = us(effect));
         });

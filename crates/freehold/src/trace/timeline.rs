@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use freehold_driver::{Backend, CallError};
 
-use super::log::{Allocation, Begun, Log, Told, Use};
+use super::log::{Allocation, Begun, Log, TracingEvent, Use};
 use super::perfetto::TraceFile;
 use crate::base::pool_stats::PoolStats;
 use crate::error::{Error, Result};
@@ -153,15 +153,15 @@ impl Timeline {
         self.is_on.store(false, Ordering::Release);
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut log) = log else { return Ok(()) };
-        log.take_untold().into_iter().for_each(Told::emit);
+        log.take_events().into_iter().for_each(TracingEvent::emit);
         log.finish(backend, now)
     }
 
     /// Updates the log, if there is one, and emits its `tracing` events. The caller holds no lock other than a
     /// context's gate, shared: a subscriber may call the library.
     fn with<R>(&self, note: impl FnOnce(&mut Log) -> R) -> Option<R> {
-        let (noted, untold) = self.quietly(|log| (note(log), log.take_untold()))?;
-        untold.into_iter().for_each(Told::emit);
+        let (noted, unemitted) = self.quietly(|log| (note(log), log.take_events()))?;
+        unemitted.into_iter().for_each(TracingEvent::emit);
         Some(noted)
     }
 

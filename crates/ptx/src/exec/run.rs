@@ -177,7 +177,7 @@ impl Run<'_> {
             Op::IsSpace { .. } | Op::ToGeneric { .. } | Op::FromGeneric { .. } => {
                 self.translate(warp, index, op, active)
             }
-            Op::BarrierWord(word) => self.mbarrier(warp, index, word, active)?,
+            Op::Mbarrier(word) => self.mbarrier(warp, index, word, active)?,
             Op::Read { timer, to } => {
                 let value = self.time(*timer);
                 warp.frame_mut(index).write(*to, active, &[value; LANES]);

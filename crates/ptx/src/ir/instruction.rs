@@ -333,5 +333,5 @@ pub(crate) enum Op {
         members: Slot,
     },
     Barrier(Box<Barrier>),
-    BarrierWord(Box<Mbarrier>),
+    Mbarrier(Box<Mbarrier>),
 }

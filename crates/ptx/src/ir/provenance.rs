@@ -235,7 +235,7 @@ impl ProvenanceAnalysis {
                 }
             }
             // These write a float, a time or a state to 64-bit registers, not a pointer.
-            Op::Double { .. } | Op::Read { .. } | Op::BarrierWord(_) => {}
+            Op::Double { .. } | Op::Read { .. } | Op::Mbarrier(_) => {}
             // These write no 64-bit register.
             Op::Label | Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap => {}
             Op::Breakpoint | Op::Sleep { .. } | Op::Yield | Op::Fence | Op::Store { .. } | Op::StoreVector { .. } => {}

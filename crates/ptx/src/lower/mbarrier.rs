@@ -76,7 +76,7 @@ impl<'m> Builder<'_, 'm> {
             Some(at) => self.address(at, space)?,
             None => crate::ir::Address { base: self.constant_wide(crate::ir::Constant::Bits(0)), offset: 0 },
         };
-        self.emit(Op::BarrierWord(Box::new(Mbarrier { space, at, op })));
+        self.emit(Op::Mbarrier(Box::new(Mbarrier { space, at, op })));
         Ok(())
     }
 

@@ -69,10 +69,10 @@ pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
 /// destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked. Allocated memory is
 /// used in the order of the streams that the foreign pool was told of.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
-    let place = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
-    let place = place.ok_or(OpenError::NoSuchNumber { ordinal })?;
+    let slot = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
+    let slot = slot.ok_or(OpenError::NoSuchNumber { ordinal })?;
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = place.get() {
+    if let Some(known) = slot.get() {
         return Ok(known);
     }
     let is_checked = match std::env::var_os(STREAMS_VARIABLE).unwrap_or_default().to_string_lossy().as_ref() {
@@ -91,7 +91,7 @@ pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
         Some(context) => Device::adopting(opened.api, opened.device, context)?,
         None => device_of(opened)?,
     };
-    let foreign_pool = place.get_or_init(|| ForeignPool::new(&device, ordinal, is_checked));
+    let foreign_pool = slot.get_or_init(|| ForeignPool::new(&device, ordinal, is_checked));
     // A thread that makes the promise after this finds the foreign pool.
     if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {
         // SAFETY: it was promised.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use freehold_driver::{Backend, CallError};
 
-use super::{AddressSource, Budget, CachedChunk, ChunkSource, Locked, Visibility};
+use super::{AddressSource, Budget, CachedChunk, ChunkSource, LockedChunks, Visibility};
 use crate::error::Error;
 use crate::pool::extent_map::{Chunk, PAGE_BYTES};
 
@@ -46,17 +46,17 @@ impl ChunkSource {
     /// cached until [`take_unmapped`](Self::take_unmapped).
     pub(in crate::pool) fn find_unmapped(
         &self,
-        locked: &mut Locked,
+        locked: &mut LockedChunks,
         wanted_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
         let fitting = locked.cached.iter().filter(|chunk| chunk.bytes >= wanted_bytes);
         let found = match fitting.min_by_key(|chunk| chunk.bytes).copied() {
             Some(chunk) => Some(chunk),
             None => {
-                let selector = self.create_unmapped(locked, wanted_bytes.max(CHUNK_BYTES_MIN))?;
-                let made = match selector {
+                let preferred = self.create_unmapped(locked, wanted_bytes.max(CHUNK_BYTES_MIN))?;
+                let made = match preferred {
                     None if wanted_bytes < CHUNK_BYTES_MIN => self.create_unmapped(locked, wanted_bytes)?,
-                    selector => selector,
+                    preferred => preferred,
                 };
                 locked.cached.extend(made);
                 made
@@ -66,7 +66,7 @@ impl ChunkSource {
     }
 
     /// Takes the chunk that was found at a base.
-    pub(in crate::pool) fn take_unmapped(&self, locked: &mut Locked, base: u64) -> Chunk {
+    pub(in crate::pool) fn take_unmapped(&self, locked: &mut LockedChunks, base: u64) -> Chunk {
         let index = locked.cached.iter().position(|&chunk| base_of(chunk) == base);
         let CachedChunk { handle, bytes } =
             locked.cached.swap_remove(index.expect("a chunk is taken when it was found"));
@@ -75,7 +75,7 @@ impl ChunkSource {
 
     /// Allocates new memory with its addresses, if the driver has it, the budget allows it, and it lies in the address
     /// window. Memory that turns out unusable is cached or set aside: freeing it now would wait for all work.
-    fn create_unmapped(&self, locked: &mut Locked, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
+    fn create_unmapped(&self, locked: &mut LockedChunks, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
         // While unusable memory is set aside, no more is requested.
         if !locked.strays.is_empty() {
             return Ok(None);
@@ -115,7 +115,7 @@ impl ChunkSource {
     }
 
     /// Frees the unusable memory, which waits for all work of the context. Returns how many bytes were freed.
-    pub(super) fn free_strays(&self, locked: &mut Locked) -> Result<u64, CallError> {
+    pub(super) fn free_strays(&self, locked: &mut LockedChunks) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
         while let Some(&chunk) = locked.strays.last() {
             freed_bytes += self.free_unmapped(chunk)?;

@@ -10,18 +10,18 @@ use super::super::outside::{Fence, StreamState};
 use super::super::size_class::CLASSES;
 
 /// How many metas a heap creates at once.
-const RECORDS: u32 = 64;
+const META_BATCH: u32 = 64;
 
 /// How many freed blocks a heap remembers.
-const GONE_MAX: usize = 256;
+const FREED_MAX: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(super) struct LockedHeap {
     pub(super) stream: Arc<StreamState>,
     /// Whether the stream is gone, so that another may adopt the heap.
     pub(super) is_orphan: bool,
     /// Whether its context is gone too, so that a stream of any context may.
-    pub(super) is_anybodys: bool,
+    pub(super) is_context_gone: bool,
     pub(super) extents: ExtentMap,
     /// Slabs with free blocks.
     pub(super) partial_slabs: [Vec<u32>; CLASSES],
@@ -47,7 +47,7 @@ pub(super) struct PendingBlock {
     pub(super) fences: Vec<Fence>,
 }
 
-impl Locked {
+impl LockedHeap {
     /// Whether a meta is left for a new block.
     pub(super) fn has_meta(&self, table: &BlockTable) -> bool {
         !self.free_metas.is_empty() || !table.metas.is_full()
@@ -56,8 +56,8 @@ impl Locked {
     /// Makes a block of an extent.
     pub(super) fn new_block(&mut self, table: &BlockTable, heap: u32, taken: AllocatedExtent, stream: u32) -> u32 {
         if self.free_metas.is_empty() {
-            let first = table.metas.add(RECORDS);
-            self.free_metas.extend((first..first + RECORDS).rev());
+            let first = table.metas.add(META_BATCH);
+            self.free_metas.extend((first..first + META_BATCH).rev());
         }
         let number = self.free_metas.pop().expect("metas were just made");
         let placement = Placement::in_extent(taken.extent);
@@ -85,13 +85,13 @@ impl Locked {
     pub(super) fn free(&mut self, table: &BlockTable, number: u32) {
         let meta = table.metas.at(number);
         let placement = meta.placement();
-        if let Some(place) = placement.extent() {
+        if let Some(extent) = placement.extent() {
             self.note_freed(FreedBlock::of(meta));
             table.pages.clear(meta.base(), 1);
             let seq = self.seq_of(meta);
             meta.end();
             self.free_metas.push(number);
-            return self.extents.free(place, seq);
+            return self.extents.free(extent, seq);
         }
         let slab = table.slabs.at(placement.slab().expect("a block without an extent is a slab's"));
         let was_full = slab.is_full();
@@ -110,11 +110,11 @@ impl Locked {
 
     /// Remembers a freed block, so that a second release can be explained.
     pub(super) fn note_freed(&mut self, gone: FreedBlock) {
-        if self.freed.len() < GONE_MAX {
+        if self.freed.len() < FREED_MAX {
             self.freed.push(gone);
         } else {
             self.freed[self.next_freed] = gone;
-            self.next_freed = (self.next_freed + 1) % GONE_MAX;
+            self.next_freed = (self.next_freed + 1) % FREED_MAX;
         }
     }
 
