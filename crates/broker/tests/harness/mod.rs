@@ -133,9 +133,13 @@ impl Harness {
     }
 
     /// Runs a task with a device in a process. Returns its output, unless it was killed.
+    ///
+    /// # Panics
+    /// If the task panicked: its output would look like that of one that succeeded.
     pub(crate) fn device(&self, task: &str, to: u64) -> Option<String> {
         let output = self.device_command(task, to).output().expect("this program runs");
-        output.status.code()?;
+        let code = output.status.code()?;
+        assert!(matches!(code, 0 | 1), "{task} failed:\n{}", String::from_utf8_lossy(&output.stderr));
         Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
