@@ -384,7 +384,7 @@ fn gpus(socket: &Path) -> Outcome {
 /// Runs a task with calls that wait or run for a while. It gets the time limit of kernels; at quick effort that is 0,
 /// and it waits for nothing: time limits are then only tested in unit tests, with semaphores that the tests control.
 fn succeeds_in_time(harness: &Harness, task: &str) {
-    match at_effort(0, 3, 20) {
+    match at_effort(0, 6, 20) {
         0 => said(harness, task),
         seconds => {
             let limit = Duration::from_secs(seconds);
