@@ -208,6 +208,10 @@ const TESTS: &[Test] = &[
         "what_is_returned_with_calls_pending_is_free_when_they_have_passed",
         calls::what_is_returned_with_calls_pending_is_free_when_they_have_passed,
     ),
+    (
+        "a_lease_whose_return_failed_is_returned_after_its_calls",
+        calls::a_lease_whose_return_failed_is_returned_after_its_calls,
+    ),
     ("one_handle_reads_the_same_here_and_at_the_broker", calls::one_handle_reads_the_same_here_and_at_the_broker),
     (
         "a_call_waits_for_what_is_still_written_and_that_is_no_hang",

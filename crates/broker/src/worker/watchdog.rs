@@ -101,6 +101,8 @@ impl Watchdog {
         limit: Duration,
     ) -> io::Result<Arc<Self>> {
         let watchdog = Arc::new(Self::new(device, shared, waiter, limit)?);
+        // The first heartbeat: the device is open, and from now on the broker expects one in time.
+        watchdog.waiter.record_heartbeat();
         let watched = watchdog.clone();
         let period = (limit / 4).clamp(Duration::from_millis(1), CHECK_INTERVAL_MAX);
         let run = move || {
@@ -327,21 +329,37 @@ impl StreamProgress {
 mod tests {
     use super::*;
     use crate::os::shared_memory::SharedMemory;
-    use crate::protocol::ring::{RING_BYTES, TenantRing};
+    use crate::protocol::ring::{BrokerRing, RING_BYTES, TenantRing};
 
     const LIMIT: Duration = Duration::from_secs(4);
     const MOMENT: Duration = Duration::from_millis(1);
 
-    /// A progress with this many calls, and its start. Tests write its words instead of streams; its word is 0.
-    fn progress(calls: u64) -> (Watchdog, StreamProgress, Instant) {
+    fn device_and_semaphores() -> (Device, Arc<SharedSemaphores>) {
         let device = freehold::open::device(Some("soft")).unwrap();
         let semaphores = SharedMemory::create("clock", SEMAPHORES as usize * 8).unwrap();
-        let semaphores = Arc::new(device.shared_semaphores(semaphores.file(), SEMAPHORES as usize).unwrap());
+        let semaphores = device.shared_semaphores(semaphores.file(), SEMAPHORES as usize).unwrap();
+        (device, Arc::new(semaphores))
+    }
+
+    /// A progress with this many calls, and its start. Tests write its words instead of streams; its word is 0.
+    fn progress(calls: u64) -> (Watchdog, StreamProgress, Instant) {
+        let (device, semaphores) = device_and_semaphores();
         let ring = TenantRing::new(SharedMemory::create("ring", RING_BYTES).unwrap());
         let watchdog = Watchdog::new(&device, semaphores, Arc::new(ring.waiter().unwrap()), LIMIT).unwrap();
         let progress = StreamProgress::new(0);
         (1..=calls).for_each(|number| progress.begin(number, Some("kernel".into())));
         (watchdog, progress, Instant::now())
+    }
+
+    #[test]
+    fn a_worker_has_a_heartbeat_as_soon_as_it_is_watched() {
+        let (device, semaphores) = device_and_semaphores();
+        let memory = SharedMemory::create("ring", RING_BYTES).unwrap();
+        let ring = BrokerRing::new(SharedMemory::open(memory.shared_fd(), RING_BYTES).unwrap());
+        let waiter = Arc::new(TenantRing::new(memory).waiter().unwrap());
+        assert_eq!(ring.heartbeats(), 0);
+        Watchdog::start(&device, semaphores, waiter, LIMIT).unwrap();
+        assert!(ring.heartbeats() > 0);
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn hung(socket: &Path) -> Outcome {
     let error = tenant.call_with("spin", &[lease.argument_mut(0)])?.wait().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "kernel spin of test/kernels ran for more than 1 s and was ended; it may have been executed, as a whole or in part"
+        "kernel spin of test/kernels ran for more than 2 s and was ended; it may have been executed, as a whole or in part"
     );
     assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Kernel, Executed::Maybe));
     assert_eq!(tenant.read(&lease)?, [5; 100]);

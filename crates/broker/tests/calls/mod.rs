@@ -5,13 +5,14 @@ mod exits;
 mod faults;
 mod kills;
 mod refusals;
+mod returns;
 mod suspects;
 
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use freehold::{Grid, Stream};
+use freehold::{Device, Grid, Stream};
 use freehold_broker::{Access, Argument, Broker, Call, CallError, Caller, Gpu, Launch, Lease, Module, Policy};
 use freehold_testing::at_effort;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -23,6 +24,7 @@ pub(crate) use self::exits::*;
 pub(crate) use self::faults::*;
 pub(crate) use self::kills::*;
 pub(crate) use self::refusals::*;
+pub(crate) use self::returns::*;
 pub(crate) use self::suspects::*;
 
 pub(crate) const TEXT: &str = include_str!("kernels.ptx");
@@ -38,9 +40,12 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     pub(crate) fn new(socket: &Path) -> Result<Self, Box<dyn std::error::Error>> {
-        let device = freehold::open::device(Some(&harness::device()))?;
+        Self::on(&freehold::open::device(Some(&harness::device()))?, socket)
+    }
+
+    fn on(device: &Device, socket: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let stream = device.new_stream()?;
-        let broker = Broker::connect_at(&device, socket)?;
+        let broker = Broker::connect_at(device, socket)?;
         let caller = Caller::from_broker(&broker)?;
         let module = caller.put_module("test/kernels", TEXT)?;
         Ok(Self { broker, caller, stream, module })
@@ -107,7 +112,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "misuse-leases" => crate::misuse::leases(socket),
         "misuse-numbers" => crate::misuse::numbers(socket),
         other => {
-            let acts = [faults::act, exits::act, kills::act, suspects::act];
+            let acts = [faults::act, exits::act, kills::act, returns::act, suspects::act];
             return acts.into_iter().find_map(|act| act(socket, other, seed));
         }
     })
@@ -379,7 +384,7 @@ fn gpus(socket: &Path) -> Outcome {
 /// Runs a task with calls that wait or run for a while. It gets the time limit of kernels; at quick effort that is 0,
 /// and it waits for nothing: time limits are then only tested in unit tests, with semaphores that the tests control.
 fn succeeds_in_time(harness: &Harness, task: &str) {
-    match at_effort(0, 3, 20) {
+    match at_effort(0, 6, 20) {
         0 => said(harness, task),
         seconds => {
             let limit = Duration::from_secs(seconds);
