@@ -526,7 +526,7 @@ fn names(names: &[String]) -> String {
 /// Names what is wrong with a file, as the system's tools do.
 fn file_error(kind: io::ErrorKind) -> String {
     match kind {
-        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
         kind => kind.to_string(),
     }

@@ -140,5 +140,5 @@ fn one_recording_at_a_time() {
 fn a_file_that_cannot_be_made_is_named() {
     let path = PathBuf::from("/nonexistent/trace.json");
     let error = device().record(Some(&path)).unwrap_err();
-    assert_eq!(error.to_string(), "/nonexistent/trace.json: entity not found");
+    assert_eq!(error.to_string(), "/nonexistent/trace.json: no such file or folder");
 }
