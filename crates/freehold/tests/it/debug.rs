@@ -59,8 +59,8 @@ fn every_public_handle_prints_short() {
     short("clock", &own.device.shared_semaphores(words.as_fd(), 16).unwrap());
     short("host memory", &own.device.host_memory(words.as_fd(), 128).unwrap());
     let imported = own.device.import(shared::memory(shared::CHUNK).as_fd(), shared::CHUNK, Permission::Read).unwrap();
-    short("part", &imported.part::<u32>(&stream, 0, 100).unwrap());
-    short("departure", &imported.departure());
+    short("part", &imported.slice::<u32>(&stream, 0, 100).unwrap());
+    short("unmap_status", &imported.unmap_status());
     short("imported", &imported);
     short("recording", &own.device.record(None).unwrap());
     drop(blocks);

@@ -79,7 +79,7 @@ fn a_vector_is_seen_to_grow_to_shrink_and_to_go() {
     let (device, file) = (device(), file("vector"));
     let recording = device.record(Some(&file)).unwrap();
     let stream = device.new_stream().unwrap();
-    let mut vector = DeviceVec::<u8>::with_room(&stream, 64 << 20).unwrap();
+    let mut vector = DeviceVec::<u8>::with_max_len(&stream, 64 << 20).unwrap();
     vector.resize(&stream, 3 << 20, 1).unwrap();
     vector.resize(&stream, 9 << 20, 1).unwrap();
     vector.truncate(1);

@@ -72,13 +72,13 @@ fn no_length_overflows() {
     for len in [usize::MAX, usize::MAX / 4, usize::MAX / 4 + 1, isize::MAX as usize, 1 << 61] {
         assert!(stream.alloc::<u32>(len).is_err() && stream.zeros::<u32>(len).is_err(), "{len}");
         assert!(
-            stream.alloc_shareable::<u32>(len).is_err() && DeviceVec::<u32>::with_room(&stream, len).is_err(),
+            stream.alloc_shareable::<u32>(len).is_err() && DeviceVec::<u32>::with_max_len(&stream, len).is_err(),
             "{len}"
         );
         assert!(Arena::new(&stream, len).is_err() || len < 1 << 40, "{len}");
         let mut x = stream.upload(&[1_u32]).unwrap();
         assert!(x.resize(&stream, len).is_err(), "{len}");
-        let mut vec = DeviceVec::<u32>::with_room(&stream, 10).unwrap();
+        let mut vec = DeviceVec::<u32>::with_max_len(&stream, 10).unwrap();
         vec.extend_from_host(&stream, &[5]).unwrap();
         assert!(vec.reserve(&stream, len).is_err() && vec.extend_unset(&stream, len).is_err(), "{len}");
         assert!(vec.resize(&stream, len, 1).is_err(), "{len}");
@@ -165,7 +165,7 @@ fn words_of_a_clock_and_bytes_of_host_memory_are_there_or_refused() {
     );
     let host = own.device.host_memory(memory.as_fd(), 128).unwrap();
     for (offset, len) in [(128, 1), (127, 2), (u64::MAX, 1), (u64::MAX - 3, 4), (0, usize::MAX), (0, 129)] {
-        assert!(host.part::<u8>(&stream, offset, len).is_err(), "{offset} {len}");
+        assert!(host.slice::<u8>(&stream, offset, len).is_err(), "{offset} {len}");
     }
     assert!(host.read(125, &mut [0_u32]).is_err() && host.read(128, &mut [0_u8]).is_err());
     assert!(host.write(u64::MAX, &[1_u8]).is_err() && host.write(2, &[1_u32]).is_err());
@@ -185,18 +185,18 @@ fn an_import_is_as_long_as_it_is() {
     }
     let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
     for (offset, len) in [(CHUNK, 1), (CHUNK - 4, 2), (u64::MAX, 1), (u64::MAX - 3, 1), (0, usize::MAX), (2, 1)] {
-        assert!(imported.part::<u32>(&stream, offset, len).is_err(), "{offset} {len}");
+        assert!(imported.slice::<u32>(&stream, offset, len).is_err(), "{offset} {len}");
     }
-    let mut part = imported.part::<u32>(&stream, CHUNK - 8, 2).unwrap();
+    let mut part = imported.slice::<u32>(&stream, CHUNK - 8, 2).unwrap();
     stream.fill(&mut part, 7).unwrap();
     assert_eq!(stream.download(&part).unwrap(), [7, 7]);
     // Odd places, where no fill of words goes.
-    let mut odd = imported.part::<[u8; 4]>(&stream, 3, 5).unwrap();
+    let mut odd = imported.slice::<[u8; 4]>(&stream, 3, 5).unwrap();
     stream.fill(&mut odd, [1, 2, 3, 4]).unwrap();
-    let found = stream.download(&imported.part::<u8>(&stream, 0, 24).unwrap()).unwrap();
+    let found = stream.download(&imported.slice::<u8>(&stream, 0, 24).unwrap()).unwrap();
     assert_eq!(found[3..23], [[1, 2, 3, 4]; 5].concat());
     let read = own.device.import(memory.as_fd(), CHUNK, Permission::Read).unwrap();
-    let mut part = read.part::<u32>(&stream, 0, 2).unwrap();
+    let mut part = read.slice::<u32>(&stream, 0, 2).unwrap();
     assert!(matches!(stream.fill(&mut part, 7), Err(Error::ReadOnly { .. })));
     assert!(matches!(stream.launch(&own.kernels.add, grid(), (&mut part, 1_u32, 2_u32)), Err(Error::ReadOnly { .. })));
 }
