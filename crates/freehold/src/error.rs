@@ -75,15 +75,15 @@ pub enum Error {
         /// The number of elements of the block.
         elements: usize,
     },
-    /// The vector has no addresses left: [`DeviceVec::with_room`](crate::DeviceVec::with_room) reserves more.
+    /// The vector has no addresses left: [`DeviceVec::with_max_len`](crate::DeviceVec::with_max_len) reserves more.
     #[error(
-        "the vector has addresses for {room_elements} elements, {wanted_elements} requested; create it with more room"
+        "the vector has addresses for {max_elements} elements, {wanted_elements} requested; create it with a larger `max_len`"
     )]
     VectorFull {
         /// The number of elements requested.
         wanted_elements: usize,
         /// The number of elements that it has addresses for.
-        room_elements: usize,
+        max_elements: usize,
     },
     /// The arena has too little space left.
     #[error(
@@ -526,7 +526,7 @@ fn names(names: &[String]) -> String {
 /// Names what is wrong with a file, as the system's tools do.
 fn file_error(kind: io::ErrorKind) -> String {
     match kind {
-        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
         io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
         kind => kind.to_string(),
     }

@@ -95,7 +95,7 @@ pub use api::event::Event;
 pub use api::external_access::ExternalAccess;
 pub use api::host_memory::HostMemory;
 pub use api::image::Image;
-pub use api::imported::{Departure, Imported, ImportedSlice, OwnsSlice, Permission};
+pub use api::imported::{Imported, ImportedSlice, OwnsSlice, Permission, UnmapStatus};
 pub use api::launch::Grid;
 pub use api::memory::{Pod, Source, Target};
 pub use api::module::{Kernel, Module, PendingUnload};

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use freehold::{
-    Departure, Device, ForkGuard, Imported, ImportedSlice, OwnsSlice, Permission, Pod, SharedSemaphores, Source,
-    Stream, ViewMut,
+    Device, ForkGuard, Imported, ImportedSlice, OwnsSlice, Permission, Pod, SharedSemaphores, Source, Stream,
+    UnmapStatus, ViewMut,
 };
 
 use super::link::{Given, Granted, LIVENESS_INTERVAL, Link, LinkError, SpinPolicy};
@@ -134,7 +134,7 @@ struct Mappings {
     /// Mapped segments, read-only or read-write.
     segments: HashMap<(Id, bool), Imported>,
     /// Segments that are being unmapped, and their mappings until the work with them is complete.
-    unmapping: Vec<(Id, Vec<Departure>)>,
+    unmapping: Vec<(Id, Vec<UnmapStatus>)>,
     /// Semaphores of other tenants.
     semaphores: HashMap<Id, Arc<SharedSemaphores>>,
     own_semaphores: Arc<SharedSemaphores>,
@@ -449,7 +449,7 @@ impl Broker {
         let taken = self.map_segment(&granted).and_then(|import| {
             self.wait_fence(stream, granted.fence)?;
             let len = len.unwrap_or(granted.bytes as usize / size_of::<T>().max(1));
-            Ok(import.part::<T>(stream, granted.offset, len)?)
+            Ok(import.slice::<T>(stream, granted.offset, len)?)
         });
         match taken {
             Ok(slice) => Ok(Lease {
@@ -493,8 +493,8 @@ impl Broker {
             let imports = [true, false].map(|is_written| mappings.segments.remove(&(segment, is_written)));
             // The request may be repeated by a broker that took over.
             if !mappings.unmapping.iter().any(|&(known, _)| known == segment) {
-                let departures = imports.iter().flatten().map(Imported::departure).collect();
-                mappings.unmapping.push((segment, departures));
+                let statuses = imports.iter().flatten().map(Imported::unmap_status).collect();
+                mappings.unmapping.push((segment, statuses));
             }
             drop(mappings);
             drop(imports);
@@ -506,15 +506,15 @@ impl Broker {
     pub(super) fn finish_unmaps(&self) -> Result<bool> {
         self.check_fork()?;
         let mut outcome = Ok(());
-        let mut is_gone = |departure: &Departure| {
-            departure.is_over().unwrap_or_else(|error| {
+        let mut is_gone = |status: &UnmapStatus| {
+            status.is_complete().unwrap_or_else(|error| {
                 outcome = Err(error);
                 false
             })
         };
         let mut mappings = self.mappings();
-        mappings.unmapping.iter_mut().for_each(|(_, departures)| departures.retain(|departure| !is_gone(departure)));
-        let gone: Vec<_> = mappings.unmapping.extract_if(.., |(_, departures)| departures.is_empty()).collect();
+        mappings.unmapping.iter_mut().for_each(|(_, statuses)| statuses.retain(|status| !is_gone(status)));
+        let gone: Vec<_> = mappings.unmapping.extract_if(.., |(_, statuses)| statuses.is_empty()).collect();
         let is_done = mappings.unmapping.is_empty();
         drop(mappings);
         for (segment, _) in gone {

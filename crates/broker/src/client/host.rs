@@ -92,7 +92,7 @@ impl Host {
     /// [`freehold::Error::OutsideOfImport`], [`freehold::Error::Misaligned`].
     pub fn slice<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
         let at = self.offset_behind_header(offset_bytes, len.saturating_mul(size_of::<T>()))?;
-        Ok(self.inner.memory.part(stream, at, len)?)
+        Ok(self.inner.memory.slice(stream, at, len)?)
     }
 
     /// Returns the whole words, which all processes and their kernels may write, with or without the lock.

@@ -82,7 +82,8 @@ impl Gpu {
     /// Out of memory.
     pub fn alloc<T: Pod>(&self, len: usize) -> GpuResult<Buffer<T>> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        let memory = self.backend.alloc(bytes)?;
+        // An empty buffer has memory too: a broker leases none of zero bytes.
+        let memory = self.backend.alloc(bytes.max(1))?;
         Ok(Buffer { backend: self.backend.clone(), memory, len, elements: PhantomData })
     }
 
@@ -91,8 +92,8 @@ impl Gpu {
     /// # Errors
     /// As [`alloc`](Self::alloc), and those of the copy.
     pub fn upload<T: Pod>(&self, from: &[T]) -> GpuResult<Buffer<T>> {
-        let buffer = self.alloc(from.len())?;
-        self.backend.upload(buffer.memory, from.as_bytes())?;
+        let mut buffer = self.alloc(from.len())?;
+        self.write(&mut buffer, from)?;
         Ok(buffer)
     }
 
@@ -105,7 +106,7 @@ impl Gpu {
         if from.len() != to.len {
             return Err(GpuError::LengthsDiffer { from_elements: from.len(), to_elements: to.len });
         }
-        self.backend.upload(to.memory, from.as_bytes())
+        if from.is_empty() { Ok(()) } else { self.backend.upload(to.memory, from.as_bytes()) }
     }
 
     /// Returns the contents of a buffer. This waits.
@@ -114,6 +115,9 @@ impl Gpu {
     /// [`GpuError::OtherGpu`], those of the copy, and those of the work before it.
     pub fn download<T: Pod>(&self, from: &Buffer<T>) -> GpuResult<Vec<T>> {
         self.check_owner(from)?;
+        if from.is_empty() {
+            return self.wait().map(|()| Vec::new());
+        }
         let mut elements = T::new_vec_zeroed(from.len)
             .map_err(|_| freehold::Error::TooManyElements { elements: from.len, element_bytes: size_of::<T>() })?;
         self.backend.download(from.memory, elements.as_mut_bytes())?;
@@ -140,7 +144,8 @@ impl Gpu {
         Ok(GpuKernel { backend, module, index: index as u32, signature })
     }
 
-    /// Launches a kernel. Numbers become arguments by `into()`, buffers by [`Buffer::argument`].
+    /// Launches a kernel. Numbers become arguments by `into()`, buffers by [`Buffer::argument`]. A grid of no blocks
+    /// launches nothing.
     ///
     /// # Errors
     /// [`GpuError::OtherGpu`], and those of arguments that do not match the kernel's parameters. [`wait`](Self::wait)
@@ -151,6 +156,9 @@ impl Gpu {
         let is_own = Arc::ptr_eq(&self.backend, &kernel.backend) && arguments.iter().all(|one| one.is_known_to(own));
         if !is_own {
             return Err(GpuError::OtherGpu);
+        }
+        if grid.blocks.contains(&0) {
+            return Ok(());
         }
         self.backend.launch(kernel, grid, arguments)
     }

@@ -171,7 +171,7 @@ impl Resources {
     /// Reports the modules that the driver has unloaded.
     pub(super) fn report_unloaded(&mut self) {
         // A failed device is noticed elsewhere.
-        let is_over = |(_, unload): &mut (Id, PendingUnload)| unload.is_over().unwrap_or(false);
+        let is_over = |(_, unload): &mut (Id, PendingUnload)| unload.is_complete().unwrap_or(false);
         let over: Vec<_> = self.unloads.extract_if(.., is_over).collect();
         for (module, _) in over {
             // An error is logged by the broker.

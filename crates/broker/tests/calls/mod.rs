@@ -362,6 +362,11 @@ fn gpus(socket: &Path) -> Outcome {
         gpu.launch(&step, Grid::cover(10_u32, 64), &[x.argument(290), 2_u32.into(), 10_u32.into()])?;
         gpu.wait()?;
         assert_eq!(gpu.download(&x)?[288..], [5, 5, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17]);
+        let mut empty = gpu.upload::<u32>(&[])?;
+        gpu.write(&mut empty, &[])?;
+        gpu.launch(&step, Grid::cover(0, 64), &[empty.argument(0), 2_u32.into(), 0_u32.into()])?;
+        gpu.launch(&step, Grid::line(1, 64), &[empty.argument(0), 2_u32.into(), 0_u32.into()])?;
+        assert_eq!(gpu.download(&empty)?, [0; 0]);
         let refused =
             |arguments: &[Argument<'_>]| gpu.launch(&step, Grid::line(1, 1), arguments).unwrap_err().to_string();
         assert_eq!(refused(&[x.argument(0)]), "kernel step takes 3 arguments, 1 were given");

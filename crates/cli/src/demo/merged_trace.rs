@@ -51,7 +51,12 @@ pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
                 "name": format!("{name} is killed") }),
             );
         }
-        let text = fs::read_to_string(trace_file(folder, note.worker, *life))?;
+        let path = trace_file(folder, note.worker, *life);
+        let text = match fs::read_to_string(&path) {
+            // It was killed before its first event.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && killed.is_some() => String::new(),
+            read => read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
+        };
         for line in text.lines() {
             // Brackets are not events; a killed worker's last line may be incomplete.
             let Ok(mut event) = serde_json::from_str::<Value>(line.trim_end_matches(',')) else { continue };
@@ -92,5 +97,23 @@ impl Merged {
         } else if name.starts_with("put ") {
             self.longest_call_us = self.longest_call_us.max(took_us);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(event: Event) -> Note {
+        Note { at_ns: 1000, worker: 1, process: 77, epoch: 0, event, live_bytes: 0, reserved_bytes: 0 }
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_before_its_first_event_has_no_file() {
+        let folder = Path::new("/nonexistent");
+        let merged = merge(folder, &[note(Event::Opened), note(Event::Killed)]).unwrap();
+        assert!(merged.text.contains("worker 1 is killed"), "{}", merged.text);
+        let error = merge(folder, &[note(Event::Opened)]).unwrap_err().to_string();
+        assert_eq!(error, "/nonexistent/worker-1-0.json: No such file or directory (os error 2)");
     }
 }

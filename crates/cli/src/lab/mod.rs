@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// Only these experiments: an id, or the start of one (2, 2.2, 2.2.1; for OpenCL o.2, o.2.1); separated by commas
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
+    /// The same as --only
+    #[arg(value_name = "ID", value_delimiter = ',', conflicts_with = "only")]
+    ids: Vec<String>,
     /// Device: soft, cuda, cuda:N, opencl or opencl:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
     /// device]
     #[arg(long)]
@@ -122,7 +125,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     let reference = arguments.reference.as_deref().map(Reference::read).transpose()?;
     let mut target = Target::open(arguments.device.as_deref())?;
-    let selected = select(&target.experiments, &arguments.only)?;
+    let wanted = if arguments.ids.is_empty() { &arguments.only } else { &arguments.ids };
+    let selected = select(&target.experiments, wanted)?;
     if arguments.trace.is_some() && target.record.opencl.is_some() {
         return Err(LabError::Untraceable);
     }

@@ -61,8 +61,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Log, LogError> {
     let (kind, builder) = detect(bytes)?;
     let history = builder.finish();
     if history.ops.is_empty() {
-        // Only its first byte made it look like this kind.
-        let is_other = history.oddities.unreadable > 0;
+        // Only its first byte made it look like this kind, unless it has RMM's header.
+        let is_other = history.oddities.unreadable > 0 && kind != Kind::Rmm;
         return Err(if is_other { LogError::Unknown } else { LogError::NothingToReplay { kind } });
     }
     if history.streams > STREAMS_MAX {

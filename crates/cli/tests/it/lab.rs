@@ -172,6 +172,17 @@ fn the_table_starts_with_the_device_and_ends_with_a_summary() {
 }
 
 #[test]
+fn ids_are_given_with_and_without_an_option() {
+    let ids = |words: &[&str]| {
+        let output = output(lab().args(words).arg("--json"));
+        let ids = text(&output.stdout).lines().map(|line| line[..line.find(',').unwrap()].to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["0.4.2", "2.12.1"]), [r#"{"id":"0.4.2""#, r#"{"id":"2.12.1""#]);
+    assert_eq!(ids(&["0.4.2,2.12.1"]), ids(&["--only", "0.4.2,2.12.1"]));
+}
+
+#[test]
 fn a_pipe_gets_no_colour_and_no_progress() {
     let output = output(lab().args(["--only", "0.4.2"]));
     assert!(!text(&output.stdout).contains('\u{1b}'));

@@ -32,7 +32,7 @@ const WORD_BYTES: usize = size_of::<AtomicU32>();
 /// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
 /// let shared = device.host_memory(memory.as_fd(), 4096)?; // other processes do the same
 /// shared.write(0, &[1u32, 2, 3])?; // the host
-/// let mut part = shared.part::<u32>(&stream, 4, 2)?;
+/// let mut part = shared.slice::<u32>(&stream, 4, 2)?;
 /// stream.fill_bytes(&mut part, 0)?; // the device, in place
 /// stream.synchronize()?;
 /// let mut seen = [0u32; 3];
@@ -88,7 +88,7 @@ impl HostMemory {
     /// # Errors
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`] if the offset is not aligned for the elements,
     /// [`Error::NothingAsked`] for zero bytes.
-    pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
+    pub fn slice<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
         Inner::part(&self.inner, stream, offset_bytes, len)
     }
 

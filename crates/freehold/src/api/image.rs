@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let refused = |path: &str| Image::file(path.as_ref()).unwrap_err().to_string();
-        assert_eq!(refused("/absent.ptx"), "/absent.ptx: no such file");
+        assert_eq!(refused("/absent.ptx"), "/absent.ptx: no such file or folder");
         assert_eq!(refused("/"), "/: is a folder, not a file");
     }
 

@@ -40,7 +40,7 @@ use crate::pool::PAGE_BYTES;
 /// let exported = block.export()?;
 /// // In another process that has the descriptor:
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
-/// let mut part = memory.part::<u32>(&stream, exported.offset_bytes, 4)?;
+/// let mut part = memory.slice::<u32>(&stream, exported.offset_bytes, 4)?;
 /// assert_eq!(stream.download(&part)?.len(), 4);
 /// assert!(matches!(stream.fill_bytes(&mut part, 0), Err(Error::ReadOnly { .. })));
 /// # Ok::<(), freehold::Error>(())
@@ -144,14 +144,14 @@ impl Imported {
     /// # Errors
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`] if the offset is not aligned for the elements,
     /// [`Error::NothingAsked`] for zero bytes.
-    pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
+    pub fn slice<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
         Inner::part(&self.inner, stream, offset_bytes, len)
     }
 
     /// Returns a value that shows when the memory is unmapped, without keeping it mapped.
-    pub fn departure(&self) -> Departure {
+    pub fn unmap_status(&self) -> UnmapStatus {
         let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is device memory") };
-        Departure { context: self.inner.context.clone(), leaving: leaving.clone() }
+        UnmapStatus { context: self.inner.context.clone(), leaving: leaving.clone() }
     }
 }
 
@@ -167,30 +167,30 @@ impl Imported {
 /// let block = stream.alloc_shareable::<u32>(4)?;
 /// let exported = block.export()?;
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
-/// let departure = memory.departure();
-/// assert!(!departure.is_over()?);
+/// let status = memory.unmap_status();
+/// assert!(!status.is_complete()?);
 /// drop(memory);
-/// assert!(departure.is_over()?); // nothing used it
+/// assert!(status.is_complete()?); // nothing used it
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[must_use = "it only reports when the memory is unmapped"]
-pub struct Departure {
+pub struct UnmapStatus {
     context: Context,
     leaving: Arc<PendingUnmap>,
 }
 
-impl fmt::Debug for Departure {
+impl fmt::Debug for UnmapStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Departure").field("context", &self.context).finish_non_exhaustive()
+        f.debug_struct("UnmapStatus").field("context", &self.context).finish_non_exhaustive()
     }
 }
 
-impl Departure {
+impl UnmapStatus {
     /// Whether it is unmapped. First unmaps what no longer has to wait; does not wait itself.
     ///
     /// # Errors
     /// Those of the driver, and [`Error::ForkedChild`].
-    pub fn is_over(&self) -> Result<bool> {
+    pub fn is_complete(&self) -> Result<bool> {
         let device = &self.context.inner.device;
         device.check()?;
         self.leaving.is_over(device).map_err(|error| device.failed(error))
@@ -331,7 +331,7 @@ impl Drop for Inner {
 /// let block = stream.alloc_shareable::<u32>(4)?;
 /// let exported = block.export()?;
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::ReadWrite)?;
-/// let mut part = memory.part::<u32>(&stream, exported.offset_bytes, 4)?;
+/// let mut part = memory.slice::<u32>(&stream, exported.offset_bytes, 4)?;
 /// stream.write(&mut part.view_mut(1..3)?, &[7, 8])?;
 /// assert_eq!(stream.download(&part.view(1..3)?)?, [7, 8]);
 /// assert_eq!(stream.download(&block.view(1..3)?)?, [7, 8]); // the same memory

@@ -61,9 +61,9 @@ struct Inner {
 /// # let device = freehold::open()?;
 /// let module = device.module(&freehold::Image::ptx(include_str!("../../examples/kernels.ptx"))?)?;
 /// let unload = module.pending_unload();
-/// assert!(!unload.is_over()?);
+/// assert!(!unload.is_complete()?);
 /// drop(module);
-/// assert!(unload.is_over()?); // no work was pending
+/// assert!(unload.is_complete()?); // no work was pending
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl PendingUnload {
     ///
     /// # Errors
     /// Those of the driver, and [`Error::ForkedChild`].
-    pub fn is_over(&self) -> Result<bool> {
+    pub fn is_complete(&self) -> Result<bool> {
         if self.loaded.strong_count() > 0 {
             self.context.inner.device.run_deferred()?;
         }

@@ -17,7 +17,7 @@ use crate::ordering::access_history::Access;
 /// # let stream = device.new_stream()?;
 /// let x = stream.upload(&[1u32, 2, 3, 4])?;
 /// let middle = x.view(1..3)?;
-/// assert_eq!(stream.download(&middle)?, [2, 3]);
+/// assert_eq!((middle.len(), stream.download(&middle)?), (2, vec![2, 3]));
 /// assert_eq!(stream.download(&middle.view(1..)?)?, [3]); // a part of the part
 /// # Ok::<(), freehold::Error>(())
 /// ```
@@ -71,6 +71,21 @@ impl<'a, T: Pod> View<'a, T> {
         Self { whole, start: 0, len: elements, elements: PhantomData }
     }
 
+    /// Returns the first device address.
+    pub fn address(&self) -> u64 {
+        place::<T>(self.whole.base, self.start)
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Returns a view of a range of this view.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
         View::new(self.whole, self.start, self.len, range)
@@ -101,6 +116,21 @@ impl<'a, T: Pod> ViewMut<'a, T> {
         Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
     }
 
+    /// Returns the first device address.
+    pub fn address(&self) -> u64 {
+        self.view.address()
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.view.len
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.view.len == 0
+    }
+
     /// Returns a view of a range of elements.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         self.view.view(range)
@@ -123,11 +153,11 @@ impl<T> Sealed for ViewMut<'_, T> {}
 
 impl<T: Pod> Source<T> for View<'_, T> {
     fn address(&self) -> u64 {
-        address_at::<T>(self.whole.base, self.start)
+        View::address(self)
     }
 
     fn len(&self) -> usize {
-        self.len
+        View::len(self)
     }
 
     fn used(&self) -> MemoryUse<'_> {
@@ -137,11 +167,11 @@ impl<T: Pod> Source<T> for View<'_, T> {
 
 impl<T: Pod> Source<T> for ViewMut<'_, T> {
     fn address(&self) -> u64 {
-        Source::address(&self.view)
+        ViewMut::address(self)
     }
 
     fn len(&self) -> usize {
-        self.view.len
+        ViewMut::len(self)
     }
 
     fn used(&self) -> MemoryUse<'_> {
@@ -151,11 +181,11 @@ impl<T: Pod> Source<T> for ViewMut<'_, T> {
 
 impl<T: Pod> Target<T> for ViewMut<'_, T> {
     fn address(&self) -> u64 {
-        Source::address(&self.view)
+        ViewMut::address(self)
     }
 
     fn len(&self) -> usize {
-        self.view.len
+        ViewMut::len(self)
     }
 
     fn used(&self, access: Access) -> MemoryUse<'_> {

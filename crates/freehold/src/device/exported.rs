@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 /// let exported = block.export()?;
 /// // In the other process, after receiving the descriptor over a socket:
 /// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, freehold::Permission::Read)?;
-/// let part = memory.part::<u8>(&stream, exported.offset_bytes, 3)?;
+/// let part = memory.slice::<u8>(&stream, exported.offset_bytes, 3)?;
 /// assert_eq!(stream.download(&part)?, [1, 2, 3]);
 /// # Ok::<(), freehold::Error>(())
 /// ```

@@ -10,9 +10,9 @@ use freehold::signature::Signature;
 use freehold::timeline::Recording;
 use freehold::timeline::perfetto::TraceFile;
 use freehold::{
-    Adopted, Arena, ArenaSlice, Block, Context, Departure, Device, DeviceVec, DynArg, Error, Event, Exported,
-    ExternalAccess, Fault, ForkGuard, Grid, HostMemory, Image, Imported, ImportedSlice, Kernel, MemoryUse, Module,
-    PendingUnload, PoolStats, RawAddress, Scope, Shared, SharedSemaphores, Shortage, Stream, Unordered, View, ViewMut,
+    Adopted, Arena, ArenaSlice, Block, Context, Device, DeviceVec, DynArg, Error, Event, Exported, ExternalAccess,
+    Fault, ForkGuard, Grid, HostMemory, Image, Imported, ImportedSlice, Kernel, MemoryUse, Module, PendingUnload,
+    PoolStats, RawAddress, Scope, Shared, SharedSemaphores, Shortage, Stream, UnmapStatus, Unordered, View, ViewMut,
 };
 
 const fn send_and_sync<T: Send + Sync>() {}
@@ -43,7 +43,7 @@ const _: () = {
 /// What is made of them, and what they tell.
 const _: () = {
     send_and_sync::<Adopted>();
-    send_and_sync::<Departure>();
+    send_and_sync::<UnmapStatus>();
     send_and_sync::<DynArg<'_>>();
     send_and_sync::<Error>();
     send_and_sync::<Exported>();

@@ -237,7 +237,7 @@ fn inherited() -> Option<[OwnedFd; 2]> {
 
 /// Where the values of a turn lie.
 fn slot(imported: &Imported, stream: &Stream, turn: u64) -> ImportedSlice<u32> {
-    imported.part(stream, 4096 * turn, N).unwrap()
+    imported.slice(stream, 4096 * turn, N).unwrap()
 }
 
 /// What both processes do by turns: each waits for its turn on the device, adds to what the other one left, and hands over.

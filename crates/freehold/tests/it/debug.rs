@@ -59,8 +59,8 @@ fn every_public_handle_prints_short() {
     short("clock", &own.device.shared_semaphores(words.as_fd(), 16).unwrap());
     short("host memory", &own.device.host_memory(words.as_fd(), 128).unwrap());
     let imported = own.device.import(shared::memory(shared::CHUNK).as_fd(), shared::CHUNK, Permission::Read).unwrap();
-    short("part", &imported.part::<u32>(&stream, 0, 100).unwrap());
-    short("departure", &imported.departure());
+    short("part", &imported.slice::<u32>(&stream, 0, 100).unwrap());
+    short("unmap_status", &imported.unmap_status());
     short("imported", &imported);
     short("recording", &own.device.record(None).unwrap());
     drop(blocks);
@@ -70,14 +70,11 @@ fn every_public_handle_prints_short() {
 fn an_error_prints_its_sentence_wherever_it_is_printed() {
     let own = Own::new();
     let [stream] = own.streams();
-    let error = stream.alloc::<u8>(0).unwrap_err();
+    let error = stream.alloc::<[u8; 0]>(1).unwrap_err();
     assert_eq!(format!("{error:?}"), error.to_string());
-    let fails = || -> freehold::Result<()> { stream.alloc::<u8>(0).map(drop) };
+    let fails = || -> freehold::Result<()> { stream.alloc::<[u8; 0]>(1).map(drop) };
     // What the runtime prints of a `main` that returns it.
-    assert_eq!(
-        format!("Error: {:?}", fails().unwrap_err()),
-        "Error: a block has at least one byte, and none was asked for"
-    );
+    assert_eq!(format!("Error: {:?}", fails().unwrap_err()), "Error: zero bytes: expected at least one");
     let Err(error) = freehold::open::device(Some("gpu")) else { panic!("there is no such device") };
     assert_eq!(
         format!("{error:?}"),

@@ -47,7 +47,7 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
         let event = other.event().unwrap();
         let (memory, words) = (shared::memory(CHUNK), shared::words(8));
         let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
-        let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
+        let mut part = imported.slice::<u32>(&stream, 0, N).unwrap();
         stream.write(&mut part, &[5; N]).unwrap();
         let clock = own.device.shared_semaphores(words.as_fd(), 1).unwrap();
         clock.write(0, 1);
@@ -63,7 +63,7 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
             let outcomes = [
                 refuses(own.device.import(memory.as_fd(), CHUNK, Permission::Read).map(drop)),
                 refuses(own.device.shared_semaphores(words.as_fd(), 1).map(drop)),
-                refuses(imported.part::<u32>(&stream, 0, N).map(drop)),
+                refuses(imported.slice::<u32>(&stream, 0, N).map(drop)),
                 refuses(part.gather(&stream)),
                 refuses(stream.write_word(&clock, 0, 2)),
                 !part.pending(),

@@ -24,7 +24,7 @@ fn a_kernel_writes_where_the_host_reads() {
     let [stream] = own.streams();
     let memory = memory(&own, 4096 + 4 * N as u64);
     memory.write(4096, &[7_u32; N]).unwrap();
-    let mut part = memory.part::<u32>(&stream, 4096, N).unwrap();
+    let mut part = memory.slice::<u32>(&stream, 4096, N).unwrap();
     stream.launch(&own.kernels.add, grid(), (&mut part, 5_u32, N as u32)).unwrap();
     stream.synchronize().unwrap();
     let mut found = [0_u32; N];
@@ -38,7 +38,7 @@ fn it_is_an_end_of_copies() {
     let own = own();
     let [stream] = own.streams();
     let memory = memory(&own, 4 * N as u64);
-    let mut part = memory.part::<u32>(&stream, 0, N).unwrap();
+    let mut part = memory.slice::<u32>(&stream, 0, N).unwrap();
     let block = stream.upload(&[3_u32; N]).unwrap();
     stream.copy(&block, &mut part).unwrap();
     let mut back = stream.zeros::<u32>(N).unwrap();
@@ -99,7 +99,7 @@ fn what_lies_beyond_it_is_refused() {
     assert!(matches!(memory.write(4092, &[0_u64]), Err(Error::OutsideOfImport { offset_bytes: 4092, .. })));
     assert!(matches!(memory.read(u64::MAX, &mut [0_u8]), Err(Error::OutsideOfImport { .. })));
     assert!(matches!(memory.read(2, &mut [0_u32]), Err(Error::Misaligned { offset_bytes: 2, alignment_bytes: 4 })));
-    assert!(matches!(memory.part::<u32>(&stream, 4096, 1), Err(Error::OutsideOfImport { .. })));
+    assert!(matches!(memory.slice::<u32>(&stream, 4096, 1), Err(Error::OutsideOfImport { .. })));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn registration_and_mapping_end_behind_the_last_work() {
     drop(descriptor);
     let gate = own.gate();
     own.hold(&stream, &gate);
-    let mut part = memory.part::<u32>(&stream, 0, 4).unwrap();
+    let mut part = memory.slice::<u32>(&stream, 0, 4).unwrap();
     stream.fill_bytes(&mut part, 1).unwrap();
     drop((memory, part));
     own.device.tidy().unwrap();

@@ -29,7 +29,7 @@ fn import(own: &Own, descriptor: &OwnedFd, permission: Permission) -> Imported {
 /// An import of new memory that holds zeros, whose descriptor is closed.
 fn zeros(own: &Own, stream: &Stream) -> Imported {
     let imported = import(own, &shared::memory(CHUNK), Permission::ReadWrite);
-    stream.fill_bytes(&mut imported.part::<u8>(stream, 0, CHUNK as usize).unwrap(), 0).unwrap();
+    stream.fill_bytes(&mut imported.slice::<u8>(stream, 0, CHUNK as usize).unwrap(), 0).unwrap();
     own.device.synchronize().unwrap();
     imported
 }
@@ -95,7 +95,7 @@ fn each_side_sees_what_the_other_writes() {
     drop(descriptor);
     assert_eq!((imported.bytes(), imported.permission()), (CHUNK, Permission::ReadWrite));
     exporter.fill(7);
-    let mut part = imported.part::<u32>(&stream, 4096, N).unwrap();
+    let mut part = imported.slice::<u32>(&stream, 4096, N).unwrap();
     assert_eq!((part.address(), part.len()), (imported.address() + 4096, N));
     assert_eq!(stream.download(&part).unwrap(), [7; N]);
     add(&own, &stream, &mut part, 2).unwrap();
@@ -109,7 +109,7 @@ fn a_part_is_used_like_a_block() {
     let own = own();
     let [stream] = own.streams();
     let imported = zeros(&own, &stream);
-    let [mut x, mut y] = [0, 4 * N as u64].map(|offset| imported.part::<u32>(&stream, offset, N).unwrap());
+    let [mut x, mut y] = [0, 4 * N as u64].map(|offset| imported.slice::<u32>(&stream, offset, N).unwrap());
     stream.write(&mut x, &[3; N]).unwrap();
     stream.copy(&x, &mut y).unwrap();
     add(&own, &stream, &mut y, 1).unwrap();
@@ -133,7 +133,7 @@ fn memory_that_is_imported_for_reading_is_not_written_and_the_driver_does_not_he
     own.hold(&other, &gate);
     other.fill_bytes(&mut source, 2).unwrap();
     let imported = import(&own, &descriptor, Permission::Read);
-    let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
+    let mut part = imported.slice::<u32>(&stream, 0, N).unwrap();
     let address = imported.address();
     let refused = |outcome: Result<()>| matches!(outcome, Err(Error::ReadOnly { base }) if base == address);
     let calls = faults.calls();
@@ -146,7 +146,7 @@ fn memory_that_is_imported_for_reading_is_not_written_and_the_driver_does_not_he
     assert_eq!(faults.calls(), calls);
     gate.open();
     let writer = import(&own, &descriptor, Permission::ReadWrite);
-    stream.write(&mut writer.part::<u32>(&stream, 0, N).unwrap(), &[6; N]).unwrap();
+    stream.write(&mut writer.slice::<u32>(&stream, 0, N).unwrap(), &[6; N]).unwrap();
     assert_eq!(stream.download(&part).unwrap(), [6; N]);
     stream.launch(&own.kernels.add, grid(), (&mut source, 0_u32, N as u32)).unwrap();
     stream.copy(&part, &mut source).unwrap();
@@ -158,9 +158,9 @@ fn a_part_lies_within_the_import_where_elements_can_lie() {
     let own = own();
     let [stream] = own.streams();
     let imported = import(&own, &shared::memory(CHUNK), Permission::Read);
-    let last = imported.part::<u64>(&stream, CHUNK - 8, 1).unwrap();
+    let last = imported.slice::<u64>(&stream, CHUNK - 8, 1).unwrap();
     assert_eq!(last.address(), imported.address() + CHUNK - 8);
-    let outside = |offset, len| match imported.part::<u64>(&stream, offset, len) {
+    let outside = |offset, len| match imported.slice::<u64>(&stream, offset, len) {
         Err(Error::OutsideOfImport { offset_bytes, part_bytes, bytes: CHUNK }) => (offset_bytes, part_bytes),
         other => panic!("{other:?}"),
     };
@@ -168,11 +168,11 @@ fn a_part_lies_within_the_import_where_elements_can_lie() {
     assert_eq!(outside(CHUNK - 8, 2), (CHUNK - 8, 16));
     assert_eq!(outside(8, CHUNK as usize / 8), (8, CHUNK));
     assert_eq!(outside(u64::MAX - 7, 1), (u64::MAX - 7, 8));
-    let refusal = |offset, len| imported.part::<u64>(&stream, offset, len).unwrap_err();
+    let refusal = |offset, len| imported.slice::<u64>(&stream, offset, len).unwrap_err();
     assert!(matches!(refusal(4, 1), Error::Misaligned { offset_bytes: 4, alignment_bytes: 8 }));
     assert!(matches!(refusal(0, 0), Error::NothingAsked));
     assert!(matches!(refusal(0, usize::MAX), Error::TooManyElements { elements: usize::MAX, element_bytes: 8 }));
-    imported.part::<u8>(&stream, 3, 1).unwrap();
+    imported.slice::<u8>(&stream, 3, 1).unwrap();
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn a_stream_of_another_device_is_refused() {
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { freehold::Device::new(opened.api, opened.device) }.unwrap();
     let foreign = other.new_stream().unwrap();
-    assert!(matches!(imported.part::<u8>(&foreign, 0, 1), Err(Error::OtherDevice { what: "a stream" })));
-    let part = imported.part::<u8>(&stream, 0, 1).unwrap();
+    assert!(matches!(imported.slice::<u8>(&foreign, 0, 1), Err(Error::OtherDevice { what: "a stream" })));
+    let part = imported.slice::<u8>(&stream, 0, 1).unwrap();
     assert!(matches!(part.gather(&foreign), Err(Error::OtherDevice { what: "a stream" })));
     assert!(matches!(foreign.download(&part), Err(Error::OtherDevice { what: "a block" })));
 }
@@ -221,7 +221,7 @@ fn memory_returns_when_the_descriptor_and_the_last_part_are_gone() {
     let free_bytes = own.device.free_bytes().unwrap();
     let descriptor = shared::memory(CHUNK);
     let imported = import(&own, &descriptor, Permission::ReadWrite);
-    let (copy, part) = (imported.clone(), imported.part::<u32>(&stream, 0, N).unwrap());
+    let (copy, part) = (imported.clone(), imported.slice::<u32>(&stream, 0, N).unwrap());
     assert_eq!(own.device.free_bytes().unwrap(), free_bytes - CHUNK);
     drop((descriptor, imported, copy));
     own.device.tidy().unwrap();
@@ -233,23 +233,23 @@ fn memory_returns_when_the_descriptor_and_the_last_part_are_gone() {
 }
 
 #[test]
-fn a_departure_is_over_when_the_work_with_the_last_part_has_passed() {
+fn an_unmap_is_complete_when_the_work_with_the_last_part_has_passed() {
     let own = own();
     let [stream] = own.streams();
     let imported = import(&own, &shared::memory(CHUNK), Permission::ReadWrite);
-    let departure = imported.departure();
-    let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
+    let status = imported.unmap_status();
+    let mut part = imported.slice::<u32>(&stream, 0, N).unwrap();
     let gate = own.gate();
     own.hold(&stream, &gate);
     stream.fill_bytes(&mut part, 1).unwrap();
     drop(imported);
-    assert!(!departure.is_over().unwrap(), "a part is left");
+    assert!(!status.is_complete().unwrap(), "a part is left");
     drop(part);
-    assert!(!departure.is_over().unwrap(), "work is pending");
+    assert!(!status.is_complete().unwrap(), "work is pending");
     gate.open();
     stream.synchronize().unwrap();
-    assert!(departure.is_over().unwrap());
-    assert!(departure.is_over().unwrap(), "for ever");
+    assert!(status.is_complete().unwrap());
+    assert!(status.is_complete().unwrap(), "for ever");
     assert!(own.device.drop_errors().is_empty());
 }
 
@@ -278,7 +278,7 @@ fn an_address_inside_has_an_owner_who_closes_it() {
 fn uses_of_a_part_in_several_streams_are_ordered() {
     let own = own();
     let [a, b] = own.streams();
-    let mut part = zeros(&own, &a).part::<u32>(&a, 0, N).unwrap();
+    let mut part = zeros(&own, &a).slice::<u32>(&a, 0, N).unwrap();
     let mut copy = b.zeros::<u32>(N).unwrap();
     own.device.synchronize().unwrap();
     let gate = own.gate();
@@ -297,18 +297,18 @@ fn a_part_comes_behind_the_work_of_dropped_ones_at_its_place_alone() {
     let own = own();
     let [a, b] = own.streams();
     let imported = zeros(&own, &a);
-    let mut dropped = imported.part::<u32>(&a, 4096, N).unwrap();
+    let mut dropped = imported.slice::<u32>(&a, 4096, N).unwrap();
     let [mut here, mut beside] = [(); 2].map(|()| b.zeros::<u32>(N).unwrap());
     own.device.synchronize().unwrap();
     let gate = own.gate();
     own.hold(&a, &gate);
     add(&own, &a, &mut dropped, 9).unwrap();
     drop(dropped);
-    let other = imported.part::<u32>(&b, 4096 + 4 * N as u64, N).unwrap();
+    let other = imported.slice::<u32>(&b, 4096 + 4 * N as u64, N).unwrap();
     assert!(!other.pending());
     b.copy(&other, &mut beside).unwrap();
     b.synchronize().unwrap();
-    let same = imported.part::<u32>(&b, 4096 + 4, N).unwrap();
+    let same = imported.slice::<u32>(&b, 4096 + 4, N).unwrap();
     assert!(same.pending());
     b.copy(&same, &mut here).unwrap();
     let copied = b.event().unwrap();
@@ -327,8 +327,8 @@ fn an_import_that_is_dropped_stays_until_the_work_of_all_streams_with_it_has_pas
     let [a, b] = own.streams();
     let descriptor = shared::memory(CHUNK);
     let imported = import(&own, &descriptor, Permission::ReadWrite);
-    let mut part = imported.part::<u32>(&a, 0, N).unwrap();
-    let read = imported.part::<u32>(&b, 4 * N as u64, N).unwrap();
+    let mut part = imported.slice::<u32>(&a, 0, N).unwrap();
+    let read = imported.slice::<u32>(&b, 4 * N as u64, N).unwrap();
     let mut block = b.zeros::<u32>(N).unwrap();
     a.fill_bytes(&mut part, 0).unwrap();
     own.device.synchronize().unwrap();
@@ -352,7 +352,7 @@ fn an_import_that_is_dropped_stays_until_the_work_of_all_streams_with_it_has_pas
     a.synchronize().unwrap();
     assert_eq!(is_there(), None);
     let imported = import(&own, &descriptor, Permission::Read);
-    assert_eq!(a.download(&imported.part::<u32>(&a, 0, N).unwrap()).unwrap(), [4; N]);
+    assert_eq!(a.download(&imported.slice::<u32>(&a, 0, N).unwrap()).unwrap(), [4; N]);
     assert!(own.device.drop_errors().is_empty());
 }
 
@@ -360,7 +360,7 @@ fn an_import_that_is_dropped_stays_until_the_work_of_all_streams_with_it_has_pas
 fn a_stream_gathers_all_uses_of_a_part_and_the_host_knows_when_they_are_over() {
     let own = own();
     let [a, b, c] = own.streams();
-    let mut part = zeros(&own, &a).part::<u32>(&a, 0, N).unwrap();
+    let mut part = zeros(&own, &a).slice::<u32>(&a, 0, N).unwrap();
     let mut block = b.zeros::<u32>(N).unwrap();
     own.device.synchronize().unwrap();
     assert!(!part.pending());

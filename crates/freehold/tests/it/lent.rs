@@ -346,16 +346,16 @@ fn imported_memory_stays_mapped_until_its_lending_has_ended() {
     let [stream] = own.streams();
     let descriptor = shared::memory(CHUNK);
     let import = own.device.import(descriptor.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
-    let mut part = import.part::<u32>(&stream, 4096, N).unwrap();
-    let (lent, departure) = (stream.lend_mut(&mut part).unwrap(), import.departure());
+    let mut part = import.slice::<u32>(&stream, 4096, N).unwrap();
+    let (lent, status) = (stream.lend_mut(&mut part).unwrap(), import.unmap_status());
     drop((part, import));
     own.device.synchronize().unwrap();
-    assert!(!departure.is_over().unwrap());
+    assert!(!status.is_complete().unwrap());
     transfer(&own, &lent, &[8; N]);
     lent.done();
-    assert!(departure.is_over().unwrap());
+    assert!(status.is_complete().unwrap());
     let import = own.device.import(descriptor.as_fd(), CHUNK, Permission::Read).unwrap();
-    let mut part = import.part::<u32>(&stream, 4096, N).unwrap();
+    let mut part = import.slice::<u32>(&stream, 4096, N).unwrap();
     assert!(matches!(stream.lend_mut(&mut part), Err(Error::ReadOnly { .. })));
     assert_eq!(stream.download(&part).unwrap(), [8; N]);
 }

@@ -186,7 +186,7 @@ impl Scene {
     fn others(&self) {
         let (device, memory, words) = (&self.own.device, shared::memory(CHUNK), shared::words(8));
         let imported = self.call("import", || device.import(memory.as_fd(), CHUNK, Permission::ReadWrite));
-        let mut part = self.call("part", || imported.part::<u32>(&self.idle, 0, N));
+        let mut part = self.call("part", || imported.slice::<u32>(&self.idle, 0, N));
         let kernel = &self.own.kernels.add;
         self.call("launch with a part", || self.busy.launch(kernel, grid(), (&mut part, 1_u32, N as u32)));
         self.call("launch with a part in use", || self.idle.launch(kernel, grid(), (&mut part, 1_u32, N as u32)));

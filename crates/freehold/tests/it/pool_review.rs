@@ -115,7 +115,7 @@ fn a_vector_has_memory_of_a_chunk_that_is_longer_than_its_room() {
     drop(stream.alloc::<u8>(64 << 20).unwrap());
     own.device.synchronize().unwrap();
     allow_no_more(&own);
-    let mut vector = DeviceVec::<u8>::with_room(&stream, 4 << 20).unwrap();
+    let mut vector = DeviceVec::<u8>::with_max_len(&stream, 4 << 20).unwrap();
     vector.reserve(&stream, 4 << 20).unwrap();
     assert_eq!(vector.capacity(), 4 << 20);
 }

@@ -100,7 +100,7 @@ fn a_block_that_is_exported_is_a_part_of_what_is_imported_at_its_offset() {
     stream.synchronize().unwrap();
     let exported = block.export().unwrap();
     let import = own.device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::ReadWrite).unwrap();
-    let mut part = import.part::<u8>(&stream, exported.offset_bytes, exported.bytes as usize).unwrap();
+    let mut part = import.slice::<u8>(&stream, exported.offset_bytes, exported.bytes as usize).unwrap();
     assert_eq!(stream.download(&part).unwrap(), [7; 1000]);
     stream.fill_bytes(&mut part, 8).unwrap();
     stream.synchronize().unwrap();

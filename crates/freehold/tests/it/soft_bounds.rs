@@ -439,7 +439,7 @@ fn writing_a_part_of_an_import_that_is_given_to_be_read_is_reported() {
         let (module, stream) = (module(&own), own.device.new_stream().unwrap());
         let memory = shared::memory(shared::CHUNK);
         let imported = own.device.import(memory.as_fd(), shared::CHUNK, Permission::ReadWrite).unwrap();
-        let mut part = imported.part::<u32>(&stream, 4096, 4).unwrap();
+        let mut part = imported.slice::<u32>(&stream, 4096, 4).unwrap();
         run(&stream, &module, "bump", 1, (&mut part,)).unwrap();
         let said = told(run(&stream, &module, "bump", 1, (&part,)));
         assert!(said.ends_with("that the launch may only read"), "{said}");

@@ -79,7 +79,7 @@ fn a_vector_is_seen_to_grow_to_shrink_and_to_go() {
     let (device, file) = (device(), file("vector"));
     let recording = device.record(Some(&file)).unwrap();
     let stream = device.new_stream().unwrap();
-    let mut vector = DeviceVec::<u8>::with_room(&stream, 64 << 20).unwrap();
+    let mut vector = DeviceVec::<u8>::with_max_len(&stream, 64 << 20).unwrap();
     vector.resize(&stream, 3 << 20, 1).unwrap();
     vector.resize(&stream, 9 << 20, 1).unwrap();
     vector.truncate(1);
@@ -140,5 +140,5 @@ fn one_recording_at_a_time() {
 fn a_file_that_cannot_be_made_is_named() {
     let path = PathBuf::from("/nonexistent/trace.json");
     let error = device().record(Some(&path)).unwrap_err();
-    assert_eq!(error.to_string(), "/nonexistent/trace.json: entity not found");
+    assert_eq!(error.to_string(), "/nonexistent/trace.json: no such file or folder");
 }

@@ -20,7 +20,7 @@ fn reserved_bytes(device: &Device) -> u64 {
 
 /// A vector of so many ones.
 fn ones(stream: &Stream, len: usize) -> DeviceVec<u32> {
-    let mut vec = DeviceVec::with_room(stream, 64 * PAGE).unwrap();
+    let mut vec = DeviceVec::with_max_len(stream, 64 * PAGE).unwrap();
     vec.extend_from_host(stream, &vec![1; len]).unwrap();
     vec
 }
@@ -46,8 +46,8 @@ fn a_vector_keeps_its_address_and_its_elements_when_it_grows() {
 fn appending_doubles_and_reserving_does_not() {
     let own = Own::new();
     let [stream] = own.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&stream, 7 * PAGE).unwrap();
-    assert_eq!((vec.len(), vec.capacity(), vec.room(), vec.owner()), (0, 0, 7 * PAGE, None));
+    let mut vec = DeviceVec::<u32>::with_max_len(&stream, 7 * PAGE).unwrap();
+    assert_eq!((vec.len(), vec.capacity(), vec.max_len(), vec.owner()), (0, 0, 7 * PAGE, None));
     vec.reserve(&stream, 3 * PAGE - 1).unwrap();
     assert_eq!(vec.capacity(), 3 * PAGE);
     vec.resize(&stream, 3 * PAGE, 0).unwrap();
@@ -277,18 +277,18 @@ fn a_budget_refuses_growth_and_the_vector_stays_as_it_was() {
 fn more_elements_than_addresses_are_refused_with_numbers() {
     let own = Own::new();
     let [stream] = own.streams();
-    let mut vec = DeviceVec::<u64>::with_room(&stream, 5).unwrap();
+    let mut vec = DeviceVec::<u64>::with_max_len(&stream, 5).unwrap();
     vec.extend_from_host(&stream, &[1, 2, 3]).unwrap();
     let refused = vec.extend_from_host(&stream, &[4, 5, 6]).unwrap_err();
-    assert!(matches!(refused, Error::VectorFull { wanted_elements: 6, room_elements: 5 }), "{refused:?}");
+    assert!(matches!(refused, Error::VectorFull { wanted_elements: 6, max_elements: 5 }), "{refused:?}");
     let refused = vec.reserve(&stream, usize::MAX).unwrap_err();
-    assert!(matches!(refused, Error::VectorFull { wanted_elements: usize::MAX, room_elements: 5 }), "{refused:?}");
+    assert!(matches!(refused, Error::VectorFull { wanted_elements: usize::MAX, max_elements: 5 }), "{refused:?}");
     assert_eq!(vec.download(&stream).unwrap(), [1, 2, 3]);
-    let refused = DeviceVec::<u64>::with_room(&stream, 0).unwrap_err();
+    let refused = DeviceVec::<u64>::with_max_len(&stream, 0).unwrap_err();
     assert!(matches!(refused, Error::NothingAsked), "{refused:?}");
     let refused = DeviceVec::<()>::new(&stream).unwrap_err();
     assert!(matches!(refused, Error::NothingAsked), "{refused:?}");
-    let refused = DeviceVec::<u64>::with_room(&stream, usize::MAX).unwrap_err();
+    let refused = DeviceVec::<u64>::with_max_len(&stream, usize::MAX).unwrap_err();
     assert!(matches!(refused, Error::TooManyElements { element_bytes: 8, .. }), "{refused:?}");
 }
 

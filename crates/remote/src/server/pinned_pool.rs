@@ -130,7 +130,7 @@ impl TransferBuffer {
         copy: impl FnOnce(&mut ImportedSlice<u8>) -> Result<(), RemoteError>,
     ) -> Result<(), RemoteError> {
         let slot = self.next;
-        let mut part = self.memory().part::<u8>(stream, (slot * CHUNK_BYTES_MAX) as u64, bytes)?;
+        let mut part = self.memory().slice::<u8>(stream, (slot * CHUNK_BYTES_MAX) as u64, bytes)?;
         copy(&mut part)?;
         match stream.event() {
             Ok(event) => self.in_flight.push_back((slot, bytes, event)),

@@ -23,7 +23,7 @@ pub(super) struct Growths {
 /// Grows a vector `repetitions` times in both ways. Nothing is pending meanwhile.
 pub(super) fn growths(device: &Device, repetitions: usize) -> Result<Growths> {
     let stream = device.new_stream()?;
-    let mut vector = DeviceVec::<u8>::with_room(&stream, ROOM_BYTES)?;
+    let mut vector = DeviceVec::<u8>::with_max_len(&stream, ROOM_BYTES)?;
     vector.reserve(&stream, HALF_BYTES)?;
     vector.resize(&stream, HALF_BYTES, 0)?;
     stream.synchronize()?;

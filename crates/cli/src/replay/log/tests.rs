@@ -65,6 +65,7 @@ fn an_unknown_file_format_error_lists_the_formats() {
         (b"[\n]\n", "a Freehold timeline without allocations: nothing to replay"),
         (b"# empty\n", "a workload without allocations: "),
         (b"Thread,Time,Action,Pointer,Size,Stream\n", "an RMM log without allocations: "),
+        (b"Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x1,-5,0\n", "an RMM log without allocations: "),
         (b"{}", "PyTorch memory snapshot: expected the field device_traces, "),
         (b"\x80\x04N.", "PyTorch memory snapshot: expected the field device_traces, "),
         (&PICKLE[..1000], "PyTorch memory snapshot: the pickle is truncated at byte 1000"),

@@ -33,7 +33,7 @@ fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
     let has = |address| foreign_pools.each_ref().map(|foreign_pool| foreign_pool.has(address));
     assert_eq!(blocks.map(has), [[true, false], [false, true]]);
     let refused = foreign_pools[1].record_use(blocks[0], CUstream::PER_THREAD).unwrap_err();
-    assert!(matches!(refused, Error::WrongRelease(WrongRelease::NeverAllocated { .. })), "{refused}");
+    assert!(matches!(refused, Error::WrongUse(WrongRelease::NeverAllocated { .. })), "{refused}");
     foreign_pools[0].record_use(blocks[0], CUstream::PER_THREAD).unwrap();
     // What was given back is nobody's, and remembered by who had it.
     foreign_pools[0].free(blocks[0], CUstream::NULL).unwrap();

@@ -82,7 +82,7 @@ impl<T: Pod> DeviceVec<T> {
     /// # let stream = device.new_stream()?;
     /// use freehold::{DeviceVec, Error};
     ///
-    /// let mut x = DeviceVec::<u32>::with_room(&stream, 1000)?;
+    /// let mut x = DeviceVec::<u32>::with_max_len(&stream, 1000)?;
     /// x.resize(&stream, 1000, 0)?;
     /// assert!(matches!(x.extend_from_host(&stream, &[1]), Err(Error::VectorFull { .. })));
     /// # Ok::<(), freehold::Error>(())
@@ -91,7 +91,7 @@ impl<T: Pod> DeviceVec<T> {
     /// # Errors
     /// [`Error::NothingAsked`] for zero elements, or if the elements have no bytes.
     #[track_caller]
-    pub fn with_room(stream: &Stream, len_max: usize) -> Result<Self> {
+    pub fn with_max_len(stream: &Stream, len_max: usize) -> Result<Self> {
         Self::begin(stream, len_max, Location::caller())
     }
 
@@ -142,7 +142,7 @@ impl<T: Pod> DeviceVec<T> {
     }
 
     /// Returns the most elements that it can have.
-    pub fn room(&self) -> usize {
+    pub fn max_len(&self) -> usize {
         self.room
     }
 
@@ -336,7 +336,7 @@ impl<T: Pod> DeviceVec<T> {
     fn end_of(&self, more: usize) -> Result<usize> {
         let wanted = self.len.saturating_add(more);
         if wanted > self.room {
-            return Err(Error::VectorFull { wanted_elements: wanted, room_elements: self.room });
+            return Err(Error::VectorFull { wanted_elements: wanted, max_elements: self.room });
         }
         Ok(wanted)
     }

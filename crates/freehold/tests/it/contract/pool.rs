@@ -30,7 +30,7 @@ fn a_budget_is_not_exceeded_and_the_refusal_says_what_was_wanted() {
     rig.device.set_budget(64 << 20);
     let refused = stream.alloc::<u8>(100 << 20).unwrap_err();
     assert!(matches!(refused, Error::OutOfMemory(_)), "{refused}");
-    assert!(refused.to_string().starts_with("100.0 MiB requested"), "{refused}");
+    assert!(refused.to_string().starts_with("out of memory: 100.0 MiB requested"), "{refused}");
     stream.alloc::<u8>(16 << 20).unwrap();
 }
 

@@ -11,7 +11,7 @@ const PAGE: usize = (2 << 20) / 4;
 fn a_vector_keeps_its_elements_when_it_grows_and_its_address_where_it_says_so() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&stream, 8 * PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&stream, 8 * PAGE).unwrap();
     vec.extend_from_host(&stream, &[7; N]).unwrap();
     let address = vec.address();
     let mut wanted = vec![7; N];
@@ -28,7 +28,7 @@ fn a_vector_keeps_its_elements_when_it_grows_and_its_address_where_it_says_so() 
 fn a_vector_that_grows_under_pending_work_keeps_what_that_writes() {
     let rig = Rig::new();
     let [stream, other] = rig.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&stream, 8 * PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&stream, 8 * PAGE).unwrap();
     vec.extend_from_host(&stream, &[1; N]).unwrap();
     stream.synchronize().unwrap();
     let gate = rig.hold(&other);
@@ -44,7 +44,7 @@ fn a_vector_that_grows_under_pending_work_keeps_what_that_writes() {
 fn a_vector_is_cut_short_and_gives_memory_back() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&stream, 8 * PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&stream, 8 * PAGE).unwrap();
     vec.extend_from_host(&stream, &[3; N]).unwrap();
     vec.extend_from_host(&stream, &vec![4; 4 * PAGE]).unwrap();
     vec.truncate(N);
@@ -61,7 +61,7 @@ fn a_vector_is_cut_short_and_gives_memory_back() {
 fn resizing_fills_what_is_new() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&stream, PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&stream, PAGE).unwrap();
     vec.resize(&stream, 3, 1).unwrap();
     vec.resize(&stream, 5, 0).unwrap();
     assert_eq!(vec.download(&stream).unwrap(), [1, 1, 1, 0, 0]);
@@ -71,7 +71,7 @@ fn resizing_fills_what_is_new() {
 fn elements_that_were_unset_are_used_like_any_and_appended_again_behind_their_work() {
     let rig = Rig::new();
     let [busy, idle] = rig.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&idle, PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&idle, PAGE).unwrap();
     vec.extend_unset(&idle, N).unwrap();
     assert_eq!(vec.len(), N);
     let gate = rig.hold(&busy);
@@ -88,7 +88,7 @@ fn elements_that_were_unset_are_used_like_any_and_appended_again_behind_their_wo
 fn elements_that_were_there_before_are_appended_behind_their_work() {
     let rig = Rig::new();
     let [busy, idle] = rig.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&idle, PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&idle, PAGE).unwrap();
     vec.extend_from_host(&idle, &[1; N]).unwrap();
     idle.synchronize().unwrap();
     let gate = rig.hold(&busy);
@@ -105,8 +105,10 @@ fn elements_that_were_there_before_are_appended_behind_their_work() {
 fn a_vector_without_elements_is_used_like_any() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    let (mut vec, mut other) =
-        (DeviceVec::<u32>::with_room(&stream, PAGE).unwrap(), DeviceVec::<u32>::with_room(&stream, PAGE).unwrap());
+    let (mut vec, mut other) = (
+        DeviceVec::<u32>::with_max_len(&stream, PAGE).unwrap(),
+        DeviceVec::<u32>::with_max_len(&stream, PAGE).unwrap(),
+    );
     vec.extend_from_host(&stream, &[1]).unwrap();
     assert_eq!(other.download(&stream).unwrap(), [0_u32; 0]);
     stream.launch(&rig.add, ONE, (&mut other, 1_u32, 0_u32)).unwrap();
@@ -121,7 +123,7 @@ fn a_vector_without_elements_is_used_like_any() {
 fn a_budget_refuses_growth_and_the_vector_stays_as_it_was() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    let mut vec = DeviceVec::<u32>::with_room(&stream, 64 * PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&stream, 64 * PAGE).unwrap();
     vec.extend_from_host(&stream, &[1; N]).unwrap();
     rig.device.set_budget(rig.device.stats().reserved_bytes);
     let (len, capacity) = (vec.len(), vec.capacity());
@@ -138,7 +140,7 @@ fn a_vector_dropped_in_use_goes_behind_its_work_and_nothing_waits() {
     let rig = Rig::new();
     let [busy, home] = rig.streams();
     let mut copy = home.alloc::<u32>(N).unwrap();
-    let mut vec = DeviceVec::<u32>::with_room(&home, 4 * PAGE).unwrap();
+    let mut vec = DeviceVec::<u32>::with_max_len(&home, 4 * PAGE).unwrap();
     vec.extend_from_host(&home, &vec![1; 3 * PAGE]).unwrap();
     home.synchronize().unwrap();
     let gate = rig.hold(&busy);

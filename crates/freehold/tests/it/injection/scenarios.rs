@@ -334,13 +334,13 @@ pub(crate) fn imports(device: &Device) -> Result<()> {
     let read = device.import(descriptor.as_fd(), CHUNK, Permission::Read)?;
     for round in 1..3_u32 {
         let written = device.import(descriptor.as_fd(), CHUNK, Permission::ReadWrite)?;
-        let mut part = written.part::<u32>(&stream, 4096, 64)?;
+        let mut part = written.slice::<u32>(&stream, 4096, 64)?;
         stream.fill_bytes(&mut part, 0)?;
         other.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
         other.launch(&more, Grid::line(1, 64), (&mut part, round, 64_u32))?;
         part.gather(&stream)?;
         drop((part, written));
-        let seen = read.part::<u32>(&stream, 4096, 64)?;
+        let seen = read.slice::<u32>(&stream, 4096, 64)?;
         assert_eq!(stream.download(&seen)?, [round; 64]);
     }
     match device.import(descriptor.as_fd(), 2 * CHUNK, Permission::Read) {

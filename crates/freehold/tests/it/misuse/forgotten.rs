@@ -152,7 +152,7 @@ fn a_forgotten_import_stays_mapped_and_a_forgotten_adoption_entered() {
     let [stream] = own.streams();
     let memory = shared::memory(CHUNK);
     let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
-    let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
+    let mut part = imported.slice::<u32>(&stream, 0, N).unwrap();
     stream.fill(&mut part, 7).unwrap();
     let at = imported.address();
     forget(part);

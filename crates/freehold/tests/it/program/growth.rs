@@ -76,7 +76,7 @@ impl Program {
     }
 
     fn add_vector(&mut self) -> Result<(), Wrong> {
-        let vec = DeviceVec::with_room(&self.streams[below(&mut self.random, STREAMS)], LEN_MAX)?;
+        let vec = DeviceVec::with_max_len(&self.streams[below(&mut self.random, STREAMS)], LEN_MAX)?;
         self.vectors.push(Known { vec, values: Vec::new() });
         let (last, stream) = (self.vectors.len() - 1, below(&mut self.random, STREAMS));
         self.extend(last, stream)
