@@ -9,7 +9,7 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `random`: [`Random`], a small generator. Tests that need shrinking use proptest.
+//! - `random`: [`Random`], numbers that follow from a seed. Tests that need shrinking use proptest.
 //! - `effort`: [`Effort`], [`at_effort`], [`seed`], [`seeds`], [`HANG_TIMEOUT`], and [`report_covered`], whose counts `soak`
 //!   adds up.
 //! - [`child`]: a test binary that starts itself again for one test, in a process that the test may ruin.
@@ -22,7 +22,7 @@
 //!
 //! - A random test prints its seed in the form `FREEHOLD_SEED=N`, which a shell takes and `cargo xtask` finds.
 //! - Seeds are fixed below `soak` effort and fresh at `soak`.
-//! - This crate depends on no other crate, and only tests depend on it.
+//! - This crate depends on no other crate of Freehold, and only tests depend on it.
 
 #[cfg(test)]
 mod api;

@@ -49,7 +49,7 @@ fn expect(remote: &Remote, block: &RemoteBlock, bytes: &[u8]) {
 }
 
 pub(crate) fn through_a_bad_proxy(harness: &Harness) {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let (proxy, calm) = (Proxy::new(harness.port(), random.next()), harness.remote());
     let remote = harness.remote_at(&format!("https://localhost:{}", proxy.port));
     let module = remote.put_module("test/kernels", TEXT).unwrap();
@@ -120,7 +120,7 @@ const CLIENT_BYTES: u64 = 16 << 20;
 const SESSIONS_MAX: u64 = 110;
 
 pub(crate) fn killed_clients(harness: &Harness) {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let witness = harness.remote();
     let data = bytes(&mut random, 3_000_000);
     let held = filled(&witness, &data);
