@@ -1,6 +1,8 @@
 //! `freehold bench remote`: uploads to a gRPC server and downloads from it, over loopback, next to plain TCP and plain
 //! gRPC of the same bytes in the same run; and single calls. Starts its own broker and server.
 
+mod grpc_baseline;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -8,10 +10,10 @@ use std::time::Instant;
 
 use anstyle::Style;
 use freehold::Grid;
-use freehold_remote::baseline::GrpcBaseline;
 use freehold_remote::{Remote, Token};
 use serde::Serialize;
 
+use self::grpc_baseline::GrpcBaseline;
 use super::report::{color_verdict, column_widths, format_ns, format_row};
 use super::{BenchError, Result};
 use crate::broker::ephemeral::EphemeralBroker;

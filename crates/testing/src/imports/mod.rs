@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
     ("testing", &["random", "effort", "child", "misuse"]),
-    ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server", "baseline"]),
+    ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server"]),
     ("ptx", &["error", "fault", "memory", "arith", "syntax", "ir", "bounds", "lower", "image", "exec"]),
     (
         "mpi",

@@ -26,7 +26,7 @@ const DOWNLOAD: &str = "/baseline/download";
 
 /// A server in threads of this process, and a connection to it.
 #[derive(Debug)]
-pub struct GrpcBaseline {
+pub(super) struct GrpcBaseline {
     runtime: Runtime,
     channel: Channel,
     bytes: Bytes,
@@ -34,10 +34,7 @@ pub struct GrpcBaseline {
 
 impl GrpcBaseline {
     /// Starts a server for these bytes.
-    ///
-    /// # Errors
-    /// No port is free, or the server does not answer.
-    pub fn start(bytes: Vec<u8>) -> io::Result<Self> {
+    pub(super) fn start(bytes: Vec<u8>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let (listener, bytes) = (TcpListener::bind("127.0.0.1:0")?, Bytes::from(bytes));
         listener.set_nonblocking(true)?;
@@ -53,10 +50,7 @@ impl GrpcBaseline {
     }
 
     /// Uploads all bytes.
-    ///
-    /// # Errors
-    /// Those of the connection.
-    pub fn upload(&self) -> io::Result<()> {
+    pub(super) fn upload(&self) -> io::Result<()> {
         let chunks = chunks(self.bytes.clone(), self.bytes.len());
         self.runtime.block_on(async {
             let mut grpc = self.connection().await?;
@@ -68,10 +62,7 @@ impl GrpcBaseline {
     }
 
     /// Downloads all bytes.
-    ///
-    /// # Errors
-    /// Those of the connection.
-    pub fn download(&self, to: &mut [u8]) -> io::Result<()> {
+    pub(super) fn download(&self, to: &mut [u8]) -> io::Result<()> {
         self.runtime.block_on(async {
             let mut grpc = self.connection().await?;
             let (path, codec) = (PathAndQuery::from_static(DOWNLOAD), ProstCodec::<u64, Bytes>::default());
