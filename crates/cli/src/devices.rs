@@ -1,12 +1,12 @@
 //! `freehold devices`: lists the devices of this machine, and why a kind is missing.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use freehold::open::list::{self, Listed, Missing};
 use serde::Serialize;
 
-use crate::broker::size;
+use crate::output::size;
+use crate::output::text::print;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -34,13 +34,12 @@ enum DeviceStatus<'a> {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (listed, missing) = list::devices();
     let text = if arguments.json { json(&listed, &missing) } else { table(&listed, &missing) };
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
             eprintln!("error: failed to print the devices: {error}");
-            ExitCode::from(1)
+            ExitCode::FAILURE
         }
-        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -2,18 +2,21 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `allocators` (what benchmarks and replays measure), `charts` (SVG), `help` (completions and manual pages).
+//! - `output`: text, sizes, tables, charts, progress. `help`: completions and manual pages.
 //! - `broker`: `serve` and the commands that talk to a broker, here or over gRPC (`remote`). `remote_server` keeps the gRPC
-//!   server running. `ephemeral` is a broker that a benchmark or the demo starts for itself.
+//!   server running.
 //! - `devices`, `run` (becomes a CUDA program on the software driver), `mpi` (starts `freehold-mpi`).
+//! - `allocators` (what benchmarks and replays measure), `ephemeral` (a broker that a benchmark or the demo starts for itself).
 //! - `lab`: questions to a driver, compared with a recorded H200.
 //! - `bench`: Freehold measured beside the driver, in one run. `replay`: a recorded allocation log on several allocators.
 //! - `demo`: the solver of `examples/mesh`, with pictures.
 //!
+//! No module imports one of a line below its own, so the commands that serve work without lab, benchmarks, replay and demo.
+//!
 //! # The lab
 //!
 //! An experiment is one function over a driver's table, with an id, a question and a short literal answer
-//! (`lab/experiment/`). The binary starts itself again for each, so that none can affect another. `reference/h200.json` has
+//! (`lab/experiments/`). The binary starts itself again for each, so that none can affect another. `reference/h200.json` has
 //! the answers of a GPU.
 //!
 //! - Pending work never depends on time: a stream or a kernel waits for a word, which the experiment writes (`lab/latch.rs`).
@@ -31,17 +34,18 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod allocators;
 mod bench;
 mod broker;
-mod charts;
 mod demo;
 mod devices;
+mod ephemeral;
 mod help;
 mod lab;
 mod mpi;
+mod output;
 mod replay;
 mod run;
 
@@ -188,7 +192,7 @@ impl Command {
 fn main() -> ExitCode {
     let Arguments { remote_options, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return help::report_parse_error(&error),
+        Err(error) => return help::report_parse_error(&error, Arguments::command()),
     };
     let is_meant = if command.is_local_only() { remote_options.is_set() } else { remote_options.is_on_command_line() };
     if is_meant && !command.supports_remote() {
@@ -206,7 +210,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments, &remote_options),
         Command::DemoWorker(arguments) => demo::worker(&arguments),
-        Command::Mpi(arguments) => mpi::run(&arguments),
+        Command::Mpi(arguments) => mpi::run(&arguments, Arguments::command()),
         Command::Serve(arguments) => broker::serve::run(&arguments, &remote_options),
         Command::Stop(arguments) => broker::stop::run(&arguments),
         Command::Put(arguments) => broker::transfer::put(&arguments, &remote_options),
@@ -219,9 +223,9 @@ fn main() -> ExitCode {
         Command::Module(command) => broker::modules::run(&command, &remote_options),
         Command::Call(arguments) => broker::call::run(&arguments, &remote_options),
         Command::Top(arguments) => broker::top::run(&arguments),
-        Command::Completions(arguments) => help::complete(&arguments),
-        Command::Man(arguments) => help::write_man_pages(&arguments),
-        Command::Help(arguments) => help::help(&arguments.words),
+        Command::Completions(arguments) => help::complete(&arguments, Arguments::command()),
+        Command::Man(arguments) => help::write_man_pages(&arguments, Arguments::command()),
+        Command::Help(arguments) => help::help(&arguments.words, Arguments::command()),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::role(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),

@@ -8,7 +8,7 @@ use freehold_driver::cuda::{CUcontext, CUdeviceptr, context, memory};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::Result;
+use super::error::Result;
 use super::rig::{Rig, VALUES};
 use super::stats::timed;
 

@@ -3,11 +3,12 @@
 use freehold_driver::cuda::device;
 
 use super::call_costs::Comparison;
+use super::error::Result;
 use super::progress::Progress;
 use super::report::{Report, Row, Target};
 use super::rig::{self, Rig};
 use super::stats::Percentiles;
-use super::{Result, call_costs, under_load};
+use super::{call_costs, under_load};
 
 /// How many times to measure.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
     Api, CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, driver, module, primary,
 };
 
-use super::{BenchError, Result};
+use super::error::{BenchError, Result};
 
 const KERNELS: &str = concat!(include_str!("../../../freehold/examples/kernels.ptx"), "\0");
 

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use freehold::Grid;
 use freehold_broker::{Access, Argument, Caller, Executed, Launch, Name, NamedLease};
+use freehold_remote::{Remote, RemoteArgument};
 
-use super::remote::{self, RemoteOptions};
-use super::{Failure, SocketOption, names, size};
+use super::remote::RemoteOptions;
+use super::{Failure, SocketOption, names};
+use crate::output::size;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -135,7 +137,7 @@ fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fai
         u32::try_from(arguments.shared).map_err(|_| Failure::Wrong("--shared: expected at most 227KiB".to_owned()))?;
     let grid = Grid { blocks: arguments.grid, threads: arguments.block, shared_bytes };
     let took = match remote_options.connect()? {
-        Some(remote) => remote::call(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
+        Some(remote) => call_remote(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
         None => call_local(arguments, &module, grid)?,
     };
     if arguments.json {
@@ -177,6 +179,28 @@ fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Durati
         caller.commit(named)?;
     }
     Ok(took)
+}
+
+/// Runs a kernel on published memory, and waits for it. Returns how long it took.
+fn call_remote(
+    remote: &Remote,
+    module: &str,
+    kernel: &str,
+    grid: Grid,
+    wishes: &[CallArgument],
+) -> Result<Duration, Failure> {
+    let module = remote.module(module)?;
+    module.expect_kernel(kernel)?;
+    let given = wishes.iter().map(|wish| match wish {
+        CallArgument::Value(value) => RemoteArgument::Value(value),
+        CallArgument::Named { name, access, offset_bytes } => {
+            RemoteArgument::Named(name.as_str(), *access, *offset_bytes)
+        }
+    });
+    let given: Vec<_> = given.collect();
+    let began = Instant::now();
+    remote.launch(&module, kernel, grid, &given)?.wait()?;
+    Ok(began.elapsed())
 }
 
 /// Leases each name once: for writing, if any argument writes it.

@@ -7,7 +7,8 @@ use freehold_remote::{Code, Remote, RemoteModule};
 
 use super::remote::RemoteOptions;
 use super::transfer::FileAndName;
-use super::{Failure, SocketOption, names, size};
+use super::{Failure, SocketOption, names};
+use crate::output::size;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

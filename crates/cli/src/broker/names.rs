@@ -4,11 +4,13 @@ use std::process::ExitCode;
 
 use freehold_broker::wire::{MemoryKind, QuotaChange, Reply, Request};
 use freehold_broker::{Host, Link, LinkError, Name, socket_path};
+use freehold_remote::Remote;
 use serde::Serializer;
 
-use super::remote::{self, RemoteOptions};
-use super::{Failure, SocketOption, size};
-use crate::replay::report::count;
+use super::remote::RemoteOptions;
+use super::{Failure, SocketOption};
+use crate::output::size;
+use crate::output::text::count;
 
 #[derive(clap::Args)]
 pub(crate) struct ListArguments {
@@ -127,13 +129,30 @@ pub(crate) fn list_local(link: &mut Link) -> Result<Vec<NameEntry>, LinkError> {
     }
 }
 
+fn list_remote(remote: &Remote) -> Result<Vec<NameEntry>, Failure> {
+    let listed = remote.names()?.into_iter().map(|one| NameEntry {
+        name: one.name,
+        bytes: one.bytes,
+        memory: if one.host { MemoryKind::Host } else { MemoryKind::Device },
+        user: one.user,
+        // User ids are meaningful only on their own machine.
+        user_name: None,
+        process: Some(one.process).filter(|&process| process != 0),
+        readers: one.readers,
+        writers: one.writers,
+        age_s: one.age_s,
+        version: one.version,
+    });
+    Ok(listed.collect())
+}
+
 pub(crate) fn list(arguments: &ListArguments, remote_options: &RemoteOptions) -> ExitCode {
     super::exit_code(try_list(arguments, remote_options))
 }
 
 fn try_list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let listed = match remote_options.connect()? {
-        Some(remote) => remote::list(&remote)?,
+        Some(remote) => list_remote(&remote)?,
         None => list_local(&mut arguments.at.connect()?)?,
     };
     if arguments.json {

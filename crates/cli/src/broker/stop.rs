@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use freehold_broker::StopReport;
 
-use super::{Failure, SocketOption, size};
+use super::{Failure, SocketOption};
+use crate::output::size;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -4,7 +4,8 @@ use freehold::open::{self, Kind, OpenError, Opened};
 use freehold_driver::cuda::{device, driver};
 use freehold_driver::opencl::discovery::InstalledDevice;
 
-use super::experiment::{self, ExperimentInfo, QUESTIONS};
+use super::experiment::{ExperimentInfo, QUESTIONS};
+use super::experiments;
 use super::id::{Id, OPENCL};
 use super::opencl;
 use super::reference::Reference;
@@ -66,7 +67,7 @@ impl Target {
             why: opened.why.clone(),
             selector: opened.selector(),
             parallelism: at_once,
-            experiments: experiment::all().into_iter().map(|experiment| experiment.info()).collect(),
+            experiments: experiments::all().into_iter().map(|experiment| experiment.info()).collect(),
             record: Reference { device, driver: release, cuda: Some(cuda), opencl: None, answers: Default::default() },
             built_in: Some(Reference::built_in()),
         }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use freehold::open;
 use freehold_driver::cuda::device;
 
+use super::super::error::Result;
 use super::super::progress::Progress;
+use super::super::rig;
 use super::super::stats::percentiles;
-use super::super::{Result, rig};
 use super::growth::growths;
 use super::passes::{Passes, Script};
 use super::report::{Calls, Report, Row, Target, Unit};

@@ -12,9 +12,9 @@ use freehold_driver::cuda::{CUdeviceptr, CUstream};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::super::Result;
 use super::rig::Rig;
 use crate::allocators::{Allocator, Failure};
+use crate::bench::error::Result;
 
 /// The largest block; all sizes are equally likely.
 const BYTES_MAX: u64 = 64 << 10;

@@ -274,6 +274,8 @@ impl Trace {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn text(workload: &Workload) -> String {
@@ -290,7 +292,17 @@ mod tests {
     #[test]
     fn every_block_is_allocated_once_and_freed_once() {
         for workload in all() {
-            assert_eq!(Workload::parse(&text(&workload)), Ok(workload));
+            let (mut ids, mut live) = (BTreeSet::new(), BTreeSet::new());
+            for op in workload.ops {
+                match op {
+                    Op::Allocate { id, bytes, .. } => {
+                        assert!(bytes > 0 && ids.insert(id) && live.insert(id), "{op}");
+                    }
+                    Op::Free { id, .. } => assert!(live.remove(&id), "{op}"),
+                    Op::Use { id, .. } => assert!(live.contains(&id), "{op}"),
+                }
+            }
+            assert!(live.is_empty() && ids.len() > 1000, "{}", workload.name);
         }
     }
 
