@@ -82,6 +82,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("libcuda", &["exports"]),
+    ("mesh", &["error", "words", "plan", "strip", "notes", "worker", "parent", "anywhere"]),
     (
         "xtask",
         &[
