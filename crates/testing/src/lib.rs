@@ -1,4 +1,4 @@
-//! What the tests of all crates share: effort, seeds, reports, child processes, and programs that must not compile.
+//! What the tests of all crates share: effort, seeds, reports, processes, and programs that must not compile.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! - `effort`: [`Effort`], [`at_effort`], [`seed`], [`seeds`], [`HANG_TIMEOUT`], and [`report_covered`], whose counts `soak`
 //!   adds up.
 //! - [`child`]: a test binary that starts itself again for one test, in a process that the test may ruin.
+//! - [`process`]: a folder and a machine for the processes of one test, and how to find, await and kill them.
 //! - [`misuse`]: programs that must not compile, with the error that each must get.
 //! - `source`: which bytes of a Rust file are code, for the two below.
 //! - `imports`: the test that the modules of a crate import each other only downward, layer by layer.
@@ -31,6 +32,7 @@ mod effort;
 #[cfg(test)]
 mod imports;
 pub mod misuse;
+pub mod process;
 mod random;
 #[cfg(test)]
 mod source;

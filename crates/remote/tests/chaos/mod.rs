@@ -129,7 +129,7 @@ pub(crate) fn killed_clients(harness: &Harness) {
         until_is("sessions of dead clients have ended", true, || witness.stats().unwrap().sessions < SESSIONS_MAX);
         let direction = if random.below(2) == 0 { "up" } else { "down" };
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg("client").arg(harness.url()).arg(harness.folder.join("ca.pem")).arg(direction);
+        command.arg("client").arg(harness.url()).arg(harness.sandbox.folder.join("ca.pem")).arg(direction);
         let mut client = ServerProcess(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
         // After this many chunks, and then a moment later.
         let mut said = vec![0; random.below(17) as usize];

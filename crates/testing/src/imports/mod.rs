@@ -17,7 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["os", "protocol", "state", "client", "process", "fdstore", "scrubber", "worker", "daemon", "role", "gpu"],
     ),
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
-    ("testing", &["random", "effort", "child", "misuse"]),
+    ("testing", &["random", "effort", "child", "process", "misuse"]),
     ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server"]),
     ("ptx", &["error", "fault", "memory", "arith", "syntax", "ir", "bounds", "lower", "image", "exec"]),
     (
