@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -140,13 +140,7 @@ impl FdStore<'_> {
         is_ready: &mut impl FnMut(),
     ) -> io::Result<BrokerExit> {
         loop {
-            let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-            match poll(&mut ready, None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            }
-            if !ready[1].revents().is_empty() {
+            if wait_for_message_or_signal(broker, signals)? {
                 signals.try_take();
                 return self.stop(broker, signals);
             }
@@ -180,13 +174,7 @@ impl FdStore<'_> {
             Err(error) => return Err(error.into()),
         }
         loop {
-            let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-            match poll(&mut ready, None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            }
-            if !ready[1].revents().is_empty() {
+            if wait_for_message_or_signal(broker, signals)? {
                 return self.kill();
             }
             match fd_channel::receive(broker, RecvFlags::DONTWAIT) {
@@ -214,6 +202,13 @@ impl FdStore<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Waits for a message of the broker, or a signal. Returns whether there is a signal.
+fn wait_for_message_or_signal(broker: &OwnedFd, signals: &Signals) -> io::Result<bool> {
+    let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    retry_on_intr(|| poll(&mut ready, None))?;
+    Ok(!ready[1].revents().is_empty())
 }
 
 #[cfg(test)]
