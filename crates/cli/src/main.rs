@@ -121,13 +121,13 @@ enum Command {
     Get(broker::transfer::GetArguments),
     /// List the names published at the broker
     #[command(after_help = "Example: freehold ls --json")]
-    Ls(broker::names::ListArguments),
+    Ls(broker::ClientOptions),
     /// Remove a name; its memory is freed when the last lease ends
     #[command(after_help = "Example: freehold drop model/weights")]
-    Drop(broker::names::DropArguments),
+    Drop(broker::DropArguments),
     /// Show memory that the broker has allocated, leased and published
     #[command(after_help = "Example: freehold --at https://host:7070 --token-file token totals")]
-    Totals(broker::names::TotalsArguments),
+    Totals(broker::ClientOptions),
     /// Show or change a user's quota at the broker
     #[command(after_help = "Example: freehold quota 4GiB --user 1000")]
     Quota(broker::names::QuotaArguments),

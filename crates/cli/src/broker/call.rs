@@ -10,7 +10,7 @@ use freehold_broker::{Access, Argument, Caller, Executed, Launch, Name, NamedLea
 use freehold_remote::{Remote, RemoteArgument};
 
 use super::remote::RemoteOptions;
-use super::{Failure, SocketOption, names};
+use super::{ClientOptions, Failure, names};
 use crate::output::size;
 
 #[derive(clap::Args)]
@@ -36,10 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LABEL")]
     share: Option<String>,
     #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    options: ClientOptions,
 }
 
 /// A parsed argument.
@@ -140,7 +137,7 @@ fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fai
         Some(remote) => call_remote(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
         None => call_local(arguments, &module, grid)?,
     };
-    if arguments.json {
+    if arguments.options.json {
         let (module, kernel) = (module.as_str(), &arguments.kernel);
         return super::print_line(
             serde_json::json!({ "module": module, "kernel": kernel, "seconds": took.as_secs_f64() }),
@@ -151,7 +148,7 @@ fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fai
 
 /// Returns how long the call took.
 fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duration, Failure> {
-    let caller = Caller::connect_at(&arguments.at.path())?;
+    let caller = Caller::connect_at(&arguments.options.at.path())?;
     let caller = match &arguments.share {
         Some(label) => caller.share_worker(label),
         None => caller,

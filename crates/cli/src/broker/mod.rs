@@ -46,6 +46,25 @@ impl SocketOption {
     }
 }
 
+/// The options of a command that talks to a broker.
+#[derive(clap::Args)]
+pub(crate) struct ClientOptions {
+    #[command(flatten)]
+    at: SocketOption,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A name to remove.
+#[derive(clap::Args)]
+pub(crate) struct DropArguments {
+    /// The name, as `ls` shows it
+    name: String,
+    #[command(flatten)]
+    options: ClientOptions,
+}
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {

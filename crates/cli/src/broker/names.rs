@@ -8,38 +8,9 @@ use freehold_remote::Remote;
 use serde::Serializer;
 
 use super::remote::RemoteOptions;
-use super::{Failure, SocketOption};
+use super::{ClientOptions, DropArguments, Failure};
 use crate::output::size;
 use crate::output::text::count;
-
-#[derive(clap::Args)]
-pub(crate) struct ListArguments {
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object with all names
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct DropArguments {
-    /// The name, as `freehold ls` shows it
-    name: String,
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct TotalsArguments {
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object with all totals
-    #[arg(long)]
-    json: bool,
-}
 
 #[derive(clap::Args)]
 pub(crate) struct QuotaArguments {
@@ -53,10 +24,7 @@ pub(crate) struct QuotaArguments {
     #[arg(long, value_parser = parse_user, value_name = "NUMBER")]
     user: Option<u32>,
     #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object with the user, the quotas and their use
-    #[arg(long)]
-    json: bool,
+    options: ClientOptions,
 }
 
 /// A published name, as the broker lists it.
@@ -146,11 +114,11 @@ fn list_remote(remote: &Remote) -> Result<Vec<NameEntry>, Failure> {
     Ok(listed.collect())
 }
 
-pub(crate) fn list(arguments: &ListArguments, remote_options: &RemoteOptions) -> ExitCode {
+pub(crate) fn list(arguments: &ClientOptions, remote_options: &RemoteOptions) -> ExitCode {
     super::exit_code(try_list(arguments, remote_options))
 }
 
-fn try_list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+fn try_list(arguments: &ClientOptions, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let listed = match remote_options.connect()? {
         Some(remote) => list_remote(&remote)?,
         None => list_local(&mut arguments.at.connect()?)?,
@@ -217,9 +185,9 @@ fn try_drop(arguments: &DropArguments, remote_options: &RemoteOptions) -> Result
     let name = parse_name(&arguments.name)?;
     match remote_options.connect()? {
         Some(remote) => remote.drop_name(name.as_str())?,
-        None => drop(arguments.at.connect()?.call(Request::Drop { name: name.clone() })?),
+        None => drop(arguments.options.at.connect()?.call(Request::Drop { name: name.clone() })?),
     }
-    if arguments.json {
+    if arguments.options.json {
         super::print_line(serde_json::json!({ "dropped": name.as_str() }))?;
     } else {
         super::print_line(format_args!("{name}: dropped"))?;
@@ -227,11 +195,11 @@ fn try_drop(arguments: &DropArguments, remote_options: &RemoteOptions) -> Result
     Ok(())
 }
 
-pub(crate) fn totals(arguments: &TotalsArguments, remote_options: &RemoteOptions) -> ExitCode {
+pub(crate) fn totals(arguments: &ClientOptions, remote_options: &RemoteOptions) -> ExitCode {
     super::exit_code(try_totals(arguments, remote_options))
 }
 
-fn try_totals(arguments: &TotalsArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+fn try_totals(arguments: &ClientOptions, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let sums = match remote_options.connect()? {
         Some(remote) => {
             let sums = remote.stats()?;
@@ -288,13 +256,13 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
         );
         return Err(Failure::Wrong(sentence));
     }
-    let mut link = arguments.at.connect()?;
+    let mut link = arguments.options.at.connect()?;
     if change != QuotaChange::Keep {
         link.call(Request::Quota { user, memory, change })?;
     }
     let [device, host] = [MemoryKind::Device, MemoryKind::Host].map(|memory| query_quota(&mut link, user, memory));
     let ((quota, used), (host_quota, host_used)) = (device?, host?);
-    if arguments.json {
+    if arguments.options.json {
         super::print_line(serde_json::json!({
             "user": user, "quota_bytes": quota, "used_bytes": used,
             "host_quota_bytes": host_quota, "host_used_bytes": host_used,

@@ -9,6 +9,7 @@ use super::experiments;
 use super::id::{Id, OPENCL};
 use super::opencl;
 use super::reference::Reference;
+use crate::output::text::cuda_version;
 
 /// The OpenCL topics; the second number of an id is the index here, from 1.
 pub(crate) const OPENCL_QUESTIONS: [&str; 9] = [
@@ -61,8 +62,7 @@ impl Target {
             Kind::Cuda => (kernel_driver().unwrap_or_else(|| "unknown".to_owned()), 1),
         };
         let device = device::name(&opened.api, opened.device).unwrap_or_else(|error| error.to_string());
-        let cuda = driver::version(&opened.api)
-            .map_or_else(|error| error.to_string(), |version| format!("{}.{}", version / 1000, version % 1000 / 10));
+        let cuda = driver::version(&opened.api).map_or_else(|error| error.to_string(), cuda_version);
         Self {
             why: opened.why.clone(),
             selector: opened.selector(),

@@ -22,6 +22,11 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// Formats the number of a CUDA version: 13000 is 13.0.
+pub(crate) fn cuda_version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
 /// Formats a time with three significant digits.
 pub(crate) fn format_ns(ns: f64) -> String {
     match ns {
@@ -44,6 +49,11 @@ mod tests {
         assert_eq!(format_ns(1260.0), "1.26 µs");
         assert_eq!(format_ns(150_000.0), "150 µs");
         assert_eq!(format_ns(200_040_000.0), "200.0 ms");
+    }
+
+    #[test]
+    fn a_version_has_two_numbers() {
+        assert_eq!([12080, 13000].map(cuda_version), ["12.8", "13.0"]);
     }
 
     #[test]

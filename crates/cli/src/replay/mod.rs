@@ -32,7 +32,7 @@ use crate::bench::pool::workload::Op;
 use crate::output::file::{OutputFile, WriteError};
 use crate::output::progress;
 use crate::output::table::TableStyle;
-use crate::output::text::{json, print};
+use crate::output::text::{cuda_version, json, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -111,12 +111,11 @@ fn replay(arguments: &Arguments) -> Result<()> {
 }
 
 fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<AllocatorResult>) -> Result<Report> {
-    let version = driver::version(&opened.api)?;
     Ok(Report {
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         kind: log.kind,
         device: device::name(&opened.api, opened.device)?,
-        driver: format!("{}.{}", version / 1000, version % 1000 / 10),
+        driver: cuda_version(driver::version(&opened.api)?),
         why: opened.why.clone(),
         sums: log.summary(),
         passes,
