@@ -2,12 +2,14 @@
 //! the parser.
 
 use libfuzzer_sys::fuzzer_mutate;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// Mutates the first `size` bytes of `data`, which has room for `max_size`, and returns the new size.
 pub fn change(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
-    let mut random = Random(u64::from(seed) << 1 | 1);
+    let mut random = SplitMix64::seed_from_u64(seed.into());
     let changed = match std::str::from_utf8(&data[..size]) {
-        Ok(text) if random.below(4) != 0 => match random.below(4) {
+        Ok(text) if below(&mut random, 4) != 0 => match below(&mut random, 4) {
             0 => move_line(text, &mut random),
             _ => replace_word(text, &mut random),
         },
@@ -23,21 +25,21 @@ pub fn change(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
 }
 
 /// Moves, copies or removes a line.
-fn move_line(text: &str, random: &mut Random) -> Option<String> {
+fn move_line(text: &str, random: &mut SplitMix64) -> Option<String> {
     let mut lines: Vec<&str> = text.lines().collect();
-    let from = random.below(lines.len());
+    let from = below(random, lines.len());
     let line = *lines.get(from)?;
-    if random.below(2) == 0 {
+    if below(random, 2) == 0 {
         lines.remove(from);
     }
-    if random.below(4) != 0 {
-        lines.insert(random.below(lines.len() + 1), line);
+    if below(random, 4) != 0 {
+        lines.insert(below(random, lines.len() + 1), line);
     }
     Some(lines.join("\n"))
 }
 
 /// Replaces a word by another of the text, or by one that is often a corner case.
-fn replace_word(text: &str, random: &mut Random) -> Option<String> {
+fn replace_word(text: &str, random: &mut SplitMix64) -> Option<String> {
     const CORNERS: &[&str] = &[
         "0",
         "1",
@@ -164,10 +166,10 @@ fn replace_word(text: &str, random: &mut Random) -> Option<String> {
         "exit",
     ];
     let words = words(text);
-    let (start, end) = *words.get(random.below(words.len()))?;
-    let other = match random.below(3) {
-        0 => CORNERS[random.below(CORNERS.len())],
-        _ => words.get(random.below(words.len())).map(|(start, end)| &text[*start..*end])?,
+    let (start, end) = *words.get(below(random, words.len()))?;
+    let other = match below(random, 3) {
+        0 => CORNERS[below(random, CORNERS.len())],
+        _ => words.get(below(random, words.len())).map(|(start, end)| &text[*start..*end])?,
     };
     Some(format!("{}{other}{}", &text[..start], &text[end..]))
 }
@@ -190,13 +192,7 @@ fn words(text: &str) -> Vec<(usize, usize)> {
     words
 }
 
-/// A random number generator with a seed.
-struct Random(u64);
-
-impl Random {
-    /// Returns a number below `bound`; zero if `bound` is zero.
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) as usize % bound.max(1)
-    }
+/// Returns a number below `bound`; zero if `bound` is zero.
+fn below(random: &mut SplitMix64, bound: usize) -> usize {
+    random.next_u64() as usize % bound.max(1)
 }

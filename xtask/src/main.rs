@@ -2,8 +2,9 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `command`, `apt`, `pip`, `programs`: commands, packages that the tests need, and what cargo builds.
+//! - `command`, `apt`, `pip`: commands, and packages that the tests need.
 //! - `runner`: runs cases in parallel, each in a process of its own, and prints the command that repeats a failure.
+//! - `programs`: what cargo builds, and the tests in it.
 //! - A file for each step: `headers`, `kernels`, `library`, `fuzz`, `grpc`, `mpi`, `opencl`, `cudarc`, `pycuda`, `warm_path`,
 //!   `dependencies`, `publish`, `bundle`.
 //! - `steps`: what `check` and `test` do. `soak`: random tests and fuzz targets until the time is up.

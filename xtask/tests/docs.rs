@@ -77,6 +77,12 @@ fn wrong(page: &Path, link: &str) -> Option<&'static str> {
 }
 
 #[test]
+fn the_architecture_is_read_in_a_few_minutes() {
+    let words = text(&root().join("ARCHITECTURE.md")).split_whitespace().count();
+    assert!(words <= 1500, "ARCHITECTURE.md has {words} words: move detail to the headers of the crates");
+}
+
+#[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let pages = pages();
     assert!(pages.len() > 20, "too few pages were found: {pages:?}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -158,13 +158,7 @@ impl FdStore<'_> {
         (is_ready, may_stop): (&mut impl FnMut(), &mut impl FnMut() -> bool),
     ) -> io::Result<BrokerExit> {
         loop {
-            let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-            match poll(&mut ready, None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            }
-            if !ready[1].revents().is_empty() {
+            if wait_for_message_or_signal(broker, signals)? {
                 let is_interrupt = signals.try_take() == Some(libc::SIGINT);
                 if is_interrupt && !may_stop() {
                     continue;
@@ -201,13 +195,7 @@ impl FdStore<'_> {
             Err(error) => return Err(error.into()),
         }
         loop {
-            let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-            match poll(&mut ready, None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            }
-            if !ready[1].revents().is_empty() {
+            if wait_for_message_or_signal(broker, signals)? {
                 return self.kill();
             }
             match fd_channel::receive(broker, RecvFlags::DONTWAIT) {
@@ -235,6 +223,13 @@ impl FdStore<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Waits for a message of the broker, or a signal. Returns whether there is a signal.
+fn wait_for_message_or_signal(broker: &OwnedFd, signals: &Signals) -> io::Result<bool> {
+    let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    retry_on_intr(|| poll(&mut ready, None))?;
+    Ok(!ready[1].revents().is_empty())
 }
 
 #[cfg(test)]

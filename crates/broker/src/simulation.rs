@@ -276,7 +276,7 @@ mod tests {
         report_covered(seeds.end() - seeds.start() + 1, what);
         for seed in seeds {
             let shown = PrintSeedOnPanic(seed);
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let bytes: Vec<u8> = (0..256).flat_map(|_| random.next().to_le_bytes()).collect();
             simulation(&bytes);
             drop(shown);

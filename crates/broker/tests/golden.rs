@@ -196,7 +196,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
 /// Random bytes: no panic, and an answer for each.
 #[test]
 fn random_messages_are_each_read_or_refused() {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let mut random = || random.next();
     let messages = at_effort(100_000, 1_000_000, 20_000_000);
     let mut read = 0;

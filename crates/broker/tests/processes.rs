@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use freehold_broker::{Config, fdstore, run_role};
-use libtest_mimic::{Arguments, Trial};
+use freehold_testing::process::{self, exit_code, number, test, this_program};
 
 use harness::Harness;
 
@@ -30,19 +30,18 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let first = words.first().and_then(|word| word.to_str()).unwrap_or("");
     let rest = words.get(1..).unwrap_or(&[]);
-    let program = std::env::current_exe().expect("a program has a path");
     match first {
         "part" => {
             let (part, config) =
-                Config::from_args(program, vec!["part".into()], rest).expect("the arguments of a role");
-            outcome(run_role(part, config))
+                Config::from_args(this_program(), vec!["part".into()], rest).expect("the arguments of a role");
+            exit_code(run_role(part, config))
         }
         "serve" => {
             let mut config = harness::config(rest[0].clone().into());
             config.limits.group = optional_number(&rest[1]);
             config.device_uuid = optional_number(&rest[2]).unwrap_or(0);
             config.limits.launch_ms_max = optional_number(&rest[3]);
-            outcome(fdstore::run(&config, None, || println!("ready"), || true))
+            exit_code(fdstore::run(&config, None, || println!("ready"), || true))
         }
         "stranger" => shortages::stranger(rest[0].as_ref(), number(&rest[1]) as u32, rest[2].to_str().expect("a task")),
         "tenant" => random_tenants::tenant(rest),
@@ -56,24 +55,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn number(word: &OsString) -> u64 {
-    word.to_str().and_then(|word| word.parse().ok()).expect("a number")
-}
-
 /// A number, or a dash for none.
 fn optional_number<T: std::str::FromStr>(word: &OsString) -> Option<T> {
     let word = word.to_str().filter(|&word| word != "-")?;
     Some(word.parse().unwrap_or_else(|_| panic!("expected a number, got {word}")))
-}
-
-fn outcome(outcome: std::io::Result<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 type Test = (&'static str, fn(&Harness));
@@ -266,18 +251,7 @@ const TESTS: &[Test] = &[
 
 /// Each test has a harness of its own, so that any number of them run at the same time.
 fn run() -> ExitCode {
-    let trial = |&(name, test): &Test| {
-        Trial::test(name, move || {
-            test(&Harness::new());
-            Ok(())
-        })
-    };
-    let attacks = attacks::names().map(|(name, attack)| {
-        Trial::test(name, move || {
-            attacks::is_refused(attack);
-            Ok(())
-        })
-    });
-    let trials = TESTS.iter().map(trial).chain(attacks).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let tests = TESTS.iter().map(|&(name, body)| test(name, move || body(&Harness::new())));
+    let attacks = attacks::names().map(|(name, attack)| test(name, move || attacks::is_refused(attack)));
+    process::run_tests(tests.chain(attacks))
 }

@@ -1,13 +1,13 @@
 //! `freehold devices`: lists the devices of this machine, and why a kind is missing.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use freehold::open::list::{self, Listed, Missing};
 use freehold::open::{self, OpenError};
 use serde::Serialize;
 
-use crate::broker::size;
+use crate::output::size;
+use crate::output::text::print;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -38,12 +38,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let chosen = default_selector();
     let default = chosen.as_deref().unwrap_or_default();
     let text = if arguments.json { json(&listed, &missing, default) } else { table(&listed, &missing, default) };
-    let mut out = io::stdout().lock();
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
+    if let Err(error) = print(text) {
         eprintln!("error: failed to print the devices: {error}");
-        return ExitCode::from(1);
+        return ExitCode::FAILURE;
     }
     match chosen {
         Ok(_) => ExitCode::SUCCESS,

@@ -1,12 +1,15 @@
 //! Shell completions, man pages and the help of one command, all generated from the declared commands.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap_complete::Shell;
+
+use crate::output::text;
 
 #[derive(clap::Args)]
 pub(crate) struct CompletionArguments {
@@ -28,20 +31,20 @@ pub(crate) struct HelpArguments {
     pub(crate) words: Vec<String>,
 }
 
-pub(crate) fn complete(arguments: &CompletionArguments) -> ExitCode {
+pub(crate) fn complete(arguments: &CompletionArguments, mut all: Command) -> ExitCode {
     let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut crate::command(), "freehold", &mut text);
+    clap_complete::generate(arguments.shell, &mut all, "freehold", &mut text);
     print(&text)
 }
 
 /// Exits with status 2 if the pages cannot be written.
-pub(crate) fn write_man_pages(arguments: &ManArguments) -> ExitCode {
+pub(crate) fn write_man_pages(arguments: &ManArguments, all: Command) -> ExitCode {
     let folder = arguments.folder.as_path();
-    match try_write_man_pages(folder) {
-        Ok(()) => print(
-            format!("wrote the man pages; show the first one with man -l {}\n", folder.join("freehold.1").display())
-                .as_bytes(),
-        ),
+    match try_write_man_pages(folder, all) {
+        Ok(()) => print(format!(
+            "wrote the man pages; show the first one with man -l {}\n",
+            folder.join("freehold.1").display()
+        )),
         Err(error) => {
             eprintln!("error: {}: {error}: expected a writable folder", folder.display());
             ExitCode::from(2)
@@ -49,14 +52,13 @@ pub(crate) fn write_man_pages(arguments: &ManArguments) -> ExitCode {
     }
 }
 
-fn try_write_man_pages(folder: &Path) -> io::Result<()> {
+fn try_write_man_pages(folder: &Path, all: Command) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(crate::command(), folder)
+    clap_mangen::generate_to(all, folder)
 }
 
 /// Prints what `--help` prints after the same words. Exits with status 2 for an unknown command.
-pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
-    let mut all = crate::command();
+pub(crate) fn help(words: &[impl AsRef<str>], mut all: Command) -> ExitCode {
     all.build();
     let mut found = &mut all;
     let said: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
@@ -67,15 +69,15 @@ pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
         };
         found = within;
     }
-    print(found.render_long_help().to_string().as_bytes())
+    print(found.render_long_help().to_string())
 }
 
 /// Prints clap's parse error as one sentence, or the requested help or version.
-pub(crate) fn report_parse_error(error: &clap::Error) -> ExitCode {
+pub(crate) fn report_parse_error(error: &clap::Error, all: Command) -> ExitCode {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if !matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
         let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
-        eprintln!("error: {}", sentence(error, words));
+        eprintln!("error: {}", sentence(error, words, all));
         return ExitCode::from(2);
     }
     let status = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
@@ -111,8 +113,8 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Joins clap's error and tips into one line, and adds where to find help.
-fn sentence(error: &clap::Error, words: impl Iterator<Item = String>) -> String {
-    let (mut command, mut said) = (crate::command(), "freehold".to_owned());
+fn sentence(error: &clap::Error, words: impl Iterator<Item = String>, mut command: Command) -> String {
+    let mut said = "freehold".to_owned();
     for word in words {
         if let Some(within) = command.find_subcommand(&word) {
             said = format!("{said} {word}");
@@ -165,9 +167,8 @@ fn as_one_line(told: &str) -> String {
     parts.join("; ").replace("; tip: ", "; ")
 }
 
-fn print(text: &[u8]) -> ExitCode {
-    let mut out = io::stdout().lock();
-    exit_code(out.write_all(text).and_then(|()| out.flush()), ExitCode::SUCCESS)
+fn print(text: impl AsRef<[u8]>) -> ExitCode {
+    exit_code(text::print(text), ExitCode::SUCCESS)
 }
 
 /// Returns the status, or a failure if the output could not be printed.
@@ -184,6 +185,8 @@ fn exit_code(printed: io::Result<()>, status: ExitCode) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     /// Returns every visible command that has no subcommands, with its words.
@@ -217,7 +220,7 @@ mod tests {
         let Err(error) = crate::command().try_get_matches_from(&words) else {
             panic!("the command line is valid");
         };
-        sentence(&error, words.into_iter().skip(1))
+        sentence(&error, words.into_iter().skip(1), crate::command())
     }
 
     #[test]

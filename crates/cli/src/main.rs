@@ -2,18 +2,21 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `allocators` (what benchmarks and replays measure), `charts` (SVG), `help` (completions and manual pages).
+//! - `output`: text, sizes, tables, charts, progress. `help`: completions and manual pages.
 //! - `broker`: `serve` and the commands that talk to a broker, here or over gRPC (`remote`). `remote_server` keeps the gRPC
-//!   server running. `ephemeral` is a broker that a benchmark or the demo starts for itself.
+//!   server running.
 //! - `devices`, `run` (becomes a CUDA program on the software driver), `mpi` (starts `freehold-mpi`).
+//! - `allocators` (what benchmarks and replays measure), `ephemeral` (a broker that a benchmark or the demo starts for itself).
 //! - `lab`: questions to a driver, compared with a recorded H200.
 //! - `bench`: Freehold measured beside the driver, in one run. `replay`: a recorded allocation log on several allocators.
 //! - `demo`: the solver of `examples/mesh`, with pictures.
 //!
+//! No module imports one of a line below its own, so the commands that serve work without lab, benchmarks, replay and demo.
+//!
 //! # The lab
 //!
 //! An experiment is one function over a driver's table, with an id, a question and a short literal answer
-//! (`lab/experiment/`). The binary starts itself again for each, so that none can affect another. `reference/h200.json` has
+//! (`lab/experiments/`). The binary starts itself again for each, so that none can affect another. `reference/h200.json` has
 //! the answers of a GPU.
 //!
 //! - Pending work never depends on time: a stream or a kernel waits for a word, which the experiment writes (`lab/latch.rs`).
@@ -36,12 +39,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod allocators;
 mod bench;
 mod broker;
-mod charts;
 mod demo;
 mod devices;
+mod ephemeral;
 mod help;
 mod lab;
 mod mpi;
+mod output;
 mod replay;
 mod run;
 
@@ -117,13 +121,13 @@ enum Command {
     Get(broker::transfer::GetArguments),
     /// List the names published at the broker
     #[command(after_help = "Example: freehold ls --json")]
-    Ls(broker::names::ListArguments),
+    Ls(broker::ClientOptions),
     /// Remove a name; its memory is freed when the last lease ends
     #[command(after_help = "Example: freehold drop model/weights")]
-    Drop(broker::names::DropArguments),
+    Drop(broker::DropArguments),
     /// Show memory that the broker has allocated, leased and published
     #[command(after_help = "Example: freehold --at https://host:7070 --token-file token totals")]
-    Totals(broker::names::TotalsArguments),
+    Totals(broker::ClientOptions),
     /// Show or change a user's quota at the broker
     #[command(after_help = "Example: freehold quota 4GiB --user 1000")]
     Quota(broker::names::QuotaArguments),
@@ -214,7 +218,7 @@ fn main() -> ExitCode {
     let parsed = command().try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
     let Arguments { remote_options, command } = match parsed {
         Ok(arguments) => arguments,
-        Err(error) => return help::report_parse_error(&error),
+        Err(error) => return help::report_parse_error(&error, crate::command()),
     };
     let is_meant = if command.is_local_only() { remote_options.is_set() } else { remote_options.is_on_command_line() };
     if is_meant && !command.supports_remote() {
@@ -232,7 +236,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments, &remote_options),
         Command::DemoWorker(arguments) => demo::worker(&arguments),
-        Command::Mpi(arguments) => mpi::run(&arguments),
+        Command::Mpi(arguments) => mpi::run(&arguments, crate::command()),
         Command::Serve(arguments) => broker::serve::run(&arguments, &remote_options),
         Command::Stop(arguments) => broker::stop::run(&arguments),
         Command::Put(arguments) => broker::transfer::put(&arguments, &remote_options),
@@ -245,9 +249,9 @@ fn main() -> ExitCode {
         Command::Module(command) => broker::modules::run(&command, &remote_options),
         Command::Call(arguments) => broker::call::run(&arguments, &remote_options),
         Command::Top(arguments) => broker::top::run(&arguments),
-        Command::Completions(arguments) => help::complete(&arguments),
-        Command::Man(arguments) => help::write_man_pages(&arguments),
-        Command::Help(arguments) => help::help(&arguments.words),
+        Command::Completions(arguments) => help::complete(&arguments, crate::command()),
+        Command::Man(arguments) => help::write_man_pages(&arguments, crate::command()),
+        Command::Help(arguments) => help::help(&arguments.words, crate::command()),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::role(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),

@@ -31,10 +31,10 @@ enum MpiError {
     Program { program: PathBuf, source: io::Error },
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments, all: clap::Command) -> ExitCode {
     // freehold-mpi has its own help; without the program, this help says how to build it.
     if program().is_none() && arguments.words.iter().any(|word| word == "--help" || word == "-h") {
-        return help::help(&["mpi"]);
+        return help::help(&["mpi"], all);
     }
     exec(&arguments.words)
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Ledger, StreamId};
+use freehold_testing::Random;
 
 const BASE: u64 = 0x7f00_0000_0000;
 
@@ -20,27 +21,15 @@ fn main() {
     divan::main();
 }
 
-/// Numbers that follow from a seed.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
-
 struct Full {
     ledger: Ledger,
     blocks: Vec<(Entry, BlockId)>,
-    numbers: Numbers,
+    numbers: Random,
 }
 
 impl Full {
     fn new(count: usize, tag: Option<Arc<str>>) -> Self {
-        let mut numbers = Numbers(1);
+        let mut numbers = Random::new(1);
         let mut base = BASE;
         let mut entries = Vec::new();
         for _ in 0..count {

@@ -52,11 +52,13 @@
 //!
 //! A folder each. A file imports only its own folder and those above it in this list; `crates/testing/src/imports` checks that.
 //!
-//! - `base`: the fork guard, tags, PTX signatures. Imports nothing else of the crate.
+//! - `base`: the fork guard, tags, PTX signatures, and the points at which tests stop a thread. Imports nothing else of the
+//!   crate.
 //! - [`ledger`]: who owns which address outside the pool. No driver, no clock, no `unsafe`.
 //! - `error`: [`Error`], with faults, shortages, and why no device could be opened.
-//! - `ordering`: sequence numbers and fences of streams and of transfers, and the uses of a block.
-//! - `pool`: memory that is reused. It knows streams, and its device through one trait.
+//! - `ordering`: sequence numbers and fences of streams and of transfers, and the uses of a block. `Streams` is all streams of
+//!   a device.
+//! - `pool`: memory that is reused. It knows streams, and its device through one trait, `PoolDevice`.
 //! - `trace`: the log of a recording, and its file.
 //! - `device`: what all handles of a device share; contexts, untyped blocks, and what is deferred.
 //! - `api`: the public types. On top of it [`foreign`], the pool by device number, stream handle and address, for C, and

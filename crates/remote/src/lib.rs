@@ -15,7 +15,6 @@
 //! - `server`: `limits`, `completed_set`, `named_table`, `pinned_pool` (chunks between network and device), `launches` (modules
 //!   and worker calls), `idempotency`, `block`, `upload`, `session` (a tenant and its blocks), `download`, `listener` (accepts,
 //!   until the token is shown), `service` (what each call does), `framing` (limits before a request is decoded).
-//! - [`baseline`]: plain gRPC, which `freehold bench remote` compares with.
 //!
 //! An upload is divided among the client's connections and sent in chunks with checksums. The server copies each chunk into
 //! pinned memory and on to the device, while HTTP/2 flow control slows the client down. The reply comes when the device has
@@ -35,7 +34,6 @@
 
 #![warn(missing_docs)]
 
-pub mod baseline;
 mod client;
 mod convert;
 mod error;

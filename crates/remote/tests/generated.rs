@@ -1,4 +1,4 @@
-//! Checks that `src/generated` matches the files in `proto`. It is checked in, so that a build needs no protobuf
+//! Checks that `src/generated` matches `proto/freehold.proto`. It is checked in, so that a build needs no protobuf
 //! compiler.
 //!
 //! `FREEHOLD_WRITE_PROTO=1 cargo test -p freehold-remote --test generated` regenerates it.
@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FILES: [&str; 3] = ["freehold.bin", "freehold.plain.rs", "freehold.v1.rs"];
+const FILES: [&str; 2] = ["freehold.bin", "freehold.v1.rs"];
 
 /// Compiles `proto` into a folder: Rust code, and the descriptors for the reflection service.
 fn generate(folder: &Path) {
@@ -17,9 +17,9 @@ fn generate(folder: &Path) {
     let descriptors =
         compiler.include_source_info(true).open_file("freehold.proto").unwrap().encode_file_descriptor_set();
     fs::write(folder.join("freehold.bin"), descriptors).unwrap();
-    let files = protox::compile(["freehold.proto", "plain.proto"], [&proto]).unwrap();
+    let files = protox::compile(["freehold.proto"], [&proto]).unwrap();
     // `Bytes` fields are passed on without a copy.
-    let settings = tonic_prost_build::configure().bytes(".freehold.v1.Chunk.data").bytes(".freehold.plain.Piece.data");
+    let settings = tonic_prost_build::configure().bytes(".freehold.v1.Chunk.data");
     settings.out_dir(folder).compile_fds(files).unwrap();
 }
 

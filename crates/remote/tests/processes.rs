@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use freehold_broker::{Config, fdstore, run_role};
-use libtest_mimic::{Arguments, Trial};
+use freehold_testing::process::{self, exit_code, test, this_program};
 
 use harness::Harness;
 
@@ -27,27 +27,16 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let first = words.first().and_then(|word| word.to_str()).unwrap_or("");
     let rest = words.get(1..).unwrap_or(&[]);
-    let program = std::env::current_exe().expect("a program has a path");
     match first {
         "part" => {
             let (part, config) =
-                Config::from_args(program, vec!["part".into()], rest).expect("the arguments of a role");
-            outcome(run_role(part, config))
+                Config::from_args(this_program(), vec!["part".into()], rest).expect("the arguments of a role");
+            exit_code(run_role(part, config))
         }
-        "serve" => outcome(fdstore::run(&harness::config(rest), None, || println!("ready"), || true)),
-        "gate" => outcome(harness::run_server(rest)),
+        "serve" => exit_code(fdstore::run(&harness::config(rest), None, || println!("ready"), || true)),
+        "gate" => exit_code(harness::run_server(rest)),
         "client" => chaos::client(rest),
         _ => run(),
-    }
-}
-
-fn outcome(outcome: std::io::Result<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
     }
 }
 
@@ -109,11 +98,5 @@ const TESTS: &[Test] = &[
 
 /// Each test has a harness of its own, so that any number of them run at the same time.
 fn run() -> ExitCode {
-    let trial = |&(name, test): &Test| {
-        Trial::test(name, move || {
-            test(&Harness::new());
-            Ok(())
-        })
-    };
-    libtest_mimic::run(&Arguments::from_args(), TESTS.iter().map(trial).collect()).exit_code()
+    process::run_tests(TESTS.iter().map(|&(name, body)| test(name, move || body(&Harness::new()))))
 }

@@ -87,7 +87,7 @@ pub fn env_seed() -> Option<u64> {
 /// Returns a number derived from the clock, small enough to count seeds from it and to read aloud.
 fn random_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    Random(now).next() >> 24
+    Random::new(now).next() >> 24
 }
 
 /// Reports what a test has covered: `cargo xtask soak` adds up the counts of the same words.

@@ -1,4 +1,4 @@
-//! What the tests of all crates share: effort, seeds, reports, child processes, and programs that must not compile.
+//! What the tests of all crates share: effort, seeds, reports, processes, and programs that must not compile.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -9,11 +9,11 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `random`: [`Random`], a small generator. Tests that need shrinking use proptest.
+//! - `random`: [`Random`], numbers that follow from a seed. Tests that need shrinking use proptest.
 //! - `effort`: [`Effort`], [`at_effort`], [`seed`], [`seeds`], [`HANG_TIMEOUT`], and [`report_covered`], whose counts `soak`
 //!   adds up.
 //! - [`child`]: a test binary that starts itself again for one test, in a process that the test may ruin.
-//! - `process`: [`wait_stopped`], after `SIGSTOP`.
+//! - [`process`]: a folder and a machine for the processes of one test, and how to find, await, stop and kill them.
 //! - [`misuse`]: programs that must not compile, with the error that each must get.
 //! - `source`: which bytes of a Rust file are code, for the two below.
 //! - `imports`: the test that the modules of a crate import each other only downward, layer by layer.
@@ -23,7 +23,7 @@
 //!
 //! - A random test prints its seed in the form `FREEHOLD_SEED=N`, which a shell takes and `cargo xtask` finds.
 //! - Seeds are fixed below `soak` effort and fresh at `soak`.
-//! - This crate depends on no other crate, and only tests depend on it.
+//! - This crate depends on no other crate of Freehold, and only tests depend on it.
 
 #[cfg(test)]
 mod api;
@@ -32,12 +32,11 @@ mod effort;
 #[cfg(test)]
 mod imports;
 pub mod misuse;
-mod process;
+pub mod process;
 mod random;
 #[cfg(test)]
 mod source;
 
 pub use child::command_for_test;
 pub use effort::{Effort, HANG_TIMEOUT, at_effort, env_seed, print_seed, report_covered, seed, seeds};
-pub use process::wait_stopped;
 pub use random::Random;

@@ -1,18 +1,22 @@
-//! A small random number generator, for tests that need no shrinking.
+//! Random numbers for tests that need no shrinking.
 
-/// SplitMix64, with its state.
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// Numbers that follow from a seed: the same on every machine.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct Random(SplitMix64);
 
 impl Random {
+    /// Starts the numbers of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     /// Returns the next number.
     #[expect(clippy::should_implement_trait, reason = "it never ends, and is not an iterator")]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     /// Returns a number less than `end`.

@@ -9,6 +9,7 @@
 //!
 //! # Modules, from bottom to top
 //!
+//! - `error`, `words`: why there is no field, and the words in shared memory that show the progress.
 //! - [`plan`]: what is computed, from four numbers. Pure.
 //! - [`strip`]: rows of tiles on a device: kernels, refined cells, one epoch. It knows no processes and no neighbours.
 //! - [`notes`]: what a worker reports, one line of JSON each.
@@ -27,87 +28,20 @@
 //! - No call of a worker waits for the device before its last epoch is submitted: the host polls words in shared memory.
 
 pub mod anywhere;
+mod error;
 pub mod notes;
 pub mod parent;
 pub mod plan;
 pub mod strip;
+mod words;
 pub mod worker;
 
-use std::fmt;
-use std::io;
-use std::os::fd::OwnedFd;
-
-use freehold_broker::GpuError;
 use sha2::{Digest, Sha256};
 use zerocopy::IntoBytes;
 
-/// Why the field was not computed.
-#[derive(thiserror::Error)]
-pub enum Error {
-    #[error(transparent)]
-    Device(#[from] freehold::Error),
-    #[error(transparent)]
-    Broker(#[from] freehold_broker::Error),
-    #[error(transparent)]
-    Gpu(#[from] GpuError),
-    #[error("{what}: {source}")]
-    System { what: &'static str, source: io::Error },
-    #[error("worker {worker} exited early ({status}): its messages above say why")]
-    Ended { worker: u32, status: std::process::ExitStatus },
-}
-
-/// Same as `Display`, so that `unwrap` and a `main` that returns the error print the message.
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Error {
-    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::System { what, source }
-    }
-}
-
-pub type Result<T> = std::result::Result<T, Error>;
+pub use error::{Error, Result};
 
 /// The SHA-256 of a field, in hexadecimal: equal for equal bits.
 pub fn digest(field: &[f32]) -> String {
     Sha256::digest(field.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Indexes of the semaphores that show the progress, in memory that all processes of a run share.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
-    pub(crate) workers: u32,
-}
-
-impl Words {
-    /// Epochs that a worker has finished.
-    pub(crate) fn done(self, worker: u32) -> usize {
-        worker as usize
-    }
-
-    /// Flag passes of a worker whose result can be read: which of its tiles are steep.
-    pub(crate) fn looked(self, worker: u32) -> usize {
-        (self.workers + worker) as usize
-    }
-
-    /// 1 when the victim has been killed: until then no worker finishes.
-    pub(crate) fn struck(self) -> usize {
-        2 * self.workers as usize
-    }
-
-    pub(crate) fn count(self) -> usize {
-        2 * self.workers as usize + 1
-    }
-
-    /// Creates the memory, sealed against shrinking.
-    pub(crate) fn make(self) -> io::Result<OwnedFd> {
-        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-        let descriptor = memfd_create("mesh", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&descriptor, self.count() as u64 * 8)?;
-        fcntl_add_seals(&descriptor, SealFlags::SHRINK)?;
-        Ok(descriptor)
-    }
 }

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use freehold::{Device, Stream};
 use freehold_broker::{Access, Broker, Policy};
 
+use crate::error::{Error, Result};
 use crate::notes::{Event, Note, now_ns};
 use crate::plan::Plan;
 use crate::strip::Strip;
+use crate::words::Words;
 use crate::worker::Task;
-use crate::{Error, Result, Words};
 
 /// How often the parent polls the progress of the workers.
 const LOOK: Duration = Duration::from_millis(1);

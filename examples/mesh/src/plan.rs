@@ -4,6 +4,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -155,8 +157,9 @@ fn triangle(at: i32, top: i32) -> i32 {
 
 /// The `which`-th random number of a seed.
 fn random(seed: u64, which: u64) -> u64 {
-    let mut bits = seed.wrapping_add((which + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
+    let mut numbers = SplitMix64::seed_from_u64(seed);
+    for _ in 0..which {
+        numbers.next_u64();
+    }
+    numbers.next_u64()
 }

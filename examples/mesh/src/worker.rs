@@ -11,10 +11,11 @@ use freehold::{Device, open, timeline::Recording};
 use freehold_broker::{Access, Broker};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::notes::{Event, Note, now_ns};
 use crate::plan::{Plan, TILE};
 use crate::strip::Strip;
-use crate::{Error, Result, Words};
+use crate::words::Words;
 
 /// How often the host polls for something that it has to know.
 const LOOK: Duration = Duration::from_micros(200);

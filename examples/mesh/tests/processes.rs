@@ -4,11 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead, BufReader, stdin, stdout};
+use std::io::{stdin, stdout};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command, ExitCode};
 
 use freehold_broker::{BrokerLimits, Config, Gpu, fdstore, run_role};
 use freehold_mesh::notes::Event;
@@ -17,22 +16,21 @@ use freehold_mesh::plan::{Plan, TILE};
 use freehold_mesh::strip::Strip;
 use freehold_mesh::worker::Task;
 use freehold_mesh::{anywhere, digest};
+use freehold_testing::process::{self, MACHINE, Sandbox, this_program};
 use freehold_testing::{at_effort, print_seed, report_covered, seeds};
-use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
-    let program = std::env::current_exe().unwrap();
     match words.first().and_then(|word| word.to_str()).unwrap_or("") {
         "part" => {
-            let (part, config) = Config::from_args(program, vec!["part".into()], &words[1..]).unwrap();
+            let (part, config) = Config::from_args(this_program(), vec!["part".into()], &words[1..]).unwrap();
             run_role(part, config).unwrap();
         }
         "serve" => {
             let (before, socket, device) = (vec!["part".into()], PathBuf::from(&words[1]), Some("soft".to_owned()));
             let (memory_bytes, terms) = (64 << 20, BrokerLimits::default());
             let config = Config {
-                program,
+                program: this_program(),
                 leading_args: before,
                 socket,
                 device,
@@ -64,13 +62,7 @@ const TESTS: &[Test] = &[
 fn run() -> ExitCode {
     // SAFETY: this process has one thread so far.
     unsafe { std::env::set_var(MACHINE, format!("mesh-{}", std::process::id())) };
-    let trial = |&(name, test): &Test| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    libtest_mimic::run(&Arguments::from_args(), TESTS.iter().map(trial).collect()).exit_code()
+    process::run_tests(TESTS.iter().map(|&(name, body)| process::test(name, body)))
 }
 
 fn fields_are_the_same() {
@@ -95,9 +87,7 @@ fn refined_cells_come_and_go() {
 
 /// Runs in a process with a software device of its own, because other tests change how much memory is free.
 fn memory_of_cells_that_go_is_the_drivers_again() {
-    let mut alone = Command::new(std::env::current_exe().unwrap());
-    alone.arg("memory").env(MACHINE, format!("mesh-memory-{}", std::process::id()));
-    assert!(alone.status().unwrap().success());
+    assert!(Sandbox::new("mesh-memory").own_command().arg("memory").status().unwrap().success());
 }
 
 /// What a worker does at its flag passes, with a mesh large enough to have a chunk of 2 MiB too many.
@@ -119,33 +109,27 @@ fn memory() {
     assert_eq!(looked(), (reserved_bytes, free_bytes));
 }
 
-/// Names the software machine: processes of one machine share its memory.
-const MACHINE: &str = "FREEHOLD_SOFT_MACHINE";
-
 struct Scene {
-    folder: PathBuf,
+    sandbox: Sandbox,
     serve: Child,
     device: freehold::Device,
 }
 
 impl Scene {
     fn new() -> Self {
-        static SCENES: AtomicU32 = AtomicU32::new(0);
-        let number = SCENES.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("freehold-mesh-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut serve = Command::new(std::env::current_exe().unwrap());
-        let mut serve = serve.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped()).spawn().unwrap();
-        BufReader::new(serve.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-        Self { folder, serve, device: freehold::open::device(Some("soft")).unwrap() }
+        let sandbox = Sandbox::new("mesh");
+        // Not on the sandbox's machine, but on that of this process, which shares memory with the broker.
+        let (serve, line) = sandbox.start(Command::new(this_program()).arg("serve").arg(sandbox.socket()), 1);
+        assert_eq!(line, "ready");
+        Self { sandbox, serve, device: freehold::open::device(Some("soft")).unwrap() }
     }
 
     fn run(&self, plan: &Plan, kills: bool) -> Outcome {
-        let (socket, name) = (self.folder.join("broker"), format!("run-{}-{}-{kills}", plan.seed, plan.workers));
+        let (socket, name) = (self.sandbox.socket(), format!("run-{}-{}-{kills}", plan.seed, plan.workers));
         let (device, device_name, traces) = (&self.device, Some("soft"), None);
         let run = Run { plan, device, device_name, socket: &socket, name: &name, kills, traces };
         let command = |task: &Task| {
-            let mut command = Command::new(std::env::current_exe().unwrap());
+            let mut command = Command::new(this_program());
             command.arg("worker").arg(task.word());
             command
         };
@@ -169,9 +153,6 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let fdstore = rustix::process::Pid::from_child(&self.serve);
-        rustix::process::kill_process(fdstore, rustix::process::Signal::TERM).unwrap();
-        self.serve.wait().unwrap();
-        std::fs::remove_dir_all(&self.folder).unwrap();
+        assert!(process::terminate(&mut self.serve));
     }
 }

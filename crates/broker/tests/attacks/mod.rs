@@ -96,7 +96,8 @@ pub(crate) fn attacker(words: &[OsString]) -> ExitCode {
     let text = |at: usize| words[at].to_str().expect("an argument is text");
     let number = |at: usize| text(at).parse().expect("a number");
     let victim = Victim { tenant: number(3), lease: number(4), segment: number(5), name: number(6) };
-    let mut attacker = Attacker { socket: PathBuf::from(&words[0]), victim, random: Random(number(2)), refused: 0 };
+    let mut attacker =
+        Attacker { socket: PathBuf::from(&words[0]), victim, random: Random::new(number(2)), refused: 0 };
     let (_, attack) = ATTACKS.iter().find(|(name, _)| *name == text(1)).expect("a known attack");
     attack(&mut attacker);
     println!("{}", attacker.refused);

@@ -54,7 +54,7 @@ fn storm(socket: &Path) -> Outcome {
 }
 
 pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(harness: &Harness) {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let mut link = harness.link();
     for _ in 0..kills() {
         let words = ["device".into(), harness.socket().into(), "call-storm".into(), "0".into()];
@@ -87,7 +87,7 @@ pub(crate) fn killed_workers(harness: &Harness) {
 /// Kills its own worker at random, and compares its memory with the reported outcomes of its calls.
 fn killed(socket: &Path, seed: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for _ in 0..kills() {
         let mut lease = tenant.words(&[1; 200])?;
         let count = 1 + random.below(12) as u32;

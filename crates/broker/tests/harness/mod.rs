@@ -1,19 +1,18 @@
 //! A broker for one test, on a software device of its own.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freehold_broker::wire::{BrokerStats, Reply, Request};
 use freehold_broker::{BrokerLimits, Config, Link};
-use freehold_testing::HANG_TIMEOUT;
+use freehold_testing::process::{self, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) use freehold_testing::Random;
+pub(crate) use freehold_testing::process::{device, kill, processes, until, until_is};
 
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 
@@ -27,11 +26,6 @@ pub(crate) const SHORT_LAUNCH: Duration = Duration::from_secs(2);
 /// Launches of one process that a worker takes before the first is complete.
 pub(crate) const LAUNCHES: u64 = 100;
 
-/// The device of all processes: the software device, unless FREEHOLD_DEVICE names another.
-pub(crate) fn device() -> String {
-    std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
-}
-
 /// Whether it is the software device, whose memory has descriptors of a known name and length.
 pub(crate) fn is_soft() -> bool {
     device() == "soft"
@@ -39,7 +33,7 @@ pub(crate) fn is_soft() -> bool {
 
 pub(crate) fn config(socket: PathBuf) -> Config {
     Config {
-        program: std::env::current_exe().expect("a program has a path"),
+        program: process::this_program(),
         leading_args: vec!["part".into()],
         socket,
         device: Some(device()),
@@ -63,9 +57,7 @@ pub(crate) struct OpenFds {
 }
 
 pub(crate) struct Harness {
-    folder: PathBuf,
-    /// The software machine, which all processes of the harness share.
-    machine: String,
+    sandbox: Sandbox,
     serve: Child,
 }
 
@@ -91,34 +83,20 @@ impl Harness {
     }
 
     fn with(group: Option<u32>, uuid: Option<u128>, launches: Option<Duration>) -> Self {
-        static HARNESSES: AtomicU32 = AtomicU32::new(0);
-        let number = HARNESSES.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("freehold-stage-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for the socket");
-        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
+        let sandbox = Sandbox::new("broker-test");
         let dash = || "-".to_owned();
+        let mut command = sandbox.own_command();
+        command.arg("serve").arg(sandbox.socket());
         command.arg(group.map_or_else(dash, |group| group.to_string()));
         command.arg(uuid.map_or_else(dash, |uuid| uuid.to_string()));
         command.arg(launches.map_or(LAUNCH_MS, |limit| limit.as_millis() as u64).to_string());
-        let machine = format!("stage-{}-{number}", std::process::id());
-        command.env("FREEHOLD_SOFT_MACHINE", &machine);
-        command.stderr(File::create(folder.join("said")).expect("a file for the output of the processes"));
-        let mut serve = command.spawn().expect("this program runs");
-        let mut line = String::new();
-        let output = serve.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("the broker reports that it is ready");
-        assert_eq!(line, "ready\n");
-        Self { folder, machine, serve }
+        let (serve, line) = sandbox.start(&mut command, 1);
+        assert_eq!(line, "ready");
+        Self { sandbox, serve }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join("broker")
-    }
-
-    /// What fdstore, broker and scrubber have printed.
-    pub(crate) fn stderr(&self) -> String {
-        std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
+        self.sandbox.socket()
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -126,9 +104,8 @@ impl Harness {
     }
 
     fn device_command(&self, task: &str, to: u64) -> Command {
-        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.arg("device").arg(self.socket()).arg(task).arg(to.to_string());
-        command.env("FREEHOLD_SOFT_MACHINE", &self.machine).stdout(Stdio::piped());
+        let mut command = self.sandbox.own_command();
+        command.arg("device").arg(self.socket()).arg(task).arg(to.to_string()).stdout(Stdio::piped());
         command
     }
 
@@ -145,17 +122,15 @@ impl Harness {
 
     /// Runs a process of this harness to its end. Returns its output, unless it failed.
     pub(crate) fn process(&self, words: &[OsString]) -> Option<String> {
-        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine).stderr(Stdio::inherit());
-        let output = command.output().expect("this program runs");
+        let output = self.sandbox.own_command().args(words).stderr(Stdio::inherit()).output();
+        let output = output.expect("this program runs");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
     /// Starts a process of this harness, with pipes.
     pub(crate) fn start(&self, words: &[OsString]) -> Child {
-        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs")
+        let mut command = self.sandbox.own_command();
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs")
     }
 
     /// Starts a process that runs a task with a device. Returns it and its tenant id.
@@ -175,7 +150,7 @@ impl Harness {
 
     /// Runs a task as another user. Returns its output.
     pub(crate) fn as_user(&self, user: u32, task: &str) -> String {
-        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        let mut command = Command::new(process::this_program());
         command.arg("stranger").arg(self.socket()).arg(user.to_string()).arg(task);
         let output = command.output().expect("this program runs");
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
@@ -183,14 +158,12 @@ impl Harness {
 
     /// The processes of a role, by their arguments.
     pub(crate) fn processes(&self, part: &str) -> Vec<u32> {
-        processes(&self.socket(), part)
+        self.sandbox.processes(part)
     }
 
     /// Kills the processes of a role, without waiting until they are dead.
     pub(crate) fn kill(&self, part: &str) -> bool {
-        let processes = self.processes(part);
-        processes.iter().for_each(|&process| kill(process));
-        !processes.is_empty()
+        self.sandbox.kill(part)
     }
 
     /// The descriptors of a role.
@@ -239,27 +212,7 @@ impl Drop for Harness {
         until("all processes are gone", || {
             ["serve", "keeper", "broker"].iter().all(|part| !self.kill(part)).then_some(())
         });
-        let said = self.stderr();
-        let _ = std::fs::remove_dir_all(&self.folder);
-        if std::thread::panicking() {
-            eprintln!("{said}");
-        } else {
-            assert!(!said.contains("panicked"), "a process of the broker panicked:\n{said}");
-        }
     }
-}
-
-/// The processes of a role of the broker at a socket, by their arguments.
-pub(crate) fn processes(socket: &Path, part: &str) -> Vec<u32> {
-    let is_ours = |process: &u32| {
-        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
-        words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
-    };
-    let all = std::fs::read_dir("/proc")
-        .expect("/proc can be listed")
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    all.filter(is_ours).collect()
 }
 
 /// Kills the processes of a role of the broker at a socket, without waiting until they are dead.
@@ -267,15 +220,10 @@ pub(crate) fn kill_role(socket: &Path, part: &str) {
     processes(socket, part).into_iter().for_each(kill);
 }
 
-pub(crate) fn kill(process: u32) {
-    // It may be gone already.
-    let _ = kill_process(pid(process), Signal::KILL);
-}
-
 /// Stops a process. Returns when all of its threads are stopped.
 pub(crate) fn stop(process: u32) {
     kill_process(pid(process), Signal::STOP).expect("the signal is permitted");
-    freehold_testing::wait_stopped(process);
+    process::wait_stopped(process);
 }
 
 /// Lets a stopped process go on.
@@ -285,39 +233,6 @@ pub(crate) fn resume(process: u32) {
 
 fn pid(process: u32) -> Pid {
     Pid::from_raw(process.cast_signed()).expect("a process has a number")
-}
-
-/// Polls until there is a value.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < HANG_TIMEOUT, "waited {HANG_TIMEOUT:?} until {what}");
-        pause();
-    }
-}
-
-/// Between two polls: leaves the processor to the processes that are waited for.
-fn pause() {
-    std::thread::park_timeout(Duration::from_micros(200));
-}
-
-/// Polls until the value is the wanted one.
-pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
-    let begun = Instant::now();
-    loop {
-        let seen = look();
-        if seen == wanted {
-            return;
-        }
-        assert!(
-            begun.elapsed() < HANG_TIMEOUT,
-            "waited {HANG_TIMEOUT:?} until {what}: expected {wanted:?}, got {seen:?}"
-        );
-        pause();
-    }
 }
 
 pub(crate) fn stats(link: &mut Link) -> BrokerStats {

@@ -181,7 +181,7 @@ pub(crate) fn a_killed_notifier_holds_nobody_up(harness: &Harness) {
 }
 
 pub(crate) fn processes_are_killed_anywhere(harness: &Harness) {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let mut workers: Vec<Child> = (0..3).map(|_| harness.start_device("host-work").0).collect();
     let kills = at_effort(4, 15, 100);
     for _ in 0..kills {

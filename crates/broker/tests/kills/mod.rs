@@ -133,7 +133,7 @@ fn kill_anywhere(harness: &Harness, random: &mut Random) -> (u8, Instant) {
 }
 
 pub(crate) fn killed_tenants(harness: &Harness) {
-    let mut random = Random(freehold_testing::seed());
+    let mut random = Random::new(freehold_testing::seed());
     let mut link = harness.link();
     let mut witness = Observer::start(harness);
     let before = standing(harness, &mut link, "serve");
@@ -170,7 +170,7 @@ pub(crate) fn killed_tenants(harness: &Harness) {
 /// A process that takes very many leases, prints a line, and waits to be killed.
 pub(crate) fn hoarder(words: &[OsString]) -> ExitCode {
     let seed = words[1].to_str().and_then(|word| word.parse().ok()).expect("a number");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut link = Link::connect(Path::new(&words[0])).expect("a broker serves");
     let leases: Vec<Granted> =
         (0..HOARD_LEASES).map(|_| link.reserve(1 + random.below(8 << 10)).expect("there is memory")).collect();
@@ -183,7 +183,7 @@ pub(crate) fn hoarder(words: &[OsString]) -> ExitCode {
 }
 
 pub(crate) fn killed_hoarders(harness: &Harness) {
-    let mut random = Random(freehold_testing::seed());
+    let mut random = Random::new(freehold_testing::seed());
     let mut link = harness.link();
     let mut witness = Observer::start(harness);
     let before = standing(harness, &mut link, "serve");
@@ -234,7 +234,7 @@ fn kill_and_replace(harness: &Harness, link: &mut Link, part: &str) -> Duration 
 }
 
 pub(crate) fn killed_brokers(harness: &Harness) {
-    let mut random = Random(freehold_testing::seed());
+    let mut random = Random::new(freehold_testing::seed());
     let mut link = harness.link();
     let mut witness = Observer::start(harness);
     let before = standing(harness, &mut link, "serve");

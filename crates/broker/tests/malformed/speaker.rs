@@ -62,7 +62,7 @@ impl Speaker {
         let connections = (0..CONNECTIONS).map(|_| (Raw::connect(&path), 0)).collect();
         let null = File::open("/dev/null").expect("/dev/null opens");
         // Neighbouring seeds differ from the first word on.
-        let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         Self { path, random, connections, null, counts: Counts::default() }
     }
 

@@ -48,7 +48,7 @@ impl RandomTenant {
 pub(crate) fn tenant(words: &[OsString]) -> ExitCode {
     let text = |at: usize| words[at].to_str().expect("an argument is text");
     let number = |at: usize| text(at).parse().expect("a number");
-    let mut player = RandomTenant { random: Random(number(1)), last: text(2).as_bytes()[0], times: number(3) };
+    let mut player = RandomTenant { random: Random::new(number(1)), last: text(2).as_bytes()[0], times: number(3) };
     player.say(b'C');
     let mut link = Link::connect(Path::new(&words[0])).expect("a broker serves");
     player.say(b'W');

@@ -92,7 +92,7 @@ fn after_a_storm_nothing_is_live_and_nothing_stays_reserved() {
     std::thread::scope(|scope| {
         for number in 0..THREADS {
             let (streams, counter, live) = (&streams, &counter, &live);
-            let random = Random(seed.wrapping_mul(THREADS).wrapping_add(number));
+            let random = Random::new(seed.wrapping_mul(THREADS).wrapping_add(number));
             scope.spawn(move || hammer(random, streams, counter, live));
         }
     });

@@ -5,8 +5,10 @@ use std::ops::Range;
 
 use freehold::{Block, Grid};
 use freehold_driver::cuda::{CUcontext, CUdeviceptr, context, memory};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::Result;
+use super::error::Result;
 use super::rig::{Rig, VALUES};
 use super::stats::timed;
 
@@ -69,7 +71,7 @@ pub(super) fn bare_launches(rig: &Rig, batches: usize) -> Result<Comparison> {
 /// Times look-ups of an address's owner among a million pool blocks, alternating between first addresses and inner
 /// ones: first over all blocks, then over a few of them, as in a program that works with those.
 pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
-    let mut random = Random(SEED);
+    let mut random = SplitMix64::seed_from_u64(SEED);
     let field = BlockSet::new(rig, &mut random)?;
     let mut ask = |blocks: Range<u64>| {
         let addresses: Vec<u64> = (0..BATCH).map(|at| field.address(&blocks, at % 2 == 0, &mut random)).collect();
@@ -109,31 +111,19 @@ struct BlockSet {
 }
 
 impl BlockSet {
-    fn new(rig: &Rig, random: &mut Random) -> Result<Self> {
+    fn new(rig: &Rig, random: &mut SplitMix64) -> Result<Self> {
         let mut blocks = Vec::with_capacity(BLOCKS);
         for at in 0..BLOCKS {
             let (least, most) = if at % LARGE_EVERY == 0 { LARGE_BYTES } else { SMALL_BYTES };
-            blocks.push(rig.stream.alloc((least + random.below(most - least)) as usize)?);
+            blocks.push(rig.stream.alloc((least + random.next_u64() % (most - least)) as usize)?);
         }
         Ok(Self { blocks })
     }
 
     /// Returns the first address of one of these blocks, or any address in it.
-    fn address(&self, blocks: &Range<u64>, is_beginning: bool, random: &mut Random) -> u64 {
-        let at = (blocks.start + random.below(blocks.end - blocks.start)) as usize;
+    fn address(&self, blocks: &Range<u64>, is_beginning: bool, random: &mut SplitMix64) -> u64 {
+        let at = (blocks.start + random.next_u64() % (blocks.end - blocks.start)) as usize;
         let block = &self.blocks[at];
-        if is_beginning { block.address() } else { block.address() + random.below(block.len() as u64) }
-    }
-}
-
-/// Marsaglia's xorshift, with the same numbers in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
+        if is_beginning { block.address() } else { block.address() + random.next_u64() % block.len() as u64 }
     }
 }

@@ -1,8 +1,8 @@
-//! Progress on standard error if that is a terminal: which measurement is running.
+//! Progress on standard error: which measurement is running.
 
-use std::io::{self, IsTerminal};
+use indicatif::ProgressBar;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::output::progress;
 
 pub(super) struct Progress {
     bar: ProgressBar,
@@ -11,12 +11,7 @@ pub(super) struct Progress {
 impl Progress {
     /// Counts `count` measurements.
     pub(super) fn new(count: usize) -> Self {
-        if !io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden() };
-        }
-        let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is well formed");
-        let bar = ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr()).with_style(style);
-        Self { bar }
+        Self { bar: progress::bar(count as u64, progress::STEPS) }
     }
 
     /// Runs one of them.

@@ -1,13 +1,15 @@
 //! The measurements of `freehold bench release`, their order and their targets.
 
-use freehold_driver::cuda::device;
+use freehold_driver::cuda::{device, driver};
 
 use super::call_costs::Comparison;
+use super::error::Result;
 use super::progress::Progress;
 use super::report::{Report, Row, Target};
-use super::rig::{self, Rig};
+use super::rig::Rig;
 use super::stats::Percentiles;
-use super::{Result, call_costs, under_load};
+use super::{call_costs, under_load};
+use crate::output::text::cuda_version;
 
 /// How many times to measure.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,7 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
     steps.progress.finish();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
-        driver: rig::driver(&rig.opened.api)?,
+        driver: cuda_version(driver::version(&rig.opened.api)?),
         why: rig.opened.why.clone(),
         rows,
     })

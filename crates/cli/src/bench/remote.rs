@@ -1,6 +1,8 @@
 //! `freehold bench remote`: uploads to a gRPC server and downloads from it, over loopback, next to plain TCP and plain
 //! gRPC of the same bytes in the same run; and single calls. Starts its own broker and server.
 
+mod grpc_baseline;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -8,14 +10,15 @@ use std::time::Instant;
 
 use anstyle::Style;
 use freehold::Grid;
-use freehold_remote::baseline::GrpcBaseline;
 use freehold_remote::{Remote, Token};
 use serde::Serialize;
 
-use super::report::{color_verdict, column_widths, format_ns, format_row};
-use super::{BenchError, Result};
-use crate::broker::ephemeral::EphemeralBroker;
-use crate::lab::table::TableStyle;
+use self::grpc_baseline::GrpcBaseline;
+use super::error::{Result, failed};
+use super::options::MeasureOptions;
+use crate::ephemeral::EphemeralBroker;
+use crate::output::table::{TableStyle, columns};
+use crate::output::text::{format_ns, json};
 
 /// The token's length. Only this run knows the token, and only this machine is served.
 const TOKEN_BYTES: usize = 16;
@@ -30,18 +33,11 @@ const EMPTY: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .en
 
 #[derive(clap::Args)]
 pub(crate) struct RemoteArguments {
-    /// Print one JSON object, with times in nanoseconds
-    #[arg(long)]
-    json: bool,
-    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
-    #[arg(long)]
-    device: Option<String>,
+    #[command(flatten)]
+    options: MeasureOptions,
     /// PEM certificate for localhost and its key: measure with TLS
     #[arg(long, num_args = 2, value_names = ["CERTIFICATE", "KEY"])]
     tls: Option<Vec<PathBuf>>,
-    /// Transfer only a few bytes, a few times: a check that it works, not a measurement
-    #[arg(long)]
-    quick: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,7 +66,7 @@ struct Row {
 }
 
 pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
-    let (bytes, times, calls) = if arguments.quick { (8 << 20, 1, 10) } else { (1 << 30, 5, 1000) };
+    let (bytes, times, calls) = if arguments.options.quick { (8 << 20, 1, 10) } else { (1 << 30, 5, 1000) };
     let fixture = RemoteBroker::new(arguments, 2 * bytes as u64)?;
     let remote = fixture.connect(arguments)?;
     let from: Vec<u8> = (0..bytes).map(|at: usize| (at / 7) as u8).collect();
@@ -117,11 +113,7 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
             single("launch", "an empty kernel, launched and waited for", launch_ns),
         ],
     };
-    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
-}
-
-fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
-    BenchError::Processes(format!("{what}: {error}"))
+    Ok(if arguments.options.json { json(&report) } else { report.table(TableStyle::for_stdout()) })
 }
 
 /// Returns the median of `times` runs, in nanoseconds.
@@ -180,7 +172,7 @@ impl RemoteBroker {
         let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
         read.map_err(|error| failed("/dev/urandom", error))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let broker = EphemeralBroker::start(&memory_bytes.to_string(), arguments.device.as_deref(), |serve| {
+        let broker = EphemeralBroker::start(&memory_bytes.to_string(), arguments.options.device.as_deref(), |serve| {
             serve.args(["--listen", "127.0.0.1:0"]).env("FREEHOLD_TOKEN", &token);
             if let Some(tls) = &arguments.tls {
                 serve.arg("--tls").args(tls);
@@ -203,10 +195,6 @@ impl RemoteBroker {
 const NAMES: [&str; 6] = ["what", "median", "GiB/s", "of one TCP", "of as many TCP", "target"];
 
 impl Report {
-    fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
-    }
-
     fn table(&self, style: TableStyle) -> String {
         let cells = |row: &Row| {
             let speed = row.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"));
@@ -216,21 +204,16 @@ impl Report {
             } else {
                 String::new()
             };
-            [row.what.to_owned(), format_ns(row.median_ns), speed, part(row.of_tcp), part(row.of_tcp_many), target]
+            let cells =
+                [row.what.to_owned(), format_ns(row.median_ns), speed, part(row.of_tcp), part(row.of_tcp_many), target];
+            (cells, row.met)
         };
-        let rows: Vec<[String; 6]> = self.rows.iter().map(cells).collect();
-        let (widths, is_number) = (column_widths(&NAMES, &rows), [false, true, true, true, true, false]);
-        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
-        let names = format_row(&NAMES.map(str::to_owned), &widths, &is_number);
+        let rows: Vec<_> = self.rows.iter().map(cells).collect();
+        let bold = style.style(Style::new().bold());
         let (mib, with) = (self.bytes >> 20, if self.tls { "with TLS" } else { "without TLS" });
         let (device, processors, connections) = (&self.device, self.processors, self.connections);
-        let mut text = format!(
-            "{bold}{device}, {processors} processors, {mib} MiB {with}, client connections: {connections}{bold:#}\n\n"
-        );
-        text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
-        for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&color_verdict(&format_row(cells, &widths, &is_number), row.met, style));
-        }
-        text
+        let heading = format!("{device}, {processors} processors, {mib} MiB {with}, client connections: {connections}");
+        let is_number = [false, true, true, true, true, false];
+        format!("{bold}{heading}{bold:#}\n\n{}", columns(&NAMES, &is_number, &rows, style))
     }
 }

@@ -1,10 +1,11 @@
 //! A report as a table or as one JSON object.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use serde::Serialize;
 
 use super::stats::Percentiles;
-use crate::lab::table::TableStyle;
+use crate::output::table::{TableStyle, columns};
+use crate::output::text::format_ns;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -101,63 +102,11 @@ const NAMES: [&str; 7] = ["what", "median", "10 to 90 %", "driver's call", "medi
 const IS_NUMBER: [bool; 7] = [false, true, true, false, true, true, true];
 
 impl Report {
-    pub(super) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
-    }
-
     pub(super) fn table(&self, style: TableStyle) -> String {
-        let rows: Vec<[String; 7]> = self.rows.iter().map(Row::cells).collect();
-        let widths = column_widths(&NAMES, &rows);
-        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
+        let rows: Vec<_> = self.rows.iter().map(|row| (row.cells(), row.met)).collect();
+        let bold = style.style(Style::new().bold());
         let heading = format!("{}, driver {} ({})", self.device, self.driver, self.why);
-        let names = format_row(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
-        let mut text = format!("{bold}{heading}{bold:#}\n\n{dimmed}{}{dimmed:#}\n", names.trim_end());
-        for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&color_verdict(&format_row(cells, &widths, &IS_NUMBER), row.met, style));
-        }
-        text
-    }
-}
-
-/// Returns the widths of the columns for these cells and their headings.
-pub(crate) fn column_widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) -> [usize; N] {
-    let mut widths = names.map(|name| name.chars().count());
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    widths
-}
-
-/// Joins the cells of a row, numbers aligned right.
-pub(crate) fn format_row<const N: usize>(cells: &[String; N], widths: &[usize; N], is_number: &[bool; N]) -> String {
-    let mut line = String::new();
-    for ((cell, &width), is_number) in cells.iter().zip(widths).zip(is_number) {
-        line.push_str(&if *is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") });
-    }
-    line
-}
-
-/// Appends to a row whether its target is met.
-pub(crate) fn color_verdict(line: &str, met: Option<bool>, style: TableStyle) -> String {
-    let (verdict, color) = match met {
-        Some(true) => ("met", AnsiColor::Green.on_default()),
-        Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
-        None => ("", Style::new()),
-    };
-    let style = style.style(color);
-    format!("{line}{style}{verdict}{style:#}").trim_end().to_owned() + "\n"
-}
-
-/// Formats a time with three significant digits.
-pub(crate) fn format_ns(ns: f64) -> String {
-    match ns {
-        _ if ns < 99.95 => format!("{ns:.1} ns"),
-        _ if ns < 999.5 => format!("{ns:.0} ns"),
-        _ if ns < 99_950.0 => format!("{:.2} µs", ns / 1e3),
-        _ if ns < 999_500.0 => format!("{:.0} µs", ns / 1e3),
-        _ => format!("{:.1} ms", ns / 1e6),
+        format!("{bold}{heading}{bold:#}\n\n{}", columns(&NAMES, &IS_NUMBER, &rows, style))
     }
 }
 
@@ -208,15 +157,6 @@ mod tests {
     #[test]
     fn without_a_target_nothing_is_judged() {
         assert_eq!(Row::new("allocate", "allocate", spread(1.0), None).beside("cuMemAlloc", spread(9.0)).met, None);
-    }
-
-    #[test]
-    fn times_are_formatted_in_the_unit_that_fits() {
-        assert_eq!(format_ns(7.25), "7.2 ns");
-        assert_eq!(format_ns(640.0), "640 ns");
-        assert_eq!(format_ns(1260.0), "1.26 µs");
-        assert_eq!(format_ns(150_000.0), "150 µs");
-        assert_eq!(format_ns(200_040_000.0), "200.0 ms");
     }
 
     #[test]

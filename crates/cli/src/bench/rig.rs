@@ -7,10 +7,10 @@ use freehold::open::{self, Opened};
 use freehold::{Device, Grid, Image, Kernel, Stream};
 use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, driver, module, primary,
+    CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, module, primary,
 };
 
-use super::{BenchError, Result};
+use super::error::{BenchError, Result};
 
 const KERNELS: &str = concat!(include_str!("../../../freehold/examples/kernels.ptx"), "\0");
 
@@ -93,12 +93,6 @@ impl Rig {
         unsafe { launch::kernel(&self.opened.api, function, LaunchConfig::linear(1, 1), stream, &mut []) }?;
         Ok(())
     }
-}
-
-/// Returns the driver's CUDA version, such as 13.0.
-pub(super) fn driver(api: &Api) -> Result<String> {
-    let version = driver::version(api)?;
-    Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
 }
 
 fn raw_module(opened: &Opened) -> std::result::Result<CUmodule, CallError> {

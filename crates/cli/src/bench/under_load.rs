@@ -5,7 +5,7 @@
 use freehold::{Block, Grid};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, event, event_flags, memory, module, stream};
 
-use super::Result;
+use super::error::Result;
 use super::rig::{Rig, VALUES};
 use super::stats::timed;
 

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use freehold::Grid;
 use freehold_broker::{Access, Argument, Caller, Executed, Launch, Name, NamedLease};
+use freehold_remote::{Remote, RemoteArgument};
 
-use super::remote::{self, RemoteOptions};
-use super::{Failure, SocketOption, names, size};
+use super::remote::RemoteOptions;
+use super::{ClientOptions, Failure, names};
+use crate::output::size;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -34,10 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LABEL")]
     share: Option<String>,
     #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    options: ClientOptions,
 }
 
 /// A parsed argument.
@@ -135,10 +134,10 @@ fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fai
         u32::try_from(arguments.shared).map_err(|_| Failure::Wrong("--shared: expected at most 227KiB".to_owned()))?;
     let grid = Grid { blocks: arguments.grid, threads: arguments.block, shared_bytes };
     let took = match remote_options.connect()? {
-        Some(remote) => remote::call(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
+        Some(remote) => call_remote(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
         None => call_local(arguments, &module, grid)?,
     };
-    if arguments.json {
+    if arguments.options.json {
         let (module, kernel) = (module.as_str(), &arguments.kernel);
         return super::print_line(
             serde_json::json!({ "module": module, "kernel": kernel, "seconds": took.as_secs_f64() }),
@@ -149,7 +148,7 @@ fn call(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fai
 
 /// Returns how long the call took.
 fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duration, Failure> {
-    let caller = Caller::connect_at(&arguments.at.path())?;
+    let caller = Caller::connect_at(&arguments.options.at.path())?;
     let caller = match &arguments.share {
         Some(label) => caller.share_worker(label),
         None => caller,
@@ -177,6 +176,28 @@ fn call_local(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Durati
         caller.commit(named)?;
     }
     Ok(took)
+}
+
+/// Runs a kernel on published memory, and waits for it. Returns how long it took.
+fn call_remote(
+    remote: &Remote,
+    module: &str,
+    kernel: &str,
+    grid: Grid,
+    wishes: &[CallArgument],
+) -> Result<Duration, Failure> {
+    let module = remote.module(module)?;
+    module.expect_kernel(kernel)?;
+    let given = wishes.iter().map(|wish| match wish {
+        CallArgument::Value(value) => RemoteArgument::Value(value),
+        CallArgument::Named { name, access, offset_bytes } => {
+            RemoteArgument::Named(name.as_str(), *access, *offset_bytes)
+        }
+    });
+    let given: Vec<_> = given.collect();
+    let began = Instant::now();
+    remote.launch(&module, kernel, grid, &given)?.wait()?;
+    Ok(began.elapsed())
 }
 
 /// Leases each name once: for writing, if any argument writes it.

@@ -1,24 +1,24 @@
 //! The commands of the broker: `serve`, and the commands that talk to a broker.
 
 pub(crate) mod call;
-pub(crate) mod ephemeral;
 pub(crate) mod modules;
 pub(crate) mod names;
+pub(crate) mod owner;
 pub(crate) mod remote;
 pub(crate) mod remote_server;
 pub(crate) mod serve;
-pub(crate) mod size;
 pub(crate) mod stop;
 pub(crate) mod top;
 pub(crate) mod transfer;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use freehold_broker::wire::RequestError;
 use freehold_broker::{CallError, ErrorOrigin, Link, LinkError, socket_path};
+
+use crate::output::text;
 
 /// How long to wait for an answer of the broker.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,6 +44,25 @@ impl SocketOption {
     fn connect(&self) -> Result<Link, LinkError> {
         Link::connect_timeout(&self.path(), ANSWER_TIMEOUT)
     }
+}
+
+/// The options of a command that talks to a broker.
+#[derive(clap::Args)]
+pub(crate) struct ClientOptions {
+    #[command(flatten)]
+    at: SocketOption,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A name to remove.
+#[derive(clap::Args)]
+pub(crate) struct DropArguments {
+    /// The name, as `ls` shows it
+    name: String,
+    #[command(flatten)]
+    options: ClientOptions,
 }
 
 /// Why a command failed.
@@ -94,15 +113,9 @@ impl Failure {
     }
 }
 
-/// Prints a line to standard output. A reader that closes the pipe early, as `head` does, is not a failure.
-pub(crate) fn print_line(text: impl std::fmt::Display) -> Result<(), Failure> {
-    let written = writeln!(std::io::stdout(), "{text}");
-    match written {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+/// Prints a line to standard output.
+pub(crate) fn print_line(line: impl std::fmt::Display) -> Result<(), Failure> {
+    text::print(format!("{line}\n")).map_err(|error| Failure::Failed(format!("standard output: {error}")))
 }
 
 /// Prints the error, and returns its exit status.

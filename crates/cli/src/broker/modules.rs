@@ -7,7 +7,8 @@ use freehold_remote::{Code, Remote, RemoteModule};
 
 use super::remote::RemoteOptions;
 use super::transfer::FileAndName;
-use super::{Failure, SocketOption, names, size};
+use super::{ClientOptions, DropArguments, Failure, names};
+use crate::output::size;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -16,7 +17,7 @@ pub(crate) enum Command {
     Put(PutArguments),
     /// List the modules and their kernels' signatures
     #[command(after_help = "Example: freehold module ls")]
-    Ls(ListArguments),
+    Ls(ClientOptions),
     /// Remove a module; earlier calls complete, later ones fail
     #[command(after_help = "Example: freehold module drop blas/saxpy")]
     Drop(DropArguments),
@@ -27,30 +28,7 @@ pub(crate) struct PutArguments {
     #[command(flatten)]
     what: FileAndName,
     #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct ListArguments {
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object with all modules
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct DropArguments {
-    /// The name, as `freehold module ls` shows it
-    name: String,
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    options: ClientOptions,
 }
 
 pub(crate) fn run(command: &Command, remote_options: &RemoteOptions) -> ExitCode {
@@ -104,9 +82,9 @@ fn put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(), F
         String::from_utf8(text).map_err(|_| wrong("not UTF-8: expected PTX, as written by `nvcc -ptx`".to_owned()))?;
     let module: ModuleInfo = match remote_options.connect()? {
         Some(remote) => remote.put_module(name.as_str(), &text)?.into(),
-        None => Caller::connect_at(&arguments.at.path())?.put_module(name.as_str(), &text)?.into(),
+        None => Caller::connect_at(&arguments.options.at.path())?.put_module(name.as_str(), &text)?.into(),
     };
-    if arguments.json {
+    if arguments.options.json {
         return super::print_line(json(&module));
     }
     let kernels: Vec<String> = module.kernels.iter().map(signature_text).collect();
@@ -140,7 +118,7 @@ fn list_remote(remote: &Remote) -> Result<Vec<(ModuleInfo, u32, u64)>, Failure> 
     Ok(modules)
 }
 
-fn list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+fn list(arguments: &ClientOptions, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let modules = match remote_options.connect()? {
         Some(remote) => list_remote(&remote)?,
         None => list_local(&Caller::connect_at(&arguments.at.path())?)?,
@@ -174,9 +152,9 @@ fn drop_module(arguments: &DropArguments, at: &RemoteOptions) -> Result<(), Fail
     let name = names::parse_name(&arguments.name)?;
     match at.connect()? {
         Some(remote) => remote.drop_module(name.as_str())?,
-        None => Caller::connect_at(&arguments.at.path())?.drop_module(name.as_str())?,
+        None => Caller::connect_at(&arguments.options.at.path())?.drop_module(name.as_str())?,
     }
-    match arguments.json {
+    match arguments.options.json {
         true => super::print_line(serde_json::json!({ "dropped": name.as_str() })),
         false => super::print_line(format_args!("{name}: dropped")),
     }

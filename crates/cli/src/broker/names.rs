@@ -4,40 +4,13 @@ use std::process::ExitCode;
 
 use freehold_broker::wire::{MemoryKind, QuotaChange, Reply, Request, RequestError};
 use freehold_broker::{Host, Link, LinkError, Name, socket_path};
+use freehold_remote::Remote;
 use serde::Serializer;
 
-use super::remote::{self, RemoteOptions};
-use super::{Failure, SocketOption, size};
-use crate::replay::report::count;
-
-#[derive(clap::Args)]
-pub(crate) struct ListArguments {
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object with all names
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct DropArguments {
-    /// The name, as `freehold ls` shows it
-    name: String,
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct TotalsArguments {
-    #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object with all totals
-    #[arg(long)]
-    json: bool,
-}
+use super::remote::RemoteOptions;
+use super::{ClientOptions, DropArguments, Failure};
+use crate::output::size;
+use crate::output::text::count;
 
 #[derive(clap::Args)]
 pub(crate) struct QuotaArguments {
@@ -51,10 +24,7 @@ pub(crate) struct QuotaArguments {
     #[arg(long, value_parser = parse_user, value_name = "USER")]
     user: Option<u32>,
     #[command(flatten)]
-    at: SocketOption,
-    /// Print one JSON object with the user, the quotas and their use
-    #[arg(long)]
-    json: bool,
+    options: ClientOptions,
 }
 
 /// A published name, as the broker lists it.
@@ -127,13 +97,30 @@ pub(crate) fn list_local(link: &mut Link) -> Result<Vec<NameEntry>, LinkError> {
     }
 }
 
-pub(crate) fn list(arguments: &ListArguments, remote_options: &RemoteOptions) -> ExitCode {
+fn list_remote(remote: &Remote) -> Result<Vec<NameEntry>, Failure> {
+    let listed = remote.names()?.into_iter().map(|one| NameEntry {
+        name: one.name,
+        bytes: one.bytes,
+        memory: if one.host { MemoryKind::Host } else { MemoryKind::Device },
+        user: one.user,
+        // User ids are meaningful only on their own machine.
+        user_name: None,
+        process: Some(one.process).filter(|&process| process != 0),
+        readers: one.readers,
+        writers: one.writers,
+        age_s: one.age_s,
+        version: one.version,
+    });
+    Ok(listed.collect())
+}
+
+pub(crate) fn list(arguments: &ClientOptions, remote_options: &RemoteOptions) -> ExitCode {
     super::exit_code(try_list(arguments, remote_options))
 }
 
-fn try_list(arguments: &ListArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+fn try_list(arguments: &ClientOptions, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let listed = match remote_options.connect()? {
-        Some(remote) => remote::list(&remote)?,
+        Some(remote) => list_remote(&remote)?,
         None => list_local(&mut arguments.at.connect()?)?,
     };
     if arguments.json {
@@ -198,9 +185,9 @@ fn try_drop(arguments: &DropArguments, remote_options: &RemoteOptions) -> Result
     let name = parse_name(&arguments.name)?;
     match remote_options.connect()? {
         Some(remote) => remote.drop_name(name.as_str())?,
-        None => drop(arguments.at.connect()?.call(Request::Drop { name: name.clone() })?),
+        None => drop(arguments.options.at.connect()?.call(Request::Drop { name: name.clone() })?),
     }
-    if arguments.json {
+    if arguments.options.json {
         super::print_line(serde_json::json!({ "dropped": name.as_str() }))?;
     } else {
         super::print_line(format_args!("{name}: dropped"))?;
@@ -208,11 +195,11 @@ fn try_drop(arguments: &DropArguments, remote_options: &RemoteOptions) -> Result
     Ok(())
 }
 
-pub(crate) fn totals(arguments: &TotalsArguments, remote_options: &RemoteOptions) -> ExitCode {
+pub(crate) fn totals(arguments: &ClientOptions, remote_options: &RemoteOptions) -> ExitCode {
     super::exit_code(try_totals(arguments, remote_options))
 }
 
-fn try_totals(arguments: &TotalsArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+fn try_totals(arguments: &ClientOptions, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let sums = match remote_options.connect()? {
         Some(remote) => {
             let sums = remote.stats()?;
@@ -266,13 +253,13 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
         let error = RequestError::QuotaTooSmall { least_bytes: memory.least_bytes() };
         return Err(Failure::Wrong(error.to_string()));
     }
-    let mut link = arguments.at.connect()?;
+    let mut link = arguments.options.at.connect()?;
     if change != QuotaChange::Keep {
         link.call(Request::Quota { user, memory, change })?;
     }
     let [device, host] = [MemoryKind::Device, MemoryKind::Host].map(|memory| query_quota(&mut link, user, memory));
     let ((quota, used), (host_quota, host_used)) = (device?, host?);
-    if arguments.json {
+    if arguments.options.json {
         super::print_line(serde_json::json!({
             "user": user, "quota_bytes": quota, "used_bytes": used,
             "host_quota_bytes": host_quota, "host_used_bytes": host_used,

@@ -1,19 +1,16 @@
-//! A broker on another machine: its URL, the token, and the commands through it.
+//! A broker on another machine: its URL, the token, and files to it and from it.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use freehold::Grid;
-use freehold_broker::wire::{MemoryKind, RequestError};
+use freehold_broker::wire::RequestError;
 use freehold_broker::{Access, LinkError, Name, Policy};
-use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, RemoteError, Token};
+use freehold_remote::{Code, Remote, RemoteBlock, RemoteError, Token};
 use indicatif::ProgressBar;
 
-use super::call::CallArgument;
-use super::{Failure, names, transfer};
+use super::{Failure, transfer};
 
 /// How much is written at once to anything but a regular file.
 const CHUNK_BYTES: usize = 16 << 20;
@@ -148,43 +145,4 @@ pub(super) fn get(
         bar.set_position(at);
     }
     Ok(())
-}
-
-pub(super) fn list(remote: &Remote) -> Result<Vec<names::NameEntry>, Failure> {
-    let listed = remote.names()?.into_iter().map(|one| names::NameEntry {
-        name: one.name,
-        bytes: one.bytes,
-        memory: if one.host { MemoryKind::Host } else { MemoryKind::Device },
-        user: one.user,
-        // User ids are meaningful only on their own machine.
-        user_name: None,
-        process: Some(one.process).filter(|&process| process != 0),
-        readers: one.readers,
-        writers: one.writers,
-        age_s: one.age_s,
-        version: one.version,
-    });
-    Ok(listed.collect())
-}
-
-/// Runs a kernel on published memory, and waits for it. Returns how long it took.
-pub(super) fn call(
-    remote: &Remote,
-    module: &str,
-    kernel: &str,
-    grid: Grid,
-    wishes: &[CallArgument],
-) -> Result<Duration, Failure> {
-    let module = remote.module(module)?;
-    module.expect_kernel(kernel)?;
-    let given = wishes.iter().map(|wish| match wish {
-        CallArgument::Value(value) => RemoteArgument::Value(value),
-        CallArgument::Named { name, access, offset_bytes } => {
-            RemoteArgument::Named(name.as_str(), *access, *offset_bytes)
-        }
-    });
-    let given: Vec<_> = given.collect();
-    let began = Instant::now();
-    remote.launch(&module, kernel, grid, &given)?.wait()?;
-    Ok(began.elapsed())
 }

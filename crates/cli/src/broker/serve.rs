@@ -13,8 +13,9 @@ use rustix::process::Signal;
 
 use super::remote::RemoteOptions;
 use super::remote_server::ListenArguments;
-use super::{Failure, SocketOption, ephemeral, size};
-use crate::replay::report::count;
+use super::{Failure, SocketOption, owner};
+use crate::output::size;
+use crate::output::text::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -71,7 +72,7 @@ pub(crate) struct RoleArguments {
 pub(crate) fn run(arguments: &Arguments, remote_options: &RemoteOptions) -> ExitCode {
     let outcome = serve(arguments, remote_options);
     if let Some(process) = arguments.own_of {
-        ephemeral::remove_folder(process, &arguments.at.path());
+        owner::remove_folder(process, &arguments.at.path());
     }
     super::exit_code(outcome)
 }
@@ -95,7 +96,7 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
     if let Some(process) = arguments.own_of {
         // A signal may arrive before the fd store waits for it.
         Signals::block().map_err(failed)?;
-        ephemeral::die_with(process, Signal::TERM).map_err(failed)?;
+        owner::die_with(process, Signal::TERM).map_err(failed)?;
     }
     let program = std::env::current_exe().map_err(failed)?;
     let mut config = Config {

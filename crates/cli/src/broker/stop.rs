@@ -5,18 +5,16 @@ use std::time::Duration;
 
 use freehold_broker::StopReport;
 
-use super::{Failure, SocketOption, size};
+use super::{ClientOptions, Failure};
+use crate::output::size;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    at: SocketOption,
     /// Stop even if published memory will be lost
     #[arg(long)]
     force: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    options: ClientOptions,
 }
 
 /// How long a broker may take to end: its driver closes what it has open.
@@ -27,9 +25,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn stop(arguments: &Arguments) -> Result<(), Failure> {
-    let path = arguments.at.path();
-    let StopReport { names, bytes } = arguments.at.connect()?.stop(arguments.force, STOP_TIMEOUT)?;
-    if arguments.json {
+    let path = arguments.options.at.path();
+    let StopReport { names, bytes } = arguments.options.at.connect()?.stop(arguments.force, STOP_TIMEOUT)?;
+    if arguments.options.json {
         return super::print_line(serde_json::json!({ "stopped": path, "names": names, "bytes": bytes }));
     }
     let lost = match names {

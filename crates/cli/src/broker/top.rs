@@ -11,8 +11,9 @@ use crossterm::{cursor, execute, queue};
 use freehold_broker::wire::{BrokerStats, MemoryKind, Reply, Request};
 use freehold_broker::{Link, LinkError};
 
-use super::{Failure, SocketOption, names, size};
-use crate::replay::report::count;
+use super::{Failure, SocketOption, names};
+use crate::output::size;
+use crate::output::text::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

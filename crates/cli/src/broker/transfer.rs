@@ -11,10 +11,11 @@ use freehold::{Device, Stream, open};
 use freehold_broker::signals::Signals;
 use freehold_broker::wire::{Request, RequestError};
 use freehold_broker::{Access, Broker, Lease, LinkError, Name, Policy};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::remote::{self, RemoteOptions};
-use super::{Failure, SocketOption, names, size};
+use super::{Failure, SocketOption, names};
+use crate::output::{progress, size};
 
 /// How much is copied at once: enough to keep the device busy, little enough that the bar moves.
 const CHUNK_BYTES: usize = 16 << 20;
@@ -153,8 +154,7 @@ fn expect_named(at: &SocketOption, name: &Name) -> Result<(), Failure> {
 }
 
 fn progress_bar(total_bytes: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}");
-    ProgressBar::new(total_bytes).with_style(style.expect("the template is valid"))
+    progress::bar(total_bytes, "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}")
 }
 
 fn file_error<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {

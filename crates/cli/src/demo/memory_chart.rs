@@ -9,9 +9,8 @@ use plotters::prelude::{Color, IntoFont, RGBColor};
 use plotters::series::{AreaSeries, LineSeries};
 
 use super::summary::{MemorySample, memory_samples};
-use crate::broker::size::format;
-use crate::charts::{self, Area, Axes, DrawResult, FONT, LIVE, RESERVED, steps};
-use crate::replay::report::unit;
+use crate::output::charts::{self, Area, Axes, DrawResult, FONT, LIVE, RESERVED, steps};
+use crate::output::size::{format, unit};
 
 const PANEL_HEIGHT: u32 = 150;
 /// With more workers, only the total is drawn.

@@ -7,7 +7,7 @@ mod summary;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -21,14 +21,16 @@ use freehold_mesh::plan::Plan;
 use freehold_mesh::worker::Task;
 use freehold_mesh::{anywhere, digest};
 use freehold_remote::{Remote, Token};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use rustix::process::Signal;
 
 use self::summary::{Files, Summary};
-use crate::broker::ephemeral::{EphemeralBroker, die_with};
+use crate::broker::owner::die_with;
 use crate::broker::remote::RemoteOptions;
 use crate::broker::{Failure, exit_code, print_line};
+use crate::ephemeral::EphemeralBroker;
 use crate::mpi;
+use crate::output::progress;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -255,12 +257,6 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// Shows progress on standard error if that is a terminal.
 fn progress_bar(count: u64, what: &'static str) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} epochs, {elapsed}");
-    let bar = ProgressBar::with_draw_target(Some(count), ProgressDrawTarget::stderr());
-    bar.with_style(style.expect("the template is valid")).with_message(what)
+    progress::bar(count, "{msg} {wide_bar} {pos}/{len} epochs, {elapsed}").with_message(what)
 }

@@ -9,8 +9,8 @@ use freehold_mesh::plan::Plan;
 use serde::Serialize;
 
 use super::merged_trace::Merged;
-use crate::broker::size::format;
-use crate::replay::report::count;
+use crate::output::size::format;
+use crate::output::text::count;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {

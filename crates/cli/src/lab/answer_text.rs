@@ -1,9 +1,8 @@
 //! The wording of answers: identical on every run on one device, so without addresses, handles and durations.
 
-use freehold_driver::Code;
-use freehold_driver::cuda::{CUdeviceptr, CUerror};
+use freehold_driver::cuda::CUdeviceptr;
 
-use super::experiment::Failure;
+use super::failure::{Failure, error_name, short_name};
 use super::latch::Pace;
 
 /// Formats a call's code as in answers: `SUCCESS`, `INVALID_VALUE`.
@@ -14,21 +13,6 @@ pub(crate) fn code<T, E: Into<Failure>>(outcome: Result<T, E>) -> String {
 /// Formats a query's result as the driver's code.
 pub(crate) fn ready<E: Into<Failure>>(outcome: Result<bool, E>) -> String {
     or_code(outcome, |done| choose(done, "SUCCESS", "NOT_READY"))
-}
-
-pub(crate) fn error_name(code: CUerror) -> String {
-    match code.name() {
-        Some(name) => name.to_string_lossy().trim_start_matches("CUDA_ERROR_").to_owned(),
-        None => format!("error {}", code.number()),
-    }
-}
-
-/// Formats an OpenCL code as in answers.
-pub(crate) fn short_name(code: Code) -> String {
-    match code.name {
-        Some(name) => name.trim_start_matches("CL_").to_owned(),
-        None => format!("error {}", code.number),
-    }
 }
 
 /// Formats a call's result with `say`, or its code if it failed. The call may be another process's.
@@ -92,18 +76,13 @@ pub(crate) fn byte_runs(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_driver::cuda::{CallError, Function};
+    use freehold_driver::cuda::{CUerror, CallError, Function};
 
     #[test]
     fn a_code_loses_its_prefix() {
         let refused = CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE };
         assert_eq!(code::<(), _>(Err(refused)), "INVALID_VALUE");
         assert_eq!(code::<_, CallError>(Ok(())), "SUCCESS");
-    }
-
-    #[test]
-    fn a_code_without_a_name_is_its_number() {
-        assert_eq!(error_name(CUerror::new(998).unwrap()), "error 998");
     }
 
     #[test]

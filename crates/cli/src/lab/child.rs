@@ -10,7 +10,8 @@ use freehold_driver::cuda::{Api, CUdevice};
 use freehold_driver::opencl::discovery::{DiscoveryError, InstalledDevice};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::experiment::{self, Answer};
+use super::experiment::Answer;
+use super::experiments;
 use super::fixture::Fixture;
 use super::id::{Id, OPENCL};
 use super::opencl;
@@ -89,7 +90,7 @@ fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
     if arguments.id.0 == OPENCL {
         return opencl_answer(arguments);
     }
-    let experiment = experiment::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
+    let experiment = experiments::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
     Ok((experiment.run)(&bench(&arguments.device, Role::Experiment)?))
 }
 

@@ -3,10 +3,11 @@
 use std::ffi::c_void;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUresult, CUstream, CallError, Function, context, ctx_flags, driver, host,
-    primary,
+    host_register_flags, primary,
 };
 
 use super::host_buffer::HostBuffer;
@@ -76,6 +77,24 @@ impl Fixture {
     /// Returns the device address of host memory.
     pub(crate) fn device_address(&self, start: CUdeviceptr, flags: u32) -> Result<CUdeviceptr, CallError> {
         host::device_address(self, pointer(start), flags)
+    }
+
+    /// Allocates host memory, registered for every context.
+    pub(crate) fn registered_buffer(&self, bytes: usize) -> Result<HostBuffer, CallError> {
+        let host = HostBuffer::pageable(bytes);
+        self.register(host.address(), bytes, host_register_flags::PORTABLE | host_register_flags::DEVICEMAP)?;
+        Ok(host)
+    }
+
+    /// Allocates with `cuMemAllocHost`, for an experiment that frees neither the memory nor its context.
+    pub(crate) fn pinned_buffer(&self, bytes: usize) -> Result<HostBuffer, CallError> {
+        let start = self.alloc_host(bytes)?;
+        let start = NonNull::new(start.0 as *mut u8).expect("the driver does not return null");
+        // SAFETY: pinned memory is aligned to a page, and has `bytes` bytes; the caller frees neither it nor its
+        // context, and uses it only through this.
+        let host = unsafe { HostBuffer::shared(start, bytes) };
+        host.fill(0);
+        Ok(host)
     }
 
     pub(crate) fn copy_in(&self, to: CUdeviceptr, from: HostBuffer) -> Result<(), CallError> {

@@ -4,9 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use freehold_driver::cuda::{CUdeviceptr, CallError, host_register_flags};
-
-use super::fixture::Fixture;
+use freehold_driver::cuda::CUdeviceptr;
 
 const PAGE: usize = 4096;
 
@@ -32,22 +30,6 @@ impl HostBuffer {
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         Self { start, bytes }
-    }
-
-    /// Allocates the same, registered with the driver for every context.
-    pub(crate) fn registered(bench: &Fixture, bytes: usize) -> Result<Self, CallError> {
-        let host = Self::pageable(bytes);
-        bench.register(host.address(), bytes, host_register_flags::PORTABLE | host_register_flags::DEVICEMAP)?;
-        Ok(host)
-    }
-
-    /// Allocates with `cuMemAllocHost`, for an experiment that frees neither the memory nor its context.
-    pub(crate) fn pinned(bench: &Fixture, bytes: usize) -> Result<Self, CallError> {
-        let start = bench.alloc_host(bytes)?;
-        let start = NonNull::new(start.0 as *mut u8).expect("the driver does not return null");
-        let host = Self { start, bytes };
-        host.fill(0);
-        Ok(host)
     }
 
     /// Wraps memory created elsewhere, such as another process's or managed memory.

@@ -13,7 +13,7 @@ use super::latch::Latch;
 /// Includes a PTX file with the NUL that a driver expects.
 macro_rules! text {
     ($name:literal) => {
-        match CStr::from_bytes_with_nul(concat!(include_str!(concat!("experiment/", $name)), "\0").as_bytes()) {
+        match CStr::from_bytes_with_nul(concat!(include_str!(concat!("experiments/", $name)), "\0").as_bytes()) {
             Ok(text) => text,
             Err(_) => panic!("the text holds a NUL"),
         }

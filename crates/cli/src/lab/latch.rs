@@ -60,7 +60,7 @@ impl Latch {
     /// context, because the first of a kind may wait for the device.
     pub(crate) fn new(bench: &Fixture) -> Result<Self, CallError> {
         warm(bench)?;
-        let host = HostBuffer::registered(bench, 4096)?;
+        let host = bench.registered_buffer(4096)?;
         open_after_deadline(move || host.word().store(1, Ordering::SeqCst));
         Ok(Self { host, address: bench.device_address(host.address(), 0)? })
     }

@@ -3,28 +3,31 @@
 //! This file owns the command: selection, comparison and output. It calls no driver: each experiment runs in its own
 //! process, which `runner` starts and `child` runs in.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use freehold::open::OpenError;
 use freehold_driver::cuda::CUerror;
 use serde::Serialize;
 
-use self::answer_text::error_name;
+use self::error::LabError;
 use self::experiment::ExperimentInfo;
+use self::failure::error_name;
 use self::id::{Id, IdPrefix, OPENCL};
-use self::reference::{Reference, ReferenceError, ReferenceWriter};
-use self::table::{Table, TableStyle};
+use self::reference::{Reference, ReferenceWriter};
+use self::table::Table;
 use self::target::{Target, question};
-use self::trace::{Trace, TraceError};
+use self::trace::Trace;
+use crate::output::table::TableStyle;
+use crate::output::text::print;
 
 pub(crate) mod child;
-pub(crate) mod table;
 
 mod answer_text;
 mod cpu_time;
+mod error;
 mod experiment;
+mod experiments;
+mod failure;
 mod fixture;
 mod free_memory;
 mod host_buffer;
@@ -39,6 +42,7 @@ mod partner_request;
 mod reference;
 mod runner;
 mod shared_host;
+mod table;
 mod target;
 mod trace;
 
@@ -66,33 +70,6 @@ pub(crate) struct Arguments {
     /// Write every driver call of every experiment to FILE, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-}
-
-/// Why the lab could not run. Exit status 2.
-#[derive(Debug, thiserror::Error)]
-enum LabError {
-    #[error(transparent)]
-    Device(#[from] OpenError),
-    #[error(transparent)]
-    Reference(#[from] ReferenceError),
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    #[error("no experiment has the id {text:?}: {hint}")]
-    UnknownId { text: String, hint: String },
-    #[error("no experiment has the id {text:?} on this device: OpenCL experiments need --device opencl")]
-    OfOpenCl { text: String },
-    #[error(
-        "no answers of the OpenCL platform {platform:?} are built in: record them with --record FILE, or give --reference FILE"
-    )]
-    NeverRecorded { platform: String },
-    #[error("--trace does not work with OpenCL: omit it, or choose a CUDA device")]
-    Untraceable,
-    #[error("experiment {id} did not start: {said}")]
-    NotBegun { id: Id, said: String },
-    #[error("failed to start the experiments: {0}")]
-    Start(io::Error),
-    #[error("failed to print the answers: {0}")]
-    Print(io::Error),
 }
 
 /// One experiment with its answers, as printed by `--json`.
@@ -151,7 +128,7 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     let reference = reference.unwrap_or_else(|| recorded(&selected, &answers, &target));
     let findings = findings(&selected, &answers, &reference);
     let text = if arguments.json { json(&findings) } else { table(&findings, &target.why, &reference) };
-    print(&text).map_err(LabError::Print)?;
+    print(text).map_err(LabError::Print)?;
     Ok(findings.iter().all(|finding| finding.agrees))
 }
 
@@ -207,7 +184,7 @@ fn findings<'a>(selected: &[ExperimentInfo], answers: &'a [String], reference: &
         .map(|(&ExperimentInfo { id, did }, here)| {
             let reference = reference.answers.get(&id).map(String::as_str);
             let is_stricter =
-                experiment::is_unchecked(id) && reference.is_some_and(|recorded| is_stricter(here, recorded));
+                experiments::is_unchecked(id) && reference.is_some_and(|recorded| is_stricter(here, recorded));
             let agrees = is_stricter || reference.is_some_and(|recorded| agrees(here, recorded));
             Finding { id, question: question(id).1, did, here, reference, agrees, is_stricter }
         })
@@ -274,15 +251,6 @@ fn summary(findings: &[Finding<'_>], why: &str, reference: &Reference) -> String
     format!("{agree} agree{stricter}, {differ} differ; {why}; recorded on {device}, driver {driver}")
 }
 
-/// Prints text. A reader that closes the pipe early is not a failure.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -290,7 +258,7 @@ mod tests {
     use super::*;
 
     fn cuda() -> Vec<ExperimentInfo> {
-        experiment::all().into_iter().map(|experiment| experiment.info()).collect()
+        experiments::all().into_iter().map(|experiment| experiment.info()).collect()
     }
 
     fn opencl() -> Vec<ExperimentInfo> {
@@ -341,7 +309,7 @@ mod tests {
             answers: BTreeMap::from([(id, "SUCCESS".to_owned())]),
         };
         let agrees = |id| {
-            let experiment = experiment::with_id(id).unwrap().info();
+            let experiment = experiments::with_id(id).unwrap().info();
             findings(&[experiment], &["ILLEGAL_ADDRESS".to_owned()], &reference(id))[0].agrees
         };
         assert!(agrees(Id(5, 3, 3)));

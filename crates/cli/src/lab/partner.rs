@@ -15,31 +15,16 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::answer_text::byte_runs;
-use super::experiment::Failure;
+use super::failure::Failure;
 use super::fixture::Fixture;
-use super::partner_request::{PartnerRequest, RequestHandler};
+use super::partner_request::{PartnerReply, PartnerRequest, RequestHandler};
 
 /// The longest message: 4096 bytes as numbers fit.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
-
-/// The result of a request. A descriptor is sent along with it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum PartnerReply {
-    Number(u64),
-    Bytes(Vec<u8>),
-    /// The name of the failed call, and its code.
-    Refused(String, u32),
-}
-
-impl From<()> for PartnerReply {
-    fn from((): ()) -> Self {
-        Self::Number(0)
-    }
-}
 
 /// A process that waits for requests. Dropping this kills it.
 pub(crate) struct Partner {

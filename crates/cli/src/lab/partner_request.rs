@@ -1,4 +1,4 @@
-//! The requests to the partner process of an experiment.
+//! The requests to the partner process of an experiment, and its replies.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,11 +9,10 @@ use freehold_driver::cuda::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::experiment::Failure;
+use super::failure::Failure;
 use super::fixture::Fixture;
 use super::kernels::{DEFAULT, KERNELS, ONE, Spin, kernel, launch};
 use super::mapped::{self, exportable_pool, shareable_prop};
-use super::partner::PartnerReply;
 use super::shared_host::{self, SHARED};
 
 /// Addresses and handles are those of the partner process.
@@ -128,6 +127,21 @@ pub(crate) enum PartnerRequest {
     /// Sends it back.
     GiveBack,
     End,
+}
+
+/// The result of a request. A descriptor is sent along with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum PartnerReply {
+    Number(u64),
+    Bytes(Vec<u8>),
+    /// The name of the failed call, and its code.
+    Refused(String, u32),
+}
+
+impl From<()> for PartnerReply {
+    fn from((): ()) -> Self {
+        Self::Number(0)
+    }
 }
 
 /// The state of a partner process between requests.

@@ -1,7 +1,7 @@
 //! Runs each experiment in its own process, a new start of this program, so that none affects another's process or
 //! device state.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::LabError;
 use super::child::NOT_STARTED;
+use super::error::LabError;
 use super::experiment::ExperimentInfo;
 use super::target::Target;
 use super::trace::{ExperimentTrace, Trace};
+use crate::output::progress;
 
 const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(240);
 
@@ -34,7 +34,7 @@ pub(crate) fn answers(
     let device = &target.selector;
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(vec![String::new(); experiments.len()]);
-    let progress = progress(experiments.len());
+    let progress = progress::bar(experiments.len() as u64, progress::STEPS);
     let work = || -> Result<(), LabError> {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
@@ -56,14 +56,6 @@ pub(crate) fn answers(
     })?;
     progress.finish_and_clear();
     Ok(answers.into_inner().expect("no worker panics"))
-}
-
-fn progress(count: usize) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is valid");
-    ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr()).with_style(style)
 }
 
 /// Returns what the experiment's process printed, or how it ended.

@@ -1,49 +1,13 @@
 //! The lab's table, wrapped to the width of the terminal.
 
 use std::fmt;
-use std::io::IsTerminal;
 
 use anstyle::{AnsiColor, Style};
 
-/// The narrowest table that still fits a word in each cell.
-const COLUMNS_MIN: usize = 60;
-/// Wider tables are not easier to read.
-const COLUMNS_MAX: usize = 400;
-/// For output to a file or a pipe.
-const COLUMNS_DEFAULT: usize = 120;
+use crate::output::table::TableStyle;
+
 /// Between two cells.
 const GAP: usize = 2;
-
-/// The table's width, and whether it has colour.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TableStyle {
-    pub(crate) columns: usize,
-    pub(crate) colour: bool,
-}
-
-impl TableStyle {
-    /// Returns the style for this process's standard output. `COLUMNS` sets the width.
-    pub(crate) fn for_stdout() -> Self {
-        let terminal = std::io::stdout().is_terminal();
-        let wished = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let columns = wished.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_DEFAULT);
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !plain }
-    }
-
-    /// Returns the style, or none without colour.
-    pub(crate) fn style(self, style: Style) -> Style {
-        if self.colour { style } else { Style::new() }
-    }
-}
-
-fn terminal_columns() -> Option<usize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one `winsize` to `size`, which outlives the call; for a descriptor that is not a
-    // terminal the call fails.
-    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) };
-    (answer == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
-}
 
 /// One row: id, what was done, the answer here, the recorded answer, the verdict.
 pub(crate) type Row<'a> = [&'a str; 5];

@@ -4,10 +4,12 @@ use freehold::open::{self, Kind, OpenError, Opened};
 use freehold_driver::cuda::{device, driver};
 use freehold_driver::opencl::discovery::InstalledDevice;
 
-use super::experiment::{self, ExperimentInfo, QUESTIONS};
+use super::experiment::{ExperimentInfo, QUESTIONS};
+use super::experiments;
 use super::id::{Id, OPENCL};
 use super::opencl;
 use super::reference::Reference;
+use crate::output::text::cuda_version;
 
 /// The OpenCL topics; the second number of an id is the index here, from 1.
 pub(crate) const OPENCL_QUESTIONS: [&str; 9] = [
@@ -60,13 +62,12 @@ impl Target {
             Kind::Cuda => (kernel_driver().unwrap_or_else(|| "unknown".to_owned()), 1),
         };
         let device = device::name(&opened.api, opened.device).unwrap_or_else(|error| error.to_string());
-        let cuda = driver::version(&opened.api)
-            .map_or_else(|error| error.to_string(), |version| format!("{}.{}", version / 1000, version % 1000 / 10));
+        let cuda = driver::version(&opened.api).map_or_else(|error| error.to_string(), cuda_version);
         Self {
             why: opened.why.clone(),
             selector: opened.selector(),
             parallelism: at_once,
-            experiments: experiment::all().into_iter().map(|experiment| experiment.info()).collect(),
+            experiments: experiments::all().into_iter().map(|experiment| experiment.info()).collect(),
             record: Reference { device, driver: release, cuda: Some(cuda), opencl: None, answers: Default::default() },
             built_in: Some(Reference::built_in()),
         }

@@ -8,9 +8,10 @@ use plotters::prelude::{Color, IntoFont, RGBColor, WHITE};
 use plotters::series::{AreaSeries, LineSeries};
 
 use super::player::{AllocatorResult, Sample};
-use super::report::{Report, count, ratio, size, unit};
-use crate::bench::report::format_ns;
-use crate::charts::{self, Area, Axes, DrawResult, FONT, INK, LIVE, RESERVED};
+use super::report::{Report, ratio};
+use crate::output::charts::{self, Area, Axes, DrawResult, FONT, INK, LIVE, RESERVED};
+use crate::output::size;
+use crate::output::text::{count, format_ns};
 
 const PANEL_HEIGHT: u32 = 270;
 
@@ -29,7 +30,7 @@ impl Scale {
         let samples = || report.allocators.iter().flat_map(|played| &played.samples);
         let most_bytes = samples().map(|sample| sample.live_bytes.max(sample.reserved_bytes)).max().unwrap_or(0);
         let operations = samples().map(|sample| sample.operations).max().unwrap_or(0).max(1);
-        let (unit_bytes, unit) = unit(most_bytes);
+        let (unit_bytes, unit) = size::unit(most_bytes);
         Self { operations, top: (most_bytes as f64 / unit_bytes).max(1.0) * 1.08, unit_bytes, unit }
     }
 
@@ -80,5 +81,5 @@ fn caption(played: &AllocatorResult) -> String {
     let ratio = ratio(played).map_or_else(String::new, |ratio| format!(" ({ratio:.3} of peak live)"));
     let refused = if played.refused == 0 { String::new() } else { format!(", {} failed", played.refused) };
     let (name, each) = (played.allocator, format_ns(played.later_ns.unwrap_or(played.first_ns)));
-    format!("{name}: {each} per operation, {} reserved{ratio}{refused}", size(played.peak_reserved_bytes))
+    format!("{name}: {each} per operation, {} reserved{ratio}{refused}", size::format(played.peak_reserved_bytes))
 }

@@ -17,20 +17,22 @@ mod timeline;
 mod workload;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use freehold::open::{self, OpenError, Opened};
 use freehold_driver::cuda::{Api, CUstream, CallError, context, device, driver, primary, stream, stream_flags};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use self::log::{Log, LogError};
 use self::player::{AllocatorResult, Player};
 use self::report::Report;
 use crate::allocators::{AsyncAllocator, DriverAllocator, Failure, FreeholdAllocator};
 use crate::bench::pool::workload::Op;
-use crate::lab::table::TableStyle;
+use crate::output::file::{OutputFile, WriteError};
+use crate::output::progress;
+use crate::output::table::TableStyle;
+use crate::output::text::{cuda_version, json, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -68,8 +70,8 @@ enum ReplayError {
     Driver(#[from] CallError),
     #[error(transparent)]
     Allocator(#[from] Failure),
-    #[error("failed to write {}: {error}", .path.display())]
-    Picture { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Picture(#[from] WriteError),
     #[error("failed to print the report: {0}")]
     Print(io::Error),
 }
@@ -101,56 +103,19 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let picture = arguments.svg.as_deref().map(OutputFile::open).transpose()?;
     let allocators = play_all(&opened, &log, arguments.passes)?;
     let report = report(path, &log, &opened, arguments.passes, allocators)?;
-    if let Some(mut picture) = picture {
+    if let Some(picture) = picture {
         picture.write(&chart::svg(&report).expect("drawing to memory cannot fail"))?;
     }
-    print(&if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
-}
-
-/// The SVG file, opened before the replay so that an unwritable path fails at once. Its old content stays until the
-/// chart is written.
-struct OutputFile<'a> {
-    path: &'a Path,
-    file: fs::File,
-    /// Whether the file was created here; it is then removed if nothing is written.
-    is_empty: bool,
-}
-
-impl<'a> OutputFile<'a> {
-    fn open(path: &'a Path) -> Result<Self> {
-        let is_empty = !path.exists();
-        let file = fs::File::options().create(true).append(true).open(path);
-        let file = file.map_err(|error| ReplayError::Picture { path: path.to_owned(), error })?;
-        Ok(Self { path, file, is_empty })
-    }
-
-    fn write(&mut self, text: &str) -> Result<()> {
-        // A pipe or a device has no length.
-        let is_file = self.file.metadata().is_ok_and(|found| found.is_file());
-        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
-        let written = emptied.and_then(|()| self.file.write_all(text.as_bytes()));
-        written.map_err(|error| ReplayError::Picture { path: self.path.to_owned(), error })?;
-        self.is_empty = false;
-        Ok(())
-    }
-}
-
-impl Drop for OutputFile<'_> {
-    fn drop(&mut self) {
-        if self.is_empty {
-            // A file that remains is empty, and so shows that nothing was drawn.
-            let _ = fs::remove_file(self.path);
-        }
-    }
+    let text = if arguments.json { json(&report) } else { report.table(TableStyle::for_stdout()) };
+    print(text).map_err(ReplayError::Print)
 }
 
 fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<AllocatorResult>) -> Result<Report> {
-    let version = driver::version(&opened.api)?;
     Ok(Report {
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         kind: log.kind,
         device: device::name(&opened.api, opened.device)?,
-        driver: format!("{}.{}", version / 1000, version % 1000 / 10),
+        driver: cuda_version(driver::version(&opened.api)?),
         why: opened.why.clone(),
         sums: log.summary(),
         passes,
@@ -164,7 +129,8 @@ fn play_all(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<AllocatorResu
     const ALLOCATORS: u64 = 3;
     let api = &opened.api;
     context::set_current(api, primary::retain(api, opened.device)?)?;
-    let bar = progress(log.history.ops.len() as u64 * u64::from(passes) * ALLOCATORS);
+    let operations = log.history.ops.len() as u64 * u64::from(passes) * ALLOCATORS;
+    let bar = progress::bar(operations, "{bar:30} {pos}/{len} {msg} {eta}");
     let settle = || context::synchronize(api);
     let streams = streams(api, log.history.streams)?;
     let player = Player::new(&log.history, &streams, passes, &bar);
@@ -184,21 +150,4 @@ fn play_all(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<AllocatorResu
 /// Creates a device stream for each stream of the log; the log's stream 0 is the default stream.
 fn streams(api: &Api, count: u32) -> Result<Vec<CUstream>> {
     (0..count).map(|_| Ok(stream::create(api, stream_flags::NON_BLOCKING)?)).collect()
-}
-
-fn progress(operations: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {eta}").expect("the template is valid");
-    ProgressBar::with_draw_target(Some(operations), ProgressDrawTarget::stderr()).with_style(style)
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A reader that closes the pipe early is not a failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(ReplayError::Print),
-    }
 }

@@ -7,8 +7,9 @@ use super::Op;
 use super::history::{Anomalies, History};
 use super::log::{Kind, Log};
 use super::player::AllocatorResult;
-use crate::bench::report::{column_widths, format_ns, format_row};
-use crate::lab::table::TableStyle;
+use crate::output::size;
+use crate::output::table::{TableStyle, columns};
+use crate::output::text::{count, format_ns};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -69,12 +70,8 @@ const NAMES: [&str; 7] =
 const IS_NUMBER: [bool; 7] = [false, true, true, true, true, true, true];
 
 impl Report {
-    pub(super) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
-    }
-
     pub(super) fn table(&self, style: TableStyle) -> String {
-        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
+        let bold = style.style(Style::new().bold());
         let LogSummary { allocations, frees, uses, streams, peak_live_bytes } = self.sums;
         let mut text = format!(
             "{bold}{}, driver {} ({}){bold:#}\n{}, {}: {}, {}, {}, {}, peak live {}\n",
@@ -87,19 +84,13 @@ impl Report {
             count(frees, "free"),
             count(uses, "use"),
             count(streams.into(), "stream"),
-            size(peak_live_bytes),
+            size::format(peak_live_bytes),
         );
         if let Some(sentence) = self.oddities.summary() {
             text.push_str(&format!("{sentence}\n"));
         }
-        let rows: Vec<[String; 7]> = self.allocators.iter().map(cells).collect();
-        let widths = column_widths(&NAMES, &rows);
-        let names = format_row(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
-        text.push_str(&format!("\n{dimmed}{}{dimmed:#}\n", names.trim_end()));
-        for row in &rows {
-            text.push_str(format_row(row, &widths, &IS_NUMBER).trim_end());
-            text.push('\n');
-        }
+        let rows: Vec<_> = self.allocators.iter().map(|played| (cells(played), None)).collect();
+        text.push_str(&format!("\n{}", columns(&NAMES, &IS_NUMBER, &rows, style)));
         text.push_str("Times are means per allocation or free.\n");
         text
     }
@@ -116,8 +107,8 @@ fn cells(played: &AllocatorResult) -> [String; 7] {
         played.allocator.to_owned(),
         format_ns(played.first_ns),
         played.later_ns.map_or_else(|| "-".to_owned(), format_ns),
-        size(played.peak_live_bytes),
-        size(played.peak_reserved_bytes),
+        size::format(played.peak_live_bytes),
+        size::format(played.peak_reserved_bytes),
         ratio(played).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
         played.refused.to_string(),
     ]
@@ -126,28 +117,6 @@ fn cells(played: &AllocatorResult) -> [String; 7] {
 /// Returns peak reserved divided by peak live memory, unless nothing was allocated.
 pub(super) fn ratio(played: &AllocatorResult) -> Option<f64> {
     (played.peak_live_bytes > 0).then(|| played.peak_reserved_bytes as f64 / played.peak_live_bytes as f64)
-}
-
-pub(crate) fn count(number: u64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
-
-/// Formats bytes in the largest unit that they fill.
-pub(super) fn size(bytes: u64) -> String {
-    match unit(bytes) {
-        (_, "bytes") => format!("{bytes} bytes"),
-        (unit_bytes, name) => format!("{:.2} {name}", bytes as f64 / unit_bytes),
-    }
-}
-
-/// Returns the largest unit that these bytes fill, and its name.
-pub(crate) fn unit(bytes: u64) -> (f64, &'static str) {
-    match bytes {
-        0..1024 => (1.0, "bytes"),
-        1024..0x10_0000 => (1024.0, "KiB"),
-        0x10_0000..0x4000_0000 => (1_048_576.0, "MiB"),
-        0x4000_0000.. => (1_073_741_824.0, "GiB"),
-    }
 }
 
 #[cfg(test)]
@@ -192,12 +161,12 @@ mod tests {
         let text = report().table(TableStyle { columns: 120, colour: false });
         let expected = "\
 Device, driver 13.0 (asked for)
-a.csv, an RMM log: 1 allocation, 1 free, 1 use, 2 streams, peak live 3.00 MiB
+a.csv, an RMM log: 1 allocation, 1 free, 1 use, 2 streams, peak live 3.0 MiB
 anomalies in the log: 1 freed twice (skipped)
 
 allocator        first pass  later passes  peak live  peak reserved  reserved/live  failed
-cuMemAllocAsync    12.35 µs        550 ns   3.00 MiB      32.00 MiB         10.667       0
-cuMemAlloc         78.60 µs             -    0 bytes      32.00 MiB              -       1
+cuMemAllocAsync    12.35 µs        550 ns    3.0 MiB       32.0 MiB         10.667       0
+cuMemAlloc         78.60 µs             -        0 B       32.0 MiB              -       1
 Times are means per allocation or free.
 ";
         assert_eq!(text, expected);
@@ -211,11 +180,5 @@ Times are means per allocation or free.
         builder.free(1, None, (0, 0));
         let sums = LogSummary::of(&builder.finish());
         assert_eq!((sums.peak_live_bytes, sums.allocations, sums.frees), (u64::MAX, 2, 1));
-    }
-
-    #[test]
-    fn sizes_are_in_the_largest_unit_that_they_fill() {
-        let sizes = [0, 1023, 1024, 1 << 20, 3 << 29];
-        assert_eq!(sizes.map(size), ["0 bytes", "1023 bytes", "1.00 KiB", "1.00 MiB", "1.50 GiB"]);
     }
 }

@@ -3,42 +3,19 @@
 use crate::common;
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use common::binary;
+use common::{binary, text};
+use freehold_testing::process::Sandbox;
 
 /// Runs each on its own software machine: others would leave it too little memory.
 fn bench(words: &[&str]) -> Output {
-    static STARTED: AtomicU32 = AtomicU32::new(0);
-    let machine = format!("bench-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-    let mut command = Command::new(binary());
-    command.env("FREEHOLD_SOFT_MACHINE", machine);
+    let sandbox = Sandbox::new("bench");
+    let mut command = sandbox.command(binary());
     command.env_remove("FREEHOLD_DEVICE").env_remove("COLUMNS").stdin(Stdio::null());
     command.arg("bench").args(words).output().expect("the binary starts")
-}
-
-/// A folder of this test, removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("freehold-bench-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the folder is new");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).expect("the folder is removed");
-    }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 #[test]
@@ -90,8 +67,8 @@ fn every_row_has_our_times_and_the_drivers_where_there_is_a_call_to_compare() {
 
 #[test]
 fn every_workload_has_our_figures_and_the_drivers_and_a_picture() {
-    let folder = Folder::new("picture");
-    let path = folder.0.join("pool.svg");
+    let sandbox = Sandbox::new("bench");
+    let path = sandbox.folder.join("pool.svg");
     let output = bench(&["pool", "--quick", "--json", "--device", "soft", "--svg", path.to_str().unwrap()]);
     assert_eq!(text(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
@@ -160,8 +137,8 @@ fn is_drawn(path: PathBuf) {
 
 #[test]
 fn a_picture_that_cannot_be_written_is_refused_before_anything_is_measured() {
-    let folder = Folder::new("no-picture");
-    let path = folder.0.join("missing").join("pool.svg");
+    let sandbox = Sandbox::new("bench");
+    let path = sandbox.folder.join("missing").join("pool.svg");
     // The device is not opened either: its name is invalid.
     let output = bench(&["pool", "--device", "gpu", "--svg", path.to_str().unwrap()]);
     let said = format!("error: failed to write {}: No such file or directory (os error 2)\n", path.display());
@@ -172,8 +149,8 @@ fn a_picture_that_cannot_be_written_is_refused_before_anything_is_measured() {
 
 #[test]
 fn the_workloads_are_written_as_text_a_file_for_each() {
-    let folder = Folder::new("workloads");
-    let place = folder.0.join("new");
+    let sandbox = Sandbox::new("bench");
+    let place = sandbox.folder.join("new");
     let output = bench(&["pool", "--workloads", place.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let line = |name: &str, ops: usize, bytes: u64| {

@@ -1,13 +1,12 @@
 //! The commands that talk to a broker: their output, their errors for bad input, and their exit status.
 
-use crate::broker_fixture;
-use crate::common;
+use crate::{broker_fixture, common};
 
 use std::path::Path;
 use std::process::Stdio;
 
-use broker_fixture::{BrokerFixture, command, name, text, user};
-use common::binary;
+use broker_fixture::{BrokerFixture, command, name, user};
+use common::{binary, text};
 use freehold_broker::wire::{Access, Fence, Policy, Reply, Request};
 
 #[test]
@@ -15,33 +14,33 @@ fn a_file_goes_in_and_comes_out_again() {
     let fixture = BrokerFixture::new();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
     let file = fixture.file("in", &bytes);
-    assert_eq!(fixture.said(&["put", &file, "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
-    let out = fixture.folder.join("out");
+    assert_eq!(fixture.stdout_of(&["put", &file, "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
+    let out = fixture.sandbox.folder.join("out");
     let to = out.to_str().unwrap();
-    assert_eq!(fixture.said(&["get", "model/weights", "-o", to]), format!("{to}: 2.9 MiB\n"));
+    assert_eq!(fixture.stdout_of(&["get", "model/weights", "-o", to]), format!("{to}: 2.9 MiB\n"));
     assert!(std::fs::read(&out).unwrap() == bytes);
-    assert_eq!(fixture.said(&["drop", "model/weights"]), "model/weights: dropped\n");
-    assert_eq!(fixture.said(&["ls", "--json"]), "{\"names\":[]}\n");
+    assert_eq!(fixture.stdout_of(&["drop", "model/weights"]), "model/weights: dropped\n");
+    assert_eq!(fixture.stdout_of(&["ls", "--json"]), "{\"names\":[]}\n");
 }
 
 #[test]
 fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
     let fixture = BrokerFixture::new();
-    let (file, out) = (fixture.file("big.bin", b"freehold"), fixture.folder.join("out"));
+    let (file, out) = (fixture.file("big.bin", b"freehold"), fixture.sandbox.folder.join("out"));
     let to = out.to_str().unwrap();
-    assert_eq!(fixture.said(&["put", "weights", &file]), "weights: 8 B\n");
-    assert_eq!(fixture.said(&["get", "weights", to]), format!("{to}: 8 B\n"));
+    assert_eq!(fixture.stdout_of(&["put", "weights", &file]), "weights: 8 B\n");
+    assert_eq!(fixture.stdout_of(&["get", "weights", to]), format!("{to}: 8 B\n"));
     assert_eq!(std::fs::read(&out).unwrap(), b"freehold");
     // A folder with that name is not a file.
-    std::fs::create_dir(fixture.folder.join("weights")).unwrap();
-    let folder = fixture.folder.join("weights").to_str().unwrap().to_owned();
-    let (said, status) = fixture.refused(&["put", &folder, &file]);
+    std::fs::create_dir(fixture.sandbox.folder.join("weights")).unwrap();
+    let folder = fixture.sandbox.folder.join("weights").to_str().unwrap().to_owned();
+    let (said, status) = fixture.error_of(&["put", &folder, &file]);
     assert!(status == Some(2) && !said.contains("both files"), "the folder was taken for a file: {said}");
     // In the other order too: the argument that is not a file is the name.
-    assert_eq!(fixture.said(&["put", &file, "model/weights"]), "model/weights: 8 B\n");
-    assert_eq!(fixture.said(&["drop", "model/weights"]), "model/weights: dropped\n");
+    assert_eq!(fixture.stdout_of(&["put", &file, "model/weights"]), "model/weights: 8 B\n");
+    assert_eq!(fixture.stdout_of(&["drop", "model/weights"]), "model/weights: dropped\n");
     let refused = |words: &[&str]| {
-        let (said, status) = fixture.refused(words);
+        let (said, status) = fixture.error_of(words);
         assert_eq!(status, Some(2), "{said}");
         said
     };
@@ -64,27 +63,27 @@ fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
     );
     assert_eq!(refused(&["put", "a b", &file]).lines().count(), 1, "not one line");
     assert_eq!(refused(&["get", "weights"]), "error: no file to write to: use `freehold get NAME FILE`\n");
-    assert_eq!(fixture.said(&["ls", "--json"]).matches("\"name\"").count(), 1, "an error published something");
+    assert_eq!(fixture.stdout_of(&["ls", "--json"]).matches("\"name\"").count(), 1, "an error published something");
 }
 
 #[test]
 fn what_was_done_is_one_object_with_json() {
     let fixture = BrokerFixture::new();
     let file = fixture.file("in", b"freehold");
-    assert_eq!(fixture.said(&["put", &file, "--name", "a", "--json"]), "{\"bytes\":8,\"name\":\"a\"}\n");
-    let to = fixture.folder.join("out").to_str().unwrap().to_owned();
-    let said = fixture.said(&["get", "a", "-o", &to, "--json"]);
+    assert_eq!(fixture.stdout_of(&["put", &file, "--name", "a", "--json"]), "{\"bytes\":8,\"name\":\"a\"}\n");
+    let to = fixture.sandbox.folder.join("out").to_str().unwrap().to_owned();
+    let said = fixture.stdout_of(&["get", "a", "-o", &to, "--json"]);
     assert_eq!(said, format!("{{\"bytes\":8,\"file\":\"{to}\",\"name\":\"a\"}}\n"));
-    assert_eq!(fixture.said(&["drop", "a", "--json"]), "{\"dropped\":\"a\"}\n");
+    assert_eq!(fixture.stdout_of(&["drop", "a", "--json"]), "{\"dropped\":\"a\"}\n");
 }
 
 #[test]
 fn a_name_that_is_taken_is_refused_before_anything_is_uploaded() {
     let fixture = BrokerFixture::new();
     let file = fixture.file("in", b"freehold");
-    fixture.said(&["put", &file, "--name", "a"]);
+    fixture.stdout_of(&["put", &file, "--name", "a"]);
     // The device is never opened: its name is invalid.
-    let refused = fixture.refused(&["put", &file, "--name", "a", "--device", "none"]);
+    let refused = fixture.error_of(&["put", &file, "--name", "a", "--device", "none"]);
     let sentence = "the name is taken: drop it first, lease it for writing, or use `freehold put --replace`";
     assert_eq!(refused, (format!("error: a: {sentence}\n"), Some(1)));
 }
@@ -93,11 +92,11 @@ fn a_name_that_is_taken_is_refused_before_anything_is_uploaded() {
 fn a_name_is_replaced_by_a_file_of_another_size_and_readers_keep_theirs() {
     let fixture = BrokerFixture::new();
     let (old, new) = (fixture.file("old", b"freehold"), fixture.file("new", b"other bytes"));
-    assert_eq!(fixture.said(&["put", "a", &old, "--replace"]), "a: 8 B\n", "the name may be new");
+    assert_eq!(fixture.stdout_of(&["put", "a", &old, "--replace"]), "a: 8 B\n", "the name may be new");
     let mut link = fixture.link();
     let Reply::Number { id, .. } = link.call(Request::Find { name: name("a") }).unwrap().reply else { panic!("no id") };
     let reader = link.lease(id, Access::Read).unwrap();
-    assert_eq!(fixture.said(&["put", "--replace", "a", &new]), "a: 11 B\n");
+    assert_eq!(fixture.stdout_of(&["put", "--replace", "a", &new]), "a: 11 B\n");
     assert_eq!(fixture.run(&["get", "a", "-"]).stdout, b"other bytes");
     assert_eq!(reader.bytes, 8);
     drop(link);
@@ -106,13 +105,13 @@ fn a_name_is_replaced_by_a_file_of_another_size_and_readers_keep_theirs() {
 #[test]
 fn a_dash_is_standard_output_which_then_has_nothing_else() {
     let fixture = BrokerFixture::new();
-    fixture.said(&["put", "a", &fixture.file("in", b"free\0hold")]);
+    fixture.stdout_of(&["put", "a", &fixture.file("in", b"free\0hold")]);
     for words in [["get", "a", "-"].as_slice(), &["get", "a", "-o", "-"]] {
         let output = fixture.run(words);
         assert_eq!((output.stdout.as_slice(), text(&output.stderr)), (b"free\0hold".as_slice(), ""));
         assert_eq!(output.status.code(), Some(0));
     }
-    let refused = fixture.refused(&["get", "a", "-", "--json"]);
+    let refused = fixture.error_of(&["get", "a", "-", "--json"]);
     assert_eq!(refused, ("error: --json and the file would share standard output: name a file\n".to_owned(), Some(2)));
     assert!(!Path::new("-").exists());
 }
@@ -120,12 +119,12 @@ fn a_dash_is_standard_output_which_then_has_nothing_else() {
 #[test]
 fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
     let fixture = BrokerFixture::new();
-    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "model/weights"]);
+    fixture.stdout_of(&["put", &fixture.file("in", b"freehold"), "--name", "model/weights"]);
     let expected = ("error: model/weigths: there is no such name; nearest: model/weights\n".to_owned(), Some(1));
-    let out = fixture.folder.join("out");
-    assert_eq!(fixture.refused(&["get", "model/weigths", "-o", out.to_str().unwrap()]), expected);
-    assert_eq!(fixture.refused(&["drop", "model/weigths"]), expected);
-    assert!(!out.exists() && !fixture.folder.join("out.part").exists());
+    let out = fixture.sandbox.folder.join("out");
+    assert_eq!(fixture.error_of(&["get", "model/weigths", "-o", out.to_str().unwrap()]), expected);
+    assert_eq!(fixture.error_of(&["drop", "model/weigths"]), expected);
+    assert!(!out.exists() && !fixture.sandbox.folder.join("out.part").exists());
 }
 
 #[test]
@@ -133,47 +132,47 @@ fn a_non_socket_path_is_not_served_and_stays() {
     let fixture = BrokerFixture::new();
     let file = fixture.file("precious.txt", b"freehold");
     let expected = format!("error: {file} exists and is not a socket: name another path with --socket\n");
-    assert_eq!(fixture.refused(&["serve", "--socket", &file]), (expected, Some(2)));
+    assert_eq!(fixture.error_of(&["serve", "--socket", &file]), (expected, Some(2)));
     assert_eq!(std::fs::read(&file).unwrap(), b"freehold");
-    let folder = fixture.folder.join("folder").to_str().unwrap().to_owned();
+    let folder = fixture.sandbox.folder.join("folder").to_str().unwrap().to_owned();
     std::fs::create_dir(&folder).unwrap();
     let expected = format!("error: {folder} exists and is not a socket: name another path with --socket\n");
-    assert_eq!(fixture.refused(&["serve", "--socket", &folder]), (expected, Some(2)));
+    assert_eq!(fixture.error_of(&["serve", "--socket", &folder]), (expected, Some(2)));
 }
 
 #[test]
 fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     let fixture = BrokerFixture::new();
-    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "z"]);
+    fixture.stdout_of(&["put", &fixture.file("in", b"freehold"), "--name", "z"]);
     let mut link = fixture.link();
     link.call(Request::Host { bytes: 4096 + 3 * 1024, name: name("shared/numbers") }).expect("memory of the host");
     drop(link);
-    let (ls, owner) = (fixture.said(&["ls"]), user());
+    let (ls, owner) = (fixture.stdout_of(&["ls"]), user());
     let lines: Vec<Vec<&str>> = ls.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["name", "size", "memory", "owner", "readers", "writer", "age"]);
     assert_eq!(lines[1][..7], ["shared/numbers", "3.0", "KiB", "host", &owner, "-", "-"]);
     assert_eq!(lines[2][..7], ["z", "8", "B", "device", &owner, "0", "-"]);
-    assert_eq!(fixture.said(&["top"]).lines().skip(3).count(), 3);
-    let listed: serde_json::Value = serde_json::from_str(&fixture.said(&["ls", "--json"])).unwrap();
+    assert_eq!(fixture.stdout_of(&["top"]).lines().skip(3).count(), 3);
+    let listed: serde_json::Value = serde_json::from_str(&fixture.stdout_of(&["ls", "--json"])).unwrap();
     let [host, device] = [&listed["names"][0], &listed["names"][1]];
     assert_eq!(
         (&host["name"], &host["memory"], &host["bytes"]),
         (&"shared/numbers".into(), &"host".into(), &3072.into())
     );
     assert_eq!((&device["name"], &device["memory"]), (&"z".into(), &"device".into()));
-    let top: serde_json::Value = serde_json::from_str(&fixture.said(&["top", "--json"])).unwrap();
+    let top: serde_json::Value = serde_json::from_str(&fixture.stdout_of(&["top", "--json"])).unwrap();
     assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
-    let refused = fixture.refused(&["drop", "shared/number"]);
+    let refused = fixture.error_of(&["drop", "shared/number"]);
     assert_eq!(refused, ("error: shared/number: there is no such name; nearest: shared/numbers\n".to_owned(), Some(1)));
-    let refused = fixture.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
+    let refused = fixture.error_of(&["get", "shared/numbers", "-o", "/dev/null"]);
     let sentence = "the name refers to host memory, which is not leased: open it with `Broker::open_host`";
     assert_eq!(refused, (format!("error: shared/numbers: {sentence}\n"), Some(1)));
-    let refused = fixture.refused(&["put", &fixture.file("in", b"freehold"), "--name", "shared/numbers"]);
+    let refused = fixture.error_of(&["put", &fixture.file("in", b"freehold"), "--name", "shared/numbers"]);
     assert!(refused.0.starts_with("error: shared/numbers: the name is taken: "), "{}", refused.0);
-    let refused = fixture.refused(&["put", "--replace", &fixture.file("in", b"freehold"), "shared/numbers"]);
+    let refused = fixture.error_of(&["put", "--replace", &fixture.file("in", b"freehold"), "shared/numbers"]);
     assert_eq!(refused, (format!("error: shared/numbers: {sentence}\n"), Some(1)));
-    assert_eq!(fixture.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
-    assert_eq!(fixture.said(&["ls"]).lines().count(), 2);
+    assert_eq!(fixture.stdout_of(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
+    assert_eq!(fixture.stdout_of(&["ls"]).lines().count(), 2);
 }
 
 #[test]
@@ -184,12 +183,12 @@ fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
     let (policy, point) = (Policy::Restore, Fence::default());
     link.call(Request::Publish { lease, policy, fence: point, name: name("a") }).expect("the name is free");
     let (user, own) = (user(), rustix::process::getuid().as_raw());
-    let listed = || -> serde_json::Value { serde_json::from_str(&fixture.said(&["ls", "--json"])).unwrap() };
+    let listed = || -> serde_json::Value { serde_json::from_str(&fixture.stdout_of(&["ls", "--json"])).unwrap() };
     let process = std::process::id();
-    assert!(fixture.said(&["ls"]).contains(&format!("  {user} ({process})  ")));
+    assert!(fixture.stdout_of(&["ls"]).contains(&format!("  {user} ({process})  ")));
     assert_eq!(listed()["names"][0]["process"], process);
     link.close().expect("the broker answers");
-    assert!(fixture.said(&["ls"]).contains(&format!("  {user}  ")));
+    assert!(fixture.stdout_of(&["ls"]).contains(&format!("  {user}  ")));
     assert_eq!(listed()["names"][0]["process"], serde_json::Value::Null);
     assert_eq!((&listed()["names"][0]["user"], &listed()["names"][0]["user_name"]), (&own.into(), &user.into()));
 }
@@ -204,50 +203,50 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
              user {user} uses 0 B of {host} of host memory\n"
         )
     };
-    assert_eq!(fixture.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
-    assert_eq!(fixture.said(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
-    assert_eq!(fixture.said(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
+    assert_eq!(fixture.stdout_of(&["quota"]), said("64.0 MiB", "64.0 GiB"));
+    assert_eq!(fixture.stdout_of(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
+    assert_eq!(fixture.stdout_of(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
     let refused = fixture.link().call(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
     assert_eq!(
         refused,
         "a: the user's quota is 8 KiB of host memory with 0 bytes in use, 8193 bytes (8.0 KiB) requested: drop a name, or \
          raise the quota with `freehold quota SIZE --host`"
     );
-    assert_eq!(fixture.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
+    assert_eq!(fixture.stdout_of(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
     let small = |least: &str| {
         let sentence = "allows no allocation: expected more, or none to remove the quota";
         (format!("error: a quota below {least} {sentence}\n"), Some(2))
     };
-    assert_eq!(fixture.refused(&["quota", "0", "--host"]), small("8 KiB"));
-    assert_eq!(fixture.said(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
+    assert_eq!(fixture.error_of(&["quota", "0", "--host"]), small("8 KiB"));
+    assert_eq!(fixture.stdout_of(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
     let json = format!(
         "{{\"host_quota_bytes\":68719476736,\"host_used_bytes\":0,\"quota_bytes\":67108864,\"used_bytes\":0,\"user\":{user}}}\n"
     );
-    assert_eq!(fixture.said(&["quota", "--json"]), json);
-    assert_eq!(fixture.refused(&["quota", "2097151"]), small("2 MiB"));
-    assert_eq!(fixture.refused(&["quota", "1MiB"]), small("2 MiB"));
-    assert_eq!(fixture.refused(&["quota", "8191", "--host"]), small("8 KiB"));
-    assert_eq!(fixture.said(&["quota", "--user", "root"]).lines().next().unwrap().split(' ').nth(1), Some("0"));
+    assert_eq!(fixture.stdout_of(&["quota", "--json"]), json);
+    assert_eq!(fixture.error_of(&["quota", "2097151"]), small("2 MiB"));
+    assert_eq!(fixture.error_of(&["quota", "1MiB"]), small("2 MiB"));
+    assert_eq!(fixture.error_of(&["quota", "8191", "--host"]), small("8 KiB"));
+    assert_eq!(fixture.stdout_of(&["quota", "--user", "root"]).lines().next().unwrap().split(' ').nth(1), Some("0"));
     let unknown =
         "invalid value 'no-such-user' for '--user <USER>': unknown user \"no-such-user\": see `getent passwd`";
-    let refused = fixture.refused(&["quota", "--user", "no-such-user"]);
+    let refused = fixture.error_of(&["quota", "--user", "no-such-user"]);
     assert_eq!(refused, (format!("error: {unknown}; see `freehold quota --help`\n"), Some(2)));
 }
 
 #[test]
 fn what_cannot_be_put_is_refused_with_what_to_do() {
     let fixture = BrokerFixture::new();
-    let (folder, empty) = (fixture.folder.to_str().unwrap().to_owned(), fixture.file("empty", b""));
-    let refused = fixture.refused(&["put", &folder, "--name", "a"]);
+    let (folder, empty) = (fixture.sandbox.folder.to_str().unwrap().to_owned(), fixture.file("empty", b""));
+    let refused = fixture.error_of(&["put", &folder, "--name", "a"]);
     assert_eq!(refused, (format!("error: {folder} is a folder: expected a file\n"), Some(2)));
-    let refused = fixture.refused(&["put", &empty, "--name", "a"]);
+    let refused = fixture.error_of(&["put", &empty, "--name", "a"]);
     assert_eq!(refused, (format!("error: {empty} is empty: expected at least one byte\n"), Some(2)));
     let large = fixture.file("large", &vec![1; 65 << 20]);
-    let refused = fixture.refused(&["put", &large, "--name", "a"]);
+    let refused = fixture.error_of(&["put", &large, "--name", "a"]);
     let said =
         "error: the broker has 64 MiB of 64 MiB free, 65 MiB requested: drop a name, or serve with more --memory\n";
     assert_eq!(refused, (said.to_owned(), Some(1)));
-    let refused = fixture.refused(&["put", "/dev/zero", "--name", "a"]);
+    let refused = fixture.error_of(&["put", "/dev/zero", "--name", "a"]);
     assert_eq!(refused, ("error: /dev/zero is not a regular file: expected a file\n".to_owned(), Some(2)));
 }
 
@@ -303,22 +302,22 @@ fn an_unknown_device_is_one_error() {
 fn get_replaces_only_a_regular_file() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
     let fixture = BrokerFixture::new();
-    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
+    fixture.stdout_of(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
     // A pipe stays a pipe.
-    let pipe = fixture.folder.join("pipe");
+    let pipe = fixture.sandbox.folder.join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
         move || std::fs::read(pipe).unwrap()
     });
-    fixture.said(&["get", "a", "-o", pipe.to_str().unwrap()]);
+    fixture.stdout_of(&["get", "a", "-o", pipe.to_str().unwrap()]);
     assert_eq!(reader.join().unwrap(), b"freehold");
     assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
     // The target of a link is replaced, and keeps its permissions.
-    let (target, link) = (fixture.file("target", b"before"), fixture.folder.join("link"));
+    let (target, link) = (fixture.file("target", b"before"), fixture.sandbox.folder.join("link"));
     std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o600)).unwrap();
     symlink(&target, &link).unwrap();
-    fixture.said(&["get", "a", "-o", link.to_str().unwrap()]);
+    fixture.stdout_of(&["get", "a", "-o", link.to_str().unwrap()]);
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(std::fs::read(&target).unwrap(), b"freehold");
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
@@ -332,10 +331,10 @@ fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
         drop(reader);
         Stdio::from(writer)
     };
-    let said = command(&fixture.folder, &fixture.machine).arg("ls").stdout(closed()).output().unwrap();
+    let said = fixture.command().arg("ls").stdout(closed()).output().unwrap();
     assert_eq!((text(&said.stderr), said.status.code()), ("", Some(0)));
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let said = command(&fixture.folder, &fixture.machine).arg("ls").stdout(full).output().unwrap();
+    let said = fixture.command().arg("ls").stdout(full).output().unwrap();
     let expected = "error: standard output: No space left on device (os error 28)\n";
     assert_eq!((text(&said.stderr), said.status.code()), (expected, Some(1)));
 }

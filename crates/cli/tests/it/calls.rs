@@ -1,63 +1,38 @@
 //! `freehold module` and `freehold call`: their output, their errors for bad input, and their exit status.
 
-use crate::common;
+use crate::broker_fixture;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ops::Deref;
 
-use common::binary;
+use broker_fixture::BrokerFixture;
 
 const KERNELS: &str = include_str!("../../../broker/tests/calls/kernels.ptx");
 
-/// A broker in its own folder.
-struct BrokerFixture {
-    folder: PathBuf,
-    machine: String,
-    serve: Child,
+/// A broker that ends kernels soon.
+struct CallFixture(BrokerFixture);
+
+impl Deref for CallFixture {
+    type Target = BrokerFixture;
+
+    fn deref(&self) -> &BrokerFixture {
+        &self.0
+    }
 }
 
-impl BrokerFixture {
+impl CallFixture {
     fn new() -> Self {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let machine = format!("calls-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("the folder is new");
-        let mut serve = command(&folder, &machine);
-        serve.args(["serve", "--memory", "64MiB", "--device", "soft", "--launch-time", "1.5"]).stdout(Stdio::piped());
-        let mut serve = serve.spawn().expect("the binary starts");
-        let said = BufReader::new(serve.stdout.take().expect("the output is piped")).lines().nth(2);
-        assert!(said.expect("the broker prints three lines").is_ok());
-        Self { folder, machine, serve }
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        command(&self.folder, &self.machine).args(words).output().expect("the binary starts")
-    }
-
-    /// Returns the output of a command that succeeds.
-    fn stdout_of(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)), "{words:?}");
-        text(&output.stdout).to_owned()
+        Self(BrokerFixture::with(&["--launch-time", "1.5"]))
     }
 
     /// Returns the error and status of a command that fails.
     fn error_of(&self, words: &[&str]) -> (String, i32) {
-        let output = self.run(words);
-        (text(&output.stderr).to_owned(), output.status.code().expect("the command exits"))
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) -> String {
-        let path = self.folder.join(name);
-        std::fs::write(&path, bytes).expect("the file is written");
-        path.to_str().expect("text").to_owned()
+        let (error, status) = self.0.error_of(words);
+        (error, status.expect("the command exits"))
     }
 
     /// Returns published memory as numbers.
     fn floats(&self, name: &str) -> Vec<f32> {
-        let path = self.folder.join("out");
+        let path = self.sandbox.folder.join("out");
         self.stdout_of(&["get", name, "-o", path.to_str().expect("text")]);
         let bytes = std::fs::read(path).expect("the file was written");
         bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
@@ -81,29 +56,9 @@ impl BrokerFixture {
     }
 }
 
-impl Drop for BrokerFixture {
-    fn drop(&mut self) {
-        let process = rustix::process::Pid::from_child(&self.serve);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the fd store runs");
-        assert!(self.serve.wait().expect("it is a child of this process").success());
-        std::fs::remove_dir_all(&self.folder).expect("the folder is removed");
-    }
-}
-
-fn command(folder: &Path, machine: &str) -> Command {
-    let mut command = Command::new(binary());
-    command.env("FREEHOLD_BROKER", folder.join("broker")).env("FREEHOLD_SOFT_MACHINE", machine);
-    command.env("FREEHOLD_DEVICE", "soft").stdin(Stdio::null());
-    command
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the output is UTF-8")
-}
-
 #[test]
 fn a_module_is_put_listed_and_dropped() {
-    let fixture = BrokerFixture::new();
+    let fixture = CallFixture::new();
     assert_eq!(fixture.stdout_of(&["module", "ls"]), "no modules; publish one with `freehold module put NAME FILE`\n");
     let file = fixture.file("kernels.ptx", KERNELS.as_bytes());
     let kernels =
@@ -135,7 +90,7 @@ fn a_module_is_put_listed_and_dropped() {
 
 #[test]
 fn a_call_changes_what_has_a_name_and_reads_what_it_is_to_read() {
-    let fixture = BrokerFixture::with_memory();
+    let fixture = CallFixture::with_memory();
     let arguments = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
     let mut words = vec!["call", "blas/saxpy", "saxpy", "--grid", "4", "--block", "256"];
     arguments.iter().for_each(|argument| words.extend(["--arg", argument]));
@@ -156,7 +111,7 @@ fn a_call_changes_what_has_a_name_and_reads_what_it_is_to_read() {
 
 #[test]
 fn every_bad_call_is_one_sentence_and_changes_nothing() {
-    let fixture = BrokerFixture::with_memory();
+    let fixture = CallFixture::with_memory();
     let good = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
     let wrong = |said: &str| (format!("error: {said}\n"), 2);
     let with = |at: usize, argument: &'static str| {
@@ -199,7 +154,7 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
 
 #[test]
 fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
-    let fixture = BrokerFixture::with_memory();
+    let fixture = CallFixture::with_memory();
     let may = "it may have been executed, as a whole or in part";
     assert_eq!(
         fixture.call("stray", &["lease:y", "u64:1099511627776"]),
@@ -216,8 +171,8 @@ fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
 
 #[test]
 fn every_bad_module_is_one_sentence() {
-    let fixture = BrokerFixture::new();
-    let folder = fixture.folder.to_str().expect("text").to_owned();
+    let fixture = CallFixture::new();
+    let folder = fixture.sandbox.folder.to_str().expect("text").to_owned();
     let put = |file: &str| fixture.error_of(&["module", "put", file, "--name", "a"]);
     let nowhere = format!("{folder}/nowhere");
     assert_eq!(put(&nowhere), (format!("error: {nowhere}: No such file or directory (os error 2)\n"), 2));

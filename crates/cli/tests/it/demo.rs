@@ -5,21 +5,18 @@ use crate::common;
 
 use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use common::binary;
+use freehold_testing::process::Sandbox;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
-/// A folder of this test, removed on drop.
-struct Folder(PathBuf);
+struct DemoFixture(Sandbox);
 
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("freehold-demo-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).expect("the folder is new");
-        Self(path)
+impl DemoFixture {
+    fn new() -> Self {
+        Self(Sandbox::new("demo"))
     }
 
     /// Runs the demo on the test's own software machine.
@@ -29,16 +26,15 @@ impl Folder {
 
     fn command(&self, words: &[&str]) -> Command {
         // With a umask that lets a user's own group write.
-        let mut command = Command::new("sh");
+        let mut command = self.0.command("sh");
         command
             .args(["-c", "umask 002 && exec \"$0\" \"$@\""])
             .arg(binary())
             .arg("demo")
             .args(words)
             .arg("--out")
-            .arg(self.0.join("out"));
-        command.env("FREEHOLD_DEVICE", "soft").env("FREEHOLD_SOFT_MACHINE", self.0.file_name().expect("it has a name"));
-        command.stdin(Stdio::null());
+            .arg(self.0.folder.join("out"));
+        command.env("FREEHOLD_DEVICE", "soft").stdin(Stdio::null());
         command
     }
 
@@ -49,13 +45,7 @@ impl Folder {
     }
 
     fn read(&self, name: &str) -> Vec<u8> {
-        fs::read(self.0.join("out").join(name)).expect("the file was written")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).expect("the folder is removed");
+        fs::read(self.0.folder.join("out").join(name)).expect("the file was written")
     }
 }
 
@@ -65,7 +55,7 @@ const TINY: [&str; 7] = ["--size", "32", "--steps", "16", "--seed", "5", "--json
 
 #[test]
 fn a_killed_worker_changes_no_bit_and_is_seen_in_both_pictures() {
-    let folder = Folder::new("kill");
+    let folder = DemoFixture::new();
     let figures = folder.figures(&[&SMALL[..], &["--workers", "3"]].concat());
     assert_eq!((&figures["same"], &figures["workers"]), (&Value::from(true), &Value::from(3)));
     let killed = figures["killed"]["worker"].as_u64().expect("a worker was killed");
@@ -91,7 +81,7 @@ fn a_killed_worker_changes_no_bit_and_is_seen_in_both_pictures() {
 
 #[test]
 fn the_trace_of_a_killed_worker_goes_on_until_its_kill() {
-    let folder = Folder::new("trace");
+    let folder = DemoFixture::new();
     // All tiles are refined here. 20 epochs, and the kill after 10. Epoch 6 is enqueued while the device is in epoch 4,
     // and 10 have completed: so the file contains what was known when epoch 8 was enqueued, at least 4 epochs.
     let figures = folder.figures(&["--size", "64", "--steps", "160", "--workers", "2", "--json"]);
@@ -106,7 +96,7 @@ fn the_trace_of_a_killed_worker_goes_on_until_its_kill() {
 
 #[test]
 fn remote_kernels_come_to_the_same_field() {
-    let folder = Folder::new("remote");
+    let folder = DemoFixture::new();
     let here = folder.figures(&[&TINY[..], &["--workers", "1", "--no-kill"]].concat());
     assert_eq!((&here["same"], &here["killed"]), (&Value::from(true), &Value::Null));
     let there = folder.figures(&[&TINY[..], &["--remote"]].concat());
@@ -115,14 +105,14 @@ fn remote_kernels_come_to_the_same_field() {
 
 #[test]
 fn what_is_killed_leaves_no_broker_and_no_folder() {
-    let folder = Folder::new("killed");
+    let folder = DemoFixture::new();
     let mut command = folder.command(&["--steps", "100000"]);
     // All processes that it starts hold the other end, until the last of them has ended.
     let (mut ends, other) = std::io::pipe().expect("a pipe");
-    command.env("TMPDIR", &folder.0).stdout(Stdio::null()).stderr(other);
+    command.env("TMPDIR", &folder.0.folder).stdout(Stdio::null()).stderr(other);
     let mut demo = command.spawn().expect("the binary starts");
     drop(command);
-    let own = folder.0.join(format!("freehold-own-{}-0", demo.id()));
+    let own = folder.0.folder.join(format!("freehold-own-{}-0", demo.id()));
     while !own.join("worker-3-0.json").exists() {
         assert!(demo.try_wait().expect("it is a child of this process").is_none(), "the demo ended early");
         std::thread::yield_now();
@@ -144,8 +134,8 @@ fn what_is_killed_leaves_no_broker_and_no_folder() {
 
 #[test]
 fn a_file_that_cannot_be_written_takes_no_figures_away() {
-    let folder = Folder::new("unwritten");
-    fs::create_dir_all(folder.0.join("out/memory.svg/in-the-way")).unwrap();
+    let folder = DemoFixture::new();
+    fs::create_dir_all(folder.0.folder.join("out/memory.svg/in-the-way")).unwrap();
     let output = folder.demo(&[&TINY[..], &["--workers", "1", "--no-kill"]].concat());
     let figures: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!((&figures["same"], output.status.code()), (&Value::from(true), Some(1)));
@@ -154,7 +144,7 @@ fn a_file_that_cannot_be_written_takes_no_figures_away() {
     assert_eq!(folder.read("field.png")[..8], *b"\x89PNG\r\n\x1a\n");
     assert!(!folder.read("trace.json").is_empty());
     let mut command = folder.command(&[&TINY[..], &["--workers", "1", "--no-kill"]].concat());
-    fs::remove_dir_all(folder.0.join("out")).unwrap();
+    fs::remove_dir_all(folder.0.folder.join("out")).unwrap();
     let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full exists");
     assert_eq!(command.stdout(full).status().expect("the binary starts").code(), Some(1));
     assert!(!folder.read("memory.svg").is_empty());
@@ -162,7 +152,7 @@ fn a_file_that_cannot_be_written_takes_no_figures_away() {
 
 #[test]
 fn bad_input_is_one_sentence_with_the_expected_form() {
-    let folder = Folder::new("wrong");
+    let folder = DemoFixture::new();
     let said = |words: &[&str]| {
         let output = folder.demo(words);
         (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code())
@@ -183,5 +173,5 @@ fn bad_input_is_one_sentence_with_the_expected_form() {
     assert_eq!(sentence.lines().count(), 1, "{sentence}");
     let (sentence, status) = said(&["--remote", "--workers", "2"]);
     assert!(sentence.contains("cannot be used with '--workers") && status == Some(2), "{sentence}");
-    assert!(!folder.0.join("out").exists());
+    assert!(!folder.0.folder.join("out").exists());
 }

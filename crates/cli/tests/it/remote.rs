@@ -1,53 +1,46 @@
 //! The commands that talk to a remote broker: their output, their errors for bad input, and their exit status.
 
-use crate::broker_fixture;
+use crate::{broker_fixture, common};
 
-use std::fs::{File, Permissions};
-use std::io::{BufRead, BufReader};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Output};
 
-use broker_fixture::{command, until};
-use rustix::process::{Pid, Signal, kill_process};
+use broker_fixture::command;
+use common::text;
+use freehold_testing::process::{self, Sandbox, until};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A broker that serves remote clients, which run on this machine.
 struct RemoteBrokerFixture {
-    folder: std::path::PathBuf,
-    machine: String,
+    sandbox: Sandbox,
     serve: Child,
     url: String,
 }
 
 impl RemoteBrokerFixture {
-    fn new(name: &str) -> Self {
-        let machine = format!("remote-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("the folder is new");
+    fn new() -> Self {
+        let sandbox = Sandbox::new("remote");
         let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
-        write("cert.pem", &own.cert.pem());
-        write("key.pem", &own.signing_key.serialize_pem());
-        write("token", TOKEN);
-        std::fs::set_permissions(folder.join("token"), Permissions::from_mode(0o600)).unwrap();
-        let mut serve = command(&folder, &machine);
+        sandbox.file("cert.pem", own.cert.pem());
+        sandbox.file("key.pem", own.signing_key.serialize_pem());
+        std::fs::set_permissions(sandbox.file("token", TOKEN), Permissions::from_mode(0o600)).unwrap();
+        let mut serve = command(&sandbox.folder, &sandbox.machine);
         serve.args(["serve", "--memory", "64MiB", "--listen", "127.0.0.1:0", "--tls", "cert.pem", "key.pem"]);
-        serve.args(["--token-file", "token"]).current_dir(&folder).stdout(Stdio::piped());
-        serve.stderr(File::create(folder.join("said")).unwrap());
-        let mut serve = serve.spawn().expect("the binary starts");
-        let said = BufReader::new(serve.stdout.take().unwrap()).lines().nth(2).unwrap().unwrap();
+        serve.args(["--token-file", "token"]).current_dir(&sandbox.folder);
+        let (serve, line) = sandbox.start(&mut serve, 3);
         let port =
-            said.strip_prefix("remote clients connect to https://127.0.0.1:").expect("the third line has the URL");
+            line.strip_prefix("remote clients connect to https://127.0.0.1:").expect("the third line has the URL");
         let url = format!("https://localhost:{port}");
-        Self { folder, machine, serve, url }
+        Self { sandbox, serve, url }
     }
 
     /// Runs a command without URL and token.
     fn run_as(&self, words: &[&str]) -> Output {
-        let mut command = command(&self.folder, &self.machine);
+        let mut command = command(&self.sandbox.folder, &self.sandbox.machine);
         // No broker of this machine can be found by accident.
-        command.env("FREEHOLD_BROKER", self.folder.join("nowhere")).current_dir(&self.folder);
+        command.env("FREEHOLD_BROKER", self.sandbox.folder.join("nowhere")).current_dir(&self.sandbox.folder);
         command.args(words).output().expect("the binary starts")
     }
 
@@ -69,9 +62,7 @@ impl RemoteBrokerFixture {
 
 impl Drop for RemoteBrokerFixture {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.serve), Signal::TERM);
-        let _ = self.serve.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        process::terminate(&mut self.serve);
     }
 }
 
@@ -79,18 +70,14 @@ fn error_and_status(output: &Output) -> (String, Option<i32>) {
     (text(&output.stderr).to_owned(), output.status.code())
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the output is UTF-8")
-}
-
 #[test]
 fn a_file_round_trips_through_a_remote_broker() {
-    let open = RemoteBrokerFixture::new("file");
+    let open = RemoteBrokerFixture::new();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
-    std::fs::write(open.folder.join("in"), &bytes).unwrap();
+    std::fs::write(open.sandbox.folder.join("in"), &bytes).unwrap();
     assert_eq!(open.stdout_of(&["put", "in", "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
     assert_eq!(open.stdout_of(&["get", "model/weights", "-o", "out"]), "out: 2.9 MiB\n");
-    assert!(std::fs::read(open.folder.join("out")).unwrap() == bytes);
+    assert!(std::fs::read(open.sandbox.folder.join("out")).unwrap() == bytes);
     assert_eq!(
         open.stdout_of(&["totals"]),
         "4.0 MiB of 64.0 MiB allocated, 0 B leased, 2.9 MiB published under 1 name\n"
@@ -103,23 +90,23 @@ fn a_file_round_trips_through_a_remote_broker() {
     assert_eq!(open.stdout_of(&["get", "model/weights", "-"]), "other bytes");
     let none = "error: model/weigths: there is no such name; nearest: model/weights\n".to_owned();
     assert_eq!(open.error_of(&["get", "model/weigths", "-o", "none"]), (none, Some(1)));
-    assert!(!open.folder.join("none").exists());
+    assert!(!open.sandbox.folder.join("none").exists());
     assert_eq!(open.stdout_of(&["drop", "model/weights"]), "model/weights: dropped\n");
     assert_eq!(open.stdout_of(&["ls", "--json"]), "{\"names\":[]}\n");
 }
 
 #[test]
 fn a_kernel_runs_on_a_remote_broker() {
-    let open = RemoteBrokerFixture::new("kernel");
+    let open = RemoteBrokerFixture::new();
     let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../broker/tests/calls/kernels.ptx");
     let said = open.stdout_of(&["module", "put", kernels, "--name", "test/kernels"]);
     assert!(said.starts_with("test/kernels: empty(), saxpy(u64, u64, f32, u32), step(u64, u32, u32)"), "{said}");
-    std::fs::write(open.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
+    std::fs::write(open.sandbox.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
     open.stdout_of(&["put", "x", "--name", "x"]);
     let shape = ["call", "test/kernels", "step", "--grid", "1", "--block", "128"];
     open.stdout_of(&[&shape[..], &["--arg", "lease:x", "--arg", "u32:2", "--arg", "u32:100"]].concat());
     open.stdout_of(&["get", "x", "-o", "out"]);
-    assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
+    assert_eq!(std::fs::read(open.sandbox.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
     let refused = open.error_of(&[&shape[..], &["--arg", "lease:x"]].concat());
     assert_eq!(refused, ("error: kernel step takes 3 arguments, 1 were given\n".to_owned(), Some(2)));
     open.stdout_of(&["module", "drop", "test/kernels"]);
@@ -127,17 +114,17 @@ fn a_kernel_runs_on_a_remote_broker() {
 
 #[test]
 fn a_rejected_client_is_told_what_to_do() {
-    let open = RemoteBrokerFixture::new("token");
+    let open = RemoteBrokerFixture::new();
     let at = ["--at", open.url.as_str(), "--ca", "cert.pem"];
     let refused = |words: &[&str]| error_and_status(&open.run_as(&[&at[..], words].concat()));
     let none =
         "error: no token: give --token-file FILE or set FREEHOLD_TOKEN; create one with `openssl rand -hex 32`\n";
     assert_eq!(refused(&["ls"]), (none.to_owned(), Some(2)));
-    std::fs::write(open.folder.join("other"), "another-token-of-32-letters-here").unwrap();
-    std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o644)).unwrap();
+    std::fs::write(open.sandbox.folder.join("other"), "another-token-of-32-letters-here").unwrap();
+    std::fs::set_permissions(open.sandbox.folder.join("other"), Permissions::from_mode(0o644)).unwrap();
     let everybody = "error: other: the token is readable by everyone: run `chmod 600 other`\n";
     assert_eq!(refused(&["ls", "--token-file", "other"]), (everybody.to_owned(), Some(2)));
-    std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(open.sandbox.folder.join("other"), Permissions::from_mode(0o600)).unwrap();
     let another = "error: wrong token: use the one that `freehold serve` was started with\n";
     assert_eq!(refused(&["ls", "--token-file", "other"]), (another.to_owned(), Some(3)));
 }
@@ -174,15 +161,16 @@ enum Expected {
 #[test]
 fn bad_calls_fail_the_same_locally_and_remotely() {
     use Expected::{All, Like};
-    let open = RemoteBrokerFixture::new("table");
+    let open = RemoteBrokerFixture::new();
     let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../broker/tests/calls/kernels.ptx");
     open.stdout_of(&["module", "put", kernels, "--name", "blas/saxpy"]);
-    std::fs::write(open.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
+    std::fs::write(open.sandbox.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
     open.stdout_of(&["put", "x", "--name", "x"]);
     let text = std::fs::read_to_string(kernels).unwrap();
-    std::fs::write(open.folder.join("broken.ptx"), text.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere")).unwrap();
-    std::fs::write(open.folder.join("other.ptx"), text.replace("saxpy", "other")).unwrap();
-    std::fs::write(open.folder.join("none"), "").unwrap();
+    std::fs::write(open.sandbox.folder.join("broken.ptx"), text.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere"))
+        .unwrap();
+    std::fs::write(open.sandbox.folder.join("other.ptx"), text.replace("saxpy", "other")).unwrap();
+    std::fs::write(open.sandbox.folder.join("none"), "").unwrap();
     let call = |kernel, shape: [&'static str; 2], given: &[&'static str]| {
         let mut words = vec!["call", "blas/saxpy", kernel, "--grid", shape[0], "--block", shape[1]];
         given.iter().for_each(|given| words.extend(["--arg", given]));
@@ -244,7 +232,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
         (vec!["drop", "y"], All("y: there is no such name"), 1),
     ];
     for (words, said, status) in table {
-        let socket = open.folder.join("broker");
+        let socket = open.sandbox.folder.join("broker");
         let here = error_and_status(&open.run_as(&[&words[..], &["--socket", socket.to_str().unwrap()]].concat()));
         assert_eq!(open.error_of(&words), here, "{words:?}");
         let told = here.0.strip_prefix("error: ").and_then(|told| told.strip_suffix('\n')).unwrap_or(&here.0);
@@ -260,12 +248,12 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
     assert_eq!((x["version"].as_u64(), x["readers"].as_u64(), x["writers"].as_u64()), (Some(1), Some(0), Some(0)));
     open.stdout_of(&call("step", ["1", "128"], &step));
     open.stdout_of(&["get", "x", "-o", "out"]);
-    assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
+    assert_eq!(std::fs::read(open.sandbox.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
 }
 
 #[test]
 fn what_cannot_be_opened_to_others_is_refused_before_it_is_served() {
-    let open = RemoteBrokerFixture::new("open");
+    let open = RemoteBrokerFixture::new();
     let serve = |words: &[&str]| {
         let all = [&["serve", "--memory", "4MiB", "--token-file", "token", "--listen"][..], words].concat();
         error_and_status(&open.run_as(&all))
@@ -282,24 +270,15 @@ fn what_cannot_be_opened_to_others_is_refused_before_it_is_served() {
 
 #[test]
 fn a_remote_server_that_dies_is_restarted_and_names_stay() {
-    let open = RemoteBrokerFixture::new("gate");
-    std::fs::write(open.folder.join("in"), b"freehold").unwrap();
+    let open = RemoteBrokerFixture::new();
+    std::fs::write(open.sandbox.folder.join("in"), b"freehold").unwrap();
     open.stdout_of(&["put", "in", "--name", "a"]);
-    let socket = open.folder.join("broker");
-    let gate = || {
-        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(
-            |process: &i32| {
-                let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-                let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
-                words.contains(&&b"gate"[..]) && words.contains(&socket.as_os_str().as_encoded_bytes())
-            },
-        )
-    };
+    let gate = || open.sandbox.processes("gate").first().copied();
     let first = gate().expect("the gRPC server runs");
-    kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
+    process::kill(first);
     until("another gRPC server runs", || gate().filter(|&process| process != first));
     assert_eq!(open.stdout_of(&["get", "a", "-o", "out"]), "out: 8 B\n");
-    assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), b"freehold");
+    assert_eq!(std::fs::read(open.sandbox.folder.join("out")).unwrap(), b"freehold");
 }
 
 /// `serve` restarts the gRPC server when it ends, and the broker may have been stopped by then.

@@ -4,29 +4,19 @@
 use crate::common;
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
-use common::binary;
-
-/// Returns a number that is unique in this process.
-fn number() -> u32 {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    COUNT.fetch_add(1, Ordering::Relaxed)
-}
+use common::{binary, text};
+use freehold_testing::process::Sandbox;
 
 fn replay(words: &[&str]) -> Output {
-    let mut command = Command::new(binary());
     // Memory taken by other processes would be attributed to cuMemAlloc.
-    command.env("FREEHOLD_SOFT_MACHINE", format!("replay-{}-{}", std::process::id(), number()));
+    let sandbox = Sandbox::new("replay");
+    let mut command = sandbox.command(binary());
     command.env_remove("FREEHOLD_DEVICE").env_remove("COLUMNS").stdin(Stdio::null());
     command.arg("replay").args(words).output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 const LOGS: [(&str, &[u8]); 5] = [
@@ -38,15 +28,16 @@ const LOGS: [(&str, &[u8]); 5] = [
 ];
 
 /// A file in its own folder, removed on drop: tests are copied to other machines, and their logs with them.
-struct TempLog(PathBuf);
+struct TempLog {
+    _sandbox: Sandbox,
+    path: PathBuf,
+}
 
 impl TempLog {
     fn new(name: &str, contents: &[u8]) -> Self {
-        let folder = std::env::temp_dir().join(format!("freehold-replay-{}-{}", std::process::id(), number()));
-        std::fs::create_dir(&folder).expect("the folder is new");
-        let path = folder.join(name);
-        std::fs::write(&path, contents).expect("the file is written");
-        Self(path)
+        let sandbox = Sandbox::new("log");
+        let path = sandbox.file(name, contents);
+        Self { _sandbox: sandbox, path }
     }
 
     /// Returns one of the logs.
@@ -56,14 +47,7 @@ impl TempLog {
     }
 
     fn path(&self) -> &str {
-        self.0.to_str().expect("the path is UTF-8")
-    }
-}
-
-impl Drop for TempLog {
-    fn drop(&mut self) {
-        let folder = self.0.parent().expect("the file is in a folder");
-        std::fs::remove_dir_all(folder).expect("the folder exists");
+        self.path.to_str().expect("the path is UTF-8")
     }
 }
 
@@ -106,7 +90,7 @@ fn every_kind_of_log_is_replayed_on_every_allocator() {
 fn what_the_library_records_is_replayed() {
     let file = TempLog::new("recorded.json", b"");
     let device = freehold::open::device(Some("soft")).expect("the software device opens");
-    let recording = device.record(Some(&file.0)).expect("the recording starts");
+    let recording = device.record(Some(&file.path)).expect("the recording starts");
     let (stream, other) = (device.new_stream().expect("a stream"), device.new_stream().expect("a stream"));
     let from = stream.upload(&[1.0_f32; 1000]).expect("a block with values");
     let mut to = other.alloc::<f32>(1000).expect("a block");
@@ -163,7 +147,7 @@ fn the_picture_has_a_panel_for_each_allocator_with_units_and_a_legend() {
     let log = TempLog::log("three-streams.txt");
     let output = replay(&[log.path(), "--device", "soft", "--svg", picture.path()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let svg = std::fs::read_to_string(&picture.0).expect("the chart was written");
+    let svg = std::fs::read_to_string(&picture.path).expect("the chart was written");
     assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
     let count = |text: &str| svg.lines().filter(|line| line.trim() == text).count();
     let panels = ["freehold: ", "cuMemAllocAsync: ", "cuMemAlloc: "];

@@ -8,9 +8,9 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{binary, cache};
+use common::{binary, cache, output, text};
 
 /// Returns `freehold run --device soft -- WORDS`, with the library in the tests' cache.
 fn run(words: &[&str]) -> Command {
@@ -22,14 +22,6 @@ fn run(words: &[&str]) -> Command {
         .env_remove("CUDA_VISIBLE_DEVICES");
     command.args(["run", "--device", "soft", "--"]).args(words).stdin(Stdio::null());
     command
-}
-
-fn output(command: &mut Command) -> Output {
-    command.output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the output is UTF-8")
 }
 
 fn printed(command: &mut Command) -> String {

@@ -1,6 +1,6 @@
 //! How things end: stopped brokers, `top` in front of a broker that does not answer, interrupted downloads.
 
-use crate::broker_fixture;
+use crate::{broker_fixture, common};
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,16 +10,18 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use broker_fixture::{BrokerFixture, command, name, text, until};
+use broker_fixture::{BrokerFixture, name};
+use common::text;
 use freehold_broker::wire::{Fence, Policy, Request};
 use freehold_testing::HANG_TIMEOUT;
+use freehold_testing::process::until;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Sends a signal to the broker process only.
 fn signal_broker(fixture: &BrokerFixture, signal: Signal) {
     // A process that it has just started has the same command line until it executes another program.
-    let broker = until("there is one broker process", || match fixture.processes("broker")[..] {
-        [broker] => Some(broker),
+    let broker = until("there is one broker process", || match fixture.sandbox.processes("broker")[..] {
+        [broker] => Pid::from_raw(broker.cast_signed()),
         _ => None,
     });
     kill_process(broker, signal).expect("the broker runs");
@@ -28,48 +30,48 @@ fn signal_broker(fixture: &BrokerFixture, signal: Signal) {
 #[test]
 fn a_broker_is_stopped_and_another_serves_at_once() {
     let mut fixture = BrokerFixture::new();
-    let socket = fixture.folder.join("broker");
+    let socket = fixture.sandbox.socket();
     let ended = |lost: &str| format!("broker at {} stopped; {lost}\n", socket.display());
-    assert_eq!(fixture.said(&["stop"]), ended("nothing was published"));
+    assert_eq!(fixture.stdout_of(&["stop"]), ended("nothing was published"));
     assert_eq!(fixture.served(), (String::new(), Some(0)));
-    fixture.serve();
-    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
+    fixture.serve(&[]);
+    fixture.stdout_of(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
     let refused = "8 bytes under 1 name would be lost: drop the names, or use `freehold stop --force`";
-    assert_eq!(fixture.refused(&["stop"]), (format!("error: {refused}\n"), Some(1)));
-    assert_eq!(fixture.said(&["stop", "--force"]), ended("1 name with 8 B is lost"));
+    assert_eq!(fixture.error_of(&["stop"]), (format!("error: {refused}\n"), Some(1)));
+    assert_eq!(fixture.stdout_of(&["stop", "--force"]), ended("1 name with 8 B is lost"));
     assert_eq!(fixture.served(), (String::new(), Some(0)));
     assert!(!socket.exists());
-    assert_eq!(fixture.refused(&["stop"]).1, Some(3));
-    fixture.serve();
+    assert_eq!(fixture.error_of(&["stop"]).1, Some(3));
+    fixture.serve(&[]);
     let json = format!("{{\"bytes\":0,\"names\":0,\"stopped\":\"{}\"}}\n", socket.display());
-    assert_eq!(fixture.said(&["stop", "--json"]), json);
+    assert_eq!(fixture.stdout_of(&["stop", "--json"]), json);
     assert_eq!(fixture.served(), (String::new(), Some(0)));
 }
 
 #[test]
 fn a_broker_leaves_nothing_behind_and_an_interrupt_stops_it_once_nothing_is_published() {
     let mut fixture = BrokerFixture::new();
-    fixture.said(&["put", "a", &fixture.file("in", b"freehold")]);
+    fixture.stdout_of(&["put", "a", &fixture.file("in", b"freehold")]);
     fixture.signal(Signal::INT);
     let warning = "8 B published under 1 name would be lost; press Ctrl-C again within 10 s to stop\n";
-    let said = || std::fs::read_to_string(fixture.folder.join("said")).expect("the file exists");
+    let said = || std::fs::read_to_string(fixture.sandbox.folder.join("said")).expect("the file exists");
     until("the broker warns", || (said() == warning).then_some(()));
-    fixture.said(&["drop", "a"]);
-    assert_eq!(fixture.said(&["totals"]).lines().count(), 1, "it still serves");
+    fixture.stdout_of(&["drop", "a"]);
+    assert_eq!(fixture.stdout_of(&["totals"]).lines().count(), 1, "it still serves");
     fixture.signal(Signal::INT);
     assert_eq!(fixture.served(), (warning.to_owned(), Some(0)));
     let left = || {
-        let entries = std::fs::read_dir(&fixture.folder).expect("the folder exists");
+        let entries = std::fs::read_dir(&fixture.sandbox.folder).expect("the folder exists");
         entries.map(|entry| entry.expect("an entry").file_name()).filter(|name| name != "in" && name != "said").count()
     };
     assert_eq!(left(), 0, "neither the socket nor its lock");
     fixture.serve();
-    fixture.said(&["put", "a", &fixture.file("in", b"freehold")]);
+    fixture.stdout_of(&["put", "a", &fixture.file("in", b"freehold")]);
     for expected in [warning, ""] {
         fixture.signal(Signal::INT);
         if expected == warning {
             until("the broker warns", || {
-                (std::fs::read_to_string(fixture.folder.join("said")).expect("the file exists") == warning)
+                (std::fs::read_to_string(fixture.sandbox.folder.join("said")).expect("the file exists") == warning)
                     .then_some(())
             });
         }
@@ -82,18 +84,18 @@ fn stop_also_ends_a_broker_whose_parent_process_was_replaced() {
     let mut fixture = BrokerFixture::new();
     fixture.signal(Signal::KILL);
     assert_eq!(fixture.served(), (String::new(), None));
-    until("another fd store runs", || (!fixture.processes("keeper").is_empty()).then_some(()));
-    let second = command(&fixture.folder, &fixture.machine).args(["serve", "--device", "soft"]).output().unwrap();
-    let socket = fixture.folder.join("broker");
+    until("another fd store runs", || (!fixture.sandbox.processes("keeper").is_empty()).then_some(()));
+    let second = fixture.command().args(["serve", "--device", "soft"]).output().unwrap();
+    let socket = fixture.sandbox.socket();
     let sentence = "already: use it, stop it with `freehold stop`, or choose another socket with --socket";
     let expected = format!("error: a broker serves {} {sentence}\n", socket.display());
     assert_eq!((text(&second.stderr), second.status.code()), (expected.as_str(), Some(2)));
     fixture.link().call(Request::Host { bytes: 5000, name: name("a") }).expect("host memory is allocated");
     assert_eq!(
-        fixture.said(&["stop", "--force"]),
+        fixture.stdout_of(&["stop", "--force"]),
         format!("broker at {} stopped; 1 name with 4.9 KiB is lost\n", socket.display())
     );
-    fixture.serve();
+    fixture.serve(&[]);
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn a_second_signal_ends_a_broker_that_hangs() {
     fixture.signal(Signal::INT);
     fixture.signal(Signal::TERM);
     assert_eq!(fixture.served(), ("error: the broker did not exit and was killed\n".to_owned(), Some(1)));
-    fixture.serve();
+    fixture.serve(&[]);
 }
 
 /// A program in its own terminal, of 24 lines and 100 columns.
@@ -128,7 +130,7 @@ impl Terminal {
         // SAFETY: as above.
         let screen = unsafe { OwnedFd::from_raw_fd(screen) };
         let end = || Stdio::from(screen.try_clone().expect("the descriptor is duplicated"));
-        let mut program = command(&fixture.folder, &fixture.machine);
+        let mut program = fixture.command();
         program.args(words).stdin(end()).stdout(end()).stderr(end());
         let program = program.spawn().expect("the binary starts");
         let (tell, shown) = channel();
@@ -185,7 +187,7 @@ fn top_goes_on_when_the_broker_does() {
     signal_broker(&fixture, Signal::STOP);
     top.shows("no answer from the broker for ");
     signal_broker(&fixture, Signal::CONT);
-    fixture.said(&["put", &fixture.file("in", b"freehold"), "--name", "model/weights"]);
+    fixture.stdout_of(&["put", &fixture.file("in", b"freehold"), "--name", "model/weights"]);
     top.shows("model/weights");
     top.keys.write_all(b"q").expect("the terminal is open");
     top.ends_well();
@@ -199,15 +201,15 @@ fn a_file_that_a_signal_leaves_half_written_is_removed() {
     let lease = link.reserve(4096).expect("the memory fits").lease;
     let (policy, point) = (Policy::Restore, Fence { tenant: link.tenant(), semaphore: 1, value: 1 });
     link.call(Request::Publish { lease, policy, fence: point, name: name("a") }).expect("the name is free");
-    let out = fixture.folder.join("out");
+    let out = fixture.sandbox.folder.join("out");
     std::fs::write(&out, "before").expect("the file is written");
     let files = || {
-        let entries = std::fs::read_dir(&fixture.folder).expect("the folder exists");
+        let entries = std::fs::read_dir(&fixture.sandbox.folder).expect("the folder exists");
         let names = entries.map(|entry| entry.expect("a file").file_name().into_string().expect("the name is UTF-8"));
         names.filter(|name| name.starts_with("out")).collect::<Vec<_>>()
     };
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut get = command(&fixture.folder, &fixture.machine);
+        let mut get = fixture.command();
         get.args(["get", "a", "-o"]).arg(&out);
         let heed = || {
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

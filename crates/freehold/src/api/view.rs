@@ -73,7 +73,7 @@ impl<'a, T: Pod> View<'a, T> {
 
     /// Returns the first device address.
     pub fn address(&self) -> u64 {
-        place::<T>(self.whole.base, self.start)
+        address_at::<T>(self.whole.base, self.start)
     }
 
     /// Returns the number of elements.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use freehold_driver::{Backend, CallError};
 
+use super::allocation::Allocation;
 use crate::base::pool_stats::PoolStats;
 use crate::ledger::ContextId;
 use crate::ordering::context_state::ContextState;
@@ -12,18 +13,6 @@ use crate::ordering::stream_state::StreamState;
 
 #[derive(Debug, Default)]
 pub(crate) struct Timeline;
-
-/// What a block was allocated as.
-#[expect(dead_code, reason = "nothing is recorded")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Allocation<'a> {
-    pub(crate) base: u64,
-    pub(crate) bytes: usize,
-    pub(crate) tag: Option<&'a str>,
-    pub(crate) at: &'static Location<'static>,
-    pub(crate) is_reuse: bool,
-    pub(crate) asked: Duration,
-}
 
 /// No use is ever begun.
 #[derive(Debug)]

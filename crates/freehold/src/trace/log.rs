@@ -18,6 +18,7 @@ use freehold_driver::handle::Event;
 use freehold_driver::{Backend, CallError, Timing};
 use serde_json::{Value, json};
 
+use super::allocation::Allocation;
 use super::perfetto::{Point, Span, Thread, TraceFile};
 use crate::base::pool_stats::PoolStats;
 use crate::error::{Error, Result};
@@ -121,18 +122,6 @@ struct Life {
     pending_uses: u32,
     last_use: Duration,
     released: Option<(Duration, Option<&'static Location<'static>>)>,
-}
-
-/// How a block was allocated.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Allocation<'a> {
-    pub(crate) base: u64,
-    pub(crate) bytes: usize,
-    pub(crate) tag: Option<&'a str>,
-    pub(crate) at: &'static Location<'static>,
-    /// Whether the memory came from the pool.
-    pub(crate) is_reuse: bool,
-    pub(crate) asked: Duration,
 }
 
 /// A use whose start event was recorded in its stream.

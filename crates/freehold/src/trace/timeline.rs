@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use freehold_driver::{Backend, CallError};
 
-use super::log::{Allocation, Begun, Log, TracingEvent, Use};
+use super::allocation::Allocation;
+use super::log::{Begun, Log, TracingEvent, Use};
 use super::perfetto::TraceFile;
 use crate::base::pool_stats::PoolStats;
 use crate::error::{Error, Result};

@@ -37,7 +37,7 @@ fn random_operations_are_answered_as_by_a_list() {
     let mut run = Run {
         ledger: Ledger::new(),
         model: Model::default(),
-        numbers: Random(seed()),
+        numbers: Random::new(seed()),
         met: BTreeMap::new(),
         lines: [Location::caller(), here()],
     };

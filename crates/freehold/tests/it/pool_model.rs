@@ -57,7 +57,7 @@ impl Run {
         let host = Host::new();
         let archive = memory::alloc(&host.api, ARCHIVE_BYTES as usize).unwrap();
         Self {
-            numbers: Random(seed),
+            numbers: Random::new(seed),
             streams: (0..STREAMS).map(|_| host.stream()).collect(),
             event: event::create(&host.api, event_flags::DISABLE_TIMING).unwrap(),
             live: Vec::new(),

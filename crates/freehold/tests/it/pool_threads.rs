@@ -121,7 +121,7 @@ impl Square {
             _ => 1 + numbers.below(4 << 20),
         };
         let address = self.host.guest.alloc(bytes, stream).unwrap();
-        let block = Block { address, bytes, owner: numbers.0, stream };
+        let block = Block { address, bytes, owner: numbers.next(), stream };
         self.live.enter(block);
         self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
         block
@@ -152,7 +152,7 @@ fn run() {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let square = square.clone();
-                let numbers = Random(seed ^ (life * THREADS + thread) << 40);
+                let numbers = Random::new(seed ^ (life * THREADS + thread) << 40);
                 thread::spawn(move || square.live(numbers, steps / THREADS / LIVES))
             })
             .collect();

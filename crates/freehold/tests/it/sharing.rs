@@ -320,7 +320,7 @@ fn no_chunk_that_is_exported_holds_a_private_block_whatever_comes_and_goes() {
         let streams = own.streams();
         let vector = DeviceVec::new(&streams[0]).unwrap();
         let (private, shareable) = (Vec::new(), Vec::new());
-        let mut run = Run { device: &own.device, streams, private, shareable, vector, random: Random(seed) };
+        let mut run = Run { device: &own.device, streams, private, shareable, vector, random: Random::new(seed) };
         for _ in 0..STEPS {
             run.step();
             run.check();

@@ -227,7 +227,7 @@ fn nobody_finds_what_another_wrote_whatever_comes_and_goes() {
         print_seed(seed);
         let own = own();
         own.device.set_budget(96 * MIB as u64);
-        let (streams, mut random): ([Stream; 3], Random) = (own.streams(), Random(seed));
+        let (streams, mut random): ([Stream; 3], Random) = (own.streams(), Random::new(seed));
         let mut below = |end: u64| random.below(end) as usize;
         let mut live: Vec<(Block<u8>, u8)> = Vec::new();
         for step in 0..at_effort(60, 300, 300) {

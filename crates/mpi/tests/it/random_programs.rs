@@ -102,7 +102,7 @@ struct Program<'a> {
 impl<'a> Program<'a> {
     fn new(seed: u64, world: &'a World, device: &Device, kernels: &'a [Kernel; 2]) -> Self {
         let streams: Vec<_> = (0..STREAMS).map(|_| device.new_stream().unwrap()).collect();
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut model = Vec::new();
         for _ in 0..world.size() {
             model.push((0..BLOCKS).map(|block| values(&mut random, LENGTHS[block % 3])).collect::<Vec<_>>());

@@ -7,6 +7,9 @@
 mod operation;
 
 use freehold_testing::{at_effort, report_covered};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use operation::{Kind, evaluate, operands, tolerance};
 
 const RECORD: &str = include_str!("hardware/h200.txt");
@@ -72,11 +75,9 @@ fn hash(name: &str, kinds: [Kind; 3], draws: u64) -> u64 {
     hash
 }
 
+/// The first number of splitmix64, as the program that recorded `h200.txt` computed it.
 fn mix(seed: u64) -> u64 {
-    let x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
+    SplitMix64::seed_from_u64(seed).next_u64()
 }
 
 /// Returns a pseudo-random operand: a corner value, near one (also with few bits set), small, or anything.

@@ -1,5 +1,8 @@
 //! A running block: runs its warps in turn, until all have ended or the slice is used up.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::barrier::Barriers;
 use super::launch::{Launch, Progress, Slice};
 use super::run::{Run, Stop, WarpFault};
@@ -28,19 +31,6 @@ pub(crate) struct BlockState {
     next_warp: usize,
     /// The latest time that threads have seen.
     latest_time: u64,
-}
-
-/// A small random number generator (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
 }
 
 impl BlockState {
@@ -75,7 +65,7 @@ impl BlockState {
         if !self.started {
             self.start(program, launch, bounds, memory);
         }
-        let mut random = slice.seed.map(Random);
+        let mut random = slice.seed.map(SplitMix64::seed_from_u64);
         let nanoseconds = slice.nanoseconds.max(self.latest_time);
         let mut since = 0;
         let progress = loop {
@@ -86,7 +76,7 @@ impl BlockState {
                 }
             };
             let mut warp = std::mem::take(&mut self.warps[index]);
-            let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.below(QUANTUM));
+            let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.next_u64() % QUANTUM);
             let mut run = self.run_context(program, launch, bounds, memory, index, nanoseconds, &mut since);
             let stop = run.warp(&mut warp, quantum);
             self.warps[index] = warp;
@@ -154,10 +144,10 @@ impl BlockState {
     }
 
     /// Returns the next warp that can run: in turn, or at random.
-    fn next_warp(&mut self, now: u64, random: &mut Option<Random>) -> Option<usize> {
+    fn next_warp(&mut self, now: u64, random: &mut Option<SplitMix64>) -> Option<usize> {
         let count = self.warps.len();
         let start = match random {
-            Some(random) => random.below(count as u64) as usize,
+            Some(random) => (random.next_u64() % count as u64) as usize,
             None => self.next_warp,
         };
         for step in 0..count {

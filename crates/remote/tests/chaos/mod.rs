@@ -49,7 +49,7 @@ fn expect(remote: &Remote, block: &RemoteBlock, bytes: &[u8]) {
 }
 
 pub(crate) fn through_a_bad_proxy(harness: &Harness) {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let (proxy, calm) = (Proxy::new(harness.port(), random.next()), harness.remote());
     let remote = harness.remote_at(&format!("https://localhost:{}", proxy.port));
     let module = remote.put_module("test/kernels", TEXT).unwrap();
@@ -120,7 +120,7 @@ const CLIENT_BYTES: u64 = 16 << 20;
 const SESSIONS_MAX: u64 = 110;
 
 pub(crate) fn killed_clients(harness: &Harness) {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let witness = harness.remote();
     let data = bytes(&mut random, 3_000_000);
     let held = filled(&witness, &data);
@@ -129,7 +129,7 @@ pub(crate) fn killed_clients(harness: &Harness) {
         until_is("sessions of dead clients have ended", true, || witness.stats().unwrap().sessions < SESSIONS_MAX);
         let direction = if random.below(2) == 0 { "up" } else { "down" };
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg("client").arg(harness.url()).arg(harness.folder.join("ca.pem")).arg(direction);
+        command.arg("client").arg(harness.url()).arg(harness.sandbox.folder.join("ca.pem")).arg(direction);
         let mut client = ServerProcess(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
         // After this many chunks, and then a moment later.
         let mut said = vec![0; random.below(17) as usize];

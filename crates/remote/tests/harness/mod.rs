@@ -1,20 +1,19 @@
 //! A broker and its servers for one test, on a software device of their own, with certificates of their own.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
 
 use freehold_broker::{BrokerLimits, Config};
 use freehold_remote::{Identity, Remote, RemoteServer, RemoteStats, ServerLimits, Token};
-use freehold_testing::HANG_TIMEOUT;
+use freehold_testing::process::{self, Sandbox, device, number};
 
 pub(crate) use freehold_testing::Random;
+pub(crate) use freehold_testing::process::until_is;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -22,16 +21,11 @@ pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// by itself takes as long.
 const LAUNCH: Duration = Duration::from_secs(1000);
 
-/// The device of all processes: the software device, unless FREEHOLD_DEVICE names another.
-fn device() -> String {
-    std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
-}
-
 /// The configuration of a broker: its socket, and how long a kernel may run, in milliseconds.
 pub(crate) fn config(words: &[OsString]) -> Config {
     let [socket, launch_ms] = words else { panic!("a broker needs a socket and a time limit") };
     Config {
-        program: std::env::current_exe().expect("a program has a path"),
+        program: process::this_program(),
         leading_args: vec!["part".into()],
         socket: socket.into(),
         device: Some(device()),
@@ -40,10 +34,6 @@ pub(crate) fn config(words: &[OsString]) -> Config {
         spin_us: 20,
         limits: BrokerLimits { launch_ms_max: Some(number(launch_ms)), ..BrokerLimits::default() },
     }
-}
-
-fn number(word: &OsString) -> u64 {
-    word.to_str().and_then(|word| word.parse().ok()).expect("a number")
 }
 
 /// Runs a server: its folder, whether it uses TLS, and its limits. Standard input is the listener.
@@ -70,8 +60,7 @@ pub(crate) fn run_server(words: &[OsString]) -> io::Result<()> {
 }
 
 pub(crate) struct Harness {
-    pub(crate) folder: PathBuf,
-    machine: String,
+    pub(crate) sandbox: Sandbox,
     serve: Child,
     server: std::sync::Mutex<Child>,
     listener: OwnedFd,
@@ -86,27 +75,18 @@ impl Harness {
 
     /// Like [`new`](Self::new), with another time limit for kernels.
     pub(crate) fn with_launches_of(longest: Duration) -> Self {
-        static HARNESSES: AtomicU32 = AtomicU32::new(0);
-        let number = HARNESSES.fetch_add(1, Ordering::Relaxed);
-        let machine = format!("remote-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("a folder for the test");
-        certify(&folder, "ca.pem", Some(["cert.pem", "key.pem"]));
-        certify(&folder, "other.pem", None);
-        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.arg("serve").arg(folder.join("broker")).arg(longest.as_millis().to_string()).stdout(Stdio::piped());
-        command.env("FREEHOLD_SOFT_MACHINE", &machine);
-        command.stderr(File::create(folder.join("said")).expect("a file for the output of the processes"));
-        let mut serve = command.spawn().expect("this program runs");
-        let mut line = String::new();
-        let output = serve.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("the broker reports that it is ready");
-        assert_eq!(line, "ready\n");
+        let sandbox = Sandbox::new("remote-test");
+        certify(&sandbox.folder, "ca.pem", Some(["cert.pem", "key.pem"]));
+        certify(&sandbox.folder, "other.pem", None);
+        let mut command = sandbox.own_command();
+        command.arg("serve").arg(sandbox.socket()).arg(longest.as_millis().to_string());
+        let (serve, line) = sandbox.start(&mut command, 1);
+        assert_eq!(line, "ready");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let listener = OwnedFd::from(listener);
-        let server = std::sync::Mutex::new(start_server(&folder, &machine, &listener, "tls", ServerLimits::default()));
-        Self { folder, machine, serve, server, listener, port }
+        let server = std::sync::Mutex::new(start_server(&sandbox, &listener, "tls", ServerLimits::default()));
+        Self { sandbox, serve, server, listener, port }
     }
 
     /// Starts another server without TLS. Returns it and its port.
@@ -118,7 +98,7 @@ impl Harness {
     pub(crate) fn limited_server(&self, with: &str, limits: ServerLimits) -> (ServerProcess, u16) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
-        (ServerProcess(start_server(&self.folder, &self.machine, &listener.into(), with, limits)), port)
+        (ServerProcess(start_server(&self.sandbox, &listener.into(), with, limits)), port)
     }
 
     /// Kills the server, and starts another.
@@ -126,7 +106,7 @@ impl Harness {
         let mut server = self.server.lock().unwrap();
         server.kill().expect("the server is running");
         server.wait().expect("the server is a child of this process");
-        *server = start_server(&self.folder, &self.machine, &self.listener, "tls", ServerLimits::default());
+        *server = start_server(&self.sandbox, &self.listener, "tls", ServerLimits::default());
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -138,7 +118,7 @@ impl Harness {
     }
 
     pub(crate) fn ca(&self) -> Vec<u8> {
-        std::fs::read(self.folder.join("ca.pem")).expect("the file is there")
+        std::fs::read(self.sandbox.folder.join("ca.pem")).expect("the file is there")
     }
 
     pub(crate) fn remote(&self) -> Remote {
@@ -148,21 +128,16 @@ impl Harness {
     pub(crate) fn remote_at(&self, url: &str) -> Remote {
         Remote::connect(url, &Token::parse(TOKEN).unwrap(), Some(&self.ca())).expect("a server serves")
     }
-
-    pub(crate) fn stderr(&self) -> String {
-        std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
-    }
 }
 
-fn start_server(folder: &Path, machine: &str, listener: &OwnedFd, with: &str, limits: ServerLimits) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-    command.arg("gate").arg(folder).arg(with).env("FREEHOLD_SOFT_MACHINE", machine);
+fn start_server(sandbox: &Sandbox, listener: &OwnedFd, with: &str, limits: ServerLimits) -> Child {
+    let mut command = sandbox.own_command();
+    command.arg("gate").arg(&sandbox.folder).arg(with);
     let numbers =
         [limits.connections_max as u128, limits.unauthenticated_max as u128, limits.handshake_timeout.as_millis()];
     command.args(numbers.map(|number| number.to_string())).arg(limits.idle_timeout.as_millis().to_string());
     command.stdin(listener.try_clone().expect("there are descriptors"));
-    let said = File::options().append(true).open(folder.join("said")).expect("the file is there");
-    command.stderr(said).spawn().expect("this program runs")
+    command.stderr(sandbox.stderr_file()).spawn().expect("this program runs")
 }
 
 /// A process that is killed at the end of the test.
@@ -179,16 +154,7 @@ impl Drop for Harness {
     fn drop(&mut self) {
         let _ = self.server.lock().unwrap().kill();
         let _ = self.server.lock().unwrap().wait();
-        let process = rustix::process::Pid::from_child(&self.serve);
-        let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
-        let _ = self.serve.wait();
-        let said = self.stderr();
-        let _ = std::fs::remove_dir_all(&self.folder);
-        if std::thread::panicking() {
-            eprintln!("{said}");
-        } else {
-            assert!(!said.contains("panicked"), "a process of the harness panicked:\n{said}");
-        }
+        process::terminate(&mut self.serve);
     }
 }
 
@@ -206,21 +172,6 @@ fn certify(folder: &Path, authority: &str, server: Option<[&str; 2]>) {
     let terms = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     write(certificate, terms.signed_by(&key, &issuer).unwrap().pem());
     write(its_key, key.serialize_pem());
-}
-
-/// Polls until the value is the wanted one.
-pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
-    let begun = Instant::now();
-    loop {
-        let seen = look();
-        if seen == wanted {
-            return;
-        }
-        let waited = begun.elapsed() < HANG_TIMEOUT;
-        assert!(waited, "waited {HANG_TIMEOUT:?} until {what}: expected {wanted:?}, got {seen:?}");
-        // Leaves the processor to the processes that are waited for.
-        std::thread::park_timeout(Duration::from_micros(200));
-    }
 }
 
 /// Waits until no session holds anything.

@@ -326,7 +326,7 @@ pub(crate) fn a_session_knows_so_many_modules(harness: &Harness) {
 
 pub(crate) fn variables_are_within_the_quota(harness: &Harness) {
     let (quota_bytes, bytes): (u64, u64) = (64 << 20, 28 << 20);
-    let mut link = Link::connect(&harness.folder.join("broker")).unwrap();
+    let mut link = Link::connect(&harness.sandbox.socket()).unwrap();
     let user = rustix::process::getuid().as_raw();
     let change = QuotaChange::Set { bytes: quota_bytes };
     link.call(Ask::Quota { user, memory: MemoryKind::Device, change }).unwrap();

@@ -51,7 +51,7 @@ impl Proxy {
         let (port, state) = (listener.local_addr().unwrap().port(), Arc::<ProxyState>::default());
         let seen = state.clone();
         runtime.spawn(async move {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             loop {
                 let (client, _) = listener.accept().await.unwrap();
                 let plans = [(); 2].map(|()| plan(&mut random));

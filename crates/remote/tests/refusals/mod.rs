@@ -26,7 +26,7 @@ pub(crate) fn who_is_not_let_in_is_told_why(harness: &Harness) {
     let (url, ca) = (harness.url(), harness.ca());
     let sentence = "wrong token: use the one that `freehold serve` was started with";
     assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (ErrorOrigin::Caller, sentence.to_owned()));
-    let other = std::fs::read(harness.folder.join("other.pem")).unwrap();
+    let other = std::fs::read(harness.sandbox.folder.join("other.pem")).unwrap();
     let (fault, said) = refused(&url, TOKEN, Some(&other));
     assert_eq!(fault, ErrorOrigin::Connection);
     assert_eq!(
@@ -48,7 +48,7 @@ pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(harness: &Harness
         let key = KeyPair::generate().unwrap();
         let certificate = terms.self_signed(&key).unwrap().pem();
         for (name, text) in [("cert.pem", &certificate), ("key.pem", &key.serialize_pem())] {
-            std::fs::write(harness.folder.join(name), text).unwrap();
+            std::fs::write(harness.sandbox.folder.join(name), text).unwrap();
         }
         let (_server, port) = harness.limited_server("tls", ServerLimits::default());
         let url = format!("https://localhost:{port}");

@@ -13,7 +13,7 @@ pub(crate) fn a_busy_slow_line_is_one_connection(harness: &Harness) {
     let remote = harness.remote_at(&format!("https://localhost:{}", proxy.port));
     // In a soak test the transfer is so long that any ping waits behind it for many seconds.
     let len: usize = at_effort(256, 1024, 6 << 10) << 10;
-    let from = bytes(&mut Random(5), len);
+    let from = bytes(&mut Random::new(5), len);
     let block = remote.alloc(len as u64).unwrap();
     proxy.limit_rate(400 << 10);
     remote.upload(&block, 0, &from).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn a_long_upload_is_resumed(harness: &Harness) {
     // As long as a reconnect may take.
     let patience = Duration::from_secs(at_effort(1, 3, 10));
     let remote = harness.remote_at(&format!("https://localhost:{}", proxy.port)).with_retry_timeout(patience);
-    let from = bytes(&mut Random(6), 12 << 20);
+    let from = bytes(&mut Random::new(6), 12 << 20);
     let block = remote.alloc(12 << 20).unwrap();
     let is_cut = AtomicBool::new(false);
     let read = |at: u64, piece: &mut [u8]| {

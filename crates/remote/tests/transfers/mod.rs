@@ -12,7 +12,7 @@ use crate::raw::{Raw, chunk, end};
 pub(crate) fn bytes_of_any_length_go_up_and_come_back(harness: &Harness) {
     let remote = harness.remote();
     for len in [1, 7, 4097, (1 << 20) - 1, 1 << 20, (5 << 20) + 3, at_effort(9, 40, 40) << 20] {
-        let from = bytes(&mut Random(len as u64), len);
+        let from = bytes(&mut Random::new(len as u64), len);
         let block = remote.alloc(len as u64).unwrap();
         assert_eq!((block.bytes(), block.access()), (len as u64, Access::Write));
         remote.upload(&block, 0, &from).unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn parts_of_a_block_are_written_and_read(harness: &Harness) {
 }
 
 pub(crate) fn what_is_published_outlives_its_session(harness: &Harness) {
-    let from = bytes(&mut Random(3), 3_000_000);
+    let from = bytes(&mut Random::new(3), 3_000_000);
     let remote = harness.remote();
     let block = remote.alloc(3_000_000).unwrap();
     remote.upload(&block, 0, &from).unwrap();
@@ -95,7 +95,7 @@ pub(crate) fn many_clients_at_once_have_their_own_bytes(harness: &Harness) {
         for number in 1..=8 {
             scope.spawn(move || {
                 let remote = harness.remote();
-                let from = bytes(&mut Random(number), 4_000_000);
+                let from = bytes(&mut Random::new(number), 4_000_000);
                 for _ in 0..at_effort(1, 3, 20) {
                     let block = remote.alloc(4_000_000).unwrap();
                     remote.upload(&block, 0, &from).unwrap();
@@ -148,7 +148,7 @@ pub(crate) fn a_repeated_call_is_carried_out_once(harness: &Harness) {
 }
 
 pub(crate) fn an_upload_goes_on_where_it_stood(harness: &Harness) {
-    let from = bytes(&mut Random(9), 3 << 20);
+    let from = bytes(&mut Random::new(9), 3 << 20);
     let mut raw = Raw::open(harness, 1);
     let block = raw.alloc(1, 3 << 20).unwrap();
     let (first, rest) = from.split_at(1 << 20);
@@ -201,7 +201,7 @@ pub(crate) fn without_tls_the_same_is_served(harness: &Harness) {
     let url = format!("http://127.0.0.1:{port}");
     let remote = freehold_remote::Remote::connect(&url, &Token::parse(TOKEN).unwrap(), None).unwrap();
     let block = remote.alloc(5_000_000).unwrap();
-    let from = bytes(&mut Random(4), 5_000_000);
+    let from = bytes(&mut Random::new(4), 5_000_000);
     remote.upload(&block, 0, &from).unwrap();
     let mut to = vec![0; 5_000_000];
     remote.download(&block, 0, &mut to).unwrap();

@@ -185,88 +185,48 @@ fn stage(from: &PitchedRef, extent: Extent) -> Result<PitchedRef, CUerror> {
     Ok(PitchedRef { mem: MemRef::staged(bytes), pitch: extent.width, slice: extent.width * extent.height })
 }
 
-fn copy_linear(from: Region, to: Region, bytes: usize, stream: CUstream, call: Call) -> CUresult {
-    transfer(from, to, Extent::linear(bytes as u64), stream, call)
+/// Copies in a stream, or before it returns if there is none.
+fn copy_linear(
+    (from_role, from): (AddressRole, u64),
+    (to_role, to): (AddressRole, u64),
+    bytes: usize,
+    stream: Option<CUstream>,
+) -> CUresult {
+    let call = if stream.is_some() { Call::Async } else { Call::Sync };
+    let (from, to) = (Region::linear(from_role, from), Region::linear(to_role, to));
+    transfer(from, to, Extent::linear(bytes as u64), stream.unwrap_or(CUstream::NULL), call)
 }
 
 pub(crate) fn cuMemcpy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Any, from.0),
-        Region::linear(AddressRole::Any, to.0),
-        bytes,
-        CUstream::NULL,
-        Call::Sync,
-    )
+    copy_linear((AddressRole::Any, from.0), (AddressRole::Any, to.0), bytes, None)
 }
 
 pub(crate) fn cuMemcpyAsync(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Any, from.0),
-        Region::linear(AddressRole::Any, to.0),
-        bytes,
-        stream,
-        Call::Async,
-    )
+    copy_linear((AddressRole::Any, from.0), (AddressRole::Any, to.0), bytes, Some(stream))
 }
 
 pub(crate) fn cuMemcpyHtoD_v2(to: CUdeviceptr, from: HostAddress, bytes: usize) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Any, from.0),
-        Region::linear(AddressRole::Device, to.0),
-        bytes,
-        CUstream::NULL,
-        Call::Sync,
-    )
+    copy_linear((AddressRole::Any, from.0), (AddressRole::Device, to.0), bytes, None)
 }
 
 pub(crate) fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: HostAddress, bytes: usize, stream: CUstream) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Any, from.0),
-        Region::linear(AddressRole::Device, to.0),
-        bytes,
-        stream,
-        Call::Async,
-    )
+    copy_linear((AddressRole::Any, from.0), (AddressRole::Device, to.0), bytes, Some(stream))
 }
 
 pub(crate) fn cuMemcpyDtoH_v2(to: HostAddress, from: CUdeviceptr, bytes: usize) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Device, from.0),
-        Region::linear(AddressRole::Any, to.0),
-        bytes,
-        CUstream::NULL,
-        Call::Sync,
-    )
+    copy_linear((AddressRole::Device, from.0), (AddressRole::Any, to.0), bytes, None)
 }
 
 pub(crate) fn cuMemcpyDtoHAsync_v2(to: HostAddress, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Device, from.0),
-        Region::linear(AddressRole::Any, to.0),
-        bytes,
-        stream,
-        Call::Async,
-    )
+    copy_linear((AddressRole::Device, from.0), (AddressRole::Any, to.0), bytes, Some(stream))
 }
 
 pub(crate) fn cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Device, from.0),
-        Region::linear(AddressRole::Device, to.0),
-        bytes,
-        CUstream::NULL,
-        Call::Sync,
-    )
+    copy_linear((AddressRole::Device, from.0), (AddressRole::Device, to.0), bytes, None)
 }
 
 pub(crate) fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
-    copy_linear(
-        Region::linear(AddressRole::Device, from.0),
-        Region::linear(AddressRole::Device, to.0),
-        bytes,
-        stream,
-        Call::Async,
-    )
+    copy_linear((AddressRole::Device, from.0), (AddressRole::Device, to.0), bytes, Some(stream))
 }
 
 pub(crate) fn cuMemcpyPeer(
@@ -288,13 +248,7 @@ pub(crate) fn cuMemcpyPeerAsync(
     stream: CUstream,
 ) -> CUresult {
     check_peers(to_context, from_context)?;
-    copy_linear(
-        Region::linear(AddressRole::Device, from.0),
-        Region::linear(AddressRole::Device, to.0),
-        bytes,
-        stream,
-        Call::Async,
-    )
+    cuMemcpyDtoDAsync_v2(to, from, bytes, stream)
 }
 
 fn check_peers(to: CUcontext, from: CUcontext) -> CUresult {

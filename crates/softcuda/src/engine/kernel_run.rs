@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Block, Grid, Progress as BlockProgress, Slice};
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::kernel_env::KernelEnv;
 use super::progress::Progress;
-use super::rng::SplitMix64;
 use crate::base::sync::lock;
 
 /// Warp instructions that a block executes before others run.
@@ -91,9 +93,9 @@ struct BlockOrder {
 impl BlockOrder {
     /// Picks a random order for `blocks` blocks.
     fn random(blocks: u64, random: &mut SplitMix64) -> Self {
-        let tries = std::iter::repeat_with(|| 1 + random.below(blocks)).take(32);
+        let tries = std::iter::repeat_with(|| 1 + random.next_u64() % blocks).take(32);
         let stride = tries.into_iter().find(|&stride| gcd(stride, blocks) == 1).unwrap_or(1);
-        Self { stride, offset: random.below(blocks) }
+        Self { stride, offset: random.next_u64() % blocks }
     }
 
     /// Returns the block that starts after `started` others.
@@ -212,8 +214,12 @@ impl KernelRun {
                     state.order = BlockOrder::random(self.grid.blocks(), random);
                 }
                 let ready: Vec<_> = (0..state.paused.len()).filter(|&index| ready(&state.paused[index])).collect();
-                let begins = may_begin && random.below(2) == 0;
-                if ready.is_empty() || begins { None } else { Some(ready[random.below(ready.len() as u64) as usize]) }
+                let begins = may_begin && random.next_u64().is_multiple_of(2);
+                if ready.is_empty() || begins {
+                    None
+                } else {
+                    Some(ready[(random.next_u64() % ready.len() as u64) as usize])
+                }
             }
         };
         if let Some(paused) = chosen.and_then(|index| state.paused.remove(index)) {
@@ -314,7 +320,7 @@ impl KernelRun {
         seed: Option<u64>,
         limit: Option<Duration>,
     ) -> Result<Progress, CUerror> {
-        let mut random = seed.map(SplitMix64::new);
+        let mut random = seed.map(SplitMix64::seed_from_u64);
         let was_stalled = std::mem::replace(&mut self.state().is_stalled, true);
         let most = if was_stalled { SHORT_STEP_INSTRUCTIONS } else { u64::MAX };
         let mut left = instructions.clamp(1, most);
@@ -325,8 +331,8 @@ impl KernelRun {
                 None => (most, None),
                 Some(random) => {
                     // A short slice now and then lets others run in between.
-                    let usual = if random.below(4) == 0 { 16 } else { SEEDED_INSTRUCTIONS };
-                    (1 + random.below(most.min(usual)), Some(random.next_u64()))
+                    let usual = if random.next_u64().is_multiple_of(4) { 16 } else { SEEDED_INSTRUCTIONS };
+                    (1 + random.next_u64() % most.min(usual), Some(random.next_u64()))
                 }
             };
             self.run_slice(*block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
@@ -435,8 +441,8 @@ mod tests {
     fn every_order_starts_every_block_once() {
         for seed in seeds(50, 500, 10_000) {
             print_seed(seed);
-            let mut random = SplitMix64::new(seed);
-            let blocks = 1 + random.below(300);
+            let mut random = SplitMix64::seed_from_u64(seed);
+            let blocks = 1 + random.next_u64() % 300;
             let order = BlockOrder::random(blocks, &mut random);
             let mut started: Vec<_> = (0..blocks).map(|started| order.nth(started, blocks)).collect();
             started.sort_unstable();

@@ -6,7 +6,6 @@ pub(crate) mod kernel_env;
 pub(crate) mod kernel_run;
 pub(crate) mod progress;
 pub(crate) mod queue;
-mod rng;
 mod stepper;
 pub(crate) mod work;
 mod worker_pool;

@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::progress::{Progress, Quantum};
 use super::queue::{Fence, Op, Queue};
-use super::rng::SplitMix64;
 use crate::base::sync::lock;
 
 /// The ticker's period, and the number of periods without a call after which it runs all ready work.
@@ -60,7 +62,7 @@ impl Stepper {
 
     fn new(seed: u64, is_seeded: bool) -> Self {
         Self {
-            state: Mutex::new(StepState { queues: Vec::new(), random: SplitMix64(seed) }),
+            state: Mutex::new(StepState { queues: Vec::new(), random: SplitMix64::seed_from_u64(seed) }),
             waiters: AtomicU32::new(0),
             call_count: AtomicU64::new(0),
             step_count: AtomicU64::new(0),
@@ -105,10 +107,10 @@ impl Stepper {
         self.call_count.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock_state();
         if self.is_seeded {
-            let steps = match state.random.below(8) {
+            let steps = match state.random.next_u64() % 8 {
                 0..3 => 0,
-                3..7 => 1 + state.random.below(3),
-                _ => 1 + state.random.below(16),
+                3..7 => 1 + state.random.next_u64() % 3,
+                _ => 1 + state.random.next_u64() % 16,
             };
             for _ in 0..steps {
                 self.step(run_op, &mut state);
@@ -139,7 +141,8 @@ impl Stepper {
 
     /// Returns the seed for the steps of kernels.
     fn seed(&self, state: &StepState) -> Option<u64> {
-        self.is_seeded.then(|| state.random.0 ^ self.step_count.load(Ordering::Relaxed))
+        let generator = u64::from_le_bytes(state.random.state());
+        self.is_seeded.then(|| generator ^ self.step_count.load(Ordering::Relaxed))
     }
 
     /// Runs everything that can run, but only a few steps of a kernel, which may wait for the program. Returns whether
@@ -172,11 +175,11 @@ impl Stepper {
         if queues.is_empty() {
             return false;
         }
-        let before_draw = state.random.0;
-        let first = state.random.below(queues.len() as u64) as usize;
-        let limit = match state.random.below(3) {
+        let before_draw = state.random.clone();
+        let first = (state.random.next_u64() % queues.len() as u64) as usize;
+        let limit = match state.random.next_u64() % 3 {
             0 => u64::MAX,
-            _ => 1 + state.random.below(4096),
+            _ => 1 + state.random.next_u64() % 4096,
         };
         let (before, from_first) = queues.split_at(first);
         let mut order = from_first.iter().chain(before);
@@ -184,7 +187,7 @@ impl Stepper {
         let moved = order.any(|queue| self.advance(run_op, queue, limit, seed) != Progress::Blocked);
         if !moved {
             // The number of unsuccessful polls depends on timing, so it must not affect the generator.
-            state.random.0 = before_draw;
+            state.random = before_draw;
         }
         moved
     }

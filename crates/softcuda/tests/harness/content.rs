@@ -12,6 +12,9 @@
 //! | `bits 0x1,0x2` | those values, over and over |
 //! | `text "…"` | the bytes of a text, then zeros |
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::element::{CORNERS, Element};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -99,11 +102,8 @@ fn random(element: Element, bits: u64) -> u64 {
     }
 }
 
-/// 64 bits that follow from a seed and a position: splitmix64.
+/// 64 bits that follow from a seed and a position. The recorded outputs of a GPU are for this content.
 fn scramble(seed: u64, index: usize) -> u64 {
-    let mut bits =
-        seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
+    let (a, b) = (0x2545_f491_4f6c_dd1d, 0x9e37_79b9_7f4a_7c15);
+    SplitMix64::seed_from_u64(seed.wrapping_mul(a).wrapping_add((index as u64).wrapping_mul(b))).next_u64()
 }

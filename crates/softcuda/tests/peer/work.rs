@@ -49,7 +49,7 @@ pub(super) fn try_machine() -> Result<usize, Failure> {
 /// Allocates and frees at random until stopped. Returns the numbers of granted and refused allocations.
 pub(super) fn crowd(api: &Api, seed: u64, words: &OwnedFd) -> Result<(u64, u64), Failure> {
     const MIB: u64 = 1 << 20;
-    let (crowd, mut random) = (Crowd::of(words), Random(seed));
+    let (crowd, mut random) = (Crowd::of(words), Random::new(seed));
     let (mut blocks, mut given, mut refused) = (Vec::<(CUdeviceptr, u64)>::new(), 0, 0);
     while crowd.stop.load(Ordering::SeqCst) == 0 {
         if blocks.len() == 4 || (!blocks.is_empty() && random.below(2) == 0) {

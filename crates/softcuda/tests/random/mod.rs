@@ -133,7 +133,7 @@ impl Run {
                 let (own, known, all_here, partner) = (&own, &known, &all_here, &partner);
                 scope.spawn(move || {
                     own.enter();
-                    let random = Random(seed ^ thread as u64);
+                    let random = Random::new(seed ^ thread as u64);
                     let mut wild = Wild::new(random, own.api, (zero, own.handle), known, partner);
                     all_here.wait();
                     call_wildly(own, &mut wild, self.calls / self.threads, || {
@@ -153,7 +153,8 @@ impl Run {
         // Random calls may never meet the preconditions of a function: then more are made.
         for more in (1..=MORE_MAX).take_while(|_| !is_enough()) {
             own.enter();
-            let mut wild = Wild::new(Random(seed.wrapping_add(more)), own.api, (zero, own.handle), &known, &partner);
+            let mut wild =
+                Wild::new(Random::new(seed.wrapping_add(more)), own.api, (zero, own.handle), &known, &partner);
             call_wildly(&own, &mut wild, self.calls, || {});
         }
         own.enter();

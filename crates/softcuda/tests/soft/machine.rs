@@ -142,7 +142,7 @@ fn twenty_processes_never_overbook_a_device() {
 fn a_process_killed_at_any_moment_gives_all_of_it_back_at_once() {
     let machine = Machine::new();
     let witness = peer(&machine);
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let others: [Peer; 3] = peers(&machine);
     let before = witness.free_bytes();
     let rounds = at_effort(2, 20, 200);
@@ -190,7 +190,7 @@ fn a_fork_that_lives_on_does_not_keep_what_its_parent_used() {
 fn a_killed_process_with_a_live_fork_blocks_no_other_process() {
     let machine = Machine::new();
     let witness = peer(&machine);
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let before = witness.free_bytes();
     let rounds = at_effort(2, 20, 200);
     report_covered(rounds, "kills of software processes");
@@ -356,7 +356,7 @@ fn the_log_says_why_a_device_cannot_be_opened() {
 
 #[test]
 fn a_machines_file_of_garbage_does_no_harm() {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let mut noise = |bytes: usize| (0..bytes).map(|_| random.next() as u8).collect::<Vec<_>>();
     for case in 0..8 {
         let (machine, _user, files) = used();
@@ -381,7 +381,7 @@ fn a_machines_file_of_garbage_does_no_harm() {
 
 #[test]
 fn a_machines_file_with_a_few_wrong_bytes_does_no_harm() {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     for _ in 0..at_effort(2, 10, 100) {
         let (machine, _user, files) = used();
         for file in &files {

@@ -55,7 +55,7 @@ impl<'c> Program<'c> {
         let blocks = blocks.collect();
         let (event, start) = (event::create(&own.api, 0).unwrap(), event::create(&own.api, 0).unwrap());
         event::record(&own.api, start, streams[0]).unwrap();
-        Self { own, random: Random(7), pool, streams, blocks, event, start, model: (0..BLOCKS as u8).collect() }
+        Self { own, random: Random::new(7), pool, streams, blocks, event, start, model: (0..BLOCKS as u8).collect() }
     }
 
     /// Makes one step, and returns a line with its observation.

@@ -80,7 +80,7 @@ fn work(contexts: In, rounds: usize) {
                 let pool = pool::create(&own.api, &CUmemPoolProps::on_device(own.device)).unwrap();
                 let event = event::create(&own.api, 0).unwrap();
                 let streams = [own.stream(), own.blocking()];
-                let mut worker = Worker { own, random: Random(seed ^ thread), streams, event, pool };
+                let mut worker = Worker { own, random: Random::new(seed ^ thread), streams, event, pool };
                 (0..rounds).for_each(|_| worker.round());
                 pool::destroy(&own.api, pool).unwrap();
             });

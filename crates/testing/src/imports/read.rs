@@ -24,8 +24,9 @@ struct Module {
 
 type Modules = BTreeMap<String, Module>;
 
-/// All imports between the files of the library whose sources are in `src`, or of the program if there is no library.
-pub(super) fn imports_of(src: &Path) -> Vec<Import> {
+/// The paths of all modules of a crate, and all imports between its files. `src` has the sources of a library, or of a
+/// program if there is no library.
+pub(super) fn imports_of(src: &Path) -> (Vec<String>, Vec<Import>) {
     let mut modules = Modules::new();
     let library = src.join("lib.rs");
     let root = if library.exists() { library } else { src.join("main.rs") };
@@ -43,7 +44,7 @@ pub(super) fn imports_of(src: &Path) -> Vec<Import> {
     }
     imports.sort_unstable();
     imports.dedup();
-    imports
+    (modules.into_keys().collect(), imports)
 }
 
 /// How many re-exports a path passes through at the most.

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use freehold::{Device, Grid, Image, Kernel, Stream, open};
 use freehold_broker::{CallError, Caller, Launch, SpinPolicy};
 
-use super::Result;
+use super::error::{BenchError, Result, failed};
+use super::options::MeasureOptions;
 use super::progress::Progress;
+use super::share::fixture::BrokerFixture;
 use super::share::report::{Report, Row, Target};
-use super::share::{BrokerFixture, failed};
 use super::stats::timed;
-use crate::lab::table::TableStyle;
+use crate::output::table::TableStyle;
+use crate::output::text::json;
 
 const EMPTY: &str = include_str!("empty.ptx");
 
@@ -32,19 +34,6 @@ const ENQUEUE_NS: f64 = 1000.0;
 /// The share of the local launch rate to reach.
 const RATE: f64 = 0.9;
 
-#[derive(clap::Args)]
-pub(crate) struct CallArguments {
-    /// Print one JSON object, with times in nanoseconds
-    #[arg(long)]
-    json: bool,
-    /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
-    #[arg(long)]
-    device: Option<String>,
-    /// Measure only a few times: a check that it works, not a measurement
-    #[arg(long)]
-    quick: bool,
-}
-
 /// How many times to measure.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -56,7 +45,7 @@ struct Effort {
 const FULL: Effort = Effort { calls: 20_000, sleeps: 2000, batches: 300 };
 const QUICK: Effort = Effort { calls: 100, sleeps: 20, batches: 3 };
 
-pub(super) fn run(arguments: &CallArguments) -> Result<String> {
+pub(super) fn run(arguments: &MeasureOptions) -> Result<String> {
     let effort = if arguments.quick { QUICK } else { FULL };
     let selector = arguments.device.as_deref();
     // One broker's workers spin during all measurements; the other's sleep as usual.
@@ -89,7 +78,7 @@ pub(super) fn run(arguments: &CallArguments) -> Result<String> {
     progress.finish();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let report = Report { device: device.name()?, processors, rows };
-    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
+    Ok(if arguments.json { json(&report) } else { report.table(TableStyle::for_stdout()) })
 }
 
 /// Local launches.
@@ -139,7 +128,7 @@ impl LocalLauncher {
     }
 }
 
-fn call_failed(error: CallError) -> super::BenchError {
+fn call_failed(error: CallError) -> BenchError {
     failed("a call", error)
 }
 

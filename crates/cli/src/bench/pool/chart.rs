@@ -8,6 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::{Calls, Report, Row, Target};
+use crate::output::text::format_ns;
 
 const SIZE: (u32, u32) = (1280, 900);
 const FONT: &str = "sans-serif";
@@ -80,11 +81,10 @@ fn draw_all(report: &Report, text: &mut String) -> Drawn {
     let (_, panels) = root.split_vertically(84);
     let (upper, lower) = panels.split_vertically(430);
     let (left, right) = lower.split_horizontally(SIZE.0 / 2);
-    let time = |ns: f64| super::super::report::format_ns(ns);
     let times = Panel {
         title: "Time of a pair (one thread), and of an operation of a workload's second pass".to_owned(),
         axis: "nanoseconds, logarithmic",
-        format: time,
+        format: format_ns,
         groups: groups(report, &TIMES, |ns| ns),
     };
     let reserved = Panel {

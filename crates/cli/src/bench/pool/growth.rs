@@ -3,8 +3,8 @@
 
 use freehold::{Device, DeviceVec};
 
-use super::super::Result;
 use super::super::stats::timed;
+use crate::bench::error::Result;
 
 /// The vector's size, and the size by which it grows.
 const HALF_BYTES: usize = 1 << 30;

@@ -13,7 +13,7 @@ mod rig;
 mod threads;
 pub(crate) mod workload;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,10 @@ use freehold::open;
 use self::plan::{Effort, THREADS};
 use self::rig::Rig;
 use self::workload::{Workload, models};
-use super::{BenchError, Result};
-use crate::lab::table::TableStyle;
+use super::error::{BenchError, Result};
+use crate::output::file::{OutputFile, WriteError};
+use crate::output::table::TableStyle;
+use crate::output::text::json;
 
 /// The memory of the software device, and its size unless set: the workloads have up to 22 GiB live, and caching
 /// allocators reserve more. Host memory is used only when touched, and allocating touches none.
@@ -58,10 +60,7 @@ pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
     if let Ok(Some(opened)) = &opencl {
         return on_opencl(arguments, opened);
     }
-    // Opened before measuring, so that an unwritable file fails at once. Its old content stays until then.
-    if let Some(path) = &arguments.svg {
-        OpenOptions::new().append(true).create(true).open(path).map_err(unwritable(path))?;
-    }
+    let picture = arguments.svg.as_deref().map(OutputFile::open).transpose()?;
     opencl?;
     if let Some(device) = &arguments.device {
         // SAFETY: this process has no other thread yet that could read the environment.
@@ -73,10 +72,10 @@ pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
     }
     let rig = Rig::new(arguments.device.as_deref(), THREADS)?;
     let report = plan::measure(&rig, if arguments.quick { Effort::QUICK } else { Effort::FULL })?;
-    if let Some(path) = &arguments.svg {
-        fs::write(path, chart::draw(&report)).map_err(unwritable(path))?;
+    if let Some(picture) = picture {
+        picture.write(&chart::draw(&report))?;
     }
-    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
+    Ok(if arguments.json { json(&report) } else { report.table(TableStyle::for_stdout()) })
 }
 
 fn on_opencl(arguments: &PoolArguments, opened: &open::opencl::Opened) -> Result<String> {
@@ -85,16 +84,16 @@ fn on_opencl(arguments: &PoolArguments, opened: &open::opencl::Opened) -> Result
     }
     let effort = if arguments.quick { opencl::Effort::QUICK } else { opencl::Effort::FULL };
     let report = opencl::measure(opened, effort)?;
-    Ok(if arguments.json { report.json() } else { report.table(TableStyle::for_stdout()) })
+    Ok(if arguments.json { json(&report) } else { report.table(TableStyle::for_stdout()) })
 }
 
 /// Writes a file for each workload. Returns a summary.
 fn write_workloads(folder: &Path) -> Result<String> {
-    fs::create_dir_all(folder).map_err(unwritable(folder))?;
+    fs::create_dir_all(folder).map_err(WriteError::at(folder))?;
     let mut said = String::new();
     for workload in models::all() {
         let path = folder.join(format!("{}.ops", workload.name));
-        write_workload(&workload, &path).map_err(unwritable(&path))?;
+        write_workload(&workload, &path).map_err(WriteError::at(&path))?;
         let (ops, peak_bytes) = (workload.ops.len(), workload.peak_live_bytes());
         said.push_str(&format!("{}: {ops} operations, at most {peak_bytes} bytes live\n", path.display()));
     }
@@ -105,9 +104,4 @@ fn write_workload(workload: &Workload, path: &Path) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     workload.write(&mut file)?;
     file.flush()
-}
-
-fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> BenchError {
-    let path = path.to_owned();
-    move |error| BenchError::Unwritable { path, error }
 }

@@ -7,9 +7,9 @@ use freehold::Stream;
 use freehold::open;
 use freehold_driver::opencl::{ContextId, context, memory, svm};
 
-use super::super::Result;
 use super::super::report::{Report, Row, Target};
 use super::super::stats::{Percentiles, timed};
+use crate::bench::error::Result;
 
 /// The block sizes, with the ids of their rows.
 const SIZES: [(usize, [&str; 3], &str); 3] = [

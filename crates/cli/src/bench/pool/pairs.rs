@@ -4,9 +4,9 @@ use std::hint::black_box;
 
 use freehold_driver::cuda::CUstream;
 
-use super::super::Result;
 use super::super::stats::timed;
 use crate::allocators::{Allocator, Failure};
+use crate::bench::error::Result;
 
 /// More than any device has.
 const IMPOSSIBLE_BYTES: u64 = 1 << 50;

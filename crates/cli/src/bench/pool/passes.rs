@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{CUdeviceptr, CUstream};
 
-use super::super::Result;
 use super::super::stats::timed;
 use super::rig::Rig;
 use super::workload::{Op, Workload};
 use crate::allocators::{Allocator, CachingAllocator, Failure};
+use crate::bench::error::Result;
 
 /// A workload prepared for timing: each operation holds what it needs, so the timed loop looks up only addresses, one
 /// per live block.
@@ -146,8 +146,9 @@ mod tests {
 
     #[test]
     fn a_script_has_as_many_slots_as_blocks_are_live_at_once() {
-        let text = "# x\na 0 10 0\na 1 20 1\nf 0 0\na 2 30 0\nf 2 0\nf 1 1\n";
-        let script = Script::new(&Workload::parse(text).unwrap());
+        let lines = ["a 0 10 0", "a 1 20 1", "f 0 0", "a 2 30 0", "f 2 0", "f 1 1"];
+        let ops = lines.map(|line| Op::parse(line).unwrap()).to_vec();
+        let script = Script::new(&Workload { name: String::new(), ops });
         let of = |step: &Step| (step.is_allocation, step.stream, step.slot, step.bytes);
         assert_eq!(
             script.steps.iter().map(of).collect::<Vec<_>>(),

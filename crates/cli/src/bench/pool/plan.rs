@@ -4,11 +4,11 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use freehold::open;
-use freehold_driver::cuda::device;
+use freehold_driver::cuda::{device, driver};
 
+use super::super::error::Result;
 use super::super::progress::Progress;
 use super::super::stats::percentiles;
-use super::super::{Result, rig};
 use super::growth::growths;
 use super::passes::{Passes, Script};
 use super::report::{Calls, Report, Row, Target, Unit};
@@ -17,6 +17,7 @@ use super::threads::Effort as ThreadEffort;
 use super::workload::models;
 use super::{pairs, threads};
 use crate::allocators::{Allocator, AsyncAllocator, CachingAllocator, DriverAllocator, FreeholdAllocator};
+use crate::output::text::cuda_version;
 
 /// Threads that allocate at once, and their streams.
 pub(super) const THREADS: usize = 16;
@@ -153,7 +154,7 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
     plan.progress.finish();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
-        driver: rig::driver(&rig.opened.api)?,
+        driver: cuda_version(driver::version(&rig.opened.api)?),
         processors: available_parallelism().map_or(1, Into::into),
         why: rig.opened.why.clone(),
         rows,

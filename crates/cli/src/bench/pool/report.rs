@@ -3,9 +3,9 @@
 use anstyle::Style;
 use serde::Serialize;
 
-use super::super::report::{color_verdict, column_widths, format_ns, format_row};
 use super::super::stats::percentiles;
-use crate::lab::table::TableStyle;
+use crate::output::table::{TableStyle, columns};
+use crate::output::text::format_ns;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -147,21 +147,11 @@ const NAMES: [&str; 6] = ["what", "freehold", "10 to 90 %", "cuMemAllocAsync", "
 const IS_NUMBER: [bool; 6] = [false, true, true, true, true, true];
 
 impl Report {
-    pub(super) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
-    }
-
     pub(super) fn table(&self, style: TableStyle) -> String {
-        let rows: Vec<[String; 6]> = self.rows.iter().map(Row::cells).collect();
-        let widths = column_widths(&NAMES, &rows);
-        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
+        let rows: Vec<_> = self.rows.iter().map(|row| (row.cells(), row.met)).collect();
+        let bold = style.style(Style::new().bold());
         let heading = format!("{}, driver {} ({})", self.device, self.driver, self.why);
-        let names = format_row(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
-        let mut text = format!("{bold}{heading}{bold:#}\n{}\n\n{dimmed}{}{dimmed:#}\n", self.host(), names.trim_end());
-        for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&color_verdict(&format_row(cells, &widths, &IS_NUMBER), row.met, style));
-        }
-        text
+        format!("{bold}{heading}{bold:#}\n{}\n\n{}", self.host(), columns(&NAMES, &IS_NUMBER, &rows, style))
     }
 
     /// Returns how many threads run at once, and the time of a mimalloc pair.

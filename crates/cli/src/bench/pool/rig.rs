@@ -3,7 +3,7 @@
 use freehold::open::{self, Opened};
 use freehold_driver::cuda::{CUcontext, CUstream, context, primary, stream, stream_flags};
 
-use super::super::Result;
+use crate::bench::error::Result;
 
 pub(super) struct Rig {
     pub(super) opened: Opened,

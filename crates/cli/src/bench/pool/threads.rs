@@ -9,11 +9,12 @@ use std::thread;
 use std::time::Instant;
 
 use freehold_driver::cuda::{CUdeviceptr, CUstream};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::super::Result;
 use super::rig::Rig;
-use super::workload::models::Random;
 use crate::allocators::{Allocator, Failure};
+use crate::bench::error::Result;
 
 /// The largest block; all sizes are equally likely.
 const BYTES_MAX: u64 = 64 << 10;
@@ -154,8 +155,8 @@ fn run_threads<P: Send, F: Into<Failure>>(
 }
 
 fn sizes() -> Vec<u64> {
-    let mut random = Random::new(SEED);
-    (0..SIZES).map(|_| 1 + random.below(BYTES_MAX)).collect()
+    let mut random = SplitMix64::seed_from_u64(SEED);
+    (0..SIZES).map(|_| 1 + random.next_u64() % BYTES_MAX).collect()
 }
 
 /// Returns the index of a batch's first size.

@@ -9,21 +9,32 @@ use freehold::{Device, Grid, Image, Permission, open};
 use freehold_broker::wire::Fence;
 use freehold_broker::{Broker, Link, SpinPolicy};
 
-use super::partner::Task;
+use super::fixture::BrokerFixture;
+use super::partner::{STAMP, Task};
 use super::report::{Report, Row, Target};
-use super::{BrokerFixture, Effort, failed};
-use crate::bench::Result;
+use crate::bench::error::{Result, failed};
 use crate::bench::progress::Progress;
 use crate::bench::stats::timed;
-
-/// A kernel that records when it started and ended.
-pub(super) const STAMP: &str = include_str!("stamp.ptx");
 
 /// Without requests for this long, the broker sleeps, and so does a receiver that does not spin.
 const SLEEP_AFTER: Duration = Duration::from_micros(300);
 
 /// How long the sender's kernel runs: long enough that the receiver waits for it.
 const KERNEL_NS: u64 = 1_000_000;
+
+/// How many times to measure.
+#[derive(Clone, Copy)]
+pub(super) struct Effort {
+    hand_overs: usize,
+    sleeps: usize,
+    pairs: usize,
+    attaches: usize,
+    kernels: usize,
+}
+
+pub(super) const FULL: Effort =
+    Effort { hand_overs: 100_000, sleeps: 5_000, pairs: 1_000_000, attaches: 40, kernels: 100 };
+pub(super) const QUICK: Effort = Effort { hand_overs: 500, sleeps: 50, pairs: 2_000, attaches: 3, kernels: 5 };
 
 pub(super) fn all(
     fixture: &BrokerFixture,

@@ -3,19 +3,19 @@
 use anstyle::Style;
 use serde::Serialize;
 
-use crate::bench::report::{color_verdict, column_widths, format_ns, format_row};
-use crate::lab::table::TableStyle;
+use crate::output::table::{TableStyle, columns};
+use crate::output::text::format_ns;
 
 #[derive(Debug, Serialize)]
-pub(in crate::bench) struct Report {
-    pub(in crate::bench) device: String,
+pub(crate) struct Report {
+    pub(crate) device: String,
     /// How many threads can run at once: a hand-over has three that spin.
-    pub(in crate::bench) processors: usize,
-    pub(in crate::bench) rows: Vec<Row>,
+    pub(crate) processors: usize,
+    pub(crate) rows: Vec<Row>,
 }
 
 #[derive(Debug, Serialize)]
-pub(in crate::bench) struct Row {
+pub(crate) struct Row {
     id: &'static str,
     what: &'static str,
     median_ns: f64,
@@ -27,7 +27,7 @@ pub(in crate::bench) struct Row {
 /// A limit, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::bench) enum Target {
+pub(crate) enum Target {
     Median(f64),
     P99(f64),
 }
@@ -35,12 +35,7 @@ pub(in crate::bench) enum Target {
 impl Row {
     /// # Panics
     /// If there are no times.
-    pub(in crate::bench) fn new(
-        id: &'static str,
-        what: &'static str,
-        mut times: Vec<f64>,
-        targets: Vec<Target>,
-    ) -> Self {
+    pub(crate) fn new(id: &'static str, what: &'static str, mut times: Vec<f64>, targets: Vec<Target>) -> Self {
         times.sort_unstable_by(f64::total_cmp);
         let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
         let (median_ns, p99_ns) = (at(0.5), at(0.99));
@@ -52,7 +47,7 @@ impl Row {
         Self { id, what, median_ns, p99_ns, targets, met }
     }
 
-    pub(in crate::bench) fn median_ns(&self) -> f64 {
+    pub(crate) fn median_ns(&self) -> f64 {
         self.median_ns
     }
 }
@@ -60,29 +55,19 @@ impl Row {
 const NAMES: [&str; 4] = ["what", "median", "99 %", "target"];
 
 impl Report {
-    pub(in crate::bench) fn json(&self) -> String {
-        serde_json::to_string(self).expect("a report holds numbers and strings") + "\n"
-    }
-
-    pub(in crate::bench) fn table(&self, style: TableStyle) -> String {
+    pub(crate) fn table(&self, style: TableStyle) -> String {
         let cells = |row: &Row| {
             let targets = row.targets.iter().map(|target| match *target {
                 Target::Median(most) => format!("median ≤ {}", format_ns(most)),
                 Target::P99(most) => format!("99 % ≤ {}", format_ns(most)),
             });
             let targets: Vec<String> = targets.collect();
-            [row.what.to_owned(), format_ns(row.median_ns), format_ns(row.p99_ns), targets.join(", ")]
+            ([row.what.to_owned(), format_ns(row.median_ns), format_ns(row.p99_ns), targets.join(", ")], row.met)
         };
-        let rows: Vec<[String; 4]> = self.rows.iter().map(cells).collect();
-        let (widths, is_number) = (column_widths(&NAMES, &rows), [false, true, true, false]);
-        let (bold, dimmed) = (style.style(Style::new().bold()), style.style(Style::new().dimmed()));
-        let names = format_row(&NAMES.map(str::to_owned), &widths, &is_number);
-        let mut text = format!("{bold}{}, {} processors{bold:#}\n\n", self.device, self.processors);
-        text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
-        for (row, cells) in self.rows.iter().zip(&rows) {
-            text.push_str(&color_verdict(&format_row(cells, &widths, &is_number), row.met, style));
-        }
-        text
+        let rows: Vec<_> = self.rows.iter().map(cells).collect();
+        let bold = style.style(Style::new().bold());
+        let heading = format!("{bold}{}, {} processors{bold:#}", self.device, self.processors);
+        format!("{heading}\n\n{}", columns(&NAMES, &[false, true, true, false], &rows, style))
     }
 }
 

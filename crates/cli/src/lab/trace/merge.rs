@@ -12,9 +12,9 @@ use std::time::Duration;
 use freehold::timeline::perfetto::{self, Point, Span, TraceFile};
 use freehold_driver::cuda::{CUerror, Function};
 
-use super::{CallThread, ExperimentTrace, Role, TraceLine, Value, now};
-use crate::lab::answer_text::error_name;
+use super::part::{CallThread, ExperimentTrace, Role, TraceLine, Value, now};
 use crate::lab::experiment::ExperimentInfo;
+use crate::lab::failure::error_name;
 
 #[derive(Debug, thiserror::Error)]
 #[error("failed to write the trace {}: {source}", .path.display())]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use freehold_driver::cuda::Api;
 use freehold_driver::cuda::watch::{self, Argument, CallEvent};
 
-use super::{CallThread, Role, TraceLine, Value, now, ns, open};
+use super::part::{CallThread, Role, TraceLine, Value, now, ns, open};
 
 /// Returns a table that calls `api` and records the calls in the part at `path`.
 pub(crate) fn traced(api: &Api, path: &Path, role: Role) -> io::Result<Api> {

@@ -116,7 +116,7 @@ fn a_log_that_is_cut_anywhere_is_read_or_refused() {
 
 #[test]
 fn a_log_with_any_bytes_changed_is_read_or_refused() {
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let mut below = |end: usize| random.below(end as u64) as usize;
     let changed = at_effort(200, 2000, 100_000);
     report_covered(changed * SAMPLES.len() as u64, "changed logs");

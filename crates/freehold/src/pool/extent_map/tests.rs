@@ -135,7 +135,7 @@ impl Run {
             chunks: Vec::new(),
             taken: Vec::new(),
             seq: 1,
-            numbers: Random(seed),
+            numbers: Random::new(seed),
         }
     }
 
@@ -298,7 +298,7 @@ impl Run {
             // A parted extents has use for one chunk only.
             let least = if self.extents.is_chunked { need.bytes / PAGE_BYTES } else { 1 };
             let bytes = PAGE_BYTES * (least + self.numbers.below((room - least + 1).min(4)));
-            let chunk = Chunk { base: need.base + mapped, bytes, handle: self.numbers.0 };
+            let chunk = Chunk { base: need.base + mapped, bytes, handle: self.numbers.next() };
             self.add_one(chunk);
             mapped += bytes;
         }

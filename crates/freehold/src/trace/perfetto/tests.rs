@@ -128,7 +128,7 @@ fn any_text_comes_back_as_it_was() {
 
 /// Events in the number and order that `seed` decides.
 fn random(seed: u64, file: &mut TraceFile<Vec<u8>>) -> io::Result<()> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut next = |end: u64| random.below(end);
     let mut open = Vec::new();
     let mut now = 0;

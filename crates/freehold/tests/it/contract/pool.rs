@@ -58,7 +58,7 @@ fn a_tag_has_a_budget_of_its_own() {
 fn blocks_keep_what_they_hold_in_random_programs() {
     let rig = Rig::new();
     let streams = rig.streams::<3>();
-    let mut random = Random(seed());
+    let mut random = Random::new(seed());
     let mut below = |end: usize| random.below(end as u64) as usize;
     let mut live: Vec<(Block<u32>, u32)> = Vec::new();
     for step in 0..at_effort(40, 600, 6000) {

@@ -43,7 +43,7 @@ pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
     let add = crate::own::kernel(&module, "add")?;
     let streams: Vec<Stream> = (0..STREAMS).map(|_| device.new_stream()).collect::<freehold::Result<_>>()?;
     let arena = Some(Arena::new(&streams[0], ARENA_BYTES)?);
-    let mut program = Program { random: Random(seed), step: 0, device, add, streams, vectors: Vec::new(), arena };
+    let mut program = Program { random: Random::new(seed), step: 0, device, add, streams, vectors: Vec::new(), arena };
     for _ in 0..VECTORS {
         program.add_vector()?;
     }

@@ -88,7 +88,7 @@ pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
     let streams = (0..STREAMS).map(|index| Ok((contexts[index % 2].0.new_stream()?, index % 2)));
     let streams = streams.collect::<freehold::Result<_>>()?;
     let primary = primary::retain(&api, ordinal).map_err(Error::from)?;
-    let (random, loans) = (Random(seed), VecDeque::new());
+    let (random, loans) = (Random::new(seed), VecDeque::new());
     let awaits_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS);
     let loans_max = if awaits_words.map_err(Error::from)? == 0 { 0 } else { 4 };
     let mut program =

@@ -8,6 +8,9 @@
 //! peer's 1.14 for the caches. The computed values for these lists are 1.0568, 1.0645 and 1.1398; for the same
 //! parameters and 24 seeds they lie between 1.035 and 1.070, 1.050 and 1.077, 1.087 and 1.180.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::{Op, Workload};
 
 const KIB: u64 = 1 << 10;
@@ -34,13 +37,13 @@ pub(crate) fn random_large() -> Workload {
 /// temporary results and workspaces. Sizes follow batch x length x width, so no step's blocks fit into the gaps of the
 /// previous one.
 pub(crate) fn transformer() -> Workload {
-    let mut random = Random::new(0x5eed_0003);
+    let mut random = SplitMix64::seed_from_u64(0x5eed_0003);
     let mut trace = Trace::new("transformer");
     let weights: Vec<u32> = weights().map(|count| trace.allocate(2 * count)).collect();
     // A copy of the weights and two moments, in single precision.
     let state: Vec<u32> = weights_of(3).map(|count| trace.allocate(4 * count)).collect();
     for _ in 0..40 {
-        step(&mut trace, 32 + random.below(TOKENS_MAX - 31));
+        step(&mut trace, 32 + random.next_u64() % (TOKENS_MAX - 31));
     }
     for id in weights.into_iter().chain(state) {
         trace.free(id);
@@ -54,20 +57,20 @@ pub(crate) fn caches() -> Workload {
     const TOKEN_BYTES: u64 = 32 * KIB;
     const SEQUENCES: usize = 256;
     const SEQUENCE_TOKENS_MAX: u64 = 4096;
-    let mut random = Random::new(0x5eed_0084);
+    let mut random = SplitMix64::seed_from_u64(0x5eed_0084);
     let mut trace = Trace::new("caches");
     let mut sequences: Vec<(u32, u64)> = Vec::new();
     while trace.ops.len() < 20_000 {
         // The closer a server is to its number of sequences, the fewer it accepts.
-        if random.below(SEQUENCES as u64) >= sequences.len() as u64 {
-            let tokens = 16 + random.below(1009);
+        if random.next_u64() % SEQUENCES as u64 >= sequences.len() as u64 {
+            let tokens = 16 + random.next_u64() % 1009;
             sequences.push((trace.allocate(tokens * TOKEN_BYTES), tokens));
             continue;
         }
-        let at = random.below(sequences.len() as u64) as usize;
+        let at = (random.next_u64() % sequences.len() as u64) as usize;
         let (id, tokens) = sequences[at];
         let grown = tokens + tokens / 2;
-        if random.below(3) == 0 || grown > SEQUENCE_TOKENS_MAX {
+        if random.next_u64().is_multiple_of(3) || grown > SEQUENCE_TOKENS_MAX {
             sequences.swap_remove(at);
         } else {
             sequences[at] = (trace.allocate(grown * TOKEN_BYTES), grown);
@@ -85,7 +88,7 @@ struct Level {
 }
 
 fn random(name: &str, seed: u64, level: Level) -> Workload {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::seed_from_u64(seed);
     let mut trace = Trace::new(name);
     let mut live = Vec::new();
     let (fewest, most) = (level.blocks - level.blocks / 10, level.blocks + level.blocks / 10);
@@ -95,12 +98,12 @@ fn random(name: &str, seed: u64, level: Level) -> Workload {
         let is_one_more = match live.len() {
             count if !is_full || count <= fewest => true,
             count if count >= most => false,
-            _ => random.below(2) == 0,
+            _ => random.next_u64().is_multiple_of(2),
         };
         if is_one_more {
-            live.push(trace.allocate(1 + random.below(level.bytes_max)));
+            live.push(trace.allocate(1 + random.next_u64() % level.bytes_max));
         } else {
-            trace.free(live.swap_remove(random.below(live.len() as u64) as usize));
+            trace.free(live.swap_remove((random.next_u64() % live.len() as u64) as usize));
         }
     }
     trace.end()
@@ -269,25 +272,10 @@ impl Trace {
     }
 }
 
-/// Steele, Lea and Flood's splitmix64.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn text(workload: &Workload) -> String {
@@ -304,7 +292,17 @@ mod tests {
     #[test]
     fn every_block_is_allocated_once_and_freed_once() {
         for workload in all() {
-            assert_eq!(Workload::parse(&text(&workload)), Ok(workload));
+            let (mut ids, mut live) = (BTreeSet::new(), BTreeSet::new());
+            for op in workload.ops {
+                match op {
+                    Op::Allocate { id, bytes, .. } => {
+                        assert!(bytes > 0 && ids.insert(id) && live.insert(id), "{op}");
+                    }
+                    Op::Free { id, .. } => assert!(live.remove(&id), "{op}"),
+                    Op::Use { id, .. } => assert!(live.contains(&id), "{op}"),
+                }
+            }
+            assert!(live.is_empty() && ids.len() > 1000, "{}", workload.name);
         }
     }
 

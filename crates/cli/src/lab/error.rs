@@ -1,0 +1,36 @@
+//! Why the lab could not run.
+
+use std::io;
+
+use freehold::open::OpenError;
+
+use super::id::Id;
+use super::reference::ReferenceError;
+use super::trace::TraceError;
+
+/// Why the lab could not run. Exit status 2.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LabError {
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("no experiment has the id {text:?}: {hint}")]
+    UnknownId { text: String, hint: String },
+    #[error("no experiment has the id {text:?} on this device: OpenCL experiments need --device opencl")]
+    OfOpenCl { text: String },
+    #[error(
+        "no answers of the OpenCL platform {platform:?} are built in: record them with --record FILE, or give --reference FILE"
+    )]
+    NeverRecorded { platform: String },
+    #[error("--trace does not work with OpenCL: omit it, or choose a CUDA device")]
+    Untraceable,
+    #[error("experiment {id} did not start: {said}")]
+    NotBegun { id: Id, said: String },
+    #[error("failed to start the experiments: {0}")]
+    Start(io::Error),
+    #[error("failed to print the answers: {0}")]
+    Print(io::Error),
+}
