@@ -132,9 +132,11 @@ pub fn open() -> Result<Device> {
     open::device(None)
 }
 
-/// The pages of the table whose programs need nothing but this crate, which the tests compile and run.
+/// The pages whose programs need nothing but this crate; doctests compile and run them.
 #[cfg(doctest)]
 mod book {
+    #[doc = include_str!("../README.md")]
+    mod crate_readme {}
     #[doc = include_str!("../../../README.md")]
     mod readme {}
     #[doc = include_str!("../../../docs/growth.md")]
