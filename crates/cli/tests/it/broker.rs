@@ -128,7 +128,7 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     );
     assert_eq!((&device["name"], &device["memory"]), (&"z".into(), &"device".into()));
     let top: serde_json::Value = serde_json::from_str(&fixture.said(&["top", "--json"])).unwrap();
-    assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
+    assert_eq!((&top["stats"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
     let refused = fixture.refused(&["drop", "shared/number"]);
     assert_eq!(refused, ("error: there is no such name; nearest: shared/numbers, z\n".to_owned(), Some(1)));
     let refused = fixture.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
@@ -138,6 +138,17 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
     assert_eq!(fixture.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
     assert_eq!(fixture.said(&["ls"]).lines().count(), 2);
+}
+
+#[test]
+fn top_counts_the_other_tenants_in_text_and_json() {
+    let fixture = BrokerFixture::new();
+    let (first, second) = (fixture.link(), fixture.link());
+    let text = fixture.said(&["top", "--once"]);
+    assert!(text.contains("   2 tenants   "), "{text}");
+    let top: serde_json::Value = serde_json::from_str(&fixture.said(&["top", "--json"])).unwrap();
+    assert_eq!(top["stats"]["tenants"], 2);
+    drop((first, second));
 }
 
 #[test]
