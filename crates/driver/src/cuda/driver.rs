@@ -61,6 +61,6 @@ pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<
 /// # Safety
 /// `text` ends in a NUL and does not change during the call. Most strings of a driver are constants.
 pub(super) unsafe fn string_from_c(text: *const c_char) -> String {
-    // SAFETY: the caller vouches for the NUL and for the string; the borrow ends in this function.
+    // SAFETY: the caller guarantees a valid string that ends in a NUL; the borrow ends in this function.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -53,7 +53,7 @@ pub fn is_loaded() -> bool {
 /// call through it: handles are of this driver, and not destroyed; addresses are memory that the call may use in that
 /// way, ordered with everything else that uses it; and nothing refers to host memory while a device writes it.
 pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
-    // SAFETY: the caller vouches for the library.
+    // SAFETY: the caller guarantees that the library is a driver.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
     let find = |name: &CStr| {

@@ -69,7 +69,7 @@ pub trait Argument: Sealed {
 pub enum Given {
     /// A number of a known type.
     Number(Kind),
-    /// Bytes that the program vouches for.
+    /// Bytes that the program guarantees to be valid.
     Bytes,
     /// The address of memory.
     Address,

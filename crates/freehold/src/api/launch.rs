@@ -83,7 +83,7 @@ impl Stream {
     /// Launches a kernel. Mutably borrowed blocks count as written, others as read: the launch is ordered after uses of
     /// them in other streams, and later uses after it.
     ///
-    /// The kernel's code is not checked: the caller that looked it up vouched for it
+    /// The kernel's code is not checked: the caller that looked it up guaranteed what it does
     /// ([`Module::kernel`](crate::Module::kernel)).
     ///
     /// ```
@@ -117,8 +117,8 @@ impl Stream {
             let arguments = driver::Arguments { pointers, kinds: passed };
             let put = self.put_ordered(kernel.name(), used, |backend, raw| {
                 // SAFETY: there is an argument for each parameter, of its size, and the kernel belongs to the stream's
-                // context. The caller that looked it up vouched that it touches only those arguments, which stay until
-                // the launch is complete.
+                // context. The caller that looked it up guaranteed that it touches only those arguments, which stay
+                // until the launch is complete.
                 unsafe { backend.launch(kernel.raw, shape, raw, arguments) }
             });
             let fence = put.map_err(|error| self.explained(error, kernel, grid))?;

@@ -76,7 +76,7 @@ impl Pinned {
     /// # Safety
     /// Nothing uses the memory any more: no reference, no work, no registration.
     pub(super) unsafe fn unmap(self) {
-        // SAFETY: the mapping is of this start and length, and the caller vouches that nothing uses it.
+        // SAFETY: the mapping is of this start and length, and the caller guarantees that nothing uses it.
         let unmapped = unsafe { munmap(self.start.as_ptr(), self.mapped_bytes) };
         unmapped.expect("a whole mapping can be unmapped");
     }

@@ -173,7 +173,7 @@ impl StreamState {
         if !self.is_this_threads() {
             return Ok(false);
         }
-        // SAFETY: the stream is the library's own, or its user vouches for the handle.
+        // SAFETY: the stream is the library's own, or its user guarantees that the handle is valid.
         self.backend().foreign_streams().map_or(Ok(true), |foreign| unsafe { foreign.can_record(self.raw) })
     }
 

@@ -55,8 +55,8 @@ pub struct RemoteBlock {
 }
 
 impl Remote {
-    /// Connects to a server and presents the token. `ca` are PEM certificates, one of which must vouch for the server;
-    /// without it, those that this machine trusts.
+    /// Connects to a server and presents the token. `ca` holds PEM certificates: the server's must be one of them, or
+    /// be signed by one. Without `ca`, the certificates that this machine trusts are used.
     ///
     /// # Errors
     /// Why it failed, and what to do: no server listens, the certificate is not trusted, or the token is wrong.

@@ -144,7 +144,7 @@ impl ForeignPool {
 
     /// Returns the capture that a stream takes part in. Fails for a handle that the driver does not know.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
-        // SAFETY: the holder of a foreign pool vouches for the streams that it names.
+        // SAFETY: the holder of a foreign pool guarantees that the streams that it names are valid.
         let capture = unsafe { self.foreign().capture_id(stream.into()) }.map_err(|error| self.device.failed(error))?;
         if self.is_checked {
             let name = (stream.0, thread_of(stream));

@@ -38,7 +38,7 @@ pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
 pub(super) fn device_of(opened: Opened) -> DeviceResult<Device> {
     // The software device has several numbers, which selectors do not distinguish.
     let name = format!("{} {}", opened.selector(), opened.device.0);
-    // SAFETY: the driver was opened by this module; other users of its table vouch for their calls.
+    // SAFETY: the driver was opened by this module; other users of its table guarantee that their calls are valid.
     known_or(name, || unsafe { Device::new(opened.api, opened.device) })
 }
 
@@ -85,7 +85,7 @@ impl Device {
     /// # Safety
     /// As for [`open::open`](crate::open::open).
     pub unsafe fn api(&self) -> Option<&Api> {
-        // SAFETY: the caller vouches for its calls.
+        // SAFETY: the caller guarantees that its calls are valid.
         unsafe { self.inner().backend.cuda() }
     }
 }
