@@ -118,7 +118,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// The event is a valid handle.
     unsafe fn destroy_event(&self, event: Event) -> Result<()>;
 
-    /// Records an event behind all work that is in a stream now. Waits for its earlier position are not affected.
+    /// Records an event after all work submitted to a stream so far. Waits for an earlier recording are not affected.
     ///
     /// # Safety
     /// Both are valid handles.

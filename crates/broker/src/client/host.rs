@@ -133,7 +133,7 @@ impl Host {
         if self.inner.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
-    /// The offset of bytes behind the header.
+    /// The offset of bytes after the header.
     fn offset_behind_header(&self, offset_bytes: u64, bytes: usize) -> Result<u64> {
         let is_within = offset_bytes.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes());
         if !is_within {

@@ -72,7 +72,7 @@ impl Daemon {
     }
 
     /// Serves the requests that a tenant put into its ring before it sent `Bye` over its socket. A request that waits
-    /// for the driver is withdrawn, so that those behind it are served.
+    /// for the driver is withdrawn, so that those after it are served.
     fn drain_ring(&mut self, at: u32) -> io::Result<()> {
         for _ in 0..SLOTS {
             self.withdraw(at)?;

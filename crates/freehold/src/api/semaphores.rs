@@ -155,7 +155,7 @@ impl Stream {
     }
 
     /// Makes work submitted from now on wait, on the device, until a semaphore word has reached `value`. Words wrap
-    /// around: values up to 2^63 behind `value` are before it. If nothing writes the word, the stream waits for ever,
+    /// around: values up to 2^63 below `value` are before it. If nothing writes the word, the stream waits for ever,
     /// and with it everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
     ///
     /// # Errors

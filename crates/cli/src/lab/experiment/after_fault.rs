@@ -44,7 +44,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 1, 3),
-        did: "a kernel faults: what cuEventSynchronize of an event behind it answers",
+        did: "a kernel faults: what cuEventSynchronize of an event after it answers",
         run: |b| {
             b.init_context()?;
             let store = kernel(b, FAULTS, c"store")?;

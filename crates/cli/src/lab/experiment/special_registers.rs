@@ -17,7 +17,7 @@ use crate::lab::output_capture::OutputCapture;
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(4, 12, 1),
-        did: "a kernel prints behind one that runs: what is out after the launch, and after the synchronise",
+        did: "a kernel prints, after one that runs: what is out after the launch, and after the synchronise",
         run: printed_behind,
     },
     Experiment {

@@ -92,7 +92,7 @@ impl Drop for Latch {
 }
 
 impl StreamQueue {
-    /// Enqueues a command, behind all others, and flushes the queue.
+    /// Enqueues a command after all others, and flushes the queue.
     fn enqueue(&self, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
         let mut last = locked(&self.last);
         *last = Some(Arc::new(OwnedEvent(command(self.queue)?)));
